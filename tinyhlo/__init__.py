@@ -1,0 +1,1 @@
+"""tinyhlo: a small, readable compiler and runtime for JAX programs."""

@@ -1,0 +1,26 @@
+"""What a device can do, as numbers. The code generator asks the Target, never the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`vector_bytes` and `vector_registers` of the SIMD unit, cache sizes in bytes, `threads` the
+    number of workers of the pool, `cpu`/`features` as LLVM spells them."""
+
+    device: str
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    vector_registers: int
+    fma: bool
+    half: bool  # float16 <-> float32 conversion in hardware
+    bf16_dot: bool  # AVX512-BF16
+    int8_dot: bool  # VNNI
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    threads: int

@@ -1,0 +1,82 @@
+"""What users set: one table, read once from the environment into a frozen `Config`.
+
+The same options per function: `jax.jit(f, compiler_options={"tinyhlo_debug": "2"})`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from tinyhlo.errors import TinyhloError
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Defaults of every option; `OPTIONS` documents them."""
+
+    device: str = "CPU"
+    debug: int = 0
+    beam: int = 0
+    threads: int = 0
+    cache: int = 1
+    cache_dir: str = ""
+    profile: str = ""
+
+
+OPTIONS: dict[str, str] = {
+    "device": "device that runs programs: CPU, or PYTHON (the NumPy interpreter)",
+    "debug": "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; "
+    "3: the Program; 4: generated code; 5: the Graph; 6: machine code",
+    "beam": "width of the schedule search (0: heuristics only)",
+    "threads": "worker threads (0: one per core that this process may use)",
+    "cache": "0: do not use the on-disk cache of compiled programs",
+    "cache_dir": "folder of that cache (empty: the user's cache folder)",
+    "profile": "write a Perfetto trace of kernels to this file",
+}
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
+    """Read TINYHLO_<OPTION> for every option.
+
+    Raises TinyhloError when a number is expected and something else is given.
+    """
+    given = {
+        name: environment[f"TINYHLO_{name.upper()}"]
+        for name in OPTIONS
+        if f"TINYHLO_{name.upper()}" in environment
+    }
+    return with_options(Config(), given, "TINYHLO_{}".format)
+
+
+def with_options(config: Config, options: Mapping[str, str], spelled=str) -> Config:  # type: ignore[no-untyped-def]
+    """`config` with the given option texts applied; unknown names are an error."""
+    kinds = {field.name: field.type for field in fields(Config)}
+    changes: dict[str, str | int] = {}
+    for name, text in options.items():
+        if name not in kinds:
+            raise TinyhloError(f"unknown option {name!r}; known: {', '.join(OPTIONS)}")
+        if kinds[name] == "int":
+            if not str(text).lstrip("-").isdigit():
+                shown = spelled(name.upper())
+                raise TinyhloError(f"{shown} must be a number, got {text!r}")
+            changes[name] = int(text)
+        else:
+            changes[name] = str(text)
+    return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def cache_folder(config: Config) -> Path:
+    """Where compiled programs are kept."""
+    if config.cache_dir:
+        return Path(config.cache_dir)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tinyhlo"))
+
+
+def thread_count(config: Config) -> int:
+    """Workers of the pool: as asked, else the cores this process may run on."""
+    return config.threads or len(os.sched_getaffinity(0))

@@ -1,0 +1,276 @@
+"""Typed constructors of nodes: infer the result type, fold what is trivial.
+
+    y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.ir import dtypes
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import (
+    VOID,
+    Barrier,
+    Branch,
+    Constant,
+    Elementwise,
+    Expand,
+    Flip,
+    Gather,
+    Graph,
+    Iota,
+    LibraryCall,
+    Loop,
+    MultiReduce,
+    Node,
+    Output,
+    Pad,
+    Param,
+    Permute,
+    Reduce,
+    Reshape,
+    Scan,
+    Scatter,
+    Shape,
+    Slice,
+    Sort,
+    TensorType,
+    UpdateSlice,
+    Window,
+    intern,
+)
+from tinyhlo.ir.ops import COMPARISONS, Op
+
+
+def param(position: int, shape: Shape, dtype: DType) -> Param:
+    return intern(Param, TensorType(shape, dtype), (), position)
+
+
+def constant(value: np.ndarray) -> Constant:
+    """A dense constant; `value` must not be changed afterwards."""
+    type_ = TensorType(value.shape, dtypes.BY_NUMPY[value.dtype])
+    return intern(Constant, type_, (), value)
+
+
+def scalar(value: Any, dtype: DType) -> Constant:
+    """A scalar constant; Python ints wrap to the type's width."""
+    if dtype.is_integer and isinstance(value, int):
+        value = np.array(value & ((1 << dtype.bits) - 1), f"u{dtype.itemsize}").view(dtype.numpy)
+    return constant(np.asarray(value).astype(dtype.numpy))
+
+
+def full(value: Any, shape: Shape, dtype: DType) -> Node:
+    """A splat: an expanded scalar."""
+    return broadcast(scalar(value, dtype), shape)
+
+
+def iota(shape: Shape, dtype: DType, axis: int) -> Node:
+    return intern(Iota, TensorType(shape, dtype), (), axis)
+
+
+def elementwise(op: Op, *inputs: Node, dtype: DType | None = None) -> Node:
+    """`dtype` is needed for CAST and BITCAST only; same-type casts fold away."""
+    shape = inputs[-1].shape
+    if op in (Op.CAST, Op.BITCAST):
+        assert dtype is not None
+        if inputs[0].dtype == dtype:
+            return inputs[0]
+    elif op in COMPARISONS:
+        dtype = dtypes.BOOL
+    else:
+        dtype = inputs[-1].dtype
+    assert len(inputs) == op.arity and all(node.shape == shape for node in inputs), (op, inputs)
+    return intern(Elementwise, TensorType(shape, dtype), inputs, op)
+
+
+def cast(source: Node, dtype: DType) -> Node:
+    return elementwise(Op.CAST, source, dtype=dtype)
+
+
+def bitcast(source: Node, dtype: DType) -> Node:
+    return elementwise(Op.BITCAST, source, dtype=dtype)
+
+
+def where(condition: Node, then: Node, other: Node) -> Node:
+    return elementwise(Op.WHERE, condition, then, other)
+
+
+def reduce(op: Op, source: Node, axes: Sequence[int]) -> Node:
+    axes = tuple(sorted(axes))
+    if not axes:
+        return source
+    shape = tuple(n for axis, n in enumerate(source.shape) if axis not in axes)
+    return intern(Reduce, TensorType(shape, source.dtype), (source,), op, axes)
+
+
+def reshape(source: Node, shape: Shape) -> Node:
+    if isinstance(source, Reshape):
+        source = source.inputs[0]
+    if source.shape == shape:
+        return source
+    assert prod(source.shape) == prod(shape), (source.shape, shape)
+    return intern(Reshape, TensorType(shape, source.dtype), (source,))
+
+
+def permute(source: Node, order: Sequence[int]) -> Node:
+    order = tuple(order)
+    if isinstance(source, Permute):
+        order = tuple(source.order[axis] for axis in order)
+        source = source.inputs[0]
+    if order == tuple(range(len(order))):
+        return source
+    shape = tuple(source.shape[axis] for axis in order)
+    return intern(Permute, TensorType(shape, source.dtype), (source,), order)
+
+
+def expand(source: Node, shape: Shape) -> Node:
+    if isinstance(source, Expand):
+        source = source.inputs[0]
+    if source.shape == shape:
+        return source
+    assert len(shape) == len(source.shape), (source.shape, shape)
+    assert all(a in (1, b) for a, b in zip(source.shape, shape, strict=True))
+    return intern(Expand, TensorType(shape, source.dtype), (source,))
+
+
+def broadcast(source: Node, shape: Shape, axes: Sequence[int] = ()) -> Node:
+    """broadcast_in_dim: source axis k becomes result axis `axes[k]`."""
+    order = sorted(range(len(axes)), key=lambda k: axes[k])
+    source = permute(source, order)
+    kept = sorted(axes)
+    ones = [1] * len(shape)
+    for position, axis in enumerate(kept):
+        ones[axis] = source.shape[position]
+    return expand(reshape(source, tuple(ones)), shape)
+
+
+def pad(
+    source: Node,
+    fill: Node,
+    low: Sequence[int],
+    high: Sequence[int],
+    interior: Sequence[int] | None = None,
+) -> Node:
+    interior = tuple(interior) if interior is not None else (0,) * len(source.shape)
+    low, high = tuple(low), tuple(high)
+    if not any(low) and not any(high) and not any(interior):
+        return source
+    shape = tuple(
+        max(0, n + max(0, n - 1) * gap + before + after)
+        for n, before, after, gap in zip(source.shape, low, high, interior, strict=True)
+    )
+    type_ = TensorType(shape, source.dtype)
+    return intern(Pad, type_, (source, fill), low, high, interior)
+
+
+def slice_(
+    source: Node, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None
+) -> Node:
+    step = tuple(step) if step is not None else (1,) * len(source.shape)
+    start = tuple(start)
+    shape = tuple(-(-(b - a) // s) for a, b, s in zip(start, stop, step, strict=True))
+    if shape == source.shape:
+        return source
+    return intern(Slice, TensorType(shape, source.dtype), (source,), start, step)
+
+
+def flip(source: Node, axes: Sequence[int]) -> Node:
+    axes = tuple(sorted(axis for axis in axes if source.shape[axis] > 1))
+    return intern(Flip, source.type, (source,), axes) if axes else source
+
+
+def window(
+    source: Node, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Node:
+    size, stride, dilation = tuple(size), tuple(stride), tuple(dilation)
+    counts = tuple(
+        max(0, (n - (k - 1) * d - 1) // s + 1)
+        for n, k, s, d in zip(source.shape, size, stride, dilation, strict=True)
+    )
+    type_ = TensorType(counts + size, source.dtype)
+    return intern(Window, type_, (source,), size, stride, dilation)
+
+
+def gather(source: Node, indices: Sequence[Node]) -> Node:
+    assert len(indices) == len(source.shape) and len({node.shape for node in indices}) <= 1
+    shape = indices[0].shape if indices else ()
+    return intern(Gather, TensorType(shape, source.dtype), (source, *indices))
+
+
+def scan(op: Op, source: Node, axis: int, reverse: bool) -> Node:
+    return intern(Scan, source.type, (source,), op, axis, reverse)
+
+
+def update_slice(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
+    return intern(UpdateSlice, operand.type, (operand, update, *starts))
+
+
+def barrier(source: Node) -> Node:
+    return intern(Barrier, source.type, (source,))
+
+
+def outputs(node: Node, types: Sequence[TensorType]) -> tuple[Node, ...]:
+    """One `Output` per result of a multi-result node."""
+    return tuple(intern(Output, type_, (node,), k) for k, type_ in enumerate(types))
+
+
+def multi_reduce(
+    sources: Sequence[Node], initials: Sequence[Node], axes: Sequence[int], combiner: Graph
+) -> tuple[Node, ...]:
+    axes = tuple(sorted(axes))
+    shape = tuple(n for axis, n in enumerate(sources[0].shape) if axis not in axes)
+    types = tuple(TensorType(shape, node.dtype) for node in sources)
+    node = intern(MultiReduce, VOID, (*sources, *initials), axes, combiner, types)
+    return outputs(node, types)
+
+
+def scatter(
+    operands: Sequence[Node],
+    updates: Sequence[Node],
+    indices: Sequence[Node],
+    combiner: Graph,
+    unique: bool,
+) -> tuple[Node, ...]:
+    types = tuple(node.type for node in operands)
+    node = intern(Scatter, VOID, (*operands, *updates, *indices), combiner, unique, types)
+    return outputs(node, types)
+
+
+def sort(inputs: Sequence[Node], axis: int, comparator: Graph) -> tuple[Node, ...]:
+    types = tuple(node.type for node in inputs)
+    return outputs(intern(Sort, VOID, tuple(inputs), axis, comparator, types), types)
+
+
+def loop(
+    initial: Sequence[Node], condition: Graph, body: Graph, trip_count: int | None
+) -> tuple[Node, ...]:
+    types = tuple(node.type for node in initial)
+    node = intern(Loop, VOID, tuple(initial), condition, body, trip_count, types)
+    return outputs(node, types)
+
+
+def branch(
+    selector: Node, operands: Sequence[Node], branches: Sequence[Graph]
+) -> tuple[Node, ...]:
+    types = tuple(node.type for node in branches[0].results)
+    node = intern(Branch, VOID, (selector, *operands), tuple(branches), types)
+    return outputs(node, types)
+
+
+def library_call(
+    target: str,
+    operands: Sequence[Node],
+    types: Sequence[TensorType],
+    attributes: dict[str, Any] | None = None,
+    effect: bool = False,
+) -> tuple[Node, ...]:
+    """Returns the outputs; with no result, the call node itself is `outputs(...)`'s source."""
+    pairs = tuple(sorted((attributes or {}).items()))
+    types = tuple(types)
+    node = intern(LibraryCall, VOID, tuple(operands), target, pairs, effect, types)
+    return outputs(node, types) if types else (node,)

@@ -1,0 +1,75 @@
+"""Element types: one frozen DType each, in a table.
+
+`F32.numpy` is the NumPy dtype, `F32.bits` the width, `F32.kind` one of
+"bool", "signed", "unsigned", "float". Booleans are stored one a byte.
+Complex numbers are no DType: they are (re, im) pairs of planes from import on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+
+Kind = Literal["bool", "signed", "unsigned", "float"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type; `name` is the StableHLO spelling."""
+
+    name: str
+    kind: Kind
+    bits: int
+    numpy: np.dtype = field(compare=False, repr=False)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one stored element."""
+        return (self.bits + 7) // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("signed", "unsigned")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _dtype(name: str, kind: Kind, bits: int, numpy: object) -> DType:
+    return DType(name, kind, bits, np.dtype(numpy))  # type: ignore[call-overload]
+
+
+BOOL = _dtype("i1", "bool", 8, np.bool_)
+I8 = _dtype("i8", "signed", 8, np.int8)
+I16 = _dtype("i16", "signed", 16, np.int16)
+I32 = _dtype("i32", "signed", 32, np.int32)
+I64 = _dtype("i64", "signed", 64, np.int64)
+U8 = _dtype("ui8", "unsigned", 8, np.uint8)
+U16 = _dtype("ui16", "unsigned", 16, np.uint16)
+U32 = _dtype("ui32", "unsigned", 32, np.uint32)
+U64 = _dtype("ui64", "unsigned", 64, np.uint64)
+BF16 = _dtype("bf16", "float", 16, ml_dtypes.bfloat16)
+F16 = _dtype("f16", "float", 16, np.float16)
+F32 = _dtype("f32", "float", 32, np.float32)
+F64 = _dtype("f64", "float", 64, np.float64)
+
+ALL = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, BF16, F16, F32, F64)
+BY_NAME = {dtype.name: dtype for dtype in ALL}
+BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
+
+
+def signed_of(dtype: DType) -> DType:
+    """The signed integer type of the same width (for bit tricks)."""
+    return BY_NAME[f"i{dtype.bits}"]
+
+
+def unsigned_of(dtype: DType) -> DType:
+    """The unsigned integer type of the same width."""
+    return BY_NAME[f"ui{dtype.bits}"]

@@ -1,0 +1,332 @@
+"""The Graph: immutable, hash-consed, typed nodes in three op classes, views and a few structures.
+
+    x = param(0, (4, 8), F32); w = param(1, (8, 2), F32)
+    ...
+    Graph((x.type, w.type), (y,))
+
+Elementwise: `Elementwise`, `Constant`, `Iota`.  Reduce: `Reduce`, `MultiReduce`.
+Views: `Reshape Permute Expand Pad Slice Flip Window`.  Structures: `Gather Scatter UpdateSlice
+Scan Sort Loop Branch LibraryCall Barrier`, with `Output` to pick one result of many.
+Build nodes with the functions of `ir/build.py`: they infer types and fold trivial cases.
+
+Two structurally equal nodes are the same Python object (`intern`), also across graphs: a `Param`
+is only a position. Source locations are kept beside the nodes, in `Graph.locations`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.ops import Op
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape and element type of one value."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Node:
+    """Base of all nodes: `type` of the value, `inputs` the nodes it reads. Compared by identity."""
+
+    type: TensorType
+    inputs: tuple[Node, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Param(Node):
+    """Argument `position` of the enclosing Graph."""
+
+    position: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Constant(Node):
+    """A scalar (shape ()) or a dense array known at compile time. Splats are `Expand`ed scalars."""
+
+    value: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Iota(Node):
+    """The index along `axis`."""
+
+    axis: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Elementwise(Node):
+    """`op` over inputs of one common shape."""
+
+    op: Op
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reduce(Node):
+    """Monoid `op` of one input over `axes`; the reduced axes are gone from the shape.
+    `wide` floats: a sum of bf16/f16 values accumulates in f32 (import casts around it)."""
+
+    op: Op
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MultiReduce(Node):
+    """Several values reduced together: inputs = sources + scalar initial values.
+    `combiner` is a Graph of 2n scalar params (accumulators, elements) and n scalar results."""
+
+    axes: tuple[int, ...]
+    combiner: Graph
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reshape(Node):
+    """Same elements in row-major order, another shape."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Permute(Node):
+    """Result axis k is input axis `order[k]`."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expand(Node):
+    """Axes of extent 1 repeated to the result's extent; the rank stays."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pad(Node):
+    """inputs = (source, scalar fill). `low[k]` fills before, `high[k]` after, `interior[k]`
+    between elements; low and high may be negative (they cut, after interior padding)."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    interior: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Slice(Node):
+    """Elements start, start+step, ... (result extent of them) along each axis; step >= 1."""
+
+    start: tuple[int, ...]
+    step: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Flip(Node):
+    """Reversed along `axes`."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Window(Node):
+    """Sliding windows: result shape = window counts per input axis, then window sizes per input
+    axis; result[o..., k...] = input[o*stride + k*dilation ...]. All windows lie inside."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gather(Node):
+    """inputs = (source, one integer node of the result's shape per source axis):
+    result[p] = source[index_0[p], index_1[p], ...]. Import clamps, so every index is in bounds.
+    An index that is an `Iota` (or affine in one) stays affine in the generated code; a
+    dynamic_slice is a Gather whose indices are clamp(start) + iota."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scatter(Node):
+    """inputs = n operands, n update arrays, then one integer node of the updates' shape per
+    operand axis. For each update position p in row-major order, unless an index is out of bounds:
+    operands[index[p]] = combiner(operands[index[p]], updates[p]). `unique`: no position is hit
+    twice. `combiner`: 2n scalar params (current, update), n scalar results."""
+
+    combiner: Graph
+    unique: bool
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class UpdateSlice(Node):
+    """inputs = (operand, update, one integer scalar start per axis): the operand with a block
+    replaced. Import clamps the starts, so the block lies inside."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scan(Node):
+    """Inclusive cumulative reduce of monoid `op` along `axis` (`cumsum` and friends)."""
+
+    op: Op
+    axis: int
+    reverse: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sort(Node):
+    """All inputs (of one shape) reordered together along `axis`, stably, so that `comparator`
+    (2n scalar params: left_0, right_0, left_1, ...; one i1 result "left goes first") holds."""
+
+    axis: int
+    comparator: Graph
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loop(Node):
+    """`while condition(state): state = body(state)`; inputs = initial state. Loop-invariant values
+    are state that the body returns unchanged. `trip_count` when it is known."""
+
+    condition: Graph
+    body: Graph
+    trip_count: int | None
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Branch(Node):
+    """inputs = (i32 selector, operands...): branches[selector](operands); out of range -> last."""
+
+    branches: tuple[Graph, ...]
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LibraryCall(Node):
+    """A call of a named native or Python function; `attributes` is sorted (name, value) pairs.
+    `effect`: the call must happen even if no result is used, in program order."""
+
+    target: str
+    attributes: tuple[tuple[str, Any], ...]
+    effect: bool
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Barrier(Node):
+    """Identity that fusion does not cross."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Output(Node):
+    """Result `position` of a node with several results (inputs = (that node,))."""
+
+    position: int
+
+
+ELEMENTWISE = (Constant, Iota, Elementwise)
+VIEWS = (Reshape, Permute, Expand, Pad, Slice, Flip, Window)
+STRUCTURES = (MultiReduce, Scatter, UpdateSlice, Scan, Sort, Loop, Branch, LibraryCall, Barrier)
+VOID = TensorType((0,), DType("void", "bool", 8, np.dtype(np.bool_)))  # type of multi-result nodes
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Graph:
+    """A closed program: `params` are the types of `Param` 0..n-1, `results` the values returned,
+    `effects` the effectful calls in order, `locations` the user's source lines of nodes."""
+
+    params: tuple[TensorType, ...]
+    results: tuple[Node, ...]
+    effects: tuple[Node, ...] = ()
+    locations: Mapping[Node, str] = field(default_factory=dict, repr=False)
+
+    def nodes(self) -> list[Node]:
+        """Every node reachable from the results, inputs before users. Regions not included."""
+        return topological(self.results + self.effects)
+
+    def __str__(self) -> str:
+        from tinyhlo.ir.printer import format_graph
+
+        return format_graph(self)
+
+
+def topological(roots: tuple[Node, ...]) -> list[Node]:
+    """Nodes reachable from `roots`, inputs before users, each once; no recursion."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[tuple[Node, Iterator[Node]]] = []
+    for root in roots:
+        if root in seen:
+            continue
+        seen.add(root)
+        stack.append((root, iter(root.inputs)))
+        while stack:
+            node, pending = stack[-1]
+            for child in pending:
+                if child not in seen:
+                    seen.add(child)
+                    stack.append((child, iter(child.inputs)))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return order
+
+
+N = TypeVar("N", bound=Node)
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+
+
+def intern(cls: type[N], type_: TensorType, inputs: tuple[Node, ...], *fields: Any) -> N:
+    """The one node of this class, type, inputs and fields (hash-consing)."""
+    key = (cls, type_, *map(id, inputs), *map(_field_key, fields))
+    found = _interned.get(key)
+    if found is None:
+        found = cls(type_, inputs, *fields)
+        _interned[key] = found
+    return found  # type: ignore[return-value]
+
+
+def _field_key(value: Any) -> Any:
+    """A hashable stand-in: arrays by content, graphs by their structure."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, Graph):
+        return graph_key(value)
+    if isinstance(value, tuple):
+        return tuple(map(_field_key, value))
+    return value
+
+
+def graph_key(graph: Graph) -> tuple[Any, ...]:
+    """Equal for structurally equal graphs (as long as both are alive)."""
+    return graph.params, tuple(map(id, graph.results)), tuple(map(id, graph.effects))

@@ -1,0 +1,267 @@
+"""Index expressions: integer arithmetic over loop variables, kept in affine normal form.
+
+An `Index` is `offset + sum(coefficient * atom)`. An atom is a loop variable, a quotient or
+remainder that range analysis could not remove, or an integer read from data. Equal expressions
+are equal values, so a stride is a dictionary lookup and simplification is construction:
+
+    i, j = Var("i", 8), Var("j", 4)
+    linear = index(i) * 4 + index(j)      # i*4 + j
+    linear // 4                           # i
+    linear % 4                            # j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any, Union
+
+Bounds = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable in [0, extent)."""
+
+    name: str
+    extent: int
+
+    @property
+    def bounds(self) -> Bounds:
+        return 0, max(self.extent - 1, 0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """floor(dividend / divisor), divisor > 0."""
+
+    dividend: Index
+    divisor: int
+    bounds: Bounds = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"({self.dividend})//{self.divisor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """dividend - floor(dividend / modulus) * modulus, modulus > 0."""
+
+    dividend: Index
+    modulus: int
+    bounds: Bounds = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"({self.dividend})%{self.modulus}"
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """An integer value computed by the program itself (`value` is a codegen expression), known
+    to lie within `bounds`."""
+
+    value: Any
+    bounds: Bounds = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"[{self.value}]"
+
+
+Atom = Union[Var, Quotient, Remainder, Data]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """offset + sum of coefficient * atom; `terms` is sorted by the atom's text, no zero terms."""
+
+    offset: int
+    terms: tuple[tuple[Atom, int], ...]
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return self if other == 0 else Index(self.offset + other, self.terms)
+        if not other.terms:
+            return Index(self.offset + other.offset, self.terms)
+        if not self.terms:
+            return Index(self.offset + other.offset, other.terms)
+        merged = dict(self.terms)
+        for atom, coefficient in other.terms:
+            merged[atom] = merged.get(atom, 0) + coefficient
+        return normal(self.offset + other.offset, merged)
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 1:
+            return self
+        if factor == 0:
+            return ZERO
+        return Index(self.offset * factor, tuple((a, c * factor) for a, c in self.terms))
+
+    def __floordiv__(self, divisor: int) -> Index:
+        return divide(self, divisor)[0]
+
+    def __mod__(self, modulus: int) -> Index:
+        return divide(self, modulus)[1]
+
+    @property
+    def bounds(self) -> Bounds:
+        """Smallest and largest value that range analysis can prove."""
+        low = high = self.offset
+        for atom, coefficient in self.terms:
+            first, last = atom.bounds
+            if coefficient >= 0:
+                low, high = low + coefficient * first, high + coefficient * last
+            else:
+                low, high = low + coefficient * last, high + coefficient * first
+        return low, high
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def coefficient(self, var: Var) -> int | None:
+        """The stride along `var`, or None when the expression is not affine in it."""
+        stride = 0
+        for atom, factor in self.terms:
+            if atom == var:
+                stride = factor
+            elif not isinstance(atom, Var) and depends_on(atom, var):
+                return None
+        return stride
+
+    def __str__(self) -> str:
+        parts = [str(a) if c == 1 else f"{a}*{c}" for a, c in self.terms]
+        if self.offset or not parts:
+            parts.append(str(self.offset))
+        return " + ".join(parts)
+
+
+ZERO = Index(0, ())
+
+
+def constant(value: int) -> Index:
+    return Index(value, ())
+
+
+def index(atom: Atom) -> Index:
+    """The Index of one atom; a variable of extent 1 is the constant 0."""
+    if isinstance(atom, Var) and atom.extent <= 1:
+        return ZERO
+    return Index(0, ((atom, 1),))
+
+
+def normal(offset: int, terms: Mapping[Atom, int]) -> Index:
+    """Drop zero terms, join c*n*(x//n) + c*(x%n) into c*x, sort."""
+    for atom, coefficient in terms.items():
+        if isinstance(atom, Remainder) and coefficient:
+            n = atom.modulus
+            whole = divide(atom.dividend, n)[0]
+            if len(whole.terms) == 1 and whole.offset == 0:
+                partner, unit = whole.terms[0]
+                if unit == 1 and terms.get(partner, 0) == coefficient * n:
+                    rest = {a: c for a, c in terms.items() if a != atom and a != partner}
+                    return normal(offset, rest) + atom.dividend * coefficient
+    kept = [(a, c) for a, c in terms.items() if c]
+    kept.sort(key=lambda term: str(term[0]))
+    return Index(offset, tuple(kept))
+
+
+def divide(dividend: Index, divisor: int) -> tuple[Index, Index]:
+    """(floor quotient, remainder) of an Index by a positive constant, simplified by ranges."""
+    if divisor == 1:
+        return dividend, ZERO
+    whole = tuple((a, c // divisor) for a, c in dividend.terms if c % divisor == 0)
+    left = tuple((a, c) for a, c in dividend.terms if c % divisor)
+    quotient = Index(dividend.offset // divisor, whole)
+    rest = Index(dividend.offset % divisor, left)
+    low, high = rest.bounds
+    if low // divisor == high // divisor:
+        shift = low // divisor
+        return quotient + shift, rest + -shift * divisor
+    common = divisor
+    for _, coefficient in left:
+        common = gcd(common, coefficient)
+    if common > 1:
+        inner = Index(rest.offset // common, tuple((a, c // common) for a, c in left))
+        outer_quotient, outer_rest = divide(inner, divisor // common)
+        return quotient + outer_quotient, outer_rest * common + rest.offset % common
+    if len(left) == 1 and rest.offset == 0 and isinstance(left[0][0], Quotient) and left[0][1] == 1:
+        nested = left[0][0]
+        joined = divide(nested.dividend, nested.divisor * divisor)[0]
+        remainder = index(Remainder(rest, divisor, (0, divisor - 1)))
+        return quotient + joined, remainder
+    atom = Quotient(rest, divisor, (low // divisor, high // divisor))
+    return quotient + index(atom), index(Remainder(rest, divisor, (0, divisor - 1)))
+
+
+def depends_on(atom: Atom, var: Var) -> bool:
+    """Whether `var` occurs anywhere inside `atom`."""
+    match atom:
+        case Var():
+            return atom == var
+        case Quotient(dividend) | Remainder(dividend):
+            return any(depends_on(inner, var) for inner, _ in dividend.terms)
+        case Data(value):
+            return bool(value.depends_on(var))
+
+
+def substitute(expression: Index, values: Mapping[Var, Index]) -> Index:
+    """Replace loop variables by expressions, simplifying again."""
+    result = constant(expression.offset)
+    for atom, coefficient in expression.terms:
+        match atom:
+            case Var():
+                replaced = values.get(atom, index(atom))
+            case Quotient(dividend, divisor):
+                replaced = substitute(dividend, values) // divisor
+            case Remainder(dividend, modulus):
+                replaced = substitute(dividend, values) % modulus
+            case Data(value, bounds):
+                replaced = index(Data(value.substitute(values), bounds))
+        result = result + replaced * coefficient
+    return result
+
+
+def linear(indices: Iterable[Index], shape: Iterable[int]) -> Index:
+    """Row-major element number of `indices` within `shape`."""
+    result = ZERO
+    for position, extent in zip(indices, shape, strict=True):
+        result = result * extent + position
+    return result
+
+
+def unravel(element: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """Row-major coordinates of element number `element` within `shape`."""
+    coordinates: list[Index] = []
+    for extent in reversed(shape[1:]):
+        element, remainder = divide(element, extent) if extent > 0 else (element, ZERO)
+        coordinates.append(remainder)
+    return (element, *reversed(coordinates)) if shape else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """low <= index < high."""
+
+    index: Index
+    low: int
+    high: int
+
+    @property
+    def always(self) -> bool:
+        first, last = self.index.bounds
+        return self.low <= first and last < self.high
+
+    @property
+    def never(self) -> bool:
+        first, last = self.index.bounds
+        return last < self.low or first >= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low} <= {self.index} < {self.high}"

@@ -1,0 +1,76 @@
+"""The closed set of elementwise primitives and of reduce monoids, as one table.
+
+Each `Op` has a name, an arity, a result rule and its NumPy meaning beside it; the same meaning is
+the interpreter, the constant folder and the oracle of the tests (`ir/meaning.py`).
+Every other StableHLO elementwise op expands into these at import.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Op(Enum):
+    """An elementwise primitive. The value is (printed name, arity)."""
+
+    # unary, result type = operand type
+    NEG = ("neg", 1)
+    ABS = ("abs", 1)
+    FLOOR = ("floor", 1)
+    CEIL = ("ceil", 1)
+    TRUNC = ("trunc", 1)
+    RINT = ("rint", 1)  # round half to even
+    SQRT = ("sqrt", 1)
+    EXP = ("exp", 1)
+    EXPM1 = ("expm1", 1)
+    LOG = ("log", 1)
+    LOG1P = ("log1p", 1)
+    SIN = ("sin", 1)
+    COS = ("cos", 1)
+    TAN = ("tan", 1)
+    TANH = ("tanh", 1)
+    ERF = ("erf", 1)
+    NOT = ("not", 1)  # bits, or logical on i1
+    POPCOUNT = ("popcount", 1)
+    CLZ = ("clz", 1)
+    # unary, result type given by the node
+    CAST = ("cast", 1)  # value conversion; float -> int truncates and saturates, NaN -> 0
+    BITCAST = ("bitcast", 1)  # same width
+    # binary, result type = operand type
+    ADD = ("add", 2)
+    SUB = ("sub", 2)
+    MUL = ("mul", 2)
+    DIV = ("div", 2)  # ints truncate; x/0 = -1, INT_MIN/-1 = INT_MIN
+    REM = ("rem", 2)  # sign of the dividend; ints x%0 = x, INT_MIN%-1 = 0
+    MAX = ("max", 2)  # NaN if either is NaN; max(-0, +0) = +0
+    MIN = ("min", 2)
+    POW = ("pow", 2)  # floats only; integer powers expand at import
+    ATAN2 = ("atan2", 2)
+    AND = ("and", 2)
+    OR = ("or", 2)
+    XOR = ("xor", 2)
+    SHL = ("shl", 2)  # shift >= width (as unsigned) -> 0
+    SHR = ("shr", 2)  # logical; shift >= width -> 0
+    SAR = ("sar", 2)  # arithmetic; shift >= width -> sign
+    # comparison, result type i1; IEEE: NaN compares false, except NE
+    EQ = ("eq", 2)
+    NE = ("ne", 2)
+    LT = ("lt", 2)
+    LE = ("le", 2)
+    # ternary
+    WHERE = ("where", 3)  # (i1, T, T) -> T
+
+    @property
+    def label(self) -> str:
+        return self.value[0]
+
+    @property
+    def arity(self) -> int:
+        return self.value[1]
+
+
+COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE})
+TRANSCENDENTAL = frozenset(
+    {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.POW, Op.ATAN2}
+)
+MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)

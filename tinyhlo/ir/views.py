@@ -1,0 +1,78 @@
+"""What a view means: the index of its input for an index of its result.
+
+    through(permute(x, (1, 0)), (i, j))  ->  (j, i), no condition
+
+This is the only place that gives views a meaning for code generation; the interpreter has its own
+(NumPy) one, and tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.ir.graph import Expand, Flip, Node, Pad, Permute, Reshape, Slice, Window
+from tinyhlo.ir.index import ZERO, Condition, Index, constant, linear, unravel
+
+Indices = tuple[Index, ...]
+
+
+def through(node: Node, at: Indices) -> tuple[Indices, tuple[Condition, ...]]:
+    """(index of `node.inputs[0]`, conditions under which it is read; else the fill of a Pad)."""
+    source = node.inputs[0].shape
+    match node:
+        case Reshape():
+            return reshape_index(node.shape, source, at), ()
+        case Permute(order=order):
+            inner = [ZERO] * len(order)
+            for result_axis, source_axis in enumerate(order):
+                inner[source_axis] = at[result_axis]
+            return tuple(inner), ()
+        case Expand():
+            return tuple(ZERO if n == 1 else i for n, i in zip(source, at, strict=True)), ()
+        case Slice(start=start, step=step):
+            return tuple(i * s + a for i, a, s in zip(at, start, step, strict=True)), ()
+        case Flip(axes=axes):
+            return tuple(
+                constant(source[k] - 1) - i if k in axes else i for k, i in enumerate(at)
+            ), ()
+        case Window(stride=stride, dilation=dilation):
+            rank = len(source)
+            return tuple(
+                at[k] * stride[k] + at[rank + k] * dilation[k] for k in range(rank)
+            ), ()
+        case Pad():
+            return pad_index(node, source, at)
+    raise TypeError(f"{type(node).__name__} is not a view")
+
+
+def pad_index(node: Pad, source: tuple[int, ...], at: Indices):  # type: ignore[no-untyped-def]
+    inner: list[Index] = []
+    conditions: list[Condition] = []
+    for position, n, low, interior in zip(at, source, node.low, node.interior, strict=True):
+        shifted = position + -low
+        if interior:
+            conditions.append(Condition(shifted % (interior + 1), 0, 1))
+            shifted = shifted // (interior + 1)
+        conditions.append(Condition(shifted, 0, n))
+        inner.append(shifted)
+    return tuple(inner), tuple(c for c in conditions if not c.always)
+
+
+def reshape_index(result: tuple[int, ...], source: tuple[int, ...], at: Indices) -> Indices:
+    """Regroup axes: runs of result axes and source axes with equal products map to each other,
+    so an untouched axis keeps its plain index."""
+    inner: list[Index] = []
+    i = j = 0
+    while i < len(result) or j < len(source):
+        first_i, first_j = i, j
+        left = right = 1
+        if i < len(result):
+            left, i = result[i], i + 1
+        if j < len(source):
+            right, j = source[j], j + 1
+        while left != right:
+            if left < right:
+                left, i = left * result[i], i + 1
+            else:
+                right, j = right * source[j], j + 1
+        element = linear(at[first_i:i], result[first_i:i])
+        inner.extend(unravel(element, source[first_j:j]))
+    return tuple(inner)

@@ -1,0 +1,1 @@
+"""pjrt_plugin"""

@@ -1,0 +1,57 @@
+"""A compiled program that can be called, and what the plugin needs to call it without Python.
+
+In: native code and its plan, from codegen. Out: `Executable`, called with NumPy arrays, or
+through its native entry
+
+    int32_t entry(void** inputs, void** outputs, void* arena, void** constants)
+
+which returns 0, or an error code whose text `tiny_last_error()` gives. For each alias
+(output, input) the caller passes the same pointer in both lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.ir.graph import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """What is known of a kernel before it runs: for cost_analysis, TINYHLO_DEBUG, the viewer."""
+
+    name: str
+    location: str
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    source: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Executable:
+    """`entry` is the address of the native entry; `keepalive` holds what the code needs."""
+
+    name: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    aliases: tuple[tuple[int, int], ...]
+    entry: int
+    arena_bytes: int
+    constants: tuple[np.ndarray, ...]
+    estimated_seconds: float
+    kernels: tuple[KernelReport, ...]
+    code_bytes: int
+    run: Callable[..., tuple[np.ndarray, ...]] = field(repr=False)
+    keepalive: Any = field(default=None, repr=False)
+
+    def __call__(self, *arguments: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Run on host arrays; returns new arrays.
+
+        Raises ExecutionError when number, shapes or dtypes do not match `inputs`.
+        """
+        return self.run(*arguments)

@@ -1,0 +1,126 @@
+"""The Program: kernels in order, loops and branches around them, buffers and their lifetimes.
+
+In: nothing, these are the border types between `schedule/` and `codegen/`.
+
+    program = schedule(graph)
+    print(program)
+
+A `Kernel` is itself a small Graph: its params are the buffers it reads, its results the buffers it
+writes. So any kernel can be run by the interpreter, which is how each one is checked. Which loops
+compute it is codegen's business; correctness never depends on how nodes were grouped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Union
+
+from tinyhlo.ir.graph import Constant, Graph, TensorType
+
+
+class Place(Enum):
+    """Where a buffer's memory comes from."""
+
+    INPUT = "input"  # argument `position` of the executable
+    OUTPUT = "output"  # result `position` of the executable
+    ARENA = "arena"  # `position` bytes into the executable's arena
+    CONSTANT = "constant"  # entry `position` of the constant table
+    SCALAR = "scalar"  # a few bytes that codegen keeps in registers when it can
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of memory, dense and row-major. Equal buffers are the same memory."""
+
+    name: str
+    type: TensorType
+    place: Place
+    position: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kernel:
+    """One fused computation.
+
+    `graph.params[p]` is read from `Launch.reads[p]`, `graph.results[k]` stored to
+    `Launch.writes[k]`. `in_place` lists (result, param) pairs that are the same memory; the
+    scheduler has proved that this is safe for any order of iteration, or (UpdateSlice, Scatter)
+    that the op itself only touches what it updates. Kinds, by the class of the root node:
+      * Elementwise, Reduce, MultiReduce, views, Gather in any combination: one fused loop nest;
+        all results have the same shape, or share leading axes;
+      * a kernel whose `contraction` is set holds exactly one sum of products with its prologue
+        and epilogue;
+      * Scan, Sort, Scatter, UpdateSlice, LibraryCall: one such node, elementwise producers of its
+        updates and indices fused in.
+    """
+
+    name: str
+    graph: Graph
+    in_place: tuple[tuple[int, int], ...] = ()
+    locations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run `kernel` on these buffers."""
+
+    kernel: Kernel
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy one buffer to another of the same size."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Exchange the memory of two arena buffers (pointers only): double-buffered loop state."""
+
+    first: Buffer
+    second: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Run `condition`; while the i1 in `flag` holds, run `body` and `condition` again."""
+
+    condition: Block
+    flag: Buffer
+    body: Block
+    trip_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Run the block numbered by the i32 in `selector`; out of range runs the last."""
+
+    selector: Buffer
+    blocks: tuple[Block, ...]
+
+
+Statement = Union[Launch, Copy, Swap, While, Switch]
+Block = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """A whole executable. `aliases` lists (output, input) positions that are the same memory
+    (donation); then input and output buffers are one Buffer of place OUTPUT."""
+
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    constants: tuple[Constant, ...]
+    body: Block
+    arena_bytes: int
+    aliases: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        from tinyhlo.schedule.printer import format_program
+
+        return format_program(self)
