@@ -1,0 +1,104 @@
+"""The compiler from end to end, as a list of named stages.
+
+In: a StableHLO module (text, bytecode or portable artifact). Out: an `Executable`.
+
+    executable = compile_module(text, from_environment())
+    (y,) = executable(x)
+
+`stages(text, config)` yields every intermediate form with its name: they are what `tinyhlo show`,
+`TINYHLO_DEBUG` and the golden tests print.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinyhlo.codegen.compile import Compiled, compile_program
+from tinyhlo.codegen.target import Target
+from tinyhlo.config import Config, thread_count
+from tinyhlo.errors import TinyhloError
+from tinyhlo.import_stablehlo import Module, import_module
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.host import interpreted, native
+from tinyhlo.runtime.jit import host_target
+from tinyhlo.schedule import Program, schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Every form a program takes, and the seconds each stage needed."""
+
+    module: Module
+    graph: Graph
+    program: Program
+    compiled: Compiled
+    seconds: dict[str, float]
+
+
+def compile_module(source: bytes | str, config: Config) -> Executable:
+    """Compile a StableHLO module for `config.device`.
+
+    Raises InvalidProgram for what cannot be read, UnsupportedOp for what cannot be compiled,
+    TinyhloError for an unknown device.
+    """
+    if config.device == "PYTHON":
+        return interpreted(import_module(source))
+    stages = run_stages(source, config)
+    return native(stages.module, stages.program, stages.compiled, config)
+
+
+def run_stages(source: bytes | str, config: Config) -> Stages:
+    """All stages one after another; with TINYHLO_DEBUG they are printed as they end."""
+    forms: dict[str, object] = {}
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+    for name, form in stages(source, config):
+        now = time.perf_counter()
+        forms[name], seconds[name] = form, now - started
+        show_stage(name, form, config)
+        started = time.perf_counter()
+    module = forms["import"]
+    if config.debug >= 1:
+        parts = "  ".join(f"{name} {1e3 * s:.1f} ms" for name, s in seconds.items())
+        print(f"tinyhlo: compiled {module.name}: {parts}", file=sys.stderr)  # type: ignore[attr-defined]
+    return Stages(module, forms["simplify"], forms["schedule"], forms["codegen"], seconds)  # type: ignore[arg-type]
+
+
+def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
+    """(stage name, the form it produced), in order."""
+    target = target_of(config)
+    module = import_module(source)
+    yield "import", module
+    graph = simplify(module.graph)
+    yield "simplify", graph
+    program = schedule(graph, module.name, module.aliases, target)
+    yield "schedule", program
+    yield "codegen", compile_program(program, target, config)
+
+
+def target_of(config: Config) -> Target:
+    """The Target of the device asked for.
+
+    Raises TinyhloError for a device that does not exist.
+    """
+    if config.device != "CPU":
+        raise TinyhloError(
+            f"unknown device {config.device!r}: this version runs on CPU and PYTHON "
+            "(set TINYHLO_DEVICE)"
+        )
+    return host_target(thread_count(config))
+
+
+# stage -> the TINYHLO_DEBUG level from which its form is printed
+SHOWN_FROM = {"simplify": 5, "schedule": 3, "codegen": 4}
+
+
+def show_stage(name: str, form: object, config: Config) -> None:
+    """Print a stage's form to stderr when the debug level asks for it."""
+    if config.debug >= SHOWN_FROM.get(name, 99):
+        print(f"--- {name}\n{form}", file=sys.stderr)

@@ -1,0 +1,151 @@
+"""Executables on the host: native code called through its entry, or the NumPy interpreter.
+
+In: what the compiler's stages produced. Out: `Executable`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tinyhlo.codegen.compile import Compiled
+from tinyhlo.config import Config
+from tinyhlo.errors import ExecutionError
+from tinyhlo.import_stablehlo import Module
+from tinyhlo.ir.graph import TensorType
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.runtime.executable import Executable
+from tinyhlo.schedule import Program
+
+Pointers = ctypes.POINTER(ctypes.c_void_p)
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
+ALIGNMENT = 64
+Arrays = tuple[np.ndarray, ...]
+
+
+def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
+    """An Executable around compiled code."""
+    inputs = tuple(buffer.type for buffer in program.inputs)
+    outputs = tuple(buffer.type for buffer in program.outputs)
+    constants = tuple(aligned_copy(constant.value) for constant in program.constants)
+    entry = ENTRY(compiled.entry)
+
+    def run(*arguments: np.ndarray) -> Arrays:
+        given = check_arguments(arguments, inputs)
+        results = [aligned_empty(type_) for type_ in outputs]
+        for output, position in program.aliases:
+            np.copyto(results[output], given[position])
+            given[position] = results[output]
+        arena = np.empty(program.arena_bytes + ALIGNMENT, np.uint8)
+        start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+        status = entry(pointers(given), pointers(results), start, pointers(constants))
+        if status:
+            raise ExecutionError(f"{module.name} failed with code {status}")
+        return tuple(results)
+
+    return Executable(
+        name=module.name,
+        inputs=inputs,
+        outputs=outputs,
+        aliases=program.aliases,
+        entry=compiled.entry,
+        arena_bytes=program.arena_bytes,
+        constants=constants,
+        estimated_seconds=compiled.estimated_seconds,
+        kernels=compiled.kernels,
+        code_bytes=compiled.code_bytes,
+        run=run,
+        keepalive=(compiled, constants),
+    )
+
+
+def interpreted(module: Module) -> Executable:
+    """An Executable that runs the Graph in the NumPy interpreter (TINYHLO_DEVICE=PYTHON)."""
+    graph = module.graph
+    inputs = graph.params
+    outputs = tuple(node.type for node in graph.results)
+
+    def run(*arguments: np.ndarray) -> Arrays:
+        return run_graph(graph, check_arguments(arguments, inputs))
+
+    entry = ENTRY(callback(run, inputs, outputs))
+    address = ctypes.cast(entry, ctypes.c_void_p).value or 0
+    return Executable(
+        name=module.name,
+        inputs=inputs,
+        outputs=outputs,
+        aliases=(),
+        entry=address,
+        arena_bytes=0,
+        constants=(),
+        estimated_seconds=1.0,  # never worth blocking the caller for
+        kernels=(),
+        code_bytes=0,
+        run=run,
+        keepalive=entry,
+    )
+
+
+def callback(
+    run: Callable[..., Arrays], inputs: Sequence[TensorType], outputs: Sequence[TensorType]
+) -> Callable[..., int]:
+    """`run` behind the native entry's signature."""
+
+    def entry(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
+        try:
+            given = [view(arguments[k], type_) for k, type_ in enumerate(inputs)]
+            for k, (type_, value) in enumerate(zip(outputs, run(*given), strict=True)):
+                view(results[k], type_)[...] = value
+        except Exception as error:  # an exception must not cross the C boundary
+            print(f"tinyhlo: {type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+        return 0
+
+    return entry
+
+
+def check_arguments(arguments: Sequence[np.ndarray], types: Sequence[TensorType]) -> list[np.ndarray]:
+    """The arguments as dense arrays of the expected types.
+
+    Raises ExecutionError when number, shapes or dtypes differ.
+    """
+    if len(arguments) != len(types):
+        raise ExecutionError(f"expected {len(types)} arguments, got {len(arguments)}")
+    given: list[np.ndarray] = []
+    for position, (value, type_) in enumerate(zip(arguments, types, strict=True)):
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
+            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise ExecutionError(f"argument {position} must be {type_}, got {found}")
+        given.append(array)
+    return given
+
+
+def view(address: int | None, type_: TensorType) -> np.ndarray:
+    """The array at `address`, not copied."""
+    if type_.size == 0 or not address:
+        return np.empty(type_.shape, type_.dtype.numpy)
+    raw = (ctypes.c_uint8 * type_.nbytes).from_address(address)
+    return np.frombuffer(raw, type_.dtype.numpy).reshape(type_.shape)
+
+
+def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+def aligned_empty(type_: TensorType) -> np.ndarray:
+    """An uninitialised array whose data start on a cache line."""
+    raw = np.empty(type_.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + type_.nbytes].view(type_.dtype.numpy).reshape(type_.shape)
+
+
+def aligned_copy(value: np.ndarray) -> np.ndarray:
+    from tinyhlo.ir import dtypes
+
+    copy = aligned_empty(TensorType(value.shape, dtypes.BY_NUMPY[value.dtype]))
+    copy[...] = value
+    return copy
