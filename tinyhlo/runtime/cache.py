@@ -1,0 +1,97 @@
+"""A folder of compiled code, shared by all processes of a user, never trusted blindly.
+
+    cache = Cache(cache_folder(config) / "objects")
+    code = cache.load(key)                    # bytes, or None: absent or damaged
+    cache.store(key, code)
+
+A file holds a magic word, the SHA-256 of its payload, and the payload. It is written under a
+temporary name and renamed, so readers see all of it or nothing. A damaged file reads as absent. When
+the folder outgrows `limit` bytes, the files used longest ago go first. A folder that cannot be
+written is not an error: the program just compiles again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = b"tinyhlo1"
+DIGEST_BYTES = 32
+DEFAULT_LIMIT = 1 << 30
+TRIM_EVERY = 64  # stores between two looks at the folder's size
+
+
+def key_of(parts: Iterable[str | bytes]) -> str:
+    """A file name for what `parts` describe; each part is delimited, so none can imitate two."""
+    digest = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        digest.update(len(raw).to_bytes(8, "little"))
+        digest.update(raw)
+    return digest.hexdigest()
+
+
+@dataclass(slots=True)
+class Cache:
+    """`folder` is created at the first store."""
+
+    folder: Path
+    limit: int = DEFAULT_LIMIT
+    stores: int = 0
+
+    def load(self, key: str) -> bytes | None:
+        """The payload stored under `key`, or None."""
+        path = self._path(key)
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            return None
+        start = len(MAGIC) + DIGEST_BYTES
+        payload = raw[start:]
+        if raw[:start] != MAGIC + hashlib.sha256(payload).digest():
+            path.unlink(missing_ok=True)
+            return None
+        try:
+            os.utime(path)  # the time of last use, for `trim`
+        except OSError:
+            pass  # a read-only folder is still a good cache
+        return payload
+
+    def store(self, key: str, payload: bytes) -> bool:
+        """Keep `payload`; False when the folder cannot be written."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
+            os.replace(temporary, path)
+        except OSError:
+            return False
+        self.stores += 1
+        if self.stores % TRIM_EVERY == 0:
+            self.trim()
+        return True
+
+    def trim(self) -> None:
+        """Delete the files used longest ago until the folder holds at most `limit` bytes."""
+        found: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob("*/*"):
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # another process deleted it
+            found.append((status.st_mtime, status.st_size, path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self.limit:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
