@@ -1,29 +1,31 @@
 """The LoopProgram: a small statement grammar, printed like code, that every renderer reads.
 
-Expressions are scalar values at one point of the iteration space, hash-consed:
+Expressions are scalar values at one point of the iteration space. They are hash-consed: equal
+expressions are the same object, so sharing is identity and walks are linear in distinct nodes.
 
     Literal 1.5f32 | IndexValue (i*4 + j) | Load x[i*4 + j] | Read acc | Apply add(a, b)
     | Guard (conditions ? value : otherwise)          # value is only evaluated when they hold
 
 Statements run in order:
 
-    for i in 96 PARALLEL: body      | acc = 0.0         | acc += value
+    for i in 96 parallel: body      | acc = 0.0         | acc += value     | (a, b) = (x, y)
     y[i*4 + j] = value              | if condition: ... | local t: f32[64]
 
-An axis has a kind; moves (`codegen/moves.py`) rewrite axes, renderers honour kinds. A `Local` of
-size 1 is a register; larger ones are small arrays (a register tile when every index is constant
-after unrolling, a packed panel otherwise).
+An axis has a kind; moves (`codegen/moves.py`) rewrite axes, renderers honour kinds. Sibling loops
+may use the same variable again: each loop binds it anew.
 """
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Union
 
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.index import Condition, Data, Index, Var, depends_on, substitute
+from tinyhlo.ir.index import ZERO, Condition, Data, Index, Quotient, Remainder, Var, substitute
 from tinyhlo.ir.ops import Op
 
 
@@ -34,7 +36,7 @@ class Axis(Enum):
     SERIAL = "serial"
     VECTOR = "vector"  # SIMD lanes; the renderer adds the remainder
     UNROLL = "unroll"  # written out
-    REDUCE = "reduce"  # serial, carries accumulators; may be split into independent lanes
+    REDUCE = "reduce"  # only accumulates: any order; `width` > 1 keeps one accumulator a lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,83 +50,103 @@ class Memory:
     constant: bool = False  # nobody writes it while the kernel runs
 
 
-class _Expression:
-    """Shared walks of expressions."""
+# --- expressions ---------------------------------------------------------------------------------
 
-    __slots__ = ()
+Name = Union[Var, str]  # a loop variable or a register
+NOTHING: frozenset[Name] = frozenset()
+_serials = itertools.count()
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+
+
+class _Interning(type):
+    """Calling a class gives the one instance with these fields."""
+
+    def __call__(cls, *fields: Any) -> Any:
+        key = (cls, *fields)
+        found = _interned.get(key)
+        if found is None:
+            found = super().__call__(*fields)
+            _interned[key] = found
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
+class _Expression(metaclass=_Interning):
+    """What all expressions know of themselves: `free` names (loop variables and registers), and
+    whether they load from memory (0 no, 1 from constant memory only, 2 from any)."""
+
+    free: frozenset[Name] = field(init=False, repr=False)
+    loads: int = field(init=False, repr=False)
+    serial: int = field(init=False, repr=False)
+
+    def _describe(self, free: frozenset[Name], loads: int) -> None:
+        object.__setattr__(self, "free", free)
+        object.__setattr__(self, "loads", loads)
+        object.__setattr__(self, "serial", next(_serials))
 
     def depends_on(self, var: Var) -> bool:
-        match self:
-            case Literal() | Read():
-                return False
-            case IndexValue(index=index) | Load(index=index):
-                return index_depends(index, var)
-            case Apply(arguments=arguments):
-                return any(argument.depends_on(var) for argument in arguments)
-            case Guard(conditions=conditions, value=value, otherwise=otherwise):
-                return (
-                    any(index_depends(c.index, var) for c in conditions)
-                    or value.depends_on(var)
-                    or otherwise.depends_on(var)
-                )
-        raise TypeError(self)
+        return var in self.free
 
     def substitute(self, values: Mapping[Var, Index]) -> Expression:
-        match self:
-            case Literal() | Read():
-                return self
-            case IndexValue(index=index, dtype=dtype):
-                return IndexValue(substitute(index, values), dtype)
-            case Load(memory=memory, index=index):
-                return Load(memory, substitute(index, values))
-            case Apply(op=op, arguments=arguments, dtype=dtype):
-                return Apply(op, tuple(a.substitute(values) for a in arguments), dtype)
-            case Guard(conditions=conditions, value=value, otherwise=otherwise):
-                inner = tuple(
-                    Condition(substitute(c.index, values), c.low, c.high) for c in conditions
-                )
-                return Guard(inner, value.substitute(values), otherwise.substitute(values))
-        raise TypeError(self)
+        return substitute_expression(self, values, {})  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        """A short stable name; `codegen/printer.py` writes expressions out."""
+        return f"#{self.serial:09d}"
+
+    __repr__ = __str__
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Literal(_Expression):
-    """A constant; `value` is a Python bool, int or float, exactly representable in `dtype`.
-    (`bits` in the identity, so that -0.0 and NaN are themselves.)"""
+    """A constant, as the `bits` of its representation (so -0.0 and NaN are themselves)."""
 
     bits: int
     dtype: DType
 
+    def __post_init__(self) -> None:
+        self._describe(NOTHING, 0)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class IndexValue(_Expression):
     """An index expression as a number of type `dtype`."""
 
     index: Index
     dtype: DType
 
+    def __post_init__(self) -> None:
+        self._describe(index_free(self.index), index_loads(self.index))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Load(_Expression):
     """Element `index` of `memory`."""
 
     memory: Memory
     index: Index
 
+    def __post_init__(self) -> None:
+        own = 1 if self.memory.constant else 2
+        self._describe(index_free(self.index), max(own, index_loads(self.index)))
+
     @property
     def dtype(self) -> DType:
         return self.memory.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Read(_Expression):
     """The value of register `name` (an accumulator or a shared subexpression)."""
 
     name: str
     dtype: DType
 
+    def __post_init__(self) -> None:
+        self._describe(frozenset((self.name,)), 0)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Apply(_Expression):
     """An elementwise primitive."""
 
@@ -132,8 +154,16 @@ class Apply(_Expression):
     arguments: tuple[Expression, ...]
     dtype: DType
 
+    def __post_init__(self) -> None:
+        free, loads = NOTHING, 0
+        for argument in self.arguments:
+            if not argument.free <= free:
+                free = free | argument.free if free else argument.free
+            loads = max(loads, argument.loads)
+        self._describe(free, loads)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Guard(_Expression):
     """`value` where all conditions hold, else `otherwise`; loads in `value` are not executed
     where they do not."""
@@ -141,6 +171,14 @@ class Guard(_Expression):
     conditions: tuple[Condition, ...]
     value: Expression
     otherwise: Expression
+
+    def __post_init__(self) -> None:
+        free = self.value.free | self.otherwise.free
+        loads = max(self.value.loads, self.otherwise.loads)
+        for condition in self.conditions:
+            free = free | index_free(condition.index)
+            loads = max(loads, index_loads(condition.index))
+        self._describe(free, loads)
 
     @property
     def dtype(self) -> DType:
@@ -150,8 +188,68 @@ class Guard(_Expression):
 Expression = Union[Literal, IndexValue, Load, Read, Apply, Guard]
 
 
+def index_free(index: Index) -> frozenset[Name]:
+    """Variables and registers that occur anywhere in an index."""
+    names: frozenset[Name] = NOTHING
+    for atom, _ in index.terms:
+        match atom:
+            case Var():
+                names = names | {atom}
+            case Quotient(dividend=inner) | Remainder(dividend=inner):
+                names = names | index_free(inner)
+            case Data(value=value):
+                names = names | value.free
+    return names
+
+
+def index_loads(index: Index) -> int:
+    """Like `_Expression.loads`."""
+    loads = 0
+    for atom, _ in index.terms:
+        match atom:
+            case Quotient(dividend=inner) | Remainder(dividend=inner):
+                loads = max(loads, index_loads(inner))
+            case Data(value=value):
+                loads = max(loads, value.loads)
+            case _:
+                pass
+    return loads
+
+
 def index_depends(index: Index, var: Var) -> bool:
-    return any(depends_on(atom, var) for atom, _ in index.terms)
+    return var in index_free(index)
+
+
+Renamed = dict["Expression", "Expression"]
+
+
+def substitute_expression(
+    root: Expression, values: Mapping[Var, Index], done: Renamed
+) -> Expression:
+    """`root` with loop variables replaced; `done` shares the work between expressions."""
+    if root.free.isdisjoint(values):
+        return root
+    found = done.get(root)
+    if found is not None:
+        return found
+
+    def again(inner: Expression) -> Expression:
+        return substitute_expression(inner, values, done)
+
+    match root:
+        case IndexValue(index=index, dtype=dtype):
+            result: Expression = IndexValue(substitute(index, values), dtype)
+        case Load(memory=memory, index=index):
+            result = Load(memory, substitute(index, values))
+        case Apply(op=op, arguments=arguments, dtype=dtype):
+            result = Apply(op, tuple(again(a) for a in arguments), dtype)
+        case Guard(conditions=conditions, value=value, otherwise=otherwise):
+            inner = tuple(Condition(substitute(c.index, values), c.low, c.high) for c in conditions)
+            result = Guard(inner, again(value), again(otherwise))
+        case _:
+            result = root
+    done[root] = result
+    return result
 
 
 def literal(value: Any, dtype: DType) -> Literal:
@@ -173,3 +271,102 @@ def as_index(value: Expression, bounds: tuple[int, int]) -> Index:
             sign = dtype.kind == "signed" and bits >> (dtype.bits - 1)
             return Index(bits - (1 << dtype.bits) if sign else bits, ())
     return index(Data(value, bounds))
+
+
+# --- statements ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loop:
+    """Run `body` for `var` in `start` .. min(start + count, var.extent), `width` lanes at a time.
+
+    `count` None means up to the extent. A strip (start = p*B, count = B) is how a split looks:
+    `var` keeps its meaning, so no index has to be rewritten, and the last strip is just shorter.
+    """
+
+    var: Var
+    axis: Axis
+    body: Body
+    width: int = 1
+    start: Index = ZERO
+    count: int | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bind:
+    """Give `var` a value: how a collapsed loop recovers its former variables."""
+
+    var: Var
+    index: Index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Declare:
+    """A new register with its first value."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Accumulate:
+    """name = op(name, value), `op` a monoid."""
+
+    name: str
+    op: Op
+    value: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assign:
+    """Set several registers at once; every value is computed first."""
+
+    names: tuple[str, ...]
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """memory[index] = value. Values of consecutive Stores are all computed before any is stored."""
+
+    memory: Memory
+    index: Index
+    value: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If:
+    """Run `body` when all conditions hold."""
+
+    conditions: tuple[Condition, ...]
+    body: Body
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Allocate:
+    """Private scratch for the rest of the enclosing body."""
+
+    memory: Memory
+
+
+Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate]
+Body = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LoopProgram:
+    """The loops of one kernel. `arguments` are its reads, then its writes, as in `Launch`;
+    `in_place` lists (write, read) positions that are the same memory; `moves` is the schedule that
+    was applied, for people to read."""
+
+    name: str
+    reads: tuple[Memory, ...]
+    writes: tuple[Memory, ...]
+    body: Body
+    in_place: tuple[tuple[int, int], ...] = ()
+    moves: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        from tinyhlo.codegen.printer import format_program
+
+        return format_program(self)
