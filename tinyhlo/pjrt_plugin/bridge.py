@@ -1,0 +1,184 @@
+"""The compile callback: the one place where the C plugin enters Python.
+
+In: a program and its options as bytes, from C. Out: the address of a C executable that runs without
+Python, or an error left with `tiny_set_error`.
+
+`install()` hands the callback over, once; `api()` gives the address of the PJRT_Api table.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import hashlib
+import threading
+import traceback
+from collections.abc import Sequence
+
+from tinyhlo import config
+from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp
+from tinyhlo.pjrt_plugin import abi, options
+from tinyhlo.runtime import core
+from tinyhlo.runtime.executable import Executable
+from tinyhlo.version import VERSION
+
+# absl::Status codes
+INVALID_ARGUMENT, UNIMPLEMENTED, INTERNAL = 3, 12, 13
+
+COMPILE = ctypes.CFUNCTYPE(
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+)
+
+
+class Spec(ctypes.Structure):
+    """Mirror of ExecutableSpec in native/plugin.h."""
+
+    _fields_ = [
+        *((f"{name}_count", ctypes.c_int64) for name in "input output alias donor constant".split()),
+        *((name, ctypes.c_void_p) for name in "types ranks dims aliases donors constants".split()),
+        ("entry", ctypes.c_void_p),
+        ("arena_bytes", ctypes.c_int64),
+        ("code_bytes", ctypes.c_int64),
+        ("estimated_seconds", ctypes.c_double),
+        ("flops", ctypes.c_double),
+        ("bytes_accessed", ctypes.c_double),
+        ("name", ctypes.c_char_p),
+        ("fingerprint", ctypes.c_char_p),
+        ("program", ctypes.c_char_p),
+        ("program_bytes", ctypes.c_int64),
+        ("options", ctypes.c_char_p),
+        ("options_bytes", ctypes.c_int64),
+    ]
+
+
+_alive: dict[int, Executable] = {}  # address of the C executable -> what its code needs
+_alive_lock = threading.Lock()
+
+
+@functools.cache
+def install() -> None:
+    """Give the callback to the C library; from then on the plugin can compile."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    versions = [
+        (ctypes.c_int64 * 3)(*map(int, text.split(".")))
+        for text in (stablehlo.get_current_version(), stablehlo.get_minimum_version())
+    ]
+    core.library().tiny_plugin_install(_callback, *map(ctypes.addressof, versions))
+    # Programs still on the stream use code that the interpreter is about to free.
+    atexit.register(core.library().tiny_stream_close)
+
+
+def api() -> int:
+    """Address of the PJRT_Api table."""
+    install()
+    return core.library().tiny_plugin_api()
+
+
+def compile_program(program: bytes, option_bytes: bytes) -> Executable:
+    """Compile with the options of one jitted function.
+
+    Raises TinyhloError and its kin.
+    """
+    from tinyhlo.compiler import compile_module  # only now: importing JAX must stay cheap
+
+    given = options.parse(option_bytes)
+    if given.replicas * given.partitions != 1:
+        hint = "this version of tinyhlo has one device; run with one device in the mesh"
+        types = f"{given.replicas} replicas x {given.partitions} partitions"
+        raise UnsupportedOp((UnsupportedItem("a sharded program", types, "", hint),))
+    return compile_module(program, options.configure(config.from_environment(), given))
+
+
+def hand_over(
+    executable: Executable, device: int | None, program: bytes, option_bytes: bytes
+) -> int | None:
+    """The address of a C executable for a compiled program, None when memory is exhausted."""
+    _collect()
+    digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
+    tensors = executable.inputs + executable.outputs
+    donors: tuple[int, ...] = getattr(executable, "donors", ())
+    types = _array(ctypes.c_uint32, [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors])
+    ranks = _array(ctypes.c_int32, [len(t.shape) for t in tensors])
+    dims = _array(ctypes.c_int64, [size for t in tensors for size in t.shape])
+    aliases = _array(ctypes.c_int64, [place for pair in executable.aliases for place in pair])
+    donated = _array(ctypes.c_int64, donors)
+    constants = _array(ctypes.c_void_p, [array.ctypes.data for array in executable.constants])
+    spec = Spec(
+        input_count=len(executable.inputs),
+        output_count=len(executable.outputs),
+        alias_count=len(executable.aliases),
+        donor_count=len(donors),
+        constant_count=len(executable.constants),
+        types=ctypes.addressof(types),
+        ranks=ctypes.addressof(ranks),
+        dims=ctypes.addressof(dims),
+        aliases=ctypes.addressof(aliases),
+        donors=ctypes.addressof(donated),
+        constants=ctypes.addressof(constants),
+        entry=executable.entry,
+        arena_bytes=executable.arena_bytes,
+        code_bytes=executable.code_bytes,
+        estimated_seconds=executable.estimated_seconds,
+        flops=sum(kernel.flops for kernel in executable.kernels),
+        bytes_accessed=sum(k.bytes_read + k.bytes_written for k in executable.kernels),
+        name=executable.name.encode(),
+        fingerprint=digest.encode(),
+        program=program,
+        program_bytes=len(program),
+        options=option_bytes,
+        options_bytes=len(option_bytes),
+    )
+    address = core.library().tiny_executable_new(device, ctypes.byref(spec))
+    if address:
+        with _alive_lock:
+            _alive[address] = executable
+    return address
+
+
+def _array(type_: type, values: Sequence[int]) -> ctypes.Array:
+    return (type_ * max(1, len(values)))(*values)
+
+
+def _collect() -> None:
+    """Let go of executables that nobody uses any more."""
+    library = core.library()
+    while address := library.tiny_executable_next_retired():
+        with _alive_lock:
+            _alive.pop(address, None)
+        library.tiny_executable_free(address)
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """The status code and text that the JAX user sees."""
+    match error:
+        case UnsupportedOp():
+            return UNIMPLEMENTED, str(error)
+        case TinyhloError():
+            return INVALID_ARGUMENT, str(error)
+        case MemoryError():
+            return INTERNAL, "out of memory while compiling"
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    summary = traceback.format_exception_only(error)[-1].strip()
+    return INTERNAL, f"{summary}{where}\nThis is a defect of tinyhlo; please report it."
+
+
+@COMPILE
+def _callback(
+    device: int, program: int, program_bytes: int, option_pointer: int, option_bytes: int
+) -> int | None:
+    try:
+        code = ctypes.string_at(program, program_bytes)
+        given = ctypes.string_at(option_pointer, option_bytes) if option_bytes else b""
+        return hand_over(compile_program(code, given), device, code, given)
+    except BaseException as error:  # nothing may cross the C boundary
+        status, text = status_of(error)
+        core.library().tiny_set_error(status, text.encode())
+        return None

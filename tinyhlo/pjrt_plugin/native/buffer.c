@@ -1,0 +1,283 @@
+/* Buffers: handles with a shape on counted storage.
+
+   A handle dies in steps that may come in any order: Delete gives its share of the memory up,
+   Destroy gives the handle up, and both wait for the views outside (NumPy arrays). */
+#include "plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type,
+                   const int64_t* dims, size_t rank) {
+  int64_t bytes = sizeof(Buffer) + (int64_t)rank * sizeof *dims;
+  Buffer* buffer = tiny_allocate(bytes);
+  if (!buffer) {
+    pthread_mutex_lock(&buffers_lock);
+    bool last = storage_drop(storage, &storage->owners);
+    pthread_mutex_unlock(&buffers_lock);
+    if (last) storage_free(storage);
+    event_release(ready);
+    return NULL;
+  }
+  *buffer = (Buffer){.device = device, .storage = storage, .ready = ready, .type = type,
+                     .rank = (int32_t)rank, .bytes = storage->bytes};
+  for (size_t axis = 0; axis < rank; axis++) buffer->dims[axis] = dims[axis];
+  return buffer;
+}
+
+/* With the lock held: give up ownership; the storage to free, or NULL. */
+static Storage* give_up(Buffer* buffer) {
+  if (buffer->deleted) return NULL;
+  buffer->deleted = true;
+  Storage* storage = buffer->storage;
+  if (!buffer->external) buffer->storage = NULL;
+  return storage_drop(storage, &storage->owners) ? storage : NULL;
+}
+
+static void free_handle(Buffer* buffer) {
+  event_release(buffer->ready);
+  tiny_free(buffer, sizeof(Buffer) + (int64_t)buffer->rank * sizeof *buffer->dims);
+}
+
+static void delete_buffer(Buffer* buffer) {
+  pthread_mutex_lock(&buffers_lock);
+  Storage* dead = give_up(buffer);
+  pthread_mutex_unlock(&buffers_lock);
+  if (dead) storage_free(dead);
+}
+
+void buffer_destroy(Buffer* buffer) {
+  pthread_mutex_lock(&buffers_lock);
+  Storage* dead = give_up(buffer);
+  buffer->destroyed = true;
+  bool unseen = !buffer->external;
+  pthread_mutex_unlock(&buffers_lock);
+  if (dead) storage_free(dead);
+  if (unseen) free_handle(buffer);
+}
+
+static void drop_external(Buffer* buffer) {
+  pthread_mutex_lock(&buffers_lock);
+  Storage* storage = buffer->storage;
+  bool last_view = !--buffer->external;
+  bool dead = storage_drop(storage, &storage->external);
+  if (last_view && buffer->deleted) buffer->storage = NULL;
+  bool unseen = last_view && buffer->destroyed;
+  pthread_mutex_unlock(&buffers_lock);
+  if (dead) storage_free(storage);
+  if (unseen) free_handle(buffer);
+}
+
+static Error* deleted_error(void) {
+  return error_new(TINY_INVALID_ARGUMENT, "the buffer has been deleted or donated");
+}
+
+/* The memory of a live buffer with one user more, counted in `running`; NULL when deleted. */
+static Storage* hold(Buffer* buffer) {
+  pthread_mutex_lock(&buffers_lock);
+  Storage* storage = buffer->deleted ? NULL : buffer->storage;
+  if (storage) storage->running++;
+  pthread_mutex_unlock(&buffers_lock);
+  return storage;
+}
+
+/* ---- lifetime --------------------------------------------------------------------------------------- */
+
+Error* PJRT_Buffer_Destroy(PJRT_Buffer_Destroy_Args* args) {
+  if (args->buffer) buffer_destroy(args->buffer);
+  return NULL;
+}
+
+Error* PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args* args) {
+  delete_buffer(args->buffer);
+  return NULL;
+}
+
+Error* PJRT_Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args* args) {
+  SET(args, is_deleted, ((Buffer*)args->buffer)->deleted);
+  return NULL;
+}
+
+Error* PJRT_Buffer_IncreaseExternalReferenceCount(
+    PJRT_Buffer_IncreaseExternalReferenceCount_Args* args) {
+  Buffer* buffer = args->buffer;
+  pthread_mutex_lock(&buffers_lock);
+  bool alive = buffer->storage && !buffer->deleted;
+  if (alive) buffer->external++, buffer->storage->external++;
+  pthread_mutex_unlock(&buffers_lock);
+  return alive ? NULL : deleted_error();
+}
+
+Error* PJRT_Buffer_DecreaseExternalReferenceCount(
+    PJRT_Buffer_DecreaseExternalReferenceCount_Args* args) {
+  Buffer* buffer = args->buffer;
+  if (buffer->external <= 0)
+    return error_new(TINY_INVALID_ARGUMENT, "the buffer has no external reference");
+  drop_external(buffer);
+  return NULL;
+}
+
+Error* PJRT_Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
+  SET(args, event, event_retain(((Buffer*)args->buffer)->ready));
+  return NULL;
+}
+
+/* ---- what it is --------------------------------------------------------------------------------------- */
+
+Error* PJRT_Buffer_ElementType(PJRT_Buffer_ElementType_Args* args) {
+  SET(args, type, ((Buffer*)args->buffer)->type);
+  return NULL;
+}
+
+Error* PJRT_Buffer_Dimensions(PJRT_Buffer_Dimensions_Args* args) {
+  Buffer* buffer = args->buffer;
+  SET(args, dims, buffer->dims);
+  SET(args, num_dims, (size_t)buffer->rank);
+  return NULL;
+}
+
+Error* PJRT_Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args* args) {
+  Buffer* buffer = args->buffer;
+  SET(args, unpadded_dims, buffer->dims);
+  SET(args, num_dims, (size_t)buffer->rank);
+  return NULL;
+}
+
+Error* PJRT_Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args* args) {
+  SET(args, dynamic_dim_indices, NULL);
+  SET(args, num_dynamic_dims, 0);
+  return NULL;
+}
+
+Error* PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
+  static int64_t descending[MOST_AXES]; /* 63 ... 0: the last `rank` are minor to major */
+  Buffer* buffer = args->buffer;
+  for (int axis = 0; axis < MOST_AXES; axis++) descending[axis] = MOST_AXES - 1 - axis;
+  PJRT_Buffer_MemoryLayout layout = {
+      .struct_size = PJRT_Buffer_MemoryLayout_SIZE,
+      .type = PJRT_Buffer_MemoryLayout_Type_Tiled,
+      .tiled = {.struct_size = PJRT_Buffer_MemoryLayout_Tiled_SIZE,
+                .minor_to_major = descending + MOST_AXES - buffer->rank,
+                .minor_to_major_size = (size_t)buffer->rank},
+  };
+  SET(args, layout, layout);
+  return NULL;
+}
+
+Error* PJRT_Buffer_OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
+  SET(args, on_device_size_in_bytes, (size_t)((Buffer*)args->buffer)->bytes);
+  return NULL;
+}
+
+Error* PJRT_Buffer_Device(PJRT_Buffer_Device_Args* args) {
+  SET(args, device, ((Buffer*)args->buffer)->device);
+  return NULL;
+}
+
+Error* PJRT_Buffer_Memory(PJRT_Buffer_Memory_Args* args) {
+  SET(args, memory, ((Buffer*)args->buffer)->device->memory);
+  return NULL;
+}
+
+Error* PJRT_Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args* args) {
+  SET(args, is_on_cpu, true);
+  return NULL;
+}
+
+Error* PJRT_Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
+  Storage* storage = ((Buffer*)args->buffer)->storage;
+  if (!storage) return deleted_error();
+  SET(args, buffer_pointer, (uintptr_t)storage->data);
+  return NULL;
+}
+
+Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(
+    PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args) {
+  Storage* storage = ((Buffer*)args->buffer)->storage;
+  if (!storage) return deleted_error();
+  SET(args, device_memory_ptr, storage->data);
+  return NULL;
+}
+
+/* ---- copies on the device: one memory, so the copy shares the storage until somebody donates ------------ */
+
+static Error* share(Buffer* source, void** copy) {
+  pthread_mutex_lock(&buffers_lock);
+  Storage* storage = source->deleted ? NULL : source->storage;
+  if (storage) storage->owners++;
+  pthread_mutex_unlock(&buffers_lock);
+  if (!storage) return deleted_error();
+  *copy = buffer_new(source->device, storage, event_retain(source->ready), source->type,
+                     source->dims, (size_t)source->rank);
+  return *copy ? NULL : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+Error* PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
+  return share(args->buffer, &args->dst_buffer);
+}
+
+Error* PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
+  return share(args->buffer, &args->dst_buffer);
+}
+
+/* ---- to the host ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+  Storage* storage;
+  Event* source;
+  Event* copied;
+  char* target;
+  int64_t offset, bytes;
+} HostCopy;
+
+static void finish_host_copy(void* argument) {
+  HostCopy* copy = argument;
+  const Error* error = event_error(copy->source);
+  if (!error) memcpy(copy->target, (char*)copy->storage->data + copy->offset, (size_t)copy->bytes);
+  event_set(copy->copied, error_copy(error));
+  event_release(copy->copied);
+  event_release(copy->source);
+  pthread_mutex_lock(&buffers_lock);
+  bool last = storage_drop(copy->storage, &copy->storage->running);
+  pthread_mutex_unlock(&buffers_lock);
+  if (last) storage_free(copy->storage);
+  free(copy);
+}
+
+static Error* copy_to_host(Buffer* buffer, void* target, int64_t offset, int64_t bytes,
+                           void** done) {
+  Storage* storage = hold(buffer);
+  if (!storage) return deleted_error();
+  HostCopy* copy = malloc(sizeof *copy);
+  Event* copied = event_new();
+  *copy = (HostCopy){.storage = storage, .source = event_retain(buffer->ready),
+                     .copied = event_retain(copied), .target = target, .offset = offset,
+                     .bytes = bytes};
+  event_then(copy->source, finish_host_copy, copy);
+  *done = copied;
+  return NULL;
+}
+
+Error* PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
+  Buffer* buffer = args->src;
+  if (!args->dst) {
+    SET(args, dst_size, (size_t)buffer->bytes);
+    return NULL;
+  }
+  if ((int64_t)args->dst_size < buffer->bytes)
+    return error_new(TINY_INVALID_ARGUMENT, "%zu bytes given for an array of %lld", args->dst_size,
+                     (long long)buffer->bytes);
+  if (!is_row_major(args->host_layout, buffer->rank))
+    return error_new(TINY_UNIMPLEMENTED, "host layouts other than row-major");
+  return copy_to_host(buffer, args->dst, 0, buffer->bytes, &args->event);
+}
+
+Error* PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args* args) {
+  Buffer* buffer = args->buffer;
+  if (args->offset < 0 || args->transfer_size < 0 ||
+      args->offset > buffer->bytes - args->transfer_size)
+    return error_new(TINY_INVALID_ARGUMENT, "bytes %lld to %lld of an array of %lld",
+                     (long long)args->offset, (long long)(args->offset + args->transfer_size),
+                     (long long)buffer->bytes);
+  return copy_to_host(buffer, args->dst, args->offset, args->transfer_size, &args->event);
+}

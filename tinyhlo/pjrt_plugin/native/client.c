@@ -1,0 +1,366 @@
+/* Client, device, memory and topology: constants behind getters. */
+#include "plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef TINYHLO_VERSION
+#define TINYHLO_VERSION "unknown"
+#endif
+
+static const char PLATFORM[] = "tiny";
+static const char VERSION[] = "tinyhlo " TINYHLO_VERSION;
+static const char KIND[] = "CPU";
+static const char DEVICE_TEXT[] = "TinyDevice(id=0)";
+static const char MEMORY_KIND[] = "device";
+static const char MEMORY_TEXT[] = "TinyMemory(id=0)";
+enum { MEMORY_KIND_ID = 1 };
+
+struct Client {
+  Device device;
+  Memory memory;
+  Device* devices[1];
+  Memory* memories[1];
+};
+
+#define TEXT(args, field, constant)                       \
+  do {                                                    \
+    SET(args, field, (void*)(constant));                  \
+    SET(args, field##_size, sizeof(constant) - 1);        \
+  } while (0)
+
+/* ---- user data of memories: jaxlib keeps its wrapper objects there ----------------------------- */
+
+static pthread_mutex_t user_data_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void* get_user_data(Memory* memory, const void* key) {
+  /* No lock: jaxlib sets an entry once, before any other thread knows the memory, and reads it
+     for every output of every call. */
+  for (int slot = 0; slot < USER_DATA_SLOTS; slot++)
+    if (memory->user_data[slot].key == key) return memory->user_data[slot].data;
+  return NULL;
+}
+
+static void set_user_data(Memory* memory, const void* key, void* data, void (*destroy)(void*)) {
+  pthread_mutex_lock(&user_data_lock);
+  int slot = 0;
+  while (slot < USER_DATA_SLOTS - 1 && memory->user_data[slot].key &&
+         memory->user_data[slot].key != key)
+    slot++;
+  void* old = memory->user_data[slot].data;
+  void (*destroy_old)(void*) = memory->user_data[slot].destroy;
+  memory->user_data[slot].data = data;
+  memory->user_data[slot].destroy = destroy;
+  memory->user_data[slot].key = key;
+  pthread_mutex_unlock(&user_data_lock);
+  if (old && old != data && destroy_old) destroy_old(old);
+}
+
+static const PJRT_Memory_FunctionTable MEMORY_TABLE = {
+    .struct_size = PJRT_Memory_FunctionTable_SIZE,
+    .instance_struct_size = PJRT_Memory_SIZE,
+    .get_user_data = (void*)get_user_data,
+    .set_user_data = (void*)set_user_data,
+};
+
+/* ---- client --------------------------------------------------------------------------------------- */
+
+Device* client_device(Client* client) { return &client->device; }
+
+Device** device_list(Device* device) {
+  Client* client = (Client*)((char*)device - offsetof(Client, device));
+  return client->devices;
+}
+
+Error* PJRT_Plugin_Initialize(PJRT_Plugin_Initialize_Args* args) {
+  (void)args;
+  return NULL;
+}
+
+Error* PJRT_Plugin_Attributes(PJRT_Plugin_Attributes_Args* args) {
+  SET(args, attributes, plugin_attributes);
+  SET(args, num_attributes, (size_t)plugin_attribute_count);
+  return NULL;
+}
+
+Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
+  Client* client = calloc(1, sizeof *client);
+  if (!client) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  client->memory.vtable = &MEMORY_TABLE;
+  client->memory.device = &client->device;
+  client->device.memory = &client->memory;
+  client->devices[0] = &client->device;
+  client->memories[0] = &client->memory;
+  SET(args, client, client);
+  return NULL;
+}
+
+Error* PJRT_Client_Destroy(PJRT_Client_Destroy_Args* args) {
+  /* The struct itself stays: buffers may outlive their client and point to its device. */
+  Client* client = args->client;
+  for (int slot = 0; client && slot < USER_DATA_SLOTS; slot++) {
+    void* data = client->memory.user_data[slot].data;
+    client->memory.user_data[slot].data = NULL;
+    if (data && client->memory.user_data[slot].destroy)
+      client->memory.user_data[slot].destroy(data);
+  }
+  return NULL;
+}
+
+Error* PJRT_Client_PlatformName(PJRT_Client_PlatformName_Args* args) {
+  TEXT(args, platform_name, PLATFORM);
+  return NULL;
+}
+
+Error* PJRT_Client_PlatformVersion(PJRT_Client_PlatformVersion_Args* args) {
+  TEXT(args, platform_version, VERSION);
+  return NULL;
+}
+
+Error* PJRT_Client_ProcessIndex(PJRT_Client_ProcessIndex_Args* args) {
+  SET(args, process_index, 0);
+  return NULL;
+}
+
+Error* PJRT_Client_Devices(PJRT_Client_Devices_Args* args) {
+  SET(args, devices, ((Client*)args->client)->devices);
+  SET(args, num_devices, 1);
+  return NULL;
+}
+
+Error* PJRT_Client_AddressableDevices(PJRT_Client_AddressableDevices_Args* args) {
+  SET(args, addressable_devices, ((Client*)args->client)->devices);
+  SET(args, num_addressable_devices, 1);
+  return NULL;
+}
+
+Error* PJRT_Client_AddressableMemories(PJRT_Client_AddressableMemories_Args* args) {
+  SET(args, addressable_memories, ((Client*)args->client)->memories);
+  SET(args, num_addressable_memories, 1);
+  return NULL;
+}
+
+Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args) {
+  if (args->id) return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->id);
+  SET(args, device, &((Client*)args->client)->device);
+  return NULL;
+}
+
+Error* PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
+  if (args->local_hardware_id)
+    return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->local_hardware_id);
+  SET(args, addressable_device, &((Client*)args->client)->device);
+  return NULL;
+}
+
+Error* PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args) {
+  int32_t* assignment = args->default_assignment;
+  int64_t count = (int64_t)args->num_replicas * args->num_partitions;
+  if (count != 1 || args->default_assignment_size < 1)
+    return error_new(TINY_INVALID_ARGUMENT, "%d replicas x %d partitions on one device",
+                     args->num_replicas, args->num_partitions);
+  assignment[0] = 0;
+  return NULL;
+}
+
+Error* PJRT_Client_TopologyDescription(PJRT_Client_TopologyDescription_Args* args) {
+  SET(args, topology, args->client); /* the client serves as its own topology */
+  return NULL;
+}
+
+/* ---- topology -------------------------------------------------------------------------------------- */
+
+Error* PJRT_TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args* args) {
+  (void)args;
+  return NULL;
+}
+
+Error* PJRT_TopologyDescription_PlatformName(PJRT_TopologyDescription_PlatformName_Args* args) {
+  TEXT(args, platform_name, PLATFORM);
+  return NULL;
+}
+
+Error* PJRT_TopologyDescription_PlatformVersion(
+    PJRT_TopologyDescription_PlatformVersion_Args* args) {
+  TEXT(args, platform_version, VERSION);
+  return NULL;
+}
+
+Error* PJRT_TopologyDescription_GetDeviceDescriptions(
+    PJRT_TopologyDescription_GetDeviceDescriptions_Args* args) {
+  SET(args, descriptions, ((Client*)args->topology)->devices);
+  SET(args, num_descriptions, 1);
+  return NULL;
+}
+
+static void keep(void* unused) { (void)unused; }
+
+Error* PJRT_TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args* args) {
+  TEXT(args, serialized_bytes, VERSION);
+  SET(args, serialized_topology, (void*)VERSION);
+  SET(args, serialized_topology_deleter, (void*)keep);
+  return NULL;
+}
+
+Error* PJRT_TopologyDescription_Attributes(PJRT_TopologyDescription_Attributes_Args* args) {
+  SET(args, attributes, NULL);
+  SET(args, num_attributes, 0);
+  return NULL;
+}
+
+Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint_Args* args) {
+  size_t hash = 14695981039346656037u; /* FNV-1a */
+  for (const char* letter = VERSION; *letter; letter++)
+    hash = (hash ^ (unsigned char)*letter) * 1099511628211u;
+  SET(args, fingerprint, hash);
+  return NULL;
+}
+
+/* ---- device ------------------------------------------------------------------------------------------ */
+
+Error* PJRT_DeviceDescription_Id(PJRT_DeviceDescription_Id_Args* args) {
+  SET(args, id, ((Device*)args->device_description)->id);
+  return NULL;
+}
+
+Error* PJRT_DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args* args) {
+  SET(args, process_index, 0);
+  return NULL;
+}
+
+Error* PJRT_DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args* args) {
+  SET(args, num_attributes, 0);
+  SET(args, attributes, NULL);
+  return NULL;
+}
+
+Error* PJRT_DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args* args) {
+  TEXT(args, device_kind, KIND);
+  return NULL;
+}
+
+Error* PJRT_DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args* args) {
+  TEXT(args, debug_string, DEVICE_TEXT);
+  return NULL;
+}
+
+Error* PJRT_DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args* args) {
+  TEXT(args, to_string, DEVICE_TEXT);
+  return NULL;
+}
+
+Error* PJRT_Device_GetDescription(PJRT_Device_GetDescription_Args* args) {
+  SET(args, device_description, args->device);
+  return NULL;
+}
+
+Error* PJRT_Device_IsAddressable(PJRT_Device_IsAddressable_Args* args) {
+  SET(args, is_addressable, true);
+  return NULL;
+}
+
+Error* PJRT_Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args* args) {
+  SET(args, local_hardware_id, ((Device*)args->device)->id);
+  return NULL;
+}
+
+Error* PJRT_Device_AddressableMemories(PJRT_Device_AddressableMemories_Args* args) {
+  SET(args, memories, &((Device*)args->device)->memory);
+  SET(args, num_memories, 1);
+  return NULL;
+}
+
+Error* PJRT_Device_DefaultMemory(PJRT_Device_DefaultMemory_Args* args) {
+  SET(args, memory, ((Device*)args->device)->memory);
+  return NULL;
+}
+
+Error* PJRT_Device_GetAttributes(PJRT_Device_GetAttributes_Args* args) {
+  SET(args, attributes, NULL);
+  SET(args, num_attributes, 0);
+  SET(args, device_attributes, NULL);
+  SET(args, attributes_deleter, (void*)keep);
+  return NULL;
+}
+
+Error* PJRT_Device_MemoryStats(PJRT_Device_MemoryStats_Args* args) {
+  TinyMemoryStats stats;
+  tiny_memory_stats(&stats);
+#define STATISTIC(field, value)           \
+  do {                                    \
+    SET(args, field, value);              \
+    SET(args, field##_is_set, true);      \
+  } while (0)
+#define ABSENT(field)                     \
+  do {                                    \
+    SET(args, field, 0);                  \
+    SET(args, field##_is_set, false);     \
+  } while (0)
+  SET(args, bytes_in_use, stats.bytes_in_use);
+  STATISTIC(peak_bytes_in_use, stats.peak_bytes);
+  STATISTIC(num_allocs, stats.allocations);
+  STATISTIC(largest_alloc_size, stats.largest_bytes);
+  STATISTIC(bytes_limit, stats.bytes_limit);
+  ABSENT(bytes_reserved);
+  ABSENT(peak_bytes_reserved);
+  ABSENT(bytes_reservable_limit);
+  ABSENT(largest_free_block_bytes);
+  STATISTIC(pool_bytes, stats.pool_bytes);
+  ABSENT(peak_pool_bytes);
+  ABSENT(peak_allocated_bytes);
+#undef STATISTIC
+#undef ABSENT
+  return NULL;
+}
+
+Error* PJRT_Device_ClearMemoryStats(PJRT_Device_ClearMemoryStats_Args* args) {
+  (void)args;
+  tiny_reset_memory_peak();
+  return NULL;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------- */
+
+Error* PJRT_Memory_Id(PJRT_Memory_Id_Args* args) {
+  SET(args, id, 0);
+  return NULL;
+}
+
+Error* PJRT_Memory_Kind(PJRT_Memory_Kind_Args* args) {
+  TEXT(args, kind, MEMORY_KIND);
+  return NULL;
+}
+
+Error* PJRT_Memory_Kind_Id(PJRT_Memory_Kind_Id_Args* args) {
+  SET(args, kind_id, MEMORY_KIND_ID);
+  return NULL;
+}
+
+Error* PJRT_Memory_DebugString(PJRT_Memory_DebugString_Args* args) {
+  TEXT(args, debug_string, MEMORY_TEXT);
+  return NULL;
+}
+
+Error* PJRT_Memory_ToString(PJRT_Memory_ToString_Args* args) {
+  TEXT(args, to_string, MEMORY_TEXT);
+  return NULL;
+}
+
+Error* PJRT_Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args* args) {
+  SET(args, devices, device_list(((Memory*)args->memory)->device));
+  SET(args, num_devices, 1);
+  return NULL;
+}
+
+/* ---- execute context: nothing to remember ------------------------------------------------------------------ */
+
+Error* PJRT_ExecuteContext_Create(PJRT_ExecuteContext_Create_Args* args) {
+  static int context; /* handles must be real memory */
+  SET(args, context, &context);
+  return NULL;
+}
+
+Error* PJRT_ExecuteContext_Destroy(PJRT_ExecuteContext_Destroy_Args* args) {
+  (void)args;
+  return NULL;
+}

@@ -1,0 +1,181 @@
+/* What is known of an executable: getters over what executable.c keeps. */
+#include "plugin.h"
+
+#include <string.h>
+
+Error* PJRT_LoadedExecutable_AddressableDevices(
+    PJRT_LoadedExecutable_AddressableDevices_Args* args) {
+  SET(args, addressable_devices, device_list(((Executable*)args->executable)->device));
+  SET(args, num_addressable_devices, 1);
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_AddressableDeviceLogicalIds(
+    PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args* args) {
+  static struct {
+    int32_t replica, partition;
+  } first;
+  SET(args, addressable_device_logical_ids, &first);
+  SET(args, num_addressable_device_logical_ids, 1);
+  return NULL;
+}
+
+static void keep(void* unused) { (void)unused; }
+
+Error* PJRT_LoadedExecutable_GetDeviceAssignment(
+    PJRT_LoadedExecutable_GetDeviceAssignment_Args* args) {
+  /* DeviceAssignmentProto {replica_count: 1, computation_count: 1,
+     computation_devices: {replica_device_ids: [0]}} */
+  static const char ASSIGNMENT[] = {0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, 0};
+  SET(args, serialized_bytes, (void*)ASSIGNMENT);
+  SET(args, serialized_bytes_size, sizeof ASSIGNMENT);
+  SET(args, serialized_device_assignment, (void*)ASSIGNMENT);
+  SET(args, serialized_device_assignment_deleter, (void*)keep);
+  return NULL;
+}
+
+static Error* fingerprint(Executable* executable, void** text, size_t* size) {
+  *text = executable->fingerprint;
+  *size = strlen(executable->fingerprint);
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_Fingerprint(PJRT_LoadedExecutable_Fingerprint_Args* args) {
+  return fingerprint(args->executable, &args->executable_fingerprint,
+                     &args->executable_fingerprint_size);
+}
+
+Error* PJRT_Executable_Fingerprint(PJRT_Executable_Fingerprint_Args* args) {
+  return fingerprint(args->executable, &args->executable_fingerprint,
+                     &args->executable_fingerprint_size);
+}
+
+Error* PJRT_Executable_Name(PJRT_Executable_Name_Args* args) {
+  Executable* executable = args->executable;
+  SET(args, executable_name, executable->name);
+  SET(args, executable_name_size, strlen(executable->name));
+  return NULL;
+}
+
+Error* PJRT_Executable_NumReplicas(PJRT_Executable_NumReplicas_Args* args) {
+  SET(args, num_replicas, 1);
+  return NULL;
+}
+
+Error* PJRT_Executable_NumPartitions(PJRT_Executable_NumPartitions_Args* args) {
+  SET(args, num_partitions, 1);
+  return NULL;
+}
+
+Error* PJRT_Executable_NumOutputs(PJRT_Executable_NumOutputs_Args* args) {
+  SET(args, num_outputs, (size_t)((Executable*)args->executable)->output_count);
+  return NULL;
+}
+
+Error* PJRT_Executable_SizeOfGeneratedCodeInBytes(
+    PJRT_Executable_SizeOfGeneratedCodeInBytes_Args* args) {
+  SET(args, size_in_bytes, ((Executable*)args->executable)->code_bytes);
+  return NULL;
+}
+
+Error* PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
+  SET(args, num_properties, COST_PROPERTIES);
+  SET(args, properties, ((Executable*)args->executable)->cost);
+  return NULL;
+}
+
+Error* PJRT_Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args* args) {
+  Executable* executable = args->executable;
+  SET(args, output_types, executable->output_types);
+  SET(args, num_output_types, (size_t)executable->output_count);
+  return NULL;
+}
+
+Error* PJRT_Executable_OutputDimensions(PJRT_Executable_OutputDimensions_Args* args) {
+  Executable* executable = args->executable;
+  SET(args, num_outputs, (size_t)executable->output_count);
+  SET(args, dims, executable->dims + executable->outputs[0].dims_offset);
+  SET(args, dim_sizes, executable->output_ranks);
+  return NULL;
+}
+
+Error* PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args* args) {
+  Executable* executable = args->executable;
+  SET(args, num_outputs, (size_t)executable->output_count);
+  SET(args, memory_kinds, executable->memory_kinds);
+  SET(args, memory_kind_sizes, executable->memory_kind_sizes);
+  return NULL;
+}
+
+Error* PJRT_Executable_ParameterMemoryKinds(PJRT_Executable_ParameterMemoryKinds_Args* args) {
+  Executable* executable = args->executable;
+  SET(args, num_parameters, (size_t)executable->input_count);
+  SET(args, memory_kinds, executable->memory_kinds);
+  SET(args, memory_kind_sizes, executable->memory_kind_sizes);
+  return NULL;
+}
+
+static int64_t total_bytes(const Slot* slots, int64_t count) {
+  int64_t bytes = 0;
+  for (int64_t k = 0; k < count; k++) bytes += slots[k].bytes;
+  return bytes;
+}
+
+Error* PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
+  const Executable* executable = args->executable;
+  int64_t arguments = total_bytes(executable->inputs, executable->input_count);
+  int64_t outputs = total_bytes(executable->outputs, executable->output_count);
+  int64_t aliased = 0;
+  for (int64_t k = 0; k < executable->alias_count; k++)
+    aliased += executable->outputs[executable->aliases[k].output].bytes;
+  int64_t total = arguments + outputs - aliased + executable->arena_bytes;
+  SET(args, generated_code_size_in_bytes, executable->code_bytes);
+  SET(args, argument_size_in_bytes, arguments);
+  SET(args, output_size_in_bytes, outputs);
+  SET(args, alias_size_in_bytes, aliased);
+  SET(args, temp_size_in_bytes, executable->arena_bytes);
+  SET(args, host_generated_code_size_in_bytes, 0);
+  SET(args, host_argument_size_in_bytes, 0);
+  SET(args, host_output_size_in_bytes, 0);
+  SET(args, host_alias_size_in_bytes, 0);
+  SET(args, host_temp_size_in_bytes, 0);
+  SET(args, peak_memory_in_bytes, total);
+  SET(args, total_size_in_bytes, total);
+  SET(args, total_allocation_bytes, total);
+  SET(args, indefinite_allocations, 0);
+  SET(args, peak_unpadded_heap_bytes, total);
+  return NULL;
+}
+
+static Error* hand_out(const char* bytes, int64_t size, PJRT_Program* program) {
+  static const char FORMAT[] = "mlir";
+  if (program->code && program->code_size < (size_t)size)
+    return error_new(TINY_INVALID_ARGUMENT, "%zu bytes given for a program of %lld",
+                     program->code_size, (long long)size);
+  if (program->code) memcpy(program->code, bytes, (size_t)size);
+  program->code_size = (size_t)size;
+  program->format = (void*)FORMAT;
+  program->format_size = sizeof FORMAT - 1;
+  return NULL;
+}
+
+enum { EAGER_PROGRAM_BYTES = 4096 };
+
+Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
+  /* jaxlib asks right after every compile and turns the answer into HLO, at about 14 us an op and
+     mostly in vain; so a big program is refused once. Whoever asks again gets it. */
+  Executable* executable = args->executable;
+  if (executable->program_bytes > EAGER_PROGRAM_BYTES &&
+      !atomic_exchange(&executable->program_refused, true))
+    return error_new(TINY_UNIMPLEMENTED, "ask again for the text of a big program");
+  return hand_out(executable->program, executable->program_bytes, args->program);
+}
+
+Error* PJRT_Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args* args) {
+  Executable* executable = args->executable;
+  SET(args, serialized_bytes, executable->options);
+  SET(args, serialized_bytes_size, (size_t)executable->options_bytes);
+  SET(args, serialized_compile_options, executable_retain(executable));
+  SET(args, serialized_compile_options_deleter, (void*)executable_release);
+  return NULL;
+}

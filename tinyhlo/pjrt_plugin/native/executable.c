@@ -1,0 +1,240 @@
+/* Executables: copied from what Python describes, then read by getters and by execute.c. */
+#include "plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  QUICK_MICROSECONDS = 50,
+};
+
+static const char MEMORY_KIND[] = "device";
+
+/* ---- birth and death ---------------------------------------------------------------------------------- */
+
+static void* copy_of(const void* source, size_t bytes) {
+  char* copy = malloc(bytes + 1); /* one more: text ends with 0, and never NULL for nothing */
+  if (!copy) return NULL;
+  if (bytes) memcpy(copy, source, bytes);
+  copy[bytes] = 0;
+  return copy;
+}
+
+static char* text_of(const char* source) { return copy_of(source, source ? strlen(source) : 0); }
+
+static void describe_slots(Executable* executable, const ExecutableSpec* spec) {
+  int64_t position = 0;
+  for (int64_t k = 0; k < spec->input_count + spec->output_count; k++) {
+    bool output = k >= spec->input_count;
+    Slot* slot = output ? &executable->outputs[k - spec->input_count] : &executable->inputs[k];
+    *slot = (Slot){.type = spec->types[k], .rank = spec->ranks[k], .dims_offset = position};
+    slot->bytes = dense_bytes(slot->type, executable->dims + position, (size_t)slot->rank);
+    executable->layouts[k] = row_major_layout(slot->rank);
+    position += slot->rank;
+  }
+  for (int64_t k = 0; k < spec->output_count; k++) {
+    executable->output_types[k] = executable->outputs[k].type;
+    executable->output_ranks[k] = (size_t)executable->outputs[k].rank;
+  }
+}
+
+static PJRT_NamedValue cost_property(const char* name, double number) {
+  PJRT_NamedValue value = {.struct_size = PJRT_NamedValue_SIZE, .name = (void*)name,
+                           .name_size = strlen(name), .type = PJRT_NamedValue_kFloat,
+                           .value_size = 1};
+  float single = (float)number;
+  memcpy(&value.value, &single, sizeof single);
+  return value;
+}
+
+static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
+  size_t inputs = (size_t)spec->input_count, outputs = (size_t)spec->output_count, dims = 0;
+  for (size_t k = 0; k < inputs + outputs; k++) {
+    if (spec->ranks[k] > MOST_AXES) return false;
+    dims += (size_t)spec->ranks[k];
+  }
+  size_t most = inputs > outputs ? inputs : outputs;
+  executable->inputs = calloc(inputs + 1, sizeof(Slot));
+  executable->outputs = calloc(outputs + 1, sizeof(Slot));
+  executable->dims = copy_of(spec->dims, dims * sizeof(int64_t));
+  executable->aliases = copy_of(spec->aliases, (size_t)spec->alias_count * sizeof(Alias));
+  executable->donors = copy_of(spec->donors, (size_t)spec->donor_count * sizeof(int64_t));
+  executable->constants = copy_of(spec->constants, (size_t)spec->constant_count * sizeof(void*));
+  executable->name = text_of(spec->name);
+  executable->fingerprint = text_of(spec->fingerprint);
+  executable->program = copy_of(spec->program, (size_t)spec->program_bytes);
+  executable->options = copy_of(spec->options, (size_t)spec->options_bytes);
+  executable->output_types = calloc(outputs + 1, sizeof(uint32_t));
+  executable->output_ranks = calloc(outputs + 1, sizeof(size_t));
+  executable->memory_kinds = calloc(most + 1, sizeof(char*));
+  executable->memory_kind_sizes = calloc(most + 1, sizeof(size_t));
+  executable->layouts = calloc(inputs + outputs + 1, sizeof(void*));
+  bool complete = executable->inputs && executable->outputs && executable->dims &&
+                  executable->aliases && executable->donors && executable->constants &&
+                  executable->name && executable->fingerprint && executable->program &&
+                  executable->options && executable->output_types && executable->output_ranks &&
+                  executable->memory_kinds && executable->memory_kind_sizes &&
+                  executable->layouts;
+  for (size_t k = 0; complete && k < most; k++) {
+    executable->memory_kinds[k] = MEMORY_KIND;
+    executable->memory_kind_sizes[k] = sizeof MEMORY_KIND - 1;
+  }
+  return complete;
+}
+
+Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec) {
+  Executable* executable = calloc(1, sizeof *executable);
+  if (!executable) return NULL;
+  if (!copy_spec(executable, spec)) {
+    tiny_executable_free(executable);
+    return NULL;
+  }
+  atomic_init(&executable->references, 1);
+  executable->device = device;
+  executable->input_count = spec->input_count;
+  executable->output_count = spec->output_count;
+  executable->alias_count = spec->alias_count;
+  executable->donor_count = spec->donor_count;
+  executable->entry = (Entry)spec->entry;
+  executable->arena_bytes = spec->arena_bytes;
+  executable->code_bytes = spec->code_bytes;
+  executable->program_bytes = spec->program_bytes;
+  executable->options_bytes = spec->options_bytes;
+  executable->quick = spec->estimated_seconds * 1e6 < QUICK_MICROSECONDS;
+  executable->cost[0] = cost_property("flops", spec->flops);
+  executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed);
+  executable->cost[2] = cost_property("optimal_seconds", spec->estimated_seconds);
+  describe_slots(executable, spec);
+  return executable;
+}
+
+void tiny_executable_free(Executable* executable) {
+  void* parts[] = {
+      executable->inputs,       executable->outputs,      executable->dims,
+      executable->aliases,      executable->donors,       executable->constants,
+      executable->name,         executable->fingerprint,  executable->program,
+      executable->options,      executable->output_types, executable->output_ranks,
+      executable->memory_kinds, executable->layouts,      executable->memory_kind_sizes,
+  };
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) free(parts[k]);
+  free(executable);
+}
+
+/* Executables may die while Python cannot be entered; it collects them at the next compile. */
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+static Executable* retired;
+
+Executable* executable_retain(Executable* executable) {
+  atomic_fetch_add_explicit(&executable->references, 1, memory_order_relaxed);
+  return executable;
+}
+
+void executable_release(Executable* executable) {
+  if (atomic_fetch_sub_explicit(&executable->references, 1, memory_order_acq_rel) > 1) return;
+  pthread_mutex_lock(&retired_lock);
+  executable->next_retired = retired;
+  retired = executable;
+  pthread_mutex_unlock(&retired_lock);
+}
+
+Executable* tiny_executable_next_retired(void) {
+  pthread_mutex_lock(&retired_lock);
+  Executable* executable = retired;
+  if (executable) retired = executable->next_retired;
+  pthread_mutex_unlock(&retired_lock);
+  return executable;
+}
+
+/* ---- compiling and loading ------------------------------------------------------------------------------ */
+
+static bool is_format(const PJRT_Program* program, const char* format) {
+  return program->format_size == strlen(format) &&
+         !memcmp(program->format, format, program->format_size);
+}
+
+Error* PJRT_Client_Compile(PJRT_Client_Compile_Args* args) {
+  const PJRT_Program* program = args->program;
+  if (!is_format(program, "mlir"))
+    return error_new(TINY_UNIMPLEMENTED, "programs of format \"%.*s\"; tinyhlo reads \"mlir\"",
+                     (int)program->format_size, (const char*)program->format);
+  Error* error = NULL;
+  args->executable =
+      python_compile(client_device(args->client), program->code, (int64_t)program->code_size,
+                     args->compile_options, (int64_t)args->compile_options_size, &error);
+  return error;
+}
+
+/* A serialised executable is what it takes to compile it again, behind this head. */
+typedef struct {
+  char magic[8];
+  int64_t program_bytes, options_bytes;
+} SerializedHead;
+
+static const char MAGIC[8] = "tinyhlo1";
+
+Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args) {
+  const Executable* executable = args->executable;
+  SerializedHead head = {.program_bytes = executable->program_bytes,
+                         .options_bytes = executable->options_bytes};
+  memcpy(head.magic, MAGIC, sizeof head.magic);
+  size_t program = (size_t)head.program_bytes, options = (size_t)head.options_bytes;
+  char* bytes = malloc(sizeof head + program + options);
+  if (!bytes) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  memcpy(bytes, &head, sizeof head);
+  memcpy(bytes + sizeof head, executable->program, program);
+  memcpy(bytes + sizeof head + program, executable->options, options);
+  SET(args, serialized_bytes, bytes);
+  SET(args, serialized_bytes_size, sizeof head + program + options);
+  SET(args, serialized_executable, bytes);
+  SET(args, serialized_executable_deleter, (void*)free);
+  return NULL;
+}
+
+Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  SerializedHead head;
+  size_t size = args->serialized_executable_size;
+  if (size >= sizeof head) memcpy(&head, args->serialized_executable, sizeof head);
+  if (size < sizeof head || memcmp(head.magic, MAGIC, sizeof head.magic) ||
+      head.program_bytes < 0 || head.options_bytes < 0 ||
+      (size_t)head.program_bytes > size || (size_t)head.options_bytes > size ||
+      sizeof head + (size_t)head.program_bytes + (size_t)head.options_bytes != size)
+    return error_new(TINY_INVALID_ARGUMENT, "these bytes are not an executable of tinyhlo");
+  const char* program = (const char*)args->serialized_executable + sizeof head;
+  const void* options = program + head.program_bytes;
+  int64_t options_bytes = head.options_bytes;
+  if (GET(args, overridden_serialized_compile_options)) {
+    options = args->overridden_serialized_compile_options;
+    options_bytes = (int64_t)args->overridden_serialized_compile_options_size;
+  }
+  Error* error = NULL;
+  args->loaded_executable = python_compile(client_device(args->client), program,
+                                           head.program_bytes, options, options_bytes, &error);
+  return error;
+}
+
+/* ---- handles: a loaded executable and its executable are one object ----------------------------------------- */
+
+Error* PJRT_Executable_Destroy(PJRT_Executable_Destroy_Args* args) {
+  if (args->executable) executable_release(args->executable);
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args* args) {
+  if (args->executable) executable_release(args->executable);
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
+  SET(args, executable, executable_retain(args->loaded_executable));
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args* args) {
+  atomic_store(&((Executable*)args->executable)->deleted, true);
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args* args) {
+  SET(args, is_deleted, atomic_load(&((Executable*)args->executable)->deleted));
+  return NULL;
+}

@@ -1,0 +1,324 @@
+/* Execute: pick inputs, decide donations, find memory for outputs, call the native entry.
+
+   Programs estimated under 50 us run in the caller; longer ones, and those whose inputs are still
+   being computed, go to the stream. Python is not involved either way. */
+#include "plugin.h"
+
+#include <string.h>
+
+/* One execution. The arrays lie behind the struct, in one block. */
+typedef struct {
+  Job job; /* first: the stream hands this back */
+  Executable* executable;
+  Event* done;       /* set when run on the stream */
+  int64_t bytes;     /* of this block */
+  bool queued;
+  void** inputs;     /* pointers for the entry */
+  void** outputs;
+  Storage** input_storage;
+  Storage** output_storage; /* NULL while not decided */
+  Event** producers;        /* of inputs that the stream computes, else NULL */
+} Run;
+
+static Run* run_new(Executable* executable) {
+  size_t inputs = (size_t)executable->input_count, outputs = (size_t)executable->output_count;
+  int64_t bytes = (int64_t)(sizeof(Run) + (3 * inputs + 2 * outputs) * sizeof(void*));
+  Run* run = tiny_allocate(bytes);
+  if (!run) return NULL;
+  *run = (Run){.executable = executable_retain(executable), .bytes = bytes};
+  run->inputs = (void**)(run + 1);
+  run->outputs = run->inputs + inputs;
+  run->input_storage = (Storage**)(run->outputs + outputs);
+  run->output_storage = run->input_storage + inputs;
+  run->producers = (Event**)(run->output_storage + outputs);
+  memset(run->output_storage, 0, (outputs + inputs) * sizeof(void*));
+  return run;
+}
+
+static int32_t* use_count(const Run* run, Storage* storage) {
+  return run->queued ? &storage->queued : &storage->running;
+}
+
+/* ---- checking ---------------------------------------------------------------------------------------------- */
+
+static Error* shape_error(int64_t position, const Executable* executable) {
+  return error_new(TINY_INVALID_ARGUMENT,
+                   "argument %lld of %s has another shape or element type than it was compiled for",
+                   (long long)position, executable->name);
+}
+
+static bool fits(const Buffer* buffer, const Slot* slot, const int64_t* dims) {
+  if (buffer->type != slot->type || buffer->rank != slot->rank) return false;
+  for (int32_t axis = 0; axis < slot->rank; axis++)
+    if (buffer->dims[axis] != dims[slot->dims_offset + axis]) return false;
+  return true;
+}
+
+/* With the lock held. */
+static Error* check_inputs(Run* run, Buffer* const* buffers) {
+  const Executable* executable = run->executable;
+  for (int64_t k = 0; k < executable->input_count; k++) {
+    Buffer* buffer = buffers[k];
+    if (buffer->deleted)
+      return error_new(TINY_INVALID_ARGUMENT, "argument %lld of %s has been deleted or donated",
+                       (long long)k, executable->name);
+    if (!fits(buffer, &executable->inputs[k], executable->dims)) return shape_error(k, executable);
+    if (buffer->ready == READY) continue;
+    if (!event_is_ready(buffer->ready)) run->queued = true;
+    else if (event_error(buffer->ready)) return error_copy(event_error(buffer->ready));
+  }
+  return NULL;
+}
+
+/* ---- taking inputs ------------------------------------------------------------------------------------------ */
+
+static bool may_donate(const PJRT_ExecuteOptions* options, int64_t input) {
+  if (!options || !GET(options, num_non_donatable_input_indices)) return true;
+  const int64_t* kept = options->non_donatable_input_indices;
+  for (size_t k = 0; k < options->num_non_donatable_input_indices; k++)
+    if (kept[k] == input) return false;
+  return true;
+}
+
+static bool is_used_twice(const Run* run, const Storage* storage) {
+  int uses = 0;
+  for (int64_t k = 0; k < run->executable->input_count; k++)
+    uses += run->input_storage[k] == storage;
+  return uses > 1;
+}
+
+/* May this execution write into the input's memory? Earlier executions on the stream do not mind,
+   when this one runs there too. */
+static bool is_ours_alone(const Run* run, const Storage* storage) {
+  if (!storage->writable || storage->owners != 1 || storage->external) return false;
+  if (storage->running + storage->queued == 1) return true;
+  return run->queued && !storage->running && !is_used_twice(run, storage);
+}
+
+/* With the lock held: the buffer's owner count goes over to the caller. */
+static Storage* take_ownership(Buffer* buffer) {
+  Storage* storage = buffer->storage;
+  buffer->deleted = true;
+  if (!buffer->external) buffer->storage = NULL;
+  return storage;
+}
+
+/* With the lock held; cannot fail. */
+static void take_inputs(Run* run, Buffer* const* buffers, const PJRT_ExecuteOptions* options) {
+  const Executable* executable = run->executable;
+  for (int64_t k = 0; k < executable->input_count; k++) {
+    Storage* storage = buffers[k]->storage;
+    run->input_storage[k] = storage;
+    run->inputs[k] = storage->data;
+    ++*use_count(run, storage);
+    if (run->queued && buffers[k]->ready != READY)
+      run->producers[k] = event_retain(buffers[k]->ready);
+  }
+  for (int64_t k = 0; k < executable->alias_count; k++) {
+    Alias alias = executable->aliases[k];
+    Buffer* buffer = buffers[alias.input];
+    if (buffer->deleted || !may_donate(options, alias.input)) continue;
+    bool in_place = is_ours_alone(run, buffer->storage);
+    Storage* storage = take_ownership(buffer);
+    if (in_place) run->output_storage[alias.output] = storage;
+    else storage->owners--; /* our use keeps it */
+  }
+  for (int64_t k = 0; k < executable->donor_count; k++) {
+    int64_t input = executable->donors[k];
+    if (!buffers[input]->deleted && may_donate(options, input))
+      take_ownership(buffers[input])->owners--;
+  }
+}
+
+static bool allocate_outputs(Run* run) {
+  const Executable* executable = run->executable;
+  for (int64_t k = 0; k < executable->output_count; k++) {
+    if (!run->output_storage[k]) {
+      run->output_storage[k] = storage_new(executable->outputs[k].bytes);
+      if (!run->output_storage[k]) return false;
+    }
+    run->outputs[k] = run->output_storage[k]->data;
+  }
+  return true;
+}
+
+/* ---- giving back ---------------------------------------------------------------------------------------------- */
+
+/* Free what no longer has users: `dead` storages were collected under the lock. */
+static void free_all(Storage** dead, int64_t count) {
+  for (int64_t k = 0; k < count; k++) storage_free(dead[k]);
+}
+
+static void run_free(Run* run) {
+  Executable* executable = run->executable;
+  int64_t dead = 0;
+  pthread_mutex_lock(&buffers_lock);
+  for (int64_t k = 0; k < executable->input_count; k++) {
+    Storage* storage = run->input_storage[k];
+    if (storage_drop(storage, use_count(run, storage))) run->input_storage[dead++] = storage;
+  }
+  pthread_mutex_unlock(&buffers_lock);
+  free_all(run->input_storage, dead);
+  for (int64_t k = 0; k < executable->input_count; k++) event_release(run->producers[k]);
+  tiny_free(run, run->bytes);
+  executable_release(executable);
+}
+
+/* One user less of every output: its owner, or the stream's use. */
+static void drop_outputs(Run* run, bool owner) {
+  int64_t dead = 0, count = run->executable->output_count;
+  pthread_mutex_lock(&buffers_lock);
+  for (int64_t k = 0; k < count; k++) {
+    Storage* storage = run->output_storage[k];
+    if (!storage) continue;
+    if (storage_drop(storage, owner ? &storage->owners : &storage->queued))
+      run->output_storage[dead++] = storage;
+  }
+  pthread_mutex_unlock(&buffers_lock);
+  free_all(run->output_storage, dead);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------ */
+
+/* An aliased input that had to stay as it is: the program works on a copy. */
+static void copy_kept_inputs(Run* run) {
+  const Executable* executable = run->executable;
+  for (int64_t k = 0; k < executable->alias_count; k++) {
+    Alias alias = executable->aliases[k];
+    void* output = run->outputs[alias.output];
+    if (run->inputs[alias.input] == output) continue;
+    memcpy(output, run->inputs[alias.input], (size_t)executable->outputs[alias.output].bytes);
+    run->inputs[alias.input] = output;
+  }
+}
+
+static Error* call_entry(Run* run) {
+  const Executable* executable = run->executable;
+  copy_kept_inputs(run);
+  void* arena = NULL;
+  if (executable->arena_bytes) {
+    arena = tiny_allocate(executable->arena_bytes);
+    if (!arena)
+      return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes of scratch for %s",
+                       (long long)executable->arena_bytes, executable->name);
+  }
+  int32_t status = executable->entry(run->inputs, run->outputs, arena, executable->constants);
+  tiny_free(arena, executable->arena_bytes);
+  return status ? error_from_thread(executable->name) : NULL;
+}
+
+static const Error* producer_error(const Run* run) {
+  for (int64_t k = 0; k < run->executable->input_count; k++) {
+    const Event* producer = run->producers[k];
+    if (producer && event_error(producer)) return event_error(producer);
+  }
+  return NULL;
+}
+
+static void finish_job(Run* run, Error* error) {
+  Event* done = run->done;
+  drop_outputs(run, false);
+  run_free(run);
+  event_set(done, error);
+  event_release(done);
+}
+
+static void run_job(Job* job) {
+  Run* run = (Run*)job;
+  const Error* earlier = producer_error(run);
+  finish_job(run, earlier ? error_copy(earlier) : call_entry(run));
+}
+
+static void lose_job(Job* job) {
+  Run* run = (Run*)job;
+  finish_job(run, error_new(TINY_UNAVAILABLE, "%s was running when the process forked",
+                            run->executable->name));
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------- */
+
+static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
+  const Executable* executable = run->executable;
+  bool complete = true;
+  for (int64_t k = 0; k < executable->output_count; k++) {
+    const Slot* slot = &executable->outputs[k];
+    buffers[k] = buffer_new(executable->device, run->output_storage[k], event_retain(ready),
+                            slot->type, executable->dims + slot->dims_offset, (size_t)slot->rank);
+    complete &= buffers[k] != NULL;
+  }
+  if (complete) return NULL;
+  for (int64_t k = 0; k < executable->output_count; k++)
+    if (buffers[k]) buffer_destroy(buffers[k]);
+  return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static Error* run_here(Run* run, Buffer** buffers, void** done) {
+  Error* error = call_entry(run);
+  if (error) drop_outputs(run, true);
+  else error = make_buffers(run, READY, buffers);
+  run_free(run);
+  if (!error && done) *done = READY;
+  return error;
+}
+
+static Error* run_on_stream(Run* run, Buffer** buffers, void** done) {
+  run->done = event_new();
+  Error* error = run->done ? make_buffers(run, run->done, buffers)
+                           : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  if (error) {
+    event_release(run->done);
+    run_free(run);
+    return error;
+  }
+  pthread_mutex_lock(&buffers_lock);
+  for (int64_t k = 0; k < run->executable->output_count; k++) run->output_storage[k]->queued++;
+  pthread_mutex_unlock(&buffers_lock);
+  if (done) *done = event_retain(run->done);
+  run->job = (Job){.run = run_job, .lost = lose_job};
+  stream_push(&run->job);
+  return NULL;
+}
+
+static Error* check_call(const PJRT_LoadedExecutable_Execute_Args* args) {
+  const Executable* executable = args->executable;
+  const Device* device = GET(args, execute_device);
+  if (atomic_load_explicit(&((Executable*)executable)->deleted, memory_order_relaxed))
+    return error_new(TINY_INVALID_ARGUMENT, "%s has been deleted", executable->name);
+  if (args->num_devices != 1 || (device && device != executable->device))
+    return error_new(TINY_INVALID_ARGUMENT, "%s was compiled for one device", executable->name);
+  if ((int64_t)args->num_args != executable->input_count)
+    return error_new(TINY_INVALID_ARGUMENT, "%s takes %lld arguments, got %zu", executable->name,
+                     (long long)executable->input_count, args->num_args);
+  return NULL;
+}
+
+Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  Error* error = check_call(args);
+  if (error) return error;
+  Executable* executable = args->executable;
+  Buffer* const* inputs = ((Buffer* const* const*)args->argument_lists)[0];
+  Buffer** outputs = ((Buffer***)args->output_lists)[0];
+  void** done = args->device_complete_events;
+  Run* run = run_new(executable);
+  if (!run) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  run->queued = !executable->quick && !stream_is_current_thread();
+  pthread_mutex_lock(&buffers_lock);
+  error = check_inputs(run, inputs);
+  if (!error && run->queued && stream_is_current_thread())
+    error = error_new(TINY_FAILED_PRECONDITION,
+                      "a callback inside a program needs a result that is queued behind it");
+  if (!error) take_inputs(run, inputs, args->options);
+  pthread_mutex_unlock(&buffers_lock);
+  if (error) {
+    tiny_free(run, run->bytes);
+    executable_release(executable);
+    return error;
+  }
+  if (!allocate_outputs(run)) {
+    drop_outputs(run, true);
+    run_free(run);
+    return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory for the results of %s",
+                     executable->name);
+  }
+  return run->queued ? run_on_stream(run, outputs, done) : run_here(run, outputs, done);
+}

@@ -1,0 +1,266 @@
+/* The objects behind PJRT's opaque handles, and what the files of the plugin share.
+
+   Everything that runs often, that may run while a Python exception propagates, or that runs after
+   the interpreter is gone lives here in C. Python is entered for one thing only: compiling. */
+#ifndef TINYHLO_PLUGIN_H
+#define TINYHLO_PLUGIN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../../runtime/native/core.h"
+#include "pjrt_abi.h"
+
+/* ---- struct_size: callers may be older than this header, and out fields live on their stack -- */
+
+#define HAS(args, field) \
+  ((args)->struct_size >= offsetof(__typeof__(*(args)), field) + sizeof((args)->field))
+#define SET(args, field, value)                       \
+  do {                                                \
+    if (HAS(args, field)) (args)->field = (value);    \
+  } while (0)
+#define GET(args, field) (HAS(args, field) ? (args)->field : 0)
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+typedef struct Error Error;
+
+/* A new error with a copy of the text; the caller hands it over. printf-like. */
+Error* error_new(int32_t code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+Error* error_copy(const Error* error);
+/* The error that a kernel or a Python callback left with tiny_set_error. */
+Error* error_from_thread(const char* what);
+void error_free(Error* error);
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+typedef struct Event Event;
+
+extern Event* const READY; /* the one event that is ready from birth; not counted */
+
+Event* event_new(void);
+Event* event_retain(Event* event);
+void event_release(Event* event);
+/* Make it ready; `error` (may be NULL) is taken over. Runs the callbacks in this thread. */
+void event_set(Event* event, Error* error);
+bool event_is_ready(const Event* event);
+/* The error of a ready event, NULL when there is none; belongs to the event. */
+const Error* event_error(const Event* event);
+void event_wait(Event* event);
+/* Call `callback(argument)` once the event is ready, at once if it is. */
+void event_then(Event* event, void (*callback)(void*), void* argument);
+
+/* ---- client, device, memory: one device and one memory per client ----------------------------- */
+
+enum { USER_DATA_SLOTS = 8 };
+
+typedef struct {
+  const PJRT_Memory_FunctionTable* vtable; /* PJRT reads this */
+  struct Device* device;
+  struct {
+    const void* key;
+    void* data;
+    void (*destroy)(void*);
+  } user_data[USER_DATA_SLOTS];
+} Memory;
+
+/* Serves as its own description too. */
+typedef struct Device {
+  Memory* memory;
+  int32_t id;
+} Device;
+
+typedef struct Client Client;
+
+Device* client_device(Client* client);
+/* Element 0 of a list that lives as long as the device: what getters of lists point to. */
+Device** device_list(Device* device);
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+enum { MOST_AXES = 64 };
+
+/* Memory that buffers, NumPy views and executions share. The counts are guarded by
+   `buffers_lock`; the memory is given back when all are zero. */
+typedef struct {
+  void* data;
+  int64_t bytes;
+  int32_t owners;   /* buffers that have not been deleted */
+  int32_t external; /* views outside, through IncreaseExternalReferenceCount */
+  int32_t running;  /* executions in client threads that use it now */
+  int32_t queued;   /* executions on the stream that will use it */
+  bool writable;    /* false: host memory that the client promised not to change */
+  void (*release)(void* data, void* argument); /* foreign memory: who is told, or NULL */
+  void* release_argument;
+  Event* released; /* foreign host memory: becomes ready when it is no longer needed */
+  bool foreign;
+} Storage;
+
+typedef struct {
+  Device* device;
+  Storage* storage; /* NULL once deleted and no view outside is left */
+  Event* ready;
+  int32_t external; /* this handle's share of storage->external */
+  bool deleted;
+  bool destroyed;
+  uint32_t type;
+  int32_t rank;
+  int64_t bytes;
+  int64_t dims[];
+} Buffer;
+
+extern pthread_mutex_t buffers_lock;
+
+/* Bytes of a dense array; -1: no such type, too many axes, or too large. */
+int64_t dense_bytes(uint32_t type, const int64_t* dims, size_t rank);
+
+/* New memory with one owner; NULL when there is none left. */
+Storage* storage_new(int64_t bytes);
+/* Memory of somebody else, with one owner. */
+Storage* storage_foreign(void* data, int64_t bytes);
+/* Count one user less (`count` is a member of `storage`), with `buffers_lock` held; true when it
+   was the last: then storage_free must follow, without the lock. */
+bool storage_drop(Storage* storage, int32_t* count);
+void storage_free(Storage* storage);
+
+/* A new handle; takes over one owner of `storage` and one reference of `ready`, also on failure
+   (NULL). */
+Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type,
+                   const int64_t* dims, size_t rank);
+void buffer_destroy(Buffer* buffer);
+
+/* ---- executables ------------------------------------------------------------------------------ */
+
+typedef struct {
+  uint32_t type;
+  int32_t rank;
+  int64_t bytes;
+  int64_t dims_offset; /* into Executable.dims */
+} Slot;
+
+typedef int32_t (*Entry)(void** inputs, void** outputs, void* arena, void** constants);
+
+/* What Python fills in (mirrored in pjrt_plugin/bridge.py); tiny_executable_new copies it all. */
+typedef struct {
+  int64_t input_count, output_count, alias_count, donor_count, constant_count;
+  const uint32_t* types; /* inputs, then outputs */
+  const int32_t* ranks;
+  const int64_t* dims;    /* all dims one after another */
+  const int64_t* aliases; /* pairs (output, input) */
+  const int64_t* donors;  /* inputs that may be freed after the run */
+  void* const* constants;
+  void* entry;
+  int64_t arena_bytes;
+  int64_t code_bytes;
+  double estimated_seconds;
+  double flops;
+  double bytes_accessed;
+  const char* name;
+  const char* fingerprint;
+  const void* program; /* what was compiled, for serialisation and as_text */
+  int64_t program_bytes;
+  const void* options;
+  int64_t options_bytes;
+} ExecutableSpec;
+
+enum { COST_PROPERTIES = 3 };
+
+typedef struct {
+  int64_t output, input;
+} Alias;
+
+typedef struct Executable {
+  atomic_int references; /* handles and executions */
+  atomic_bool deleted;
+  atomic_bool program_refused; /* the request that jaxlib makes right after compiling */
+  Device* device;
+  int64_t input_count, output_count, alias_count, donor_count;
+  Slot* inputs;
+  Slot* outputs;
+  int64_t* dims; /* of the inputs, then of the outputs */
+  Alias* aliases;
+  int64_t* donors;
+  void** constants;
+  Entry entry;
+  int64_t arena_bytes, code_bytes;
+  bool quick; /* worth running in the caller */
+  char *name, *fingerprint;
+  char *program, *options;
+  int64_t program_bytes, options_bytes;
+  /* Arrays that PJRT's getters point into. */
+  uint32_t* output_types;
+  size_t* output_ranks;
+  const char** memory_kinds; /* as many as there are inputs or outputs, whichever is more */
+  size_t* memory_kind_sizes;
+  void** layouts; /* inputs, then outputs */
+  PJRT_NamedValue cost[COST_PROPERTIES];
+  struct Executable* next_retired;
+} Executable;
+
+/* Called by Python: make an executable with one reference; NULL when out of memory. */
+TINY_API Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec);
+/* Called by Python: an executable that nobody uses any more, or NULL. What Python kept alive for
+   it may go; then tiny_executable_free. */
+TINY_API Executable* tiny_executable_next_retired(void);
+TINY_API void tiny_executable_free(Executable* executable);
+
+Executable* executable_retain(Executable* executable);
+void executable_release(Executable* executable);
+
+/* ---- the stream: a worker thread that runs jobs in order --------------------------------------- */
+
+typedef struct Job {
+  void (*run)(struct Job*);  /* in the worker; frees the job */
+  void (*lost)(struct Job*); /* in a forked child, for the job that its parent was running */
+  struct Job* next;
+} Job;
+
+/* Waits while too many jobs are queued. */
+void stream_push(Job* job);
+/* True in the worker itself, which must not wait for the stream. */
+bool stream_is_current_thread(void);
+/* Wait until everything queued so far has run; afterwards executions run in their callers. */
+TINY_API void tiny_stream_close(void);
+TINY_API void tiny_stream_wait(void);
+
+void event_before_fork(void);
+void event_after_fork(bool child);
+void stream_before_fork(void);
+void stream_after_fork(bool child);
+
+/* ---- Python: the one callback -------------------------------------------------------------------- */
+
+typedef void* (*CompileCallback)(Device* device, const void* program, int64_t program_bytes,
+                                 const void* options, int64_t options_bytes);
+
+/* Called by Python once. The versions are those of StableHLO: three numbers each. */
+TINY_API void tiny_plugin_install(CompileCallback compile, const int64_t* current_version,
+                                  const int64_t* minimum_version);
+TINY_API const PJRT_Api* GetPjrtApi(void);
+/* The table without looking for Python: for the interpreter that has just called install. */
+TINY_API const PJRT_Api* tiny_plugin_api(void);
+
+/* Compile in Python, on a thread with a big stack; NULL and *error when that fails. */
+Executable* python_compile(Device* device, const void* program, int64_t program_bytes,
+                           const void* options, int64_t options_bytes, Error** error);
+/* Import tinyhlo.pjrt_plugin, which calls tiny_plugin_install. */
+void python_attach(void);
+bool python_attached(void);
+
+enum { PLUGIN_ATTRIBUTES = 3 };
+extern PJRT_NamedValue plugin_attributes[PLUGIN_ATTRIBUTES];
+extern int64_t plugin_attribute_count;
+
+/* ---- layouts --------------------------------------------------------------------------------------- */
+
+void* row_major_layout(int64_t rank);
+/* True for no layout, and for a dense row-major one. */
+bool is_row_major(const PJRT_Buffer_MemoryLayout* layout, int64_t rank);
+
+/* ---- all slots ---------------------------------------------------------------------------------------- */
+
+#define DECLARE_SLOT(slot) Error* PJRT_##slot(PJRT_##slot##_Args* args);
+PJRT_IMPLEMENTED_SLOTS(DECLARE_SLOT)
+PJRT_LAYOUTS_SLOTS(DECLARE_SLOT)
+
+#endif

@@ -1,0 +1,116 @@
+/* New buffers: from host arrays (not copied where alignment allows), around foreign memory, empty. */
+#include "plugin.h"
+
+#include <string.h>
+
+static Error* invalid_shape(uint32_t type, size_t rank) {
+  return error_new(TINY_INVALID_ARGUMENT, "no array of element type %u with %zu axes", type, rank);
+}
+
+static Error* out_of_memory(int64_t bytes) {
+  return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes for an array",
+                   (long long)bytes);
+}
+
+static Device* device_of(void* device, void* memory) {
+  return memory ? ((Memory*)memory)->device : device;
+}
+
+/* ---- strided host arrays ------------------------------------------------------------------------------- */
+
+static bool is_dense(const int64_t* dims, const int64_t* strides, size_t rank, int64_t item) {
+  for (size_t axis = rank; axis-- > 0; item *= dims[axis])
+    if (dims[axis] != 1 && strides[axis] != item) return false;
+  return true;
+}
+
+#define COPY_ITEMS(type)                                                          \
+  for (int64_t k = 0; k < count; k++)                                             \
+  ((type*)to)[k] = *(const type*)(from + k * stride)
+
+static void copy_row(char* to, const char* from, int64_t count, int64_t stride, int64_t item) {
+  bool aligned = !(((uintptr_t)from | (uintptr_t)stride) & (uintptr_t)(item - 1));
+  if (stride == item) memcpy(to, from, (size_t)(count * item));
+  else if (item == 1) COPY_ITEMS(uint8_t);
+  else if (item == 2 && aligned) COPY_ITEMS(uint16_t);
+  else if (item == 4 && aligned) COPY_ITEMS(uint32_t);
+  else if (item == 8 && aligned) COPY_ITEMS(uint64_t);
+  else
+    for (int64_t k = 0; k < count; k++)
+      memcpy(to + k * item, from + k * stride, (size_t)item);
+}
+
+/* Gather a strided array into a dense one; returns the end of what was written. */
+static char* copy_dense(char* to, const char* from, const int64_t* dims, const int64_t* strides,
+                        size_t rank, int64_t item) {
+  if (rank == 0) return memcpy(to, from, (size_t)item), to + item;
+  if (rank == 1) return copy_row(to, from, dims[0], strides[0], item), to + dims[0] * item;
+  for (int64_t k = 0; k < dims[0]; k++)
+    to = copy_dense(to, from + k * strides[0], dims + 1, strides + 1, rank - 1, item);
+  return to;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------ */
+
+static Storage* alias_host(PJRT_Client_BufferFromHostBuffer_Args* args, int64_t bytes) {
+  Storage* storage = storage_foreign(args->data, bytes);
+  Event* released = event_new();
+  storage->released = event_retain(released);
+  storage->writable = args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
+  args->done_with_host_buffer = released;
+  return storage;
+}
+
+Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args) {
+  int64_t bytes = dense_bytes(args->type, args->dims, args->num_dims);
+  if (bytes < 0) return invalid_shape(args->type, args->num_dims);
+  if (!is_row_major(args->device_layout, (int64_t)args->num_dims))
+    return error_new(TINY_UNIMPLEMENTED, "device layouts other than row-major");
+  int64_t item = PJRT_ELEMENT_BYTES[args->type];
+  bool dense = !args->num_byte_strides ||
+               is_dense(args->dims, args->byte_strides, args->num_dims, item);
+  bool lent = args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
+              args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
+  bool aligned = !((uintptr_t)args->data % TINY_ALIGNMENT);
+  Storage* storage;
+  if (dense && lent && aligned && bytes) {
+    storage = alias_host(args, bytes);
+  } else {
+    storage = storage_new(bytes);
+    if (!storage) return out_of_memory(bytes);
+    if (dense) memcpy(storage->data, args->data, (size_t)bytes);
+    else if (bytes)
+      copy_dense(storage->data, args->data, args->dims, args->byte_strides, args->num_dims, item);
+    args->done_with_host_buffer = READY;
+  }
+  args->buffer = buffer_new(device_of(args->device, args->memory), storage, READY, args->type,
+                            args->dims, args->num_dims);
+  return args->buffer ? NULL : out_of_memory(bytes);
+}
+
+Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args* args) {
+  int64_t bytes = dense_bytes(args->element_type, args->dims, args->num_dims);
+  if (bytes < 0) return invalid_shape(args->element_type, args->num_dims);
+  if (!is_row_major(args->layout, (int64_t)args->num_dims))
+    return error_new(TINY_UNIMPLEMENTED, "device layouts other than row-major");
+  Storage* storage = storage_foreign(args->device_buffer_ptr, bytes);
+  if (!storage) return out_of_memory(bytes);
+  storage->release = args->on_delete_callback;
+  storage->release_argument = args->on_delete_callback_arg;
+  void* memory = GET(args, memory);
+  args->buffer = buffer_new(device_of(args->device, memory), storage, READY, args->element_type,
+                            args->dims, args->num_dims);
+  return args->buffer ? NULL : out_of_memory(bytes);
+}
+
+Error* PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args* args) {
+  int64_t bytes = dense_bytes(args->shape_element_type, args->shape_dims, args->shape_num_dims);
+  if (bytes < 0) return invalid_shape(args->shape_element_type, args->shape_num_dims);
+  if (!is_row_major(args->shape_layout, (int64_t)args->shape_num_dims))
+    return error_new(TINY_UNIMPLEMENTED, "device layouts other than row-major");
+  Storage* storage = storage_new(bytes);
+  if (!storage) return out_of_memory(bytes);
+  args->buffer = buffer_new(device_of(args->device, args->memory), storage, READY,
+                            args->shape_element_type, args->shape_dims, args->shape_num_dims);
+  return args->buffer ? NULL : out_of_memory(bytes);
+}

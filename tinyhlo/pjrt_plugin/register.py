@@ -1,0 +1,43 @@
+"""Registration with JAX: the platform "tiny".
+
+JAX imports the entry point `jax_plugins: tiny` and calls `initialize()`. A few of JAX's lists that
+name platforms are private; each patch is guarded, and tests hold it on every supported version.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from tinyhlo.pjrt_plugin import bridge
+
+PLATFORM = "tiny"
+# Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
+PRIORITY = -1
+CAPSULE_NAME = b"pjrt_c_api"  # what JAX looks for; must outlive the capsule
+
+
+def initialize() -> None:
+    """Register the platform. Called by JAX, once."""
+    from jax._src import xla_bridge
+
+    if hasattr(xla_bridge, "_nonexperimental_plugins"):
+        xla_bridge._nonexperimental_plugins.add(PLATFORM)  # no warning at start
+    xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=capsule())
+    allow_donation()
+
+
+def capsule() -> object:
+    """The PJRT_Api table as the PyCapsule that JAX takes."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new(bridge.api(), CAPSULE_NAME, None)
+
+
+def allow_donation() -> None:
+    """Without this JAX drops donate_argnums silently."""
+    from jax._src.interpreters import mlir
+
+    platforms = getattr(mlir, "_platforms_with_donation", None)
+    if isinstance(platforms, list) and PLATFORM not in platforms:
+        platforms.append(PLATFORM)

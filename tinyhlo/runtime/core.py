@@ -1,0 +1,126 @@
+"""The C library `libtinyhlo` as Python sees it: the runtime core and the PJRT plugin are one file.
+
+In: nothing. Out: `library()` with typed functions, and `address(name)` for generated code.
+
+    >>> address("tiny_parallel") > 0
+    True
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyhlo.errors import TinyhloError
+
+NATIVE = Path(__file__).parent / "native"
+SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+LIBRARY = NATIVE / f"libtinyhlo{SUFFIX}"
+
+# void body(void* context, int64_t begin, int64_t end)
+BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "bytes_in_use",
+            "peak_bytes",
+            "bytes_limit",
+            "pool_bytes",
+            "allocations",
+            "largest_bytes",
+        )
+    ]
+
+
+# name -> (result type, argument types); the C side is documented in native/core.h and plugin.h
+FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
+    "tiny_set_error": (None, (ctypes.c_int32, ctypes.c_char_p)),
+    "tiny_last_error": (ctypes.c_char_p, ()),
+    "tiny_last_error_code": (ctypes.c_int32, ()),
+    "tiny_clear_error": (None, ()),
+    "tiny_allocate": (ctypes.c_void_p, (ctypes.c_int64,)),
+    "tiny_free": (None, (ctypes.c_void_p, ctypes.c_int64)),
+    "tiny_trim": (None, ()),
+    "tiny_memory_stats": (None, (ctypes.c_void_p,)),
+    "tiny_reset_memory_peak": (None, ()),
+    "tiny_parallel": (None, (BODY, ctypes.c_void_p, ctypes.c_int64)),
+    "tiny_set_threads": (None, (ctypes.c_int32,)),
+    "tiny_thread_count": (ctypes.c_int32, ()),
+    "tiny_stream_wait": (None, ()),
+    "tiny_stream_close": (None, ()),
+    "tiny_plugin_install": (None, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+    "tiny_plugin_api": (ctypes.c_void_p, ()),
+    "GetPjrtApi": (ctypes.c_void_p, ()),
+    "tiny_executable_new": (ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)),
+    "tiny_executable_next_retired": (ctypes.c_void_p, ()),
+    "tiny_executable_free": (None, (ctypes.c_void_p,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes of the caching allocator; `pool_bytes` is what it holds, handed out or cached."""
+
+    bytes_in_use: int
+    peak_bytes: int
+    bytes_limit: int
+    pool_bytes: int
+    allocations: int
+    largest_bytes: int
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library.
+
+    Raises TinyhloError when it has not been built or does not load.
+    """
+    if not LIBRARY.exists():
+        raise TinyhloError(
+            f"{LIBRARY} is missing: tinyhlo was not installed. "
+            "Run `pip install -e .` in its source folder."
+        )
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        raise TinyhloError(f"cannot load {LIBRARY}: {error}") from None
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@functools.cache
+def address(name: str) -> int:
+    """Address of an exported function, for generated code to call."""
+    value = ctypes.cast(getattr(library(), name), ctypes.c_void_p).value
+    if value is None:
+        raise TinyhloError(f"{LIBRARY} exports no {name}")
+    return value
+
+
+def memory_stats() -> MemoryStats:
+    stats = _Stats()
+    library().tiny_memory_stats(ctypes.byref(stats))
+    return MemoryStats(*(getattr(stats, name) for name, _ in _Stats._fields_))
+
+
+def last_error() -> str:
+    """The text that a kernel left in this thread, "" when there is none."""
+    return library().tiny_last_error().decode(errors="replace")
+
+
+def set_threads(count: int) -> None:
+    """Workers of the pool, the caller included; 0: one per core this process may use."""
+    library().tiny_set_threads(count)
+
+
+def thread_count() -> int:
+    return library().tiny_thread_count()

@@ -1,0 +1,126 @@
+/* A caching allocator.
+
+   Sizes are rounded up to classes, four per power of two (at most 25 % is wasted); each class
+   keeps its freed blocks in a linked list, most recent first, so that a training step finds the
+   memory of the step before, still warm. A fresh 16 MiB costs about 5 ms of page faults, a cached
+   one nothing. */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct FreeBlock {
+  struct FreeBlock* next;
+} FreeBlock;
+
+enum {
+  STEPS = 4,                  /* classes per power of two */
+  CLASSES = STEPS * 48,       /* up to 2^53 bytes */
+  HUGE_BYTES = 2 << 20,       /* from here on whole huge pages are asked for */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static FreeBlock* cached[CLASSES];
+static TinyMemoryStats stats;
+
+/* Class 0 is 64 bytes; class s of octave o holds 2^(6+o) * (1 + s/4) bytes. */
+static int class_of(int64_t bytes) {
+  if (bytes <= TINY_ALIGNMENT) return 0;
+  uint64_t units = (uint64_t)(bytes - 1) / (TINY_ALIGNMENT / STEPS);
+  int octave = 63 - __builtin_clzll(units) - 2; /* units >= 4 here */
+  int step = (int)(units >> octave) - STEPS;
+  return octave * STEPS + step + 1;
+}
+
+static int64_t class_bytes(int size_class) {
+  int octave = size_class / STEPS, step = size_class % STEPS;
+  int64_t bytes = ((int64_t)(TINY_ALIGNMENT / STEPS) << octave) * (STEPS + step);
+  return (bytes + TINY_ALIGNMENT - 1) & ~(int64_t)(TINY_ALIGNMENT - 1);
+}
+
+static void* fresh_block(int64_t bytes) {
+  bool huge = bytes >= HUGE_BYTES;
+  void* block = NULL;
+  if (posix_memalign(&block, huge ? HUGE_BYTES : TINY_ALIGNMENT, (size_t)bytes)) return NULL;
+#ifdef MADV_HUGEPAGE
+  if (huge) madvise(block, (size_t)bytes & ~(size_t)(HUGE_BYTES - 1), MADV_HUGEPAGE);
+#endif
+  return block;
+}
+
+static void count_allocation(int64_t bytes, bool fresh) {
+  stats.bytes_in_use += bytes;
+  stats.allocations++;
+  if (fresh) stats.pool_bytes += bytes;
+  if (bytes > stats.largest_bytes) stats.largest_bytes = bytes;
+  if (stats.bytes_in_use > stats.peak_bytes) stats.peak_bytes = stats.bytes_in_use;
+}
+
+static FreeBlock* pop_cached(int size_class) {
+  FreeBlock* block = cached[size_class];
+  if (block) cached[size_class] = block->next;
+  return block;
+}
+
+void* tiny_allocate(int64_t bytes) {
+  if (bytes < 0 || bytes > (int64_t)1 << 50) return NULL;
+  int size_class = class_of(bytes);
+  int64_t rounded = class_bytes(size_class);
+  pthread_mutex_lock(&lock);
+  void* block = pop_cached(size_class);
+  if (block) count_allocation(rounded, false);
+  pthread_mutex_unlock(&lock);
+  if (block) return block;
+  block = fresh_block(rounded);
+  if (!block) { /* what the cache holds in other classes may be enough */
+    tiny_trim();
+    block = fresh_block(rounded);
+  }
+  if (!block) return NULL;
+  pthread_mutex_lock(&lock);
+  count_allocation(rounded, true);
+  pthread_mutex_unlock(&lock);
+  return block;
+}
+
+void tiny_free(void* block, int64_t bytes) {
+  if (!block) return;
+  int size_class = class_of(bytes);
+  FreeBlock* head = block;
+  pthread_mutex_lock(&lock);
+  head->next = cached[size_class];
+  cached[size_class] = head;
+  stats.bytes_in_use -= class_bytes(size_class);
+  pthread_mutex_unlock(&lock);
+}
+
+void tiny_trim(void) {
+  pthread_mutex_lock(&lock);
+  for (int size_class = 0; size_class < CLASSES; size_class++) {
+    for (FreeBlock* block; (block = pop_cached(size_class));) {
+      stats.pool_bytes -= class_bytes(size_class);
+      free(block);
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void tiny_memory_stats(TinyMemoryStats* out) {
+  pthread_mutex_lock(&lock);
+  *out = stats;
+  pthread_mutex_unlock(&lock);
+  out->bytes_limit = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+void tiny_reset_memory_peak(void) {
+  pthread_mutex_lock(&lock);
+  stats.peak_bytes = stats.bytes_in_use;
+  pthread_mutex_unlock(&lock);
+}
+
+void tiny_allocator_before_fork(void) { pthread_mutex_lock(&lock); }
+
+void tiny_allocator_after_fork(void) { pthread_mutex_unlock(&lock); }

@@ -1,0 +1,74 @@
+/* The runtime core: errors, memory, threads. Plain C11 and pthreads; no libpython.
+
+   Everything marked TINY_API is exported from libtinyhlo and may be called by generated code
+   (through the addresses that tinyhlo/runtime/core.py hands out) and by ctypes. */
+#ifndef TINYHLO_CORE_H
+#define TINYHLO_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TINY_API __attribute__((visibility("default")))
+
+/* ---- errors: one pending error per thread -------------------------------------------------- */
+
+/* Codes are those of absl::Status, which PJRT uses too. */
+enum {
+  TINY_OK = 0,
+  TINY_INVALID_ARGUMENT = 3,
+  TINY_RESOURCE_EXHAUSTED = 8,
+  TINY_FAILED_PRECONDITION = 9,
+  TINY_UNIMPLEMENTED = 12,
+  TINY_INTERNAL = 13,
+  TINY_UNAVAILABLE = 14,
+};
+
+/* Remember an error for this thread; `text` is copied. The kernel then returns a nonzero code. */
+TINY_API void tiny_set_error(int32_t code, const char* text);
+/* Text of this thread's last error, "" when there is none; lives until the next error. */
+TINY_API const char* tiny_last_error(void);
+TINY_API int32_t tiny_last_error_code(void);
+TINY_API void tiny_clear_error(void);
+
+/* ---- memory: a caching allocator ----------------------------------------------------------- */
+
+#define TINY_ALIGNMENT 64
+
+/* 64-byte aligned memory, or NULL. Freed blocks are kept for reuse: fresh pages cost far more
+   than the kernels that fill them. `bytes` given to tiny_free must be those asked for. */
+TINY_API void* tiny_allocate(int64_t bytes);
+TINY_API void tiny_free(void* block, int64_t bytes);
+/* Give every cached block back to the system. */
+TINY_API void tiny_trim(void);
+
+typedef struct {
+  int64_t bytes_in_use;  /* handed out now, rounded up to size classes */
+  int64_t peak_bytes;    /* most of that so far */
+  int64_t bytes_limit;   /* physical memory of the machine */
+  int64_t pool_bytes;    /* handed out or cached */
+  int64_t allocations;   /* calls so far */
+  int64_t largest_bytes; /* largest block so far */
+} TinyMemoryStats;
+
+TINY_API void tiny_memory_stats(TinyMemoryStats* stats);
+TINY_API void tiny_reset_memory_peak(void);
+
+/* ---- threads: one pool, parallel-for ------------------------------------------------------- */
+
+typedef void (*TinyBody)(void* context, int64_t begin, int64_t end);
+
+/* Call `body` on a static, equal, contiguous split of [0, count); the caller takes part. Nested
+   calls, and calls while another thread uses the pool, run serially in the caller: the split
+   never changes what a kernel computes, so results do not depend on it. */
+TINY_API void tiny_parallel(TinyBody body, void* context, int64_t count);
+/* Workers including the caller; 0 means one per core that the process may run on. */
+TINY_API void tiny_set_threads(int32_t count);
+TINY_API int32_t tiny_thread_count(void);
+
+/* ---- what other files of the library use --------------------------------------------------- */
+
+void tiny_allocator_before_fork(void);
+void tiny_allocator_after_fork(void);
+
+#endif
