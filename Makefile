@@ -1,0 +1,71 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Each makes the virtual environment .venv when it is needed; `make help` lists the rest.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The first Python found here makes .venv; `make PYTHON=/path/to/python ...` overrules it.
+PYTHON ?= $(shell tools/find_python.sh 3.11 3.12 3.13 3.14)
+PYTHON313 ?= $(shell tools/find_python.sh 3.13)
+
+BUILD_INPUTS := pyproject.toml $(wildcard setup.py) \
+	$(wildcard tinyhlo/*/native/*.[ch]) $(wildcard tinyhlo/pjrt_plugin/abi*.py)
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: .venv/.installed  ## make .venv with the package and everything the targets need
+
+.venv/.installed: $(BUILD_INPUTS)
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "tinyhlo needs Python 3.11 or newer: install one, or say make PYTHON=/path/to/python" >&2; \
+	  exit 1; fi
+	@echo "== making .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo,lint]'
+	@touch $@
+
+.venv313/.installed: $(BUILD_INPUTS)
+	@echo "== making .venv313 with $(PYTHON313) and the newest jax"
+	@$(PYTHON313) -m venv .venv313
+	@.venv313/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: .venv/.installed  ## train a small convolutional network on tiny and on XLA:CPU
+	@.venv/bin/python -m demo
+
+# The newest Python and jax first, so that the last lines are the whole suite's.
+test: .venv/.installed test-313  ## run every test; the plugin's also on Python 3.13 with the newest jax
+	@echo "== tests"
+	@.venv/bin/python -m pytest -q --durations=5 </dev/null
+
+test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
+	@if [ -z "$(PYTHON313)" ]; then \
+	  echo "== skipped: plugin tests on Python 3.13 (no python3.13 on this machine)"; \
+	else \
+	  $(MAKE) .venv313/.installed && \
+	  echo "== plugin tests on Python 3.13, jax $$(.venv313/bin/python -c 'import jax; print(jax.__version__)')" && \
+	  .venv313/bin/python -m pytest -q -p no:cacheprovider tests/pjrt_plugin </dev/null; \
+	fi
+
+lint: .venv/.installed  ## ruff (format and lint) and pyright
+	@.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/pyright
+
+bench: .venv/.installed  ## time the project's own benchmarks against XLA:CPU
+	@.venv/bin/tinyhlo bench
+
+# These need the suites beside the checkout (../shared) or TINYHLO_SUITES=DIR.
+conformance: .venv/.installed  ## run the whole suites and the corpus, write docs/conformance.md
+	@.venv/bin/python -m tests.conformance.record
+
+bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
+	@.venv/bin/python -m benchmarks.record
+
+docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
+	@.venv/bin/python tools/print_forms.py docs/how-it-works.md
+
+clean:  ## remove what the targets made
+	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png
+
+.PHONY: help venv demo test test-313 lint bench conformance bench-workloads docs clean
