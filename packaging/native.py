@@ -1,0 +1,103 @@
+"""Compile libtinyhlo: the C runtime core and the PJRT plugin, one shared library.
+
+    python packaging/native.py          # into tinyhlo/runtime/native/
+
+In: the C sources of tinyhlo. Out: the path of the library. Uses $CC, else the system's C compiler,
+else the one in the Python package `ziglang`. Needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "tinyhlo"
+SOURCE_FOLDERS = (PACKAGE / "runtime" / "native", PACKAGE / "pjrt_plugin" / "native")
+SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+LIBRARY = PACKAGE / "runtime" / "native" / f"libtinyhlo{SUFFIX}"
+
+# -fno-semantic-interposition: calls between our own functions need no indirection.
+FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-fno-semantic-interposition",
+    "-Wall",
+    "-Wextra",
+)
+LIBRARIES = ("-lpthread", "-ldl")
+
+
+def system_compiler() -> list[str] | None:
+    """The command of the C compiler to use, None when there is none."""
+    asked = os.environ.get("CC")
+    if asked:
+        return asked.split()
+    for name in ("cc", "gcc", "clang"):
+        path = shutil.which(name)
+        if path:
+            return [path]
+    return None
+
+
+def zig_compiler() -> list[str] | None:
+    """The compiler of the package `ziglang`, None when it is not installed."""
+    try:
+        import ziglang  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError:
+        return None
+    return [sys.executable, "-m", "ziglang", "cc"]
+
+
+def version() -> str:
+    text = (PACKAGE / "version.py").read_text()
+    found = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
+    if not found:
+        raise SystemExit("tinyhlo/version.py names no VERSION")
+    return found[1]
+
+
+def sources() -> list[Path]:
+    return sorted(path for folder in SOURCE_FOLDERS for path in folder.glob("*.c"))
+
+
+def is_current() -> bool:
+    """True when the library is newer than everything it is made from."""
+    if not LIBRARY.exists():
+        return False
+    made = LIBRARY.stat().st_mtime
+    inputs = [path for folder in SOURCE_FOLDERS for path in folder.glob("*.[ch]")]
+    return all(path.stat().st_mtime < made for path in [*inputs, Path(__file__)])
+
+
+def build(force: bool = False) -> Path:
+    """Compile the library unless it is current.
+
+    Raises SystemExit with the compiler's words when that fails.
+    """
+    if is_current() and not force:
+        return LIBRARY
+    compiler = system_compiler() or zig_compiler()
+    if compiler is None:
+        raise SystemExit("tinyhlo needs a C compiler: install gcc or clang, or `pip install ziglang`")
+    # Built aside and moved: a running process may have the old library loaded.
+    target = LIBRARY.with_name(f"{LIBRARY.name}.{os.getpid()}")
+    define = f'-DTINYHLO_VERSION="{version()}"'
+    command = [*compiler, *FLAGS, define, "-o", str(target), *map(str, sources()), *LIBRARIES]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        target.unlink(missing_ok=True)
+        raise SystemExit(f"{' '.join(command)}\n{result.stderr}")
+    target.replace(LIBRARY)
+    return LIBRARY
+
+
+if __name__ == "__main__":
+    print(build(force="--force" in sys.argv))
