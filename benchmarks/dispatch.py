@@ -105,7 +105,9 @@ def measure(case: Case) -> tuple[float, float]:
 
 
 def main() -> None:
-    warnings.filterwarnings("ignore", message="backend and device argument", category=DeprecationWarning)
+    warnings.filterwarnings(
+        "ignore", message="backend and device argument", category=DeprecationWarning
+    )
     print(f"{'':28}{'tiny us':>10}{'XLA:CPU us':>12}{'ratio':>8}{'goal':>8}")
     for case in CASES:
         tiny, xla = measure(case)

@@ -6,8 +6,9 @@ pip calls these hooks (PEP 517, PEP 660). Where the system has no C compiler the
 
 from __future__ import annotations
 
-import native
 from setuptools import build_meta
+
+import native
 
 Settings = dict[str, str | list[str] | None] | None
 

@@ -86,7 +86,9 @@ def build(force: bool = False) -> Path:
         return LIBRARY
     compiler = system_compiler() or zig_compiler()
     if compiler is None:
-        raise SystemExit("tinyhlo needs a C compiler: install gcc or clang, or `pip install ziglang`")
+        raise SystemExit(
+            "tinyhlo needs a C compiler: install gcc or clang, or `pip install ziglang`"
+        )
     # Built aside and moved: a running process may have the old library loaded.
     target = LIBRARY.with_name(f"{LIBRARY.name}.{os.getpid()}")
     define = f'-DTINYHLO_VERSION="{version()}"'

@@ -6,7 +6,7 @@ The same options per function: `jax.jit(f, compiler_options={"tinyhlo_debug": "2
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -51,7 +51,9 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
     return with_options(Config(), given, "TINYHLO_{}".format)
 
 
-def with_options(config: Config, options: Mapping[str, str], spelled=str) -> Config:  # type: ignore[no-untyped-def]
+def with_options(
+    config: Config, options: Mapping[str, str], spelled: Callable[[str], str] = str
+) -> Config:
     """`config` with the given option texts applied; unknown names are an error."""
     kinds = {field.name: field.type for field in fields(Config)}
     changes: dict[str, str | int] = {}

@@ -1,14 +1,16 @@
 """The PJRT C API as a table: which functions, in which order, with which argument structs.
 
-In: the text below; names and layouts are facts of PJRT 0.114. Out: `header()`, the C header that
-`native/pjrt_abi.h` holds, and `structure(name)`, the ctypes mirror that tests compare with pypjrt's.
+In: the text below; names and layouts are facts of PJRT 0.114. Out: `STRUCTS` and `FUNCTIONS`, from
+which abi_header.py makes the C header, and `structure(name)`, the ctypes mirror that tests compare
+with pypjrt's.
 
     >>> [field.name for field in STRUCTS["Event_IsReady_Args"].fields]
     ['struct_size', 'extension_start', 'event', 'is_ready']
 
 Reading a row: `Event_IsReady p:event b:is_ready` is the slot PJRT_Event_IsReady, whose argument
 struct PJRT_Event_IsReady_Args has, after `struct_size` and `extension_start`, a pointer and a bool.
-A row with a name only is a slot that tinyhlo answers with UNIMPLEMENTED.
+A row with a name only is a slot that tinyhlo answers with UNIMPLEMENTED; an indented line goes on
+with the row above it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ Event_IsReady p:event b:is_ready
 Event_Error p:event
 Event_Await p:event
 Event_OnReady p:event p:callback p:user_arg
-Client_Create p:create_options z:num_options p:kv_get_callback p:kv_get_user_arg p:kv_put_callback p:kv_put_user_arg p:client p:kv_try_get_callback p:kv_try_get_user_arg
+Client_Create p:create_options z:num_options p:kv_get_callback p:kv_get_user_arg p:kv_put_callback
+    p:kv_put_user_arg p:client p:kv_try_get_callback p:kv_try_get_user_arg
 Client_Destroy p:client
 Client_PlatformName p:client p:platform_name z:platform_name_size
 Client_ProcessIndex p:client i:process_index
@@ -51,8 +54,11 @@ Client_LookupDevice p:client i:id p:device
 Client_LookupAddressableDevice p:client i:local_hardware_id p:addressable_device
 Client_AddressableMemories p:client p:addressable_memories z:num_addressable_memories
 Client_Compile p:client p:program p:compile_options z:compile_options_size p:executable
-Client_DefaultDeviceAssignment p:client i:num_replicas i:num_partitions z:default_assignment_size p:default_assignment
-Client_BufferFromHostBuffer p:client p:data u:type p:dims z:num_dims p:byte_strides z:num_byte_strides u:host_buffer_semantics p:device p:memory p:device_layout p:done_with_host_buffer p:buffer
+Client_DefaultDeviceAssignment p:client i:num_replicas i:num_partitions z:default_assignment_size
+    p:default_assignment
+Client_BufferFromHostBuffer p:client p:data u:type p:dims z:num_dims p:byte_strides
+    z:num_byte_strides u:host_buffer_semantics p:device p:memory p:device_layout
+    p:done_with_host_buffer p:buffer
 DeviceDescription_Id p:device_description i:id
 DeviceDescription_ProcessIndex p:device_description i:process_index
 DeviceDescription_Attributes p:device_description z:num_attributes p:attributes
@@ -64,7 +70,12 @@ Device_IsAddressable p:device b:is_addressable
 Device_LocalHardwareId p:device i:local_hardware_id
 Device_AddressableMemories p:device p:memories z:num_memories
 Device_DefaultMemory p:device p:memory
-Device_MemoryStats p:device l:bytes_in_use l:peak_bytes_in_use b:peak_bytes_in_use_is_set l:num_allocs b:num_allocs_is_set l:largest_alloc_size b:largest_alloc_size_is_set l:bytes_limit b:bytes_limit_is_set l:bytes_reserved b:bytes_reserved_is_set l:peak_bytes_reserved b:peak_bytes_reserved_is_set l:bytes_reservable_limit b:bytes_reservable_limit_is_set l:largest_free_block_bytes b:largest_free_block_bytes_is_set l:pool_bytes b:pool_bytes_is_set l:peak_pool_bytes b:peak_pool_bytes_is_set l:peak_allocated_bytes b:peak_allocated_bytes_is_set
+Device_MemoryStats p:device l:bytes_in_use l:peak_bytes_in_use b:peak_bytes_in_use_is_set
+    l:num_allocs b:num_allocs_is_set l:largest_alloc_size b:largest_alloc_size_is_set l:bytes_limit
+    b:bytes_limit_is_set l:bytes_reserved b:bytes_reserved_is_set l:peak_bytes_reserved
+    b:peak_bytes_reserved_is_set l:bytes_reservable_limit b:bytes_reservable_limit_is_set
+    l:largest_free_block_bytes b:largest_free_block_bytes_is_set l:pool_bytes b:pool_bytes_is_set
+    l:peak_pool_bytes b:peak_pool_bytes_is_set l:peak_allocated_bytes b:peak_allocated_bytes_is_set
 Memory_Id p:memory i:id
 Memory_Kind p:memory p:kind z:kind_size
 Memory_DebugString p:memory p:debug_string z:debug_string_size
@@ -79,14 +90,18 @@ Executable_SizeOfGeneratedCodeInBytes p:executable l:size_in_bytes
 Executable_GetCostAnalysis p:executable z:num_properties p:properties
 Executable_OutputMemoryKinds p:executable z:num_outputs p:memory_kinds p:memory_kind_sizes
 Executable_OptimizedProgram p:executable p:program
-Executable_Serialize p:executable p:serialized_bytes z:serialized_bytes_size p:serialized_executable p:serialized_executable_deleter
+Executable_Serialize p:executable p:serialized_bytes z:serialized_bytes_size p:serialized_executable
+    p:serialized_executable_deleter
 LoadedExecutable_Destroy p:executable
 LoadedExecutable_GetExecutable p:loaded_executable p:executable
 LoadedExecutable_AddressableDevices p:executable p:addressable_devices z:num_addressable_devices
 LoadedExecutable_Delete p:executable
 LoadedExecutable_IsDeleted p:executable b:is_deleted
-LoadedExecutable_Execute p:executable p:options p:argument_lists z:num_devices z:num_args p:output_lists p:device_complete_events p:execute_device
-Executable_DeserializeAndLoad p:client p:serialized_executable z:serialized_executable_size p:loaded_executable p:overridden_serialized_compile_options z:overridden_serialized_compile_options_size p:load_options
+LoadedExecutable_Execute p:executable p:options p:argument_lists z:num_devices z:num_args
+    p:output_lists p:device_complete_events p:execute_device
+Executable_DeserializeAndLoad p:client p:serialized_executable z:serialized_executable_size
+    p:loaded_executable p:overridden_serialized_compile_options
+    z:overridden_serialized_compile_options_size p:load_options
 LoadedExecutable_Fingerprint p:executable p:executable_fingerprint z:executable_fingerprint_size
 Buffer_Destroy p:buffer
 Buffer_ElementType p:buffer u:type
@@ -117,16 +132,23 @@ TopologyDescription_Destroy p:topology
 TopologyDescription_PlatformName p:topology p:platform_name z:platform_name_size
 TopologyDescription_PlatformVersion p:topology p:platform_version z:platform_version_size
 TopologyDescription_GetDeviceDescriptions p:topology p:descriptions z:num_descriptions
-TopologyDescription_Serialize p:topology p:serialized_bytes z:serialized_bytes_size p:serialized_topology p:serialized_topology_deleter
+TopologyDescription_Serialize p:topology p:serialized_bytes z:serialized_bytes_size
+    p:serialized_topology p:serialized_topology_deleter
 TopologyDescription_Attributes p:topology p:attributes z:num_attributes
 Compile
 Executable_OutputElementTypes p:executable p:output_types z:num_output_types
 Executable_OutputDimensions p:executable z:num_outputs p:dims p:dim_sizes
 Buffer_CopyToMemory p:buffer p:dst_memory p:dst_buffer
-Client_CreateViewOfDeviceBuffer p:client p:device_buffer_ptr p:dims z:num_dims u:element_type p:layout p:device p:on_delete_callback p:on_delete_callback_arg l:stream p:buffer p:memory
+Client_CreateViewOfDeviceBuffer p:client p:device_buffer_ptr p:dims z:num_dims u:element_type
+    p:layout p:device p:on_delete_callback p:on_delete_callback_arg l:stream p:buffer p:memory
 Executable_Fingerprint p:executable p:executable_fingerprint z:executable_fingerprint_size
 Client_TopologyDescription p:client p:topology
-Executable_GetCompiledMemoryStats p:executable l:generated_code_size_in_bytes l:argument_size_in_bytes l:output_size_in_bytes l:alias_size_in_bytes l:temp_size_in_bytes l:host_generated_code_size_in_bytes l:host_argument_size_in_bytes l:host_output_size_in_bytes l:host_alias_size_in_bytes l:host_temp_size_in_bytes l:peak_memory_in_bytes l:total_size_in_bytes l:total_allocation_bytes l:indefinite_allocations l:peak_unpadded_heap_bytes
+Executable_GetCompiledMemoryStats p:executable l:generated_code_size_in_bytes
+    l:argument_size_in_bytes l:output_size_in_bytes l:alias_size_in_bytes l:temp_size_in_bytes
+    l:host_generated_code_size_in_bytes l:host_argument_size_in_bytes l:host_output_size_in_bytes
+    l:host_alias_size_in_bytes l:host_temp_size_in_bytes l:peak_memory_in_bytes
+    l:total_size_in_bytes l:total_allocation_bytes l:indefinite_allocations
+    l:peak_unpadded_heap_bytes
 Memory_Kind_Id p:memory i:kind_id
 ExecuteContext_Create p:context
 ExecuteContext_Destroy p:context
@@ -142,25 +164,29 @@ AsyncHostToDeviceTransferManager_SetBufferError
 AsyncHostToDeviceTransferManager_AddMetadata
 Client_DmaMap
 Client_DmaUnmap
-Client_CreateUninitializedBuffer p:client p:shape_dims z:shape_num_dims u:shape_element_type p:shape_layout p:device p:memory p:buffer
+Client_CreateUninitializedBuffer p:client p:shape_dims z:shape_num_dims u:shape_element_type
+    p:shape_layout p:device p:memory p:buffer
 Client_UpdateGlobalProcessInfo
 TopologyDescription_Deserialize
 Client_CreateAliasBuffer
 Client_FulfillAliasBuffer
-LoadedExecutable_GetDeviceAssignment p:executable p:serialized_bytes z:serialized_bytes_size p:serialized_device_assignment p:serialized_device_assignment_deleter
+LoadedExecutable_GetDeviceAssignment p:executable p:serialized_bytes z:serialized_bytes_size
+    p:serialized_device_assignment p:serialized_device_assignment_deleter
 Client_CreateErrorBuffer
 AsyncHostToDeviceTransferManager_TransferLiteral
 Buffer_CopyRawToHostFuture
 Device_PoisonExecution
 Device_CreateAsyncTrackingEvent
 AsyncTrackingEvent_Destroy
-Executable_GetCompileOptions p:executable p:serialized_bytes z:serialized_bytes_size p:serialized_compile_options p:serialized_compile_options_deleter
+Executable_GetCompileOptions p:executable p:serialized_bytes z:serialized_bytes_size
+    p:serialized_compile_options p:serialized_compile_options_deleter
 Buffer_DonateWithControlDependency
 Event_Create p:event
 Event_Set p:event u:error_code p:error_message z:error_message_size
 Device_GetAttributes p:device p:attributes z:num_attributes p:device_attributes p:attributes_deleter
 Client_Load
-LoadedExecutable_AddressableDeviceLogicalIds p:executable p:addressable_device_logical_ids z:num_addressable_device_logical_ids
+LoadedExecutable_AddressableDeviceLogicalIds p:executable p:addressable_device_logical_ids
+    z:num_addressable_device_logical_ids
 Buffer_Bitcast
 Error_ForEachPayload p:error p:visitor p:user_arg
 TopologyDescription_Fingerprint p:topology z:fingerprint
@@ -173,7 +199,8 @@ TopologyDescription_GetMemorySpaceKindIds
 # Slots of the Layouts extension in order, spelled as PJRT does.
 LAYOUTS_SLOTS = """
 Layouts_MemoryLayout_Destroy p:layout
-Layouts_MemoryLayout_Serialize p:layout p:serialized_bytes z:serialized_bytes_size p:serialized_layout p:serialized_layout_deleter
+Layouts_MemoryLayout_Serialize p:layout p:serialized_bytes z:serialized_bytes_size
+    p:serialized_layout p:serialized_layout_deleter
 Layouts_PJRT_Client_GetDefaultLayout p:client u:type p:dims z:num_dims p:layout
 Layouts_PJRT_Buffer_MemoryLayout p:buffer p:layout
 Layouts_PJRT_Topology_GetDefaultLayout p:topology_description u:type p:dims z:num_dims p:layout
@@ -187,15 +214,20 @@ OTHER_STRUCTS = """
 =Extension_Base z:struct_size u:type p:next
 Api_Version i:major_version i:minor_version
 =Error p:vtable
-=Error_FunctionTable z:struct_size z:instance_size p:extension_start p:destroy p:message p:get_code p:for_each_payload
+=Error_FunctionTable z:struct_size z:instance_size p:extension_start p:destroy p:message p:get_code
+    p:for_each_payload
 =Memory p:vtable
 Memory_FunctionTable z:instance_struct_size p:get_user_data p:set_user_data
 NamedValue p:name z:name_size u:type l:value z:value_size
 Program p:code z:code_size p:format z:format_size
-Buffer_MemoryLayout_Tiled p:minor_to_major z:minor_to_major_size p:tile_dims p:tile_dim_sizes z:num_tiles
+Buffer_MemoryLayout_Tiled p:minor_to_major z:minor_to_major_size p:tile_dims p:tile_dim_sizes
+    z:num_tiles
 Buffer_MemoryLayout_Strides p:byte_strides z:num_byte_strides
 Buffer_MemoryLayout Buffer_MemoryLayout_Tiled:tiled u:type
-ExecuteOptions p:send_callbacks p:recv_callbacks z:num_send_ops z:num_recv_ops i:launch_id p:non_donatable_input_indices z:num_non_donatable_input_indices p:context p:call_location z:num_tasks p:task_ids p:incarnation_ids p:multi_slice_config b:use_major_to_minor_data_layout_for_callbacks p:hlo_output_callbacks z:num_hlo_output_callbacks
+ExecuteOptions p:send_callbacks p:recv_callbacks z:num_send_ops z:num_recv_ops i:launch_id
+    p:non_donatable_input_indices z:num_non_donatable_input_indices p:context p:call_location
+    z:num_tasks p:task_ids p:incarnation_ids p:multi_slice_config
+    b:use_major_to_minor_data_layout_for_callbacks p:hlo_output_callbacks z:num_hlo_output_callbacks
 """
 
 # Values of enums that the C side names.
@@ -273,30 +305,31 @@ def _fields(words: list[str]) -> tuple[Field, ...]:
     return tuple(Field(name, type_) for type_, name in pairs)
 
 
+def _rows(text: str) -> list[list[str]]:
+    """The words of each row."""
+    return [row.split() for row in text.replace("\n    ", " ").strip().split("\n")]
+
+
 def _argument_structs(slots: str) -> dict[str, Struct]:
     structs: dict[str, Struct] = {}
-    for name, *words in (line.split() for line in slots.split("\n") if line):
+    for name, *words in _rows(slots):
         structs[f"{name}_Args"] = Struct(f"{name}_Args", HEAD + _fields(words))
     return structs
 
 
 def _other_structs() -> dict[str, Struct]:
     structs: dict[str, Struct] = {}
-    for name, *words in (line.split() for line in OTHER_STRUCTS.split("\n") if line):
+    for name, *words in _rows(OTHER_STRUCTS):
         head = () if name.startswith("=") else HEAD
         name = name.removeprefix("=")
         structs[name] = Struct(name, head + _fields(words))
     return structs
 
 
-def _names(slots: str) -> tuple[str, ...]:
-    return tuple(line.split()[0] for line in slots.split("\n") if line)
-
-
-FUNCTIONS = _names(SLOTS)
-LAYOUTS_FUNCTIONS = _names(LAYOUTS_SLOTS)
+FUNCTIONS = tuple(row[0] for row in _rows(SLOTS))
+LAYOUTS_FUNCTIONS = tuple(row[0] for row in _rows(LAYOUTS_SLOTS))
 UNIMPLEMENTED = tuple(
-    line for line in SLOTS.split("\n") if line and " " not in line and line != "Plugin_Initialize"
+    row[0] for row in _rows(SLOTS) if len(row) == 1 and row[0] != "Plugin_Initialize"
 )
 
 _TABLES = {
@@ -332,63 +365,10 @@ def structure(name: str) -> type[ctypes.Structure]:
 
 def _structure(name: str, made: dict[str, type[ctypes.Structure]]) -> type[ctypes.Structure]:
     if name not in made:
-        fields = [
-            (field.name, TYPES[field.type][1] if field.type in TYPES else _structure(field.type, made))
-            for field in STRUCTS[name].fields
-        ]
+        fields = [(field.name, _ctypes_type(field.type, made)) for field in STRUCTS[name].fields]
         made[name] = type(f"PJRT_{name}", (ctypes.Structure,), {"_fields_": fields})
     return made[name]
 
 
-def header() -> str:
-    """The C header: every struct, `struct_size` constants, enum values, element types."""
-    lines = [
-        "/* Generated by tinyhlo/pjrt_plugin/abi.py; do not edit. */",
-        "#ifndef TINYHLO_PJRT_ABI_H",
-        "#define TINYHLO_PJRT_ABI_H",
-        "",
-        "#include <stdbool.h>",
-        "#include <stddef.h>",
-        "#include <stdint.h>",
-        "",
-        f"enum {{ PJRT_API_MAJOR = {MAJOR}, PJRT_API_MINOR = {MINOR} }};",
-        "enum {",
-        *(f"  PJRT_{name} = {value}," for name, value in CONSTANTS.items()),
-        "};",
-    ]
-    for struct in STRUCTS.values():
-        lines += _c_struct(struct)
-    lines += [
-        "",
-        "/* X(slot) for every slot of PJRT_Api that is implemented, and for those that are not. */",
-        *_macro("PJRT_IMPLEMENTED_SLOTS", [f for f in FUNCTIONS if f not in UNIMPLEMENTED]),
-        *_macro("PJRT_UNIMPLEMENTED_SLOTS", list(UNIMPLEMENTED)),
-        *_macro("PJRT_LAYOUTS_SLOTS", list(LAYOUTS_FUNCTIONS)),
-        "",
-        "/* Bytes of a stored element, by PJRT_Buffer_Type. */",
-        "static const uint8_t PJRT_ELEMENT_BYTES[] = {",
-        *(f"    [{code}] = {size}, /* {name} */" for name, (code, size) in ELEMENT_TYPES.items()),
-        "};",
-        "",
-        "#endif",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _c_struct(struct: Struct) -> list[str]:
-    def c_type(field: Field) -> str:
-        return TYPES[field.type][0] if field.type in TYPES else f"PJRT_{field.type}"
-
-    last = struct.fields[-1].name
-    full = f"PJRT_{struct.name}"
-    return [
-        "",
-        "typedef struct {",
-        *(f"  {c_type(field)} {field.name};" for field in struct.fields),
-        f"}} {full};",
-        f"enum {{ {full}_SIZE = offsetof({full}, {last}) + sizeof((({full}*)0)->{last}) }};",
-    ]
-
-
-def _macro(name: str, slots: list[str]) -> list[str]:
-    return ["", f"#define {name}(X) \\", *(f"  X({slot}) \\" for slot in slots), ""]
+def _ctypes_type(type_: str, made: dict[str, type[ctypes.Structure]]) -> type:
+    return TYPES[type_][1] if type_ in TYPES else _structure(type_, made)

@@ -15,6 +15,7 @@ import hashlib
 import threading
 import traceback
 from collections.abc import Sequence
+from typing import TypeVar
 
 from tinyhlo import config
 from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp
@@ -26,6 +27,8 @@ from tinyhlo.version import VERSION
 # absl::Status codes
 INVALID_ARGUMENT, UNIMPLEMENTED, INTERNAL = 3, 12, 13
 
+Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
+
 COMPILE = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
     ctypes.c_void_p,
@@ -36,12 +39,16 @@ COMPILE = ctypes.CFUNCTYPE(
 )
 
 
+COUNTS = ("input", "output", "alias", "donor", "constant")
+ARRAYS = ("types", "ranks", "dims", "aliases", "donors", "constants")
+
+
 class Spec(ctypes.Structure):
     """Mirror of ExecutableSpec in native/plugin.h."""
 
     _fields_ = [
-        *((f"{name}_count", ctypes.c_int64) for name in "input output alias donor constant".split()),
-        *((name, ctypes.c_void_p) for name in "types ranks dims aliases donors constants".split()),
+        *((f"{name}_count", ctypes.c_int64) for name in COUNTS),
+        *((name, ctypes.c_void_p) for name in ARRAYS),
         ("entry", ctypes.c_void_p),
         ("arena_bytes", ctypes.c_int64),
         ("code_bytes", ctypes.c_int64),
@@ -142,7 +149,7 @@ def hand_over(
     return address
 
 
-def _array(type_: type, values: Sequence[int]) -> ctypes.Array:
+def _array(type_: type[Number], values: Sequence[int]) -> ctypes.Array[Number]:
     return (type_ * max(1, len(values)))(*values)
 
 
@@ -164,10 +171,16 @@ def status_of(error: BaseException) -> tuple[int, str]:
             return INVALID_ARGUMENT, str(error)
         case MemoryError():
             return INTERNAL, "out of memory while compiling"
+        case _:
+            return INTERNAL, _defect(error)
+
+
+def _defect(error: BaseException) -> str:
+    """The text for an error that nobody foresaw."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     summary = traceback.format_exception_only(error)[-1].strip()
-    return INTERNAL, f"{summary}{where}\nThis is a defect of tinyhlo; please report it."
+    return f"{summary}{where}\nThis is a defect of tinyhlo; please report it."
 
 
 @COMPILE

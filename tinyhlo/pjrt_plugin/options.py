@@ -24,9 +24,8 @@ ENV_OPTION_OVERRIDES = 7
 # ExecutableBuildOptionsProto
 NUM_REPLICAS = 4
 NUM_PARTITIONS = 5
-# a map entry, and OptionOverrideProto
+# a map entry; its value is an OptionOverrideProto
 KEY, VALUE = 1, 2
-STRING_FIELD, BOOL_FIELD, INT_FIELD, DOUBLE_FIELD = 1, 2, 3, 4
 
 Value = int | bytes
 
@@ -80,13 +79,15 @@ def _override(value: Value) -> str:
     if not isinstance(value, bytes):
         raise ValueError
     for number, content in _fields(value):
-        match number, content:
+        match number, content:  # one of string, bool or int, double
             case (1, bytes()):
                 return content.decode()
             case (2 | 3, int()):
                 return str(content)
             case (4, bytes()):
                 return repr(struct.unpack("<d", content)[0])
+            case _:
+                continue
     return ""
 
 

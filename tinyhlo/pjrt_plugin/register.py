@@ -7,6 +7,7 @@ name platforms are private; each patch is guarded, and tests hold it on every su
 from __future__ import annotations
 
 import ctypes
+import functools
 
 from tinyhlo.pjrt_plugin import bridge
 
@@ -16,8 +17,9 @@ PRIORITY = -1
 CAPSULE_NAME = b"pjrt_c_api"  # what JAX looks for; must outlive the capsule
 
 
+@functools.cache
 def initialize() -> None:
-    """Register the platform. Called by JAX, once."""
+    """Register the platform. Called by JAX; again is harmless."""
     from jax._src import xla_bridge
 
     if hasattr(xla_bridge, "_nonexperimental_plugins"):

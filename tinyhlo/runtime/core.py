@@ -12,7 +12,7 @@ import ctypes
 import functools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tinyhlo.errors import TinyhloError
@@ -23,20 +23,6 @@ LIBRARY = NATIVE / f"libtinyhlo{SUFFIX}"
 
 # void body(void* context, int64_t begin, int64_t end)
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
-
-class _Stats(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            "bytes_in_use",
-            "peak_bytes",
-            "bytes_limit",
-            "pool_bytes",
-            "allocations",
-            "largest_bytes",
-        )
-    ]
 
 
 # name -> (result type, argument types); the C side is documented in native/core.h and plugin.h
@@ -76,6 +62,10 @@ class MemoryStats:
     largest_bytes: int
 
 
+class _Stats(ctypes.Structure):
+    _fields_ = [(field.name, ctypes.c_int64) for field in fields(MemoryStats)]
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     """The loaded library.
@@ -109,7 +99,7 @@ def address(name: str) -> int:
 def memory_stats() -> MemoryStats:
     stats = _Stats()
     library().tiny_memory_stats(ctypes.byref(stats))
-    return MemoryStats(*(getattr(stats, name) for name, _ in _Stats._fields_))
+    return MemoryStats(*(getattr(stats, field.name) for field in fields(MemoryStats)))
 
 
 def last_error() -> str:
