@@ -38,10 +38,7 @@ def header() -> str:
         "",
         "/* Bytes of a stored element, by PJRT_Buffer_Type. */",
         "static const uint8_t PJRT_ELEMENT_BYTES[] = {",
-        *(
-            f"    [{code}] = {size}, /* {name} */"
-            for name, (code, size) in abi.ELEMENT_TYPES.items()
-        ),
+        *(f"    [{code}] = {size}, /* {name} */" for name, (code, size) in types.items()),
         "};",
         "",
         "#endif",

@@ -1,0 +1,139 @@
+"""Arrays: in and out without copies, alive as long as somebody looks, every dtype and layout."""
+
+from __future__ import annotations
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+ALIGNMENT = 64
+
+
+def aligned(count: int, dtype: object = np.float32) -> np.ndarray:
+    """An array that starts on a cache line, as zero copy needs it."""
+    item = np.dtype(dtype).itemsize
+    raw = np.zeros(count * item + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + count * item].view(dtype)
+
+
+def test_device_put_shares_aligned_memory(tiny: jax.Device) -> None:
+    x = aligned(1000)
+    x[:] = np.arange(1000)
+    y = jax.device_put(x, tiny)
+    assert y.unsafe_buffer_pointer() == x.ctypes.data
+    np.testing.assert_array_equal(np.asarray(y), x)
+
+
+def test_device_put_copies_unaligned_memory(tiny: jax.Device) -> None:
+    x = aligned(1001)[1:]
+    y = jax.device_put(x, tiny)
+    assert y.unsafe_buffer_pointer() != x.ctypes.data
+    assert y.unsafe_buffer_pointer() % ALIGNMENT == 0
+
+
+def test_asarray_shares_memory(tiny: jax.Device) -> None:
+    y = jax.device_put(np.arange(1000.0, dtype=np.float32), tiny)
+    view = np.asarray(y)
+    assert view.ctypes.data == y.unsafe_buffer_pointer()
+    assert not view.flags.writeable
+
+
+def test_view_survives_delete(tiny: jax.Device) -> None:
+    y = jax.device_put(np.arange(999.0, dtype=np.float32), tiny)
+    view = np.asarray(y)
+    y.delete()
+    assert y.is_deleted()
+    others = [jax.device_put(np.full(999, -1, np.float32), tiny) for _ in range(50)]
+    np.testing.assert_array_equal(view, np.arange(999))
+    del y, others
+    gc.collect()
+    np.testing.assert_array_equal(view, np.arange(999))
+
+
+def test_deleted_arrays_say_so(tiny: jax.Device) -> None:
+    y = jax.device_put(np.ones(8, np.float32), tiny)
+    y.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(y)
+
+
+def test_memory_comes_back(tiny: jax.Device) -> None:
+    gc.collect()
+    before = tiny.memory_stats()["bytes_in_use"]
+    y = jax.device_put(np.ones((1 << 20) + 1, np.float32)[1:], tiny)
+    assert tiny.memory_stats()["bytes_in_use"] >= before + (4 << 20)
+    del y
+    assert tiny.memory_stats()["bytes_in_use"] == before
+    assert tiny.memory_stats()["peak_bytes_in_use"] >= before + (4 << 20)
+    assert tiny.memory_stats()["bytes_limit"] > 0
+
+
+def test_live_arrays(tiny: jax.Device) -> None:
+    before = len(jax.live_arrays("tiny"))
+    y = [jax.device_put(np.ones(3), tiny) for _ in range(5)]
+    assert len(jax.live_arrays("tiny")) == before + 5
+    del y
+    assert len(jax.live_arrays("tiny")) == before
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.bool_,
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32)),
+        np.float16,
+        np.float32,
+        np.complex64,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e5m2,
+        ml_dtypes.int4,
+    ],
+)
+def test_every_dtype_goes_in_and_out(tiny: jax.Device, dtype: object) -> None:
+    x = np.arange(12).reshape(3, 4).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(x, tiny)), x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.T,
+        lambda x: x[::-1, ::2],
+        lambda x: np.asfortranarray(x),
+        lambda x: np.broadcast_to(x[:1], (7, 6)),
+        lambda x: x[:, :0],
+        lambda x: x[0, 0],
+        lambda x: x.reshape(1, 5, 1, 6)[:, ::2],
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32, np.complex64])
+def test_strided_arrays(tiny: jax.Device, make: object, dtype: object) -> None:
+    x = make(np.arange(30).reshape(5, 6).astype(dtype))  # type: ignore[operator]
+    np.testing.assert_array_equal(np.asarray(jax.device_put(x, tiny)), x)
+
+
+def test_between_tiny_and_cpu_without_a_copy(tiny: jax.Device) -> None:
+    x = jax.device_put(np.arange(1000.0, dtype=np.float32), tiny)
+    y = jax.device_put(x, jax.devices("cpu")[0])
+    assert y.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    z = jax.device_put(y, tiny)
+    np.testing.assert_array_equal(np.asarray(z), np.arange(1000))
+
+
+def test_dlpack_import(tiny: jax.Device) -> None:
+    x = jnp.from_dlpack(np.arange(10, dtype=np.float32), device=tiny)
+    np.testing.assert_array_equal(np.asarray(x), np.arange(10))
+
+
+def test_names(tiny: jax.Device) -> None:
+    assert tiny.platform == "tiny"
+    assert tiny.default_memory().kind == "device"
+    assert jax.devices("tiny") == [tiny]
+    assert str(tiny) == "TinyDevice(id=0)"
+    assert "tinyhlo " in tiny.client.platform_version
