@@ -1,6 +1,6 @@
 """Typed constructors of nodes: infer the result type, fold what is trivial.
 
-    y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
+y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
 """
 
 from __future__ import annotations
@@ -254,9 +254,7 @@ def loop(
     return outputs(node, types)
 
 
-def branch(
-    selector: Node, operands: Sequence[Node], branches: Sequence[Graph]
-) -> tuple[Node, ...]:
+def branch(selector: Node, operands: Sequence[Node], branches: Sequence[Graph]) -> tuple[Node, ...]:
     types = tuple(node.type for node in branches[0].results)
     node = intern(Branch, VOID, (selector, *operands), tuple(branches), types)
     return outputs(node, types)

@@ -35,9 +35,7 @@ def through(node: Node, at: Indices) -> tuple[Indices, tuple[Condition, ...]]:
             ), ()
         case Window(stride=stride, dilation=dilation):
             rank = len(source)
-            return tuple(
-                at[k] * stride[k] + at[rank + k] * dilation[k] for k in range(rank)
-            ), ()
+            return tuple(at[k] * stride[k] + at[rank + k] * dilation[k] for k in range(rank)), ()
         case Pad():
             return pad_index(node, source, at)
     raise TypeError(f"{type(node).__name__} is not a view")

@@ -1,0 +1,393 @@
+"""Run a whole Graph in NumPy: the first oracle, and the device PYTHON.
+
+    (y,) = run_graph(graph, [x, w])
+
+Values are freed after their last use. Products that are summed away (contractions) are computed
+by `einsum` over the operands before they are expanded, so that a matmul costs a matmul.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from tinyhlo.errors import UnsupportedItem, UnsupportedOp
+from tinyhlo.ir.graph import (
+    Barrier,
+    Branch,
+    Constant,
+    Elementwise,
+    Expand,
+    Flip,
+    Gather,
+    Graph,
+    Iota,
+    LibraryCall,
+    Loop,
+    MultiReduce,
+    Node,
+    Output,
+    Pad,
+    Param,
+    Permute,
+    Reduce,
+    Reshape,
+    Scan,
+    Scatter,
+    Slice,
+    Sort,
+    UpdateSlice,
+    Window,
+)
+from tinyhlo.ir.meaning import evaluate
+from tinyhlo.ir.ops import Op
+
+Array = np.ndarray
+Arrays = tuple[Array, ...]
+HUGE = 1 << 22  # products of more elements than this are summed by einsum
+
+
+def run_graph(graph: Graph, arguments: Sequence[Array]) -> Arrays:
+    """The results of `graph` for `arguments`, as new or shared arrays (treat them as frozen)."""
+    nodes = graph.nodes()
+    uses = Counter(child for node in nodes for child in node.inputs)
+    uses.update(graph.results)
+    values: dict[Node, Array | Arrays] = {}
+    lazy = {node.inputs[0] for node in nodes if is_huge_contraction(node)}
+    lazy = {product for product in lazy if uses[product] == 1}
+    for node in nodes:
+        if node in lazy or (isinstance(node, Expand) and deferred(node, lazy, uses, nodes)):
+            continue
+        if isinstance(node, Param):
+            values[node] = np.asarray(arguments[node.position])
+        elif isinstance(node, Reduce) and node.inputs[0] in lazy:
+            values[node] = contract(node, values)
+        else:
+            values[node] = evaluate_node(node, [values[child] for child in node.inputs])
+        for child in node.inputs:
+            uses[child] -= 1
+            if not uses[child]:
+                values.pop(child, None)
+    return tuple(values[node] for node in graph.results)  # type: ignore[misc]
+
+
+def is_huge_contraction(node: Node) -> bool:
+    """A sum over a product of two expanded values, too large to write out."""
+    if not isinstance(node, Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
+        return False
+    product = node.inputs[0]
+    return (
+        isinstance(product, Elementwise)
+        and product.op is Op.MUL
+        and prod(product.shape) > HUGE
+        and all(isinstance(factor, Expand) for factor in product.inputs)
+    )
+
+
+def deferred(node: Node, lazy: set[Node], uses: Counter[Node], nodes: list[Node]) -> bool:
+    """An Expand that only a lazy product reads."""
+    return (
+        prod(node.shape) > HUGE
+        and uses[node] > 0
+        and all(user in lazy for user in nodes if node in user.inputs)
+    )
+
+
+def contract(node: Reduce, values: dict[Node, Array | Arrays]) -> Array:
+    """Sum of products by einsum over the operands' own axes."""
+    product = node.inputs[0]
+    operands: list[object] = []
+    for factor in product.inputs:
+        source = factor.inputs[0] if factor not in values else factor
+        array = values[source]
+        assert isinstance(array, np.ndarray)
+        kept = [k for k, n in enumerate(array.shape) if n != 1 or product.shape[k] == 1]
+        operands += [array.reshape([array.shape[k] for k in kept]), kept]
+    out = [k for k in range(len(product.shape)) if k not in node.axes]
+    present = {k for axes in operands[1::2] for k in axes}  # type: ignore[attr-defined]
+    scale = prod(product.shape[k] for k in node.axes if k not in present)
+    result = np.einsum(*operands, [k for k in out if k in present], optimize=True)  # type: ignore[arg-type]
+    shape = [product.shape[k] if k in present else 1 for k in out]
+    result = np.broadcast_to(result.reshape(shape), node.shape) * scale
+    return np.ascontiguousarray(result.astype(node.dtype.numpy)).reshape(node.shape)
+
+
+def evaluate_node(node: Node, inputs: list[Array | Arrays]) -> Array | Arrays:
+    """The value (a tuple for nodes with several results) of one node."""
+    if isinstance(node, Elementwise):
+        return evaluate(node.op, inputs, node.dtype)  # type: ignore[arg-type]
+    rule = RULES.get(type(node))
+    if rule is None:
+        raise TypeError(f"the interpreter does not know {type(node).__name__}")
+    return rule(node, *inputs)
+
+
+def reduce(node: Reduce, source: Array) -> Array:
+    return fold(node.op, source, node.axes).astype(node.dtype.numpy)
+
+
+def fold(op: Op, source: Array, axes: tuple[int, ...]) -> Array:
+    """Monoid `op` over `axes`; floats narrower than f64 add up in f64."""
+    with np.errstate(all="ignore"):
+        kind = source.dtype.kind
+        wide = source if kind in "iub" else source.astype(np.float64)
+        match op:
+            case Op.ADD:
+                return np.add.reduce(wide, axes, dtype=wide.dtype)
+            case Op.MUL:
+                return np.multiply.reduce(wide, axes, dtype=wide.dtype)
+            case Op.AND:
+                return np.bitwise_and.reduce(source, axes)
+            case Op.OR:
+                return np.bitwise_or.reduce(source, axes)
+            case Op.XOR:
+                return np.bitwise_xor.reduce(source, axes)
+            case Op.MAX | Op.MIN:
+                empty = extreme(source.dtype, op)
+                function = np.maximum if op is Op.MAX else np.minimum
+                return function.reduce(wide, axes, initial=empty)
+    raise ValueError(op)
+
+
+def extreme(dtype: np.dtype, op: Op) -> object:
+    """The neutral element of MAX or MIN."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if op is Op.MAX else limits.max
+    if dtype.kind == "b":
+        return op is Op.MIN
+    return -np.inf if op is Op.MAX else np.inf
+
+
+def multi_reduce(node: MultiReduce, *inputs: Array) -> Arrays:
+    count = len(node.results)
+    sources, initials = inputs[:count], inputs[count:]
+    kept = [k for k in range(sources[0].ndim) if k not in node.axes]
+    shape = tuple(sources[0].shape[k] for k in kept)
+    length = prod(sources[0].shape[k] for k in node.axes)
+    rows = [s.transpose([*node.axes, *kept]).reshape(length, *shape) for s in sources]
+    state: Sequence[Array] = [np.broadcast_to(initial, shape) for initial in initials]
+    for step in range(length):
+        state = apply_region(node.combiner, [*state, *(row[step] for row in rows)])
+    return tuple(np.array(value) for value in state)
+
+
+def apply_region(region: Graph, arguments: Sequence[Array]) -> Arrays:
+    """A graph of scalars over whole arrays: every scalar becomes an array of the common shape."""
+    shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
+    values: dict[Node, Array] = {}
+    for node in region.nodes():
+        if isinstance(node, Param):
+            values[node] = np.broadcast_to(arguments[node.position], shape)
+        elif isinstance(node, Elementwise):
+            values[node] = evaluate(node.op, [values[c] for c in node.inputs], node.dtype)
+        elif isinstance(node, Constant):
+            values[node] = np.broadcast_to(node.value, shape)
+        elif isinstance(node, (Reshape, Expand, Permute, Barrier)):
+            values[node] = values[node.inputs[0]]
+        else:
+            item = UnsupportedItem(
+                type(node).__name__, str(node.type), "", "region of scalars only"
+            )
+            raise UnsupportedOp((item,))
+    return tuple(values[result] for result in region.results)
+
+
+def pad(node: Pad, source: Array, fill: Array) -> Array:
+    wide = tuple(
+        n + max(0, n - 1) * gap for n, gap in zip(source.shape, node.interior, strict=True)
+    )
+    spread = np.full(wide, fill, source.dtype)
+    spread[tuple(slice(None, None, gap + 1) for gap in node.interior)] = source
+    cut = tuple(
+        slice(max(0, -low), max(0, n - max(0, -high)))
+        for n, low, high in zip(wide, node.low, node.high, strict=True)
+    )
+    spread = spread[cut]
+    result = np.full(node.shape, fill, source.dtype)
+    place = []
+    for axis, (n, low) in enumerate(zip(spread.shape, node.low, strict=True)):
+        start = max(0, low)
+        place.append(slice(start, min(start + n, node.shape[axis])))
+    where = tuple(slice(0, p.stop - p.start) for p in place)
+    result[tuple(place)] = spread[where]
+    return result
+
+
+def slice_(node: Slice, source: Array) -> Array:
+    where = tuple(
+        slice(a, a + (n - 1) * s + 1 if n else a, s)
+        for a, s, n in zip(node.start, node.step, node.shape, strict=True)
+    )
+    return source[where]
+
+
+def window(node: Window, source: Array) -> Array:
+    rank = source.ndim
+    strides = [s * node.stride[k] for k, s in enumerate(source.strides)]
+    strides += [s * node.dilation[k] for k, s in enumerate(source.strides)]
+    if prod(node.shape) == 0 or rank == 0:
+        return (
+            np.broadcast_to(source, node.shape) if rank == 0 else np.empty(node.shape, source.dtype)
+        )
+    return np.lib.stride_tricks.as_strided(source, node.shape, strides, writeable=False)
+
+
+def gather(node: Gather, source: Array, *indices: Array) -> Array:
+    return source[indices] if indices else source
+
+
+def scatter(node: Scatter, *inputs: Array) -> Arrays:
+    count = len(node.results)
+    results = [np.array(operand) for operand in inputs[:count]]
+    updates = inputs[count : 2 * count]
+    indices = [index.astype(np.int64).ravel() for index in inputs[2 * count :]]
+    shape = results[0].shape
+    inside = np.ones(updates[0].size, bool)
+    for index, extent in zip(indices, shape, strict=True):
+        inside &= (index >= 0) & (index < extent)
+    order = np.flatnonzero(inside)
+    flat = np.zeros(updates[0].size, np.int64)
+    for index, extent in zip(indices, shape, strict=True):
+        flat = flat * extent + index
+    flat, values = flat[order], [update.ravel()[order] for update in updates]
+    # Rounds: the k-th update of each position; within a round positions are distinct.
+    while flat.size:
+        _, first = np.unique(flat, return_index=True)
+        first.sort()
+        where = np.unravel_index(flat[first], shape) if shape else ()
+        current = [np.atleast_1d(result[where]) for result in results]
+        combined = apply_region(node.combiner, [*current, *(v[first] for v in values)])
+        for result, value in zip(results, combined, strict=True):
+            result[where] = value if shape else value.reshape(())
+        rest = np.ones(flat.size, bool)
+        rest[first] = False
+        flat, values = flat[rest], [value[rest] for value in values]
+    return tuple(results)
+
+
+def update_slice(node: UpdateSlice, operand: Array, update: Array, *starts: Array) -> Array:
+    result = np.array(operand)
+    place = tuple(slice(int(a), int(a) + n) for a, n in zip(starts, update.shape, strict=True))
+    result[place] = update
+    return result
+
+
+def scan(node: Scan, source: Array) -> Array:
+    functions = {
+        Op.ADD: np.add,
+        Op.MUL: np.multiply,
+        Op.MAX: np.maximum,
+        Op.MIN: np.minimum,
+        Op.AND: np.bitwise_and,
+        Op.OR: np.bitwise_or,
+        Op.XOR: np.bitwise_xor,
+    }
+    with np.errstate(all="ignore"):
+        wide = source if source.dtype.kind in "iub" else source.astype(np.float64)
+        turned = np.flip(wide, node.axis) if node.reverse else wide
+        result = functions[node.op].accumulate(turned, node.axis)
+        result = np.flip(result, node.axis) if node.reverse else result
+        return result.astype(source.dtype)
+
+
+def sort(node: Sort, *inputs: Array) -> Arrays:
+    """Bottom-up merge sort of all rows at once by binary insertion into sorted runs: each round
+    asks the comparator about whole arrays."""
+    axis, length = node.axis, inputs[0].shape[node.axis]
+    rows = [np.moveaxis(a, axis, -1).reshape(-1, length) for a in inputs]
+    order = np.broadcast_to(np.arange(length), rows[0].shape).copy()
+    run = 1
+    while run < length:
+        order = merge_runs(node.comparator, rows, order, run)
+        run *= 2
+    shape = np.moveaxis(inputs[0], axis, -1).shape
+    return tuple(
+        np.ascontiguousarray(
+            np.moveaxis(np.take_along_axis(row, order, 1).reshape(shape), -1, axis)
+        )
+        for row in rows
+    )
+
+
+def merge_runs(comparator: Graph, rows: list[Array], order: Array, run: int) -> Array:
+    """Merge neighbouring sorted runs: the new place of an element is its place in its own run plus
+    the number of elements of the other run before it, found by binary search."""
+    count, length = order.shape
+    position = np.arange(length)
+    start = position // (2 * run) * (2 * run)
+    is_right = position - start >= run
+    other = np.where(is_right, start, start + run)
+    low = np.broadcast_to(np.minimum(other, length), order.shape).copy()
+    high = np.broadcast_to(np.minimum(other + run, length), order.shape).copy()
+    first = low.copy()
+    while np.any(low < high):
+        middle = (low + high) // 2
+        probe = np.take_along_axis(order, np.minimum(middle, length - 1), 1)
+        pairs: list[Array] = []
+        for row in rows:
+            mine, theirs = np.take_along_axis(row, order, 1), np.take_along_axis(row, probe, 1)
+            # a right element goes after theirs unless it is strictly less; a left one before ties
+            pairs += [np.where(is_right, mine, theirs), np.where(is_right, theirs, mine)]
+        less = apply_region(comparator, pairs)[0]
+        after = np.where(is_right, ~less, less) & (low < high)
+        low, high = (
+            np.where(after, middle + 1, low),
+            np.where(after, high, np.minimum(middle, high)),
+        )
+    own = position - np.where(is_right, start + run, start)
+    place = start + own + (low - first)
+    merged = np.empty_like(order)
+    np.put_along_axis(merged, place, order, 1)
+    return merged
+
+
+def loop(node: Loop, *state: Array) -> Arrays:
+    values: Sequence[Array] = state
+    while bool(run_graph(node.condition, values)[0]):
+        values = run_graph(node.body, values)
+    return tuple(values)
+
+
+def branch(node: Branch, selector: Array, *operands: Array) -> Arrays:
+    chosen = int(selector)
+    last = len(node.branches) - 1
+    return run_graph(node.branches[chosen if 0 <= chosen < last else last], operands)
+
+
+def library_call(node: LibraryCall, *operands: Array) -> Arrays:
+    item = UnsupportedItem(node.target, str(node.type), "", "no such library function is known")
+    raise UnsupportedOp((item,))
+
+
+RULES: dict[type[Node], Callable[..., Array | Arrays]] = {
+    Constant: lambda node: node.value,
+    Iota: lambda node: np.broadcast_to(
+        np.arange(node.shape[node.axis])
+        .astype(node.dtype.numpy)
+        .reshape([-1 if k == node.axis else 1 for k in range(len(node.shape))]),
+        node.shape,
+    ),
+    Reduce: reduce,
+    MultiReduce: multi_reduce,
+    Reshape: lambda node, source: source.reshape(node.shape),
+    Permute: lambda node, source: source.transpose(node.order),
+    Expand: lambda node, source: np.broadcast_to(source, node.shape),
+    Pad: pad,
+    Slice: slice_,
+    Flip: lambda node, source: np.flip(source, node.axes),
+    Window: window,
+    Gather: gather,
+    Scatter: scatter,
+    UpdateSlice: update_slice,
+    Scan: scan,
+    Sort: sort,
+    Loop: loop,
+    Branch: branch,
+    LibraryCall: library_call,
+    Barrier: lambda node, source: source,
+    Output: lambda node, results: results[node.position],
+}

@@ -1,0 +1,189 @@
+"""The NumPy meaning of every elementwise primitive: interpreter, constant folder and oracle.
+
+    meaning(Op.ADD, F32)(a, b)  ->  array
+
+bf16 and f16 are computed in f32 and rounded once; transcendental roots of f32 are computed in f64
+and rounded, so they are the oracle for the polynomials of `codegen/math.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import special
+
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+
+Array = np.ndarray
+
+
+def shift_left(a: Array, b: Array) -> Array:
+    width = a.dtype.itemsize * 8
+    amount = unsigned(b)
+    shifted = np.left_shift(unsigned(a), np.minimum(amount, width - 1).astype(amount.dtype))
+    return np.where(amount < width, shifted, 0).astype(shifted.dtype).view(a.dtype)
+
+
+def shift_right_logical(a: Array, b: Array) -> Array:
+    width = a.dtype.itemsize * 8
+    amount = unsigned(b)
+    shifted = np.right_shift(unsigned(a), np.minimum(amount, width - 1).astype(amount.dtype))
+    return np.where(amount < width, shifted, 0).astype(shifted.dtype).view(a.dtype)
+
+
+def shift_right_arithmetic(a: Array, b: Array) -> Array:
+    width = a.dtype.itemsize * 8
+    amount = np.minimum(unsigned(b), width - 1).astype(a.dtype)
+    signed = a.view(f"i{a.dtype.itemsize}")
+    return np.right_shift(signed, amount.view(signed.dtype)).view(a.dtype)
+
+
+def unsigned(a: Array) -> Array:
+    return np.ascontiguousarray(a).reshape(a.shape).view(f"u{a.dtype.itemsize}")
+
+
+def divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.divide(a, b)
+    quotient = np.abs(a.astype(object)) // np.abs(np.where(b == 0, 1, b).astype(object))
+    return _whole(quotient, a, b, np.where(b == 0, -1, 0))
+
+
+def _whole(quotient: Array, a: Array, b: Array, by_zero: Array) -> Array:
+    """Truncating integer quotient with the sign put back, wrapped to a's width."""
+    negative = (a < 0) != (b < 0)
+    signed = np.where(negative, -quotient, quotient)
+    bits = a.dtype.itemsize * 8
+    wrapped = np.where(b == 0, by_zero, signed) & ((1 << bits) - 1)
+    return np.asarray(wrapped).astype(f"u{a.dtype.itemsize}").view(a.dtype)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.fmod(a, b)
+    safe = np.where((b == 0) | ((a.dtype.kind == "i") & (b == -1)), 1, b).astype(a.dtype)
+    result = np.fmod(a, safe)
+    return np.where(b == 0, a, result).astype(a.dtype)
+
+
+def maximum(a: Array, b: Array) -> Array:
+    result = np.maximum(a, b)
+    if a.dtype.kind != "f":
+        return result
+    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), result)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    result = np.minimum(a, b)
+    if a.dtype.kind != "f":
+        return result
+    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), a, b), result)
+
+
+def negate(a: Array) -> Array:
+    return np.negative(a) if a.dtype.kind != "u" else (0 - a).astype(a.dtype)
+
+
+def popcount(a: Array) -> Array:
+    return np.bitwise_count(unsigned(a)).astype(a.dtype)
+
+
+def count_leading_zeros(a: Array) -> Array:
+    width = a.dtype.itemsize * 8
+    rest = unsigned(a).astype(np.uint64)
+    count = np.full(a.shape, width, np.int64)
+    for bit in range(width):
+        count = np.where((rest >> np.uint64(bit)) & np.uint64(1) == 1, width - 1 - bit, count)
+    return count.astype(a.dtype)
+
+
+def power(a: Array, b: Array) -> Array:
+    return np.power(a, b)
+
+
+MEANING: dict[Op, Callable[..., Array]] = {
+    Op.NEG: negate,
+    Op.ABS: np.abs,
+    Op.FLOOR: np.floor,
+    Op.CEIL: np.ceil,
+    Op.TRUNC: np.trunc,
+    Op.RINT: np.rint,
+    Op.SQRT: np.sqrt,
+    Op.EXP: np.exp,
+    Op.EXPM1: np.expm1,
+    Op.LOG: np.log,
+    Op.LOG1P: np.log1p,
+    Op.SIN: np.sin,
+    Op.COS: np.cos,
+    Op.TAN: np.tan,
+    Op.TANH: np.tanh,
+    Op.ERF: special.erf,
+    Op.NOT: np.invert,
+    Op.POPCOUNT: popcount,
+    Op.CLZ: count_leading_zeros,
+    Op.ADD: np.add,
+    Op.SUB: np.subtract,
+    Op.MUL: np.multiply,
+    Op.DIV: divide,
+    Op.REM: remainder,
+    Op.MAX: maximum,
+    Op.MIN: minimum,
+    Op.POW: power,
+    Op.ATAN2: np.arctan2,
+    Op.AND: np.bitwise_and,
+    Op.OR: np.bitwise_or,
+    Op.XOR: np.bitwise_xor,
+    Op.SHL: shift_left,
+    Op.SHR: shift_right_logical,
+    Op.SAR: shift_right_arithmetic,
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.WHERE: np.where,
+}
+
+
+def evaluate(op: Op, arguments: list[Array], dtype: DType) -> Array:
+    """`op` of arrays of one shape, as an array of `dtype`; never warns."""
+    with np.errstate(all="ignore"):
+        if op is Op.CAST:
+            return cast(arguments[0], dtype)
+        if op is Op.BITCAST:
+            source = np.ascontiguousarray(arguments[0]).reshape(arguments[0].shape)
+            return source.view(dtype.numpy)
+        function = MEANING[op]
+        wide = working_type(op, arguments[-1].dtype)
+        if wide is not None:
+            arguments = [a.astype(wide) if a.dtype.kind != "b" else a for a in arguments]
+        return np.asarray(function(*arguments)).astype(dtype.numpy)
+
+
+def working_type(op: Op, dtype: np.dtype) -> type | None:
+    """The type in which a float op is computed, when it is not its own."""
+    if dtype == np.float32 and op in TRANSCENDENTAL:
+        return np.float64
+    if dtype.itemsize == 2 and dtype.kind not in "iub":
+        return np.float64 if op in TRANSCENDENTAL else np.float32
+    return None
+
+
+def cast(source: Array, dtype: DType) -> Array:
+    """Value conversion: float to int truncates, saturates, and takes NaN to 0."""
+    if source.dtype.kind in "iub" or dtype.is_float:
+        if dtype.kind == "bool":
+            return source != 0
+        if dtype.bits == 16 and dtype.is_float and source.dtype == np.int64:
+            source = source.astype(np.float64)
+        return source.astype(dtype.numpy)
+    if dtype.kind == "bool":
+        return source.astype(np.float64) != 0
+    limits = np.iinfo(dtype.numpy)
+    wide = np.trunc(source.astype(np.float64))
+    inside = np.where((wide > limits.min) & (wide < limits.max), wide, 0)
+    result = inside.astype(dtype.numpy)
+    result = np.where(wide >= limits.max, limits.max, result)
+    result = np.where(wide <= limits.min, limits.min, result)
+    return np.where(np.isnan(wide), 0, result).astype(dtype.numpy)
