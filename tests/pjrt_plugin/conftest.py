@@ -32,7 +32,8 @@ def python() -> Callable[..., str]:
     """
 
     def run(program: str, **environment: str) -> str:
-        variables = os.environ | {"JAX_PLATFORMS": "tiny", "PYTHONPATH": str(ROOT)} | environment
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        variables = os.environ | {"JAX_PLATFORMS": "tiny", "PYTHONPATH": path} | environment
         code = "from tinyhlo.pjrt_plugin import initialize; initialize()\n"
         result = subprocess.run(
             [sys.executable, "-c", code + textwrap.dedent(program)],

@@ -89,7 +89,7 @@ def test_donation_in_place() -> None:
     assert x.is_deleted()
     assert y.unsafe_buffer_pointer() == pointer
     np.testing.assert_array_equal(y, X[::-1] + 1)
-    with pytest.raises((RuntimeError, ValueError), match="deleted|donated"):
+    with pytest.raises((RuntimeError, ValueError), match=r"deleted|donated"):
         f(x)
 
 

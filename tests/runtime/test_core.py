@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import threading
 
@@ -32,7 +33,7 @@ def test_parallel_covers_everything_once(threads: int, count: int) -> None:
     parts = split(count)
     assert sum(end - begin for begin, end in parts) == count
     assert len(parts) <= threads
-    assert all(left[1] == right[0] for left, right in zip(parts, parts[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
     sizes = [end - begin for begin, end in parts]
     assert not sizes or max(sizes) - min(sizes) <= 1
 

@@ -1,0 +1,164 @@
+"""Whole processes: selecting the platform, exceptions, threads, exit, fork and spawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Python = Callable[..., str]
+
+HEAD = """
+import jax, jax.numpy as jnp, numpy as np, os, sys
+"""
+
+
+def test_cpu_stays_the_default(python: Python) -> None:
+    program = "import jax; print(jax.default_backend(), jax.devices('tiny'))"
+    assert python(program, JAX_PLATFORMS="") == "cpu [TinyDevice(id=0)]\n"
+
+
+def test_eager_programs_on_tiny(python: Python) -> None:
+    program = """
+        import jax, jax.numpy as jnp
+        assert jax.default_backend() == "tiny"
+        x = jnp.arange(6.0).reshape(2, 3)
+        print(float(jnp.sum(x * 2 + 1)), (x @ x.T).tolist(), x.at[0, 1].set(9.0).tolist())
+    """
+    assert (
+        python(program) == "36.0 [[5.0, 14.0], [14.0, 50.0]] [[0.0, 9.0, 2.0], [3.0, 4.0, 5.0]]\n"
+    )
+
+
+def test_buffers_may_die_while_an_exception_propagates(python: Python) -> None:
+    program = """
+        import jax, numpy as np
+        f = jax.jit(lambda x: x + 1)
+        x = np.arange(8, dtype=np.float32)
+        def fail():
+            y = f(x)
+            return [f(y), np.zeros(3).no_such_attribute]
+        caught = 0
+        for _ in range(1000):
+            try:
+                fail()
+            except AttributeError:
+                caught += 1
+        print(caught)
+    """
+    assert python(program) == "1000\n"
+
+
+def test_executables_may_die_while_an_exception_propagates(python: Python) -> None:
+    program = """
+        import jax, numpy as np
+        x = np.arange(8, dtype=np.float32)
+        def fail(k):
+            f = jax.jit(lambda x: x + k).lower(x).compile()
+            return [f(x), np.zeros(3).no_such_attribute]
+        caught = 0
+        for k in range(10):
+            try:
+                fail(k)
+            except AttributeError:
+                caught += 1
+        print(caught, jax.jit(lambda x: x + 1)(x)[0])
+    """
+    assert python(program) == "10 1.0\n"
+
+
+def test_eight_threads_compile_and_run(python: Python) -> None:
+    program = """
+        import jax, jax.numpy as jnp, numpy as np
+        from concurrent.futures import ThreadPoolExecutor
+        x = np.arange(64, dtype=np.float32)
+        def work(k):
+            f = jax.jit(lambda x: jnp.sum(x) + k)
+            step = jax.jit(lambda x: x + 1, donate_argnums=0)
+            y = jnp.array(x)
+            for _ in range(50):
+                y = step(y)
+            return float(f(y)) == x.sum() + 64 * 50 + k
+        with ThreadPoolExecutor(8) as pool:
+            print(all(pool.map(work, range(24))))
+    """
+    assert python(program) == "True\n"
+
+
+def test_exit_with_live_arrays(python: Python) -> None:
+    """Fifty interpreters in a row end with code 0, arrays and work still alive."""
+    program = """
+        import os, sys, jax, jax.numpy as jnp, numpy as np   # no client yet: fork is safe
+        for k in range(50):
+            child = os.fork()
+            if child == 0:
+                f = jax.jit(lambda x: x * 2 + 1)
+                x = jax.device_put(np.arange(1 << (k % 20), dtype=np.float32))
+                kept = [f(x) for _ in range(20)]
+                views = [np.asarray(y) for y in kept[:3]]
+                last = f(kept[-1])
+                sys.exit()      # an ordinary exit: the interpreter finalises
+            code = os.waitpid(child, 0)[1]
+            assert code == 0, (k, code)
+        print("done")
+    """
+    assert python(program) == "done\n"
+
+
+def test_exit_of_fresh_interpreters(python: Python) -> None:
+    program = """
+        import jax, numpy as np
+        f = jax.jit(lambda x: x * 2 + 1)
+        global_array = f(np.arange(100000, dtype=np.float32))
+        class Late:
+            def __del__(self, f=f, x=global_array):
+                self.y = f(x)    # runs while modules are torn down
+        late = Late()
+    """
+    for _ in range(3):
+        python(program)
+
+
+def test_fork(python: Python) -> None:
+    """A child runs what was compiled before; compiling there hangs inside jaxlib 0.10 itself."""
+    program = """
+        import os, jax, numpy as np, warnings
+        warnings.simplefilter("ignore")
+        f = jax.jit(lambda x: x * 2 + 1)
+        x = f(np.arange(1 << 20, dtype=np.float32))     # may be running still
+        child = os.fork()
+        if child == 0:
+            y = f(np.ones(1 << 20, np.float32))
+            os._exit(0 if np.asarray(y)[0] == 3 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        print(np.asarray(f(x))[0])
+    """
+    assert python(program) == "3.0\n"
+
+
+def test_spawn(python: Python, tmp_path: object) -> None:
+    script = tmp_path / "spawned.py"  # type: ignore[operator]
+    script.write_text(
+        "import multiprocessing, numpy as np\n"
+        "def work(k):\n"
+        "    from tinyhlo.pjrt_plugin import initialize; initialize()\n"
+        "    import jax\n"
+        "    return float(jax.jit(lambda x: x.sum() + k)(np.ones(8, np.float32)))\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(2) as pool:\n"
+        "        print(pool.map(work, range(4)))\n"
+    )
+    assert python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')") == (
+        "[8.0, 9.0, 10.0, 11.0]\n"
+    )
+
+
+def test_the_library_by_its_path(python: Python) -> None:
+    """Any client may load the library itself: GetPjrtApi finds the running interpreter."""
+    program = """
+        import jax, os
+        from jax._src import xla_bridge
+        from tinyhlo.runtime import core
+        xla_bridge.register_plugin("other", library_path=str(core.LIBRARY))
+        import numpy as np
+        print(jax.jit(lambda x: x + 1, backend="other")(np.ones(3, np.float32)).tolist())
+    """
+    assert python(program, JAX_PLATFORMS="") == "[2.0, 2.0, 2.0]\n"
