@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tinyhlo import config
-from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp
+from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp, VerificationError
 from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
@@ -100,7 +100,15 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
         hint = "this version of tinyhlo has one device; run with one device in the mesh"
         types = f"{given.replicas} replicas x {given.partitions} partitions"
         raise UnsupportedOp((UnsupportedItem("a sharded program", types, "", hint),))
-    return compile_module(program, options.configure(config.from_environment(), given))
+    return compile_module(program, options.configure(environment(), given))
+
+
+@functools.cache
+def environment() -> config.Config:
+    """The options of the environment, read once; the thread pool gets its size from them."""
+    given = config.from_environment()
+    core.set_threads(given.threads)
+    return given
 
 
 def hand_over(
@@ -110,18 +118,17 @@ def hand_over(
     _collect()
     digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
     tensors = executable.inputs + executable.outputs
-    donors: tuple[int, ...] = getattr(executable, "donors", ())
     types = _array(ctypes.c_uint32, [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors])
     ranks = _array(ctypes.c_int32, [len(t.shape) for t in tensors])
     dims = _array(ctypes.c_int64, [size for t in tensors for size in t.shape])
     aliases = _array(ctypes.c_int64, [place for pair in executable.aliases for place in pair])
-    donated = _array(ctypes.c_int64, donors)
+    donated = _array(ctypes.c_int64, executable.donors)
     constants = _array(ctypes.c_void_p, [array.ctypes.data for array in executable.constants])
     spec = Spec(
         input_count=len(executable.inputs),
         output_count=len(executable.outputs),
         alias_count=len(executable.aliases),
-        donor_count=len(donors),
+        donor_count=len(executable.donors),
         constant_count=len(executable.constants),
         types=ctypes.addressof(types),
         ranks=ctypes.addressof(ranks),
@@ -167,6 +174,8 @@ def status_of(error: BaseException) -> tuple[int, str]:
     match error:
         case UnsupportedOp():
             return UNIMPLEMENTED, str(error)
+        case VerificationError():
+            return INTERNAL, _defect(error)
         case TinyhloError():
             return INVALID_ARGUMENT, str(error)
         case MemoryError():

@@ -34,7 +34,8 @@ class KernelReport:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Executable:
-    """`entry` is the address of the native entry; `keepalive` holds what the code needs."""
+    """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
+    are inputs given away without being the memory of an output: they are freed after the run."""
 
     name: str
     inputs: tuple[TensorType, ...]
@@ -48,6 +49,7 @@ class Executable:
     code_bytes: int
     run: Callable[..., tuple[np.ndarray, ...]] = field(repr=False)
     keepalive: Any = field(default=None, repr=False)
+    donors: tuple[int, ...] = ()
 
     def __call__(self, *arguments: np.ndarray) -> tuple[np.ndarray, ...]:
         """Run on host arrays; returns new arrays.

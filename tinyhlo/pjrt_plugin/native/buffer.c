@@ -81,7 +81,14 @@ static Storage* hold(Buffer* buffer) {
   return storage;
 }
 
-/* ---- lifetime --------------------------------------------------------------------------------------- */
+static void release_hold(Storage* storage) {
+  pthread_mutex_lock(&buffers_lock);
+  bool last = storage_drop(storage, &storage->running);
+  pthread_mutex_unlock(&buffers_lock);
+  if (last) storage_free(storage);
+}
+
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 Error* PJRT_Buffer_Destroy(PJRT_Buffer_Destroy_Args* args) {
   if (args->buffer) buffer_destroy(args->buffer);
@@ -122,7 +129,7 @@ Error* PJRT_Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
   return NULL;
 }
 
-/* ---- what it is --------------------------------------------------------------------------------------- */
+/* ---- what it is ------------------------------------------------------------------------------ */
 
 Error* PJRT_Buffer_ElementType(PJRT_Buffer_ElementType_Args* args) {
   SET(args, type, ((Buffer*)args->buffer)->type);
@@ -199,7 +206,7 @@ Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(
   return NULL;
 }
 
-/* ---- copies on the device: one memory, so the copy shares the storage until somebody donates ------------ */
+/* ---- copies on the device: one memory, so the copy shares the storage until somebody donates - */
 
 static Error* share(Buffer* source, void** copy) {
   pthread_mutex_lock(&buffers_lock);
@@ -220,7 +227,7 @@ Error* PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
   return share(args->buffer, &args->dst_buffer);
 }
 
-/* ---- to the host ------------------------------------------------------------------------------------------ */
+/* ---- to the host ----------------------------------------------------------------------------- */
 
 typedef struct {
   Storage* storage;
@@ -237,10 +244,7 @@ static void finish_host_copy(void* argument) {
   event_set(copy->copied, error_copy(error));
   event_release(copy->copied);
   event_release(copy->source);
-  pthread_mutex_lock(&buffers_lock);
-  bool last = storage_drop(copy->storage, &copy->storage->running);
-  pthread_mutex_unlock(&buffers_lock);
-  if (last) storage_free(copy->storage);
+  release_hold(copy->storage);
   free(copy);
 }
 
@@ -250,6 +254,12 @@ static Error* copy_to_host(Buffer* buffer, void* target, int64_t offset, int64_t
   if (!storage) return deleted_error();
   HostCopy* copy = malloc(sizeof *copy);
   Event* copied = event_new();
+  if (!copy || !copied) {
+    release_hold(storage);
+    event_release(copied);
+    free(copy);
+    return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  }
   *copy = (HostCopy){.storage = storage, .source = event_retain(buffer->ready),
                      .copied = event_retain(copied), .target = target, .offset = offset,
                      .bytes = bytes};

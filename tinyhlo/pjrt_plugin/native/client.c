@@ -29,7 +29,7 @@ struct Client {
     SET(args, field##_size, sizeof(constant) - 1);        \
   } while (0)
 
-/* ---- user data of memories: jaxlib keeps its wrapper objects there ----------------------------- */
+/* ---- user data of memories: jaxlib keeps its wrapper objects there --------------------------- */
 
 static pthread_mutex_t user_data_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -63,7 +63,7 @@ static const PJRT_Memory_FunctionTable MEMORY_TABLE = {
     .set_user_data = (void*)set_user_data,
 };
 
-/* ---- client --------------------------------------------------------------------------------------- */
+/* ---- client ---------------------------------------------------------------------------------- */
 
 Device* client_device(Client* client) { return &client->device; }
 
@@ -168,7 +168,7 @@ Error* PJRT_Client_TopologyDescription(PJRT_Client_TopologyDescription_Args* arg
   return NULL;
 }
 
-/* ---- topology -------------------------------------------------------------------------------------- */
+/* ---- topology -------------------------------------------------------------------------------- */
 
 Error* PJRT_TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args* args) {
   (void)args;
@@ -216,7 +216,7 @@ Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint
   return NULL;
 }
 
-/* ---- device ------------------------------------------------------------------------------------------ */
+/* ---- device ---------------------------------------------------------------------------------- */
 
 Error* PJRT_DeviceDescription_Id(PJRT_DeviceDescription_Id_Args* args) {
   SET(args, id, ((Device*)args->device_description)->id);
@@ -319,7 +319,7 @@ Error* PJRT_Device_ClearMemoryStats(PJRT_Device_ClearMemoryStats_Args* args) {
   return NULL;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 Error* PJRT_Memory_Id(PJRT_Memory_Id_Args* args) {
   SET(args, id, 0);
@@ -352,7 +352,7 @@ Error* PJRT_Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args* a
   return NULL;
 }
 
-/* ---- execute context: nothing to remember ------------------------------------------------------------------ */
+/* ---- execute context: nothing to remember ---------------------------------------------------- */
 
 Error* PJRT_ExecuteContext_Create(PJRT_ExecuteContext_Create_Args* args) {
   static int context; /* handles must be real memory */

@@ -10,7 +10,7 @@ enum {
 
 static const char MEMORY_KIND[] = "device";
 
-/* ---- birth and death ---------------------------------------------------------------------------------- */
+/* ---- birth and death ------------------------------------------------------------------------- */
 
 static void* copy_of(const void* source, size_t bytes) {
   char* copy = malloc(bytes + 1); /* one more: text ends with 0, and never NULL for nothing */
@@ -145,7 +145,7 @@ Executable* tiny_executable_next_retired(void) {
   return executable;
 }
 
-/* ---- compiling and loading ------------------------------------------------------------------------------ */
+/* ---- compiling and loading ------------------------------------------------------------------- */
 
 static bool is_format(const PJRT_Program* program, const char* format) {
   return program->format_size == strlen(format) &&
@@ -212,7 +212,7 @@ Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Arg
   return error;
 }
 
-/* ---- handles: a loaded executable and its executable are one object ----------------------------------------- */
+/* ---- handles: a loaded executable and its executable are one object -------------------------- */
 
 Error* PJRT_Executable_Destroy(PJRT_Executable_Destroy_Args* args) {
   if (args->executable) executable_release(args->executable);

@@ -39,7 +39,7 @@ static int32_t* use_count(const Run* run, Storage* storage) {
   return run->queued ? &storage->queued : &storage->running;
 }
 
-/* ---- checking ---------------------------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 static Error* shape_error(int64_t position, const Executable* executable) {
   return error_new(TINY_INVALID_ARGUMENT,
@@ -70,7 +70,7 @@ static Error* check_inputs(Run* run, Buffer* const* buffers) {
   return NULL;
 }
 
-/* ---- taking inputs ------------------------------------------------------------------------------------------ */
+/* ---- taking inputs --------------------------------------------------------------------------- */
 
 static bool may_donate(const PJRT_ExecuteOptions* options, int64_t input) {
   if (!options || !GET(options, num_non_donatable_input_indices)) return true;
@@ -142,7 +142,7 @@ static bool allocate_outputs(Run* run) {
   return true;
 }
 
-/* ---- giving back ---------------------------------------------------------------------------------------------- */
+/* ---- giving back ----------------------------------------------------------------------------- */
 
 /* Free what no longer has users: `dead` storages were collected under the lock. */
 static void free_all(Storage** dead, int64_t count) {
@@ -178,7 +178,7 @@ static void drop_outputs(Run* run, bool owner) {
   free_all(run->output_storage, dead);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* An aliased input that had to stay as it is: the program works on a copy. */
 static void copy_kept_inputs(Run* run) {
@@ -235,7 +235,7 @@ static void lose_job(Job* job) {
                             run->executable->name));
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
   const Executable* executable = run->executable;

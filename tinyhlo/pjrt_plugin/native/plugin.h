@@ -50,7 +50,7 @@ void event_wait(Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
 
-/* ---- client, device, memory: one device and one memory per client ----------------------------- */
+/* ---- client, device, memory: one device and one memory per client ---------------------------- */
 
 enum { USER_DATA_SLOTS = 8 };
 
@@ -129,7 +129,7 @@ Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type
                    const int64_t* dims, size_t rank);
 void buffer_destroy(Buffer* buffer);
 
-/* ---- executables ------------------------------------------------------------------------------ */
+/* ---- executables ----------------------------------------------------------------------------- */
 
 typedef struct {
   uint32_t type;
@@ -207,7 +207,7 @@ TINY_API void tiny_executable_free(Executable* executable);
 Executable* executable_retain(Executable* executable);
 void executable_release(Executable* executable);
 
-/* ---- the stream: a worker thread that runs jobs in order --------------------------------------- */
+/* ---- the stream: a worker thread that runs jobs in order ------------------------------------- */
 
 typedef struct Job {
   void (*run)(struct Job*);  /* in the worker; frees the job */
@@ -228,7 +228,7 @@ void event_after_fork(bool child);
 void stream_before_fork(void);
 void stream_after_fork(bool child);
 
-/* ---- Python: the one callback -------------------------------------------------------------------- */
+/* ---- Python: the one callback ---------------------------------------------------------------- */
 
 typedef void* (*CompileCallback)(Device* device, const void* program, int64_t program_bytes,
                                  const void* options, int64_t options_bytes);
@@ -251,13 +251,13 @@ enum { PLUGIN_ATTRIBUTES = 3 };
 extern PJRT_NamedValue plugin_attributes[PLUGIN_ATTRIBUTES];
 extern int64_t plugin_attribute_count;
 
-/* ---- layouts --------------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 void* row_major_layout(int64_t rank);
 /* True for no layout, and for a dense row-major one. */
 bool is_row_major(const PJRT_Buffer_MemoryLayout* layout, int64_t rank);
 
-/* ---- all slots ---------------------------------------------------------------------------------------- */
+/* ---- all slots ------------------------------------------------------------------------------- */
 
 #define DECLARE_SLOT(slot) Error* PJRT_##slot(PJRT_##slot##_Args* args);
 PJRT_IMPLEMENTED_SLOTS(DECLARE_SLOT)

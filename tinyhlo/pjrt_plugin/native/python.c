@@ -36,7 +36,7 @@ void tiny_plugin_install(CompileCallback callback, const int64_t* current,
 
 bool python_attached(void) { return atomic_load(&compile) != NULL; }
 
-/* ---- is the interpreter there? ------------------------------------------------------------------------- */
+/* ---- is the interpreter there? --------------------------------------------------------------- */
 
 static void* find(void* library, const char* name) {
   return dlsym(library ? library : RTLD_DEFAULT, name);
@@ -50,7 +50,7 @@ static bool is_finalizing(void) {
   return !initialized() || (finalizing && finalizing());
 }
 
-/* ---- calling compile -------------------------------------------------------------------------------------- */
+/* ---- calling compile ------------------------------------------------------------------------- */
 
 typedef struct {
   Device* device;
@@ -102,7 +102,7 @@ Executable* python_compile(Device* device, const void* program, int64_t program_
   return request.executable;
 }
 
-/* ---- finding or starting an interpreter, for clients that are not Python -------------------------------------- */
+/* ---- finding or starting an interpreter, for clients that are not Python --------------------- */
 
 static void* open_libpython(void) {
   const char* asked = getenv("TINYHLO_LIBPYTHON");

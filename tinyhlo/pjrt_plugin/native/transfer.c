@@ -16,7 +16,7 @@ static Device* device_of(void* device, void* memory) {
   return memory ? ((Memory*)memory)->device : device;
 }
 
-/* ---- strided host arrays ------------------------------------------------------------------------------- */
+/* ---- strided host arrays --------------------------------------------------------------------- */
 
 static bool is_dense(const int64_t* dims, const int64_t* strides, size_t rank, int64_t item) {
   for (size_t axis = rank; axis-- > 0; item *= dims[axis])
@@ -50,11 +50,16 @@ static char* copy_dense(char* to, const char* from, const int64_t* dims, const i
   return to;
 }
 
-/* ---- slots ------------------------------------------------------------------------------------------------ */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 static Storage* alias_host(PJRT_Client_BufferFromHostBuffer_Args* args, int64_t bytes) {
   Storage* storage = storage_foreign(args->data, bytes);
   Event* released = event_new();
+  if (!storage || !released) {
+    tiny_free(storage, sizeof *storage);
+    event_release(released);
+    return NULL;
+  }
   storage->released = event_retain(released);
   storage->writable = args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   args->done_with_host_buffer = released;
@@ -72,13 +77,11 @@ Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* a
   bool lent = args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
               args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   bool aligned = !((uintptr_t)args->data % TINY_ALIGNMENT);
-  Storage* storage;
-  if (dense && lent && aligned && bytes) {
-    storage = alias_host(args, bytes);
-  } else {
+  Storage* storage = dense && lent && aligned && bytes ? alias_host(args, bytes) : NULL;
+  if (!storage) {
     storage = storage_new(bytes);
     if (!storage) return out_of_memory(bytes);
-    if (dense) memcpy(storage->data, args->data, (size_t)bytes);
+    if (dense && bytes) memcpy(storage->data, args->data, (size_t)bytes);
     else if (bytes)
       copy_dense(storage->data, args->data, args->dims, args->byte_strides, args->num_dims, item);
     args->done_with_host_buffer = READY;

@@ -22,6 +22,9 @@ enum {
   HUGE_BYTES = 2 << 20,       /* from here on whole huge pages are asked for */
 };
 
+/* At most this share of the machine's memory is kept in free blocks. */
+enum { CACHED_SHARE = 4 };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FreeBlock* cached[CLASSES];
 static TinyMemoryStats stats;
@@ -39,6 +42,12 @@ static int64_t class_bytes(int size_class) {
   int octave = size_class / STEPS, step = size_class % STEPS;
   int64_t bytes = ((int64_t)(TINY_ALIGNMENT / STEPS) << octave) * (STEPS + step);
   return (bytes + TINY_ALIGNMENT - 1) & ~(int64_t)(TINY_ALIGNMENT - 1);
+}
+
+static int64_t machine_bytes(void) {
+  static int64_t bytes;
+  if (!bytes) bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  return bytes;
 }
 
 static void* fresh_block(int64_t bytes) {
@@ -91,10 +100,16 @@ void tiny_free(void* block, int64_t bytes) {
   int size_class = class_of(bytes);
   FreeBlock* head = block;
   pthread_mutex_lock(&lock);
-  head->next = cached[size_class];
-  cached[size_class] = head;
   stats.bytes_in_use -= class_bytes(size_class);
+  bool keep = stats.pool_bytes - stats.bytes_in_use <= machine_bytes() / CACHED_SHARE;
+  if (keep) {
+    head->next = cached[size_class];
+    cached[size_class] = head;
+  } else {
+    stats.pool_bytes -= class_bytes(size_class);
+  }
   pthread_mutex_unlock(&lock);
+  if (!keep) free(block);
 }
 
 void tiny_trim(void) {
@@ -112,7 +127,7 @@ void tiny_memory_stats(TinyMemoryStats* out) {
   pthread_mutex_lock(&lock);
   *out = stats;
   pthread_mutex_unlock(&lock);
-  out->bytes_limit = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  out->bytes_limit = machine_bytes();
 }
 
 void tiny_reset_memory_peak(void) {

@@ -11,7 +11,7 @@
 
 #define TINY_API __attribute__((visibility("default")))
 
-/* ---- errors: one pending error per thread -------------------------------------------------- */
+/* ---- errors: one pending error per thread ---------------------------------------------------- */
 
 /* Codes are those of absl::Status, which PJRT uses too. */
 enum {
@@ -31,7 +31,7 @@ TINY_API const char* tiny_last_error(void);
 TINY_API int32_t tiny_last_error_code(void);
 TINY_API void tiny_clear_error(void);
 
-/* ---- memory: a caching allocator ----------------------------------------------------------- */
+/* ---- memory: a caching allocator ------------------------------------------------------------- */
 
 #define TINY_ALIGNMENT 64
 
@@ -54,7 +54,7 @@ typedef struct {
 TINY_API void tiny_memory_stats(TinyMemoryStats* stats);
 TINY_API void tiny_reset_memory_peak(void);
 
-/* ---- threads: one pool, parallel-for ------------------------------------------------------- */
+/* ---- threads: one pool, parallel-for --------------------------------------------------------- */
 
 typedef void (*TinyBody)(void* context, int64_t begin, int64_t end);
 
@@ -66,7 +66,7 @@ TINY_API void tiny_parallel(TinyBody body, void* context, int64_t count);
 TINY_API void tiny_set_threads(int32_t count);
 TINY_API int32_t tiny_thread_count(void);
 
-/* ---- what other files of the library use --------------------------------------------------- */
+/* ---- what other files of the library use ----------------------------------------------------- */
 
 void tiny_allocator_before_fork(void);
 void tiny_allocator_after_fork(void);

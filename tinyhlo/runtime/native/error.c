@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-enum { TEXT_BYTES = 4096 };
+enum { TEXT_BYTES = 16384 };
 
 static _Thread_local int32_t last_code;
 static _Thread_local char last_text[TEXT_BYTES];

@@ -159,7 +159,7 @@ void tiny_parallel(TinyBody body, void* context, int64_t count) {
   pthread_mutex_unlock(&in_use);
 }
 
-/* ---- fork: the child has the caller only ---------------------------------------------------- */
+/* ---- fork: the child has the caller only ----------------------------------------------------- */
 
 static void before_fork(void) {
   if (!inside) pthread_mutex_lock(&in_use);
