@@ -1,0 +1,141 @@
+"""MLIR attributes as Python values.
+
+`array<i64: 0, 1>` -> (0, 1); `#stablehlo<comparison_direction GT>` -> "GT"; `@callee` -> "callee";
+`dense<...>` -> a NumPy array, or a scalar array when it is a splat (see `Dense`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from tinyhlo.import_stablehlo.records import (
+    ConvolutionDimensions,
+    DotDimensions,
+    GatherDimensions,
+    ScatterDimensions,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dense:
+    """Elements of a constant: the whole array, or one scalar when all `shape` are equal."""
+
+    value: np.ndarray
+    shape: tuple[int, ...]
+
+    @property
+    def array(self) -> np.ndarray:
+        return np.broadcast_to(self.value, self.shape)
+
+
+def decode_attribute(attribute: ir.Attribute) -> Any:
+    """The Python value of an attribute; its text when it is of no known kind."""
+    decoder = DECODERS.get(type(attribute))
+    if decoder is not None:
+        return decoder(attribute)
+    return decode_dialect_attribute(attribute)
+
+
+def decode_dialect_attribute(attribute: ir.Attribute) -> Any:
+    """StableHLO's own attributes: dimension numbers, or an enumeration's word."""
+    text = str(attribute)
+    for prefix, binding, record in DIMENSION_NUMBERS:
+        if text.startswith(prefix):
+            numbers = binding(attribute)
+            values = (getattr(numbers, field.name) for field in fields(record))
+            return record(*(v if isinstance(v, int) else tuple(v) for v in values))
+    word = re.fullmatch(r"#\w+<\w+ (\w+)>", text)
+    return word.group(1) if word else text
+
+
+DIMENSION_NUMBERS: tuple[tuple[str, Any, Any], ...] = (
+    ("#stablehlo.gather<", stablehlo.GatherDimensionNumbers, GatherDimensions),
+    ("#stablehlo.scatter<", stablehlo.ScatterDimensionNumbers, ScatterDimensions),
+    ("#stablehlo.dot<", stablehlo.DotDimensionNumbers, DotDimensions),
+    ("#stablehlo.conv<", stablehlo.ConvDimensionNumbers, ConvolutionDimensions),
+)
+
+
+def decode_dense(attribute: Any) -> Any:
+    """Elements as an array; None for element types that NumPy and ml_dtypes do not have here."""
+    type_ = ir.RankedTensorType(attribute.type)
+    shape = tuple(type_.shape)
+    element = str(type_.element_type)
+    if element.startswith("complex") or element not in NUMPY:
+        return None
+    dtype = NUMPY[element]
+    if attribute.is_splat:
+        value = attribute.get_splat_value().value
+        if value == value:  # the payload of a NaN is only in the elements themselves
+            return Dense(np.asarray(value).astype(dtype), shape)
+    if element == "bf16":
+        return Dense(decode_bfloat16(str(attribute), shape), shape)
+    array = np.array(attribute)
+    if attribute.is_splat and array.size:
+        array = array.reshape(-1)[0].reshape(())
+    return Dense(array, shape)
+
+
+NUMPY = {
+    "i1": np.dtype(np.bool_),
+    **{f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"ui{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "index": np.dtype(np.int64),
+}
+
+
+def decode_bfloat16(text: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The bindings cannot read bf16 elements: take them from the printed text, which is either
+    one hex string (little-endian) or a list of decimal and 0x numbers."""
+    body = text[text.index("<") + 1 : text.rindex("> :")]
+    if body.startswith('"0x'):
+        array = np.frombuffer(bytes.fromhex(body[3:-1]), ml_dtypes.bfloat16)
+    else:
+        words = re.findall(r"[-+.\w]+", body)
+        bits = [
+            int(word, 16)
+            if word.startswith("0x")
+            else int(np.asarray(float(word)).astype(ml_dtypes.bfloat16).view(np.uint16))
+            for word in words
+        ]
+        array = np.array(bits, np.uint16).view(ml_dtypes.bfloat16)
+    if array.size == 1:
+        return array.reshape(())
+    return array.reshape(shape)
+
+
+def _members(attribute: Any) -> tuple[Any, ...]:
+    return tuple(decode_attribute(member) for member in attribute)
+
+
+def _dictionary(attribute: Any) -> dict[str, Any]:
+    return {named.name: decode_attribute(named.attr) for named in attribute}
+
+
+DECODERS: dict[type, Callable[[Any], Any]] = {
+    ir.DenseI64ArrayAttr: tuple,
+    ir.DenseI32ArrayAttr: tuple,
+    ir.DenseBoolArrayAttr: tuple,
+    ir.BoolAttr: lambda attribute: attribute.value,
+    ir.IntegerAttr: lambda attribute: attribute.value,
+    ir.FloatAttr: lambda attribute: attribute.value,
+    ir.StringAttr: lambda attribute: attribute.value,
+    ir.FlatSymbolRefAttr: lambda attribute: attribute.value,
+    ir.UnitAttr: lambda attribute: True,
+    ir.ArrayAttr: _members,
+    ir.DictAttr: _dictionary,
+    ir.DenseIntElementsAttr: decode_dense,
+    ir.DenseFPElementsAttr: decode_dense,
+    ir.DenseElementsAttr: decode_dense,
+    ir.TypeAttr: str,
+}

@@ -1,0 +1,129 @@
+"""Calls, composites, tuples, barriers, annotations, and collectives of a single device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyhlo.import_stablehlo.elementwise import PRIMITIVES, primitive
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported, Value
+from tinyhlo.ir.build import barrier, full
+from tinyhlo.ir.graph import Node
+
+# custom calls that say where data lives or how it is split: the value passes through
+ANNOTATIONS = frozenset(
+    {
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "annotate_device_placement",
+        "LayoutConstraint",
+        "MoveToDevice",
+        "MoveToHost",
+        "xla.sdy.FuncResultSharding",
+        "xla.sdy.GlobalToLocalShape",
+        "xla.sdy.LocalToGlobalShape",
+    }
+)
+CUSTOM_CALL = (
+    "tinyhlo has no implementation of this call: run this function on XLA, "
+    "jax.jit(f, backend='cpu')"
+)
+SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
+
+
+def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    return scope.walker.call(operation.attributes["callee"], inputs)
+
+
+def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """A named op with its decomposition: a primitive where there is one of that name."""
+    op = PRIMITIVES.get(operation.attributes["name"])
+    if op is not None and len(inputs) == op.arity:
+        return [primitive(op)(operation, inputs, scope)]  # type: ignore[list-item]
+    return scope.walker.call(operation.attributes["decomposition"], inputs)
+
+
+def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    if operation.attributes["call_target_name"] in ANNOTATIONS and len(inputs) == 1:
+        if operation.operand_types == operation.types:
+            return inputs
+        raise Unsupported(SEVERAL_DEVICES)
+    raise Unsupported(CUSTOM_CALL)
+
+
+def identity(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    return inputs
+
+
+def optimization_barrier(
+    operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    return [barrier(node) if isinstance(node, Node) else node for node in inputs]
+
+
+def token(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    return [None]
+
+
+def tuple_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    return [inputs]
+
+
+def get_tuple_element(
+    operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    return [inputs[0][operation.attributes["index"]]]
+
+
+def collective(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """On one device the value stays what it is."""
+    if operation.operand_types[: len(operation.types)] != operation.types:
+        raise Unsupported(SEVERAL_DEVICES)
+    return inputs
+
+
+def collective_permute(
+    operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    """Device 0 receives its own value, or zeros when nobody sends to it."""
+    pairs = operation.attributes["source_target_pairs"].array.tolist()
+    if any(device != 0 for pair in pairs for device in pair):
+        raise Unsupported(SEVERAL_DEVICES)
+    return inputs if pairs else [full(0, node.shape, node.dtype) for node in inputs]
+
+
+def device_number(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return full(0, (), operation.type.dtype)
+
+
+def manual_computation(
+    operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    """A per-device body: on one device its arguments are the whole arrays."""
+    (body,) = operation.regions
+    if body.types != operation.operand_types:
+        raise Unsupported(SEVERAL_DEVICES)
+    return scope.run(body, inputs)
+
+
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_broadcast")
+IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
+
+RULES: dict[str, Rule] = {
+    "func.call": call,
+    "stablehlo.composite": composite,
+    "stablehlo.custom_call": custom_call,
+    "stablehlo.optimization_barrier": optimization_barrier,
+    "stablehlo.tuple": tuple_op,
+    "stablehlo.get_tuple_element": get_tuple_element,
+    "stablehlo.after_all": token,
+    "stablehlo.create_token": token,
+    "stablehlo.collective_permute": collective_permute,
+    "stablehlo.partition_id": device_number,
+    "stablehlo.replica_id": device_number,
+    "sdy.manual_computation": manual_computation,
+    **{f"stablehlo.{name}": collective for name in COLLECTIVES},
+    **{name: identity for name in IDENTITIES},
+}

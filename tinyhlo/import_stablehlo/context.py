@@ -1,0 +1,67 @@
+"""Read a StableHLO module with jaxlib's own MLIR, so there is never version skew.
+
+In: MLIR text, MLIR bytecode, a portable artifact, or a `jax.export` file. Out: `ir.Module`.
+
+    module = parse_module("module { func.func @main() { return } }")
+
+Only `jaxlib` is needed, `jax` is never imported. A context is made for each module (0.5 ms): what
+MLIR interns dies with it, and threads share nothing.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+from tinyhlo.errors import InvalidProgram
+from tinyhlo.import_stablehlo.artifact import is_artifact, read_artifact
+
+BYTECODE_MAGIC = b"ML\xefR"
+PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
+HEAD_BYTES = 64
+
+_registry = ir.DialectRegistry()
+_jax_mlir_ext.register_dialects(_registry)
+
+
+def make_context() -> ir.Context:
+    """A context with every dialect that JAX emits; used by one thread at a time."""
+    context = ir.Context()
+    context.append_dialect_registry(_registry)
+    stablehlo.register_dialect(context)
+    chlo.register_dialect(context)
+    sdy.register_dialect(context)
+    context.enable_multithreading(False)
+    return context
+
+
+def parse_module(source: bytes | str) -> ir.Module:
+    """Parse and verify `source`.
+
+    Raises InvalidProgram with the parser's own message when it is not a StableHLO module.
+    """
+    if not isinstance(source, str):
+        source = bytes(source)
+        if is_artifact(source):
+            source = read_artifact(source)
+        elif not source.startswith(BYTECODE_MAGIC):
+            source = _decode_text(source)
+    if not source.strip():
+        raise InvalidProgram("the program is empty: expected a StableHLO module")
+    context = make_context()
+    try:
+        if isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]:
+            return stablehlo.deserialize_portable_artifact(context, source)
+        return ir.Module.parse(source, context)
+    except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
+        raise InvalidProgram(f"not a readable StableHLO module: {error}") from error
+
+
+def _decode_text(source: bytes) -> str:
+    try:
+        return source.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidProgram(
+            "neither StableHLO text, MLIR bytecode, a portable artifact nor a jax.export file"
+        ) from error

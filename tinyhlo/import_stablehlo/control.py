@@ -1,0 +1,138 @@
+"""while, case, if and sort: ops whose regions become Graphs.
+
+    while (i < 10) { i = i + 1; x = f(x, w) }  ->  Loop((i, x, w), ..., trip_count=10)
+
+Outer values that a region reads become extra loop-invariant state, or extra operands of a Branch;
+constants and iotas are simply repeated inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyhlo.import_stablehlo.operands import known_scalar
+from tinyhlo.import_stablehlo.records import Block, Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported, Value, is_closed
+from tinyhlo.ir.build import branch, full, loop, param, sort, where
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Param, TensorType
+from tinyhlo.ir.ops import Op
+
+
+def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """State that the body hands on unchanged leaves the loop's results; where it starts from a
+    constant, it leaves the state as well."""
+    condition, body = operation.regions
+    if not all(isinstance(type_, TensorType) for type_ in operation.types):
+        raise Unsupported("tokens cannot be loop state: ordered effects in loops are not compiled")
+    invariant = {
+        k for k, (given, back) in enumerate(zip(body.arguments, body.returned, strict=True))
+        if given == back
+    }  # fmt: skip
+    fixed = {k: inputs[k] for k in invariant if is_closed(inputs[k])}
+    captures = scope.captures((condition, body))
+    carried = [k for k in range(len(inputs)) if k not in fixed]
+    initial = [inputs[k] for k in carried] + [scope.value(slot) for slot in captures]
+
+    condition_graph = scope.graph(condition, captures, fixed)
+    body_graph = scope.graph(body, captures, fixed)
+    body_graph = with_invariants(body_graph, carried, len(captures))
+    trips = trip_count(initial, condition_graph, body_graph)  # type: ignore[arg-type]
+    results = loop(initial, condition_graph, body_graph, trips)  # type: ignore[arg-type]
+    final = dict(zip(carried, results, strict=False))
+    return [inputs[k] if k in invariant else final[k] for k in range(len(inputs))]
+
+
+def with_invariants(body: Graph, carried: Sequence[int], captured: int) -> Graph:
+    """The body's Graph, returning the state still carried and then the captured values."""
+    count = len(carried)
+    types = body.params[count : count + captured]
+    params = [param(count + k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
+    kept = tuple(body.results[k] for k in carried)
+    return Graph(body.params, kept + tuple(params), body.effects, body.locations)
+
+
+def trip_count(initial: Sequence[Node], condition: Graph, body: Graph) -> int | None:
+    """How often a loop runs, when it counts up by a constant while below a constant."""
+    (test,) = condition.results
+    if not (isinstance(test, Elementwise) and test.op in (Op.LT, Op.LE)):
+        return None
+    counter, bound = test.inputs
+    if not isinstance(counter, Param):
+        return None
+    first = known_scalar(initial[counter.position])
+    limit = known_state(bound, initial, body)
+    step = known_step(body.results[counter.position], counter.position)
+    if first is None or limit is None or step is None or step <= 0:
+        return None
+    last = int(limit) + (1 if test.op is Op.LE else 0)
+    return max(0, -((int(first) - last) // step))
+
+
+def known_state(node: Node, initial: Sequence[Node], body: Graph) -> Any:
+    """A constant, or state that starts as one and never changes."""
+    if isinstance(node, Param):
+        if body.results[node.position] is not node:
+            return None
+        node = initial[node.position]
+    return known_scalar(node)
+
+
+def known_step(result: Node, position: int) -> int | None:
+    """c when `result` is the state at `position` plus the integer constant c."""
+    if not (isinstance(result, Elementwise) and result.op is Op.ADD and result.dtype.is_integer):
+        return None
+    left, right = result.inputs
+    if isinstance(right, Param):
+        left, right = right, left
+    step = known_scalar(right)
+    if not isinstance(left, Param) or left.position != position or step is None:
+        return None
+    return int(step)
+
+
+def case(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    (selector,) = inputs
+    blocks = operation.regions
+    known = known_scalar(selector)
+    if known is not None:
+        position = int(known)
+        chosen = blocks[position] if 0 <= position < len(blocks) else blocks[-1]
+        return scope.run(chosen, ())
+    return branch_on(selector, blocks, scope)
+
+
+def if_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    (condition,) = inputs
+    known = known_scalar(condition)
+    then, other = operation.regions
+    if known is not None:
+        return scope.run(then if known else other, ())
+    selector = where(condition, full(0, (), I32), full(1, (), I32))
+    return branch_on(selector, (then, other), scope)
+
+
+def branch_on(selector: Node, blocks: Sequence[Block], scope: Scope) -> Sequence[Value]:
+    """A Branch whose operands are the values that any of its blocks captures."""
+    captures = scope.captures(blocks)
+    graphs = [scope.graph(block, captures) for block in blocks]
+    if not graphs[0].results:
+        return ()
+    operands = [scope.value(slot) for slot in captures]
+    return branch(selector, operands, graphs)  # type: ignore[arg-type]
+
+
+def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    rank = len(inputs[0].shape)
+    axis = operation.attributes.get("dimension", -1)
+    comparator = scope.graph(operation.regions[0])
+    return sort(inputs, axis + rank if axis < 0 else axis, comparator)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.while": while_op,
+    "stablehlo.case": case,
+    "stablehlo.if": if_op,
+    "stablehlo.sort": sort_op,
+}

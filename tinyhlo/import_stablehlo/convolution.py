@@ -1,0 +1,125 @@
+"""convolution as padded sliding windows, a multiply and a sum.
+
+    y[n, o, s] = sum over i, k of window(pad(x))[n, i, s, k] * w[o, i, k]
+
+Any layout, stride, padding, dilation of either side, window reversal, feature groups and batch
+groups. Groups are one more axis that both operands share; axes of extent 1 that carry nothing are
+left out, so that a pointwise convolution is a plain matrix product.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tinyhlo.import_stablehlo.contraction import sum_of_products
+from tinyhlo.import_stablehlo.operands import known_array
+from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.ir.build import flip, pad, permute, reshape, scalar, window
+from tinyhlo.ir.graph import Node
+
+Padding = list[list[int]]
+
+
+def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    padding = operation.attributes.get("padding")
+    lhs, rhs = inputs
+    return convolve(operation, lhs, rhs, padding.array.tolist() if padding else None)
+
+
+def dynamic_conv(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    lhs, rhs, amounts = inputs
+    padding = known_array(amounts)
+    if padding is None:
+        raise Unsupported("padding must be known when compiling: use static shapes")
+    return convolve(operation, lhs, rhs, padding.tolist())
+
+
+def convolve(operation: Operation, lhs: Node, rhs: Node, padding: Padding | None) -> Node:
+    """Name the axes of both operands, multiply where names meet, sum over `i` and the kernel."""
+    given = operation.attributes
+    numbers: ConvolutionDimensions = given["dimension_numbers"]
+    groups, batch_groups = given["feature_group_count"], given["batch_group_count"]
+    rank = len(numbers.input_spatial_dimensions)
+    lhs, rhs = standard_layout(lhs, rhs, numbers)
+    reversal = given.get("window_reversal") or (False,) * rank
+    rhs = flip(rhs, [2 + axis for axis in range(rank) if reversal[axis]])
+    lhs = sliding_windows(lhs, rhs.shape[2:], operation, padding or [[0, 0]] * rank)
+
+    spatial = {f"s{axis}": lhs.shape[2 + axis] for axis in range(rank)}
+    kernel = {f"k{axis}": extent for axis, extent in enumerate(rhs.shape[2:])}
+    extents = {
+        "batch_group": batch_groups,
+        "n": lhs.shape[0] // batch_groups,
+        "group": groups,
+        "o": rhs.shape[0] // (groups * batch_groups),
+        **spatial,
+        "i": rhs.shape[1],
+        **kernel,
+    }
+    dropped = {
+        name for name in ("batch_group", "group", "i", *kernel) if extents[name] == 1
+    }  # fmt: skip
+    axes = [name for name in extents if name not in dropped]
+    lhs_axes = [n for n in ("batch_group", "n", "group", "i", *spatial, *kernel) if n in axes]
+    rhs_axes = [n for n in ("group", "batch_group", "o", "i", *kernel) if n in axes]
+    total = sum_of_products(
+        reshape(lhs, tuple(extents[name] for name in lhs_axes)),
+        [axes.index(name) for name in lhs_axes],
+        reshape(rhs, tuple(extents[name] for name in rhs_axes)),
+        [axes.index(name) for name in rhs_axes],
+        tuple(extents[name] for name in axes),
+        sum(1 for name in axes if name != "i" and name not in kernel),
+        operation.type.dtype,
+    )
+    kept = [name for name in axes if name != "i" and name not in kernel]
+    order = [n for n in ("n", "batch_group", "group", "o", *spatial) if n in kept]
+    total = permute(total, [kept.index(name) for name in order])
+    features = prod(extents[name] for name in ("batch_group", "group", "o"))
+    total = reshape(total, (extents["n"], features, *spatial.values()))
+    return output_layout(total, numbers)
+
+
+def standard_layout(lhs: Node, rhs: Node, numbers: ConvolutionDimensions) -> tuple[Node, Node]:
+    """Input as [batch, channels, spatial...], kernel as [features, channels, spatial...]."""
+    batch, channels = numbers.input_batch_dimension, numbers.input_feature_dimension
+    features = numbers.kernel_output_feature_dimension
+    inputs = numbers.kernel_input_feature_dimension
+    return (
+        permute(lhs, (batch, channels, *numbers.input_spatial_dimensions)),
+        permute(rhs, (features, inputs, *numbers.kernel_spatial_dimensions)),
+    )
+
+
+def sliding_windows(
+    lhs: Node, kernel: tuple[int, ...], operation: Operation, padding: Padding
+) -> Node:
+    """[batch, channels, places..., 1, 1, kernel...] of the dilated and padded input."""
+    ones = (1,) * len(kernel)
+    given = operation.attributes
+    base = given.get("lhs_dilation") or ones
+    stride = given.get("window_strides") or ones
+    dilation = given.get("rhs_dilation") or ones
+    low, high = [low for low, _ in padding], [high for _, high in padding]
+    gaps = [step - 1 for step in base]
+    padded = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high), (0, 0, *gaps))
+    if not kernel:
+        return padded
+    return window(padded, (1, 1, *kernel), (1, 1, *stride), (1, 1, *dilation))
+
+
+def output_layout(result: Node, numbers: ConvolutionDimensions) -> Node:
+    """[batch, features, spatial...] as the op's own output layout."""
+    places = (
+        numbers.output_batch_dimension,
+        numbers.output_feature_dimension,
+        *numbers.output_spatial_dimensions,
+    )
+    return permute(result, [places.index(axis) for axis in range(len(places))])
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.convolution": convolution,
+    "stablehlo.dynamic_conv": dynamic_conv,
+}

@@ -1,0 +1,171 @@
+"""Read MLIR into records, once per function, dropping operations whose results nobody uses.
+
+In: an `ir.Module`. Out: `Function`s by name, read when first asked for.
+
+    Decoder(module).function("main").body.operations
+
+After this nothing of MLIR is touched, except locations when somebody asks for their text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from tinyhlo.errors import InvalidProgram
+from tinyhlo.import_stablehlo.attributes import decode_attribute
+from tinyhlo.import_stablehlo.chlo import NATIVE_CHLO, chlo_key, legalize_chlo
+from tinyhlo.import_stablehlo.records import Block, Function, Operation, OtherType, ValueType
+from tinyhlo.import_stablehlo.types import decode_type
+
+TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
+EFFECTS = frozenset(
+    {"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"}
+)  # fmt: skip
+Slots = dict[ir.Value, int]
+
+
+class Decoder:
+    """Functions of one module, decoded on demand. Types and attributes are decoded once each."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self._module = module  # operations die with their module
+        self._operations = {
+            operation.attributes["sym_name"].value: operation.operation
+            for operation in module.body.operations
+            if operation.operation.name == "func.func"
+        }
+        self._functions: dict[str, Function] = {}
+        self._types: dict[ir.Type, ValueType] = {}
+        self._attributes: dict[ir.Attribute, Any] = {}
+
+    def function(self, name: str) -> Function:
+        """The function `name`. Raises InvalidProgram when the module has none."""
+        found = self._functions.get(name)
+        if found is None:
+            if name not in self._operations:
+                raise InvalidProgram(f"the module has no function @{name}")
+            found = self._functions[name] = self._function(name, self._operations[name])
+        return found
+
+    @property
+    def entry(self) -> str:
+        """Name of the function to compile: `main`, else the only public one."""
+        if "main" in self._operations:
+            return "main"
+        public = [
+            name
+            for name, operation in self._operations.items()
+            if "sym_visibility" not in operation.attributes
+            or operation.attributes["sym_visibility"].value != "private"
+        ]
+        if len(public) != 1:
+            raise InvalidProgram("the module has no function @main")
+        return public[0]
+
+    def _function(self, name: str, operation: ir.Operation) -> Function:
+        blocks = operation.regions[0].blocks
+        if len(blocks) != 1:
+            raise InvalidProgram(f"function @{name} must have a body of one block")
+        body = self._block(blocks[0], {})
+        given: tuple[Any, ...] = ()
+        if "arg_attrs" in operation.attributes:
+            given = self._attribute(operation.attributes["arg_attrs"])
+        return Function(name, body, given or ({},) * len(body.arguments))
+
+    def _block(self, block: ir.Block, slots: Slots) -> Block:
+        arguments = tuple(block.arguments)
+        outer = len(slots)
+        for argument in arguments:
+            slots[argument] = len(slots)
+        operations: list[Operation] = []
+        returned: tuple[int, ...] = ()
+        for view in block.operations:
+            operation = view.operation
+            if operation.name in TERMINATORS:
+                returned = tuple(slots[value] for value in operation.operands)
+            else:
+                operations.append(self._operation(operation, slots))
+        live, needed = live_operations(operations, returned)
+        return Block(
+            arguments=tuple(slots[argument] for argument in arguments),
+            types=tuple(self._type(argument.type) for argument in arguments),
+            operations=live,
+            returned=returned,
+            captures=tuple(sorted(slot for slot in needed if slot < outer)),
+            effect=any(operation.effect for operation in live),
+        )
+
+    def _operation(self, operation: ir.Operation, slots: Slots) -> Operation:
+        name = operation.name
+        values = operation.attributes
+        attributes = {key: self._attribute(values[key]) for key in values}
+        operands = tuple(operation.operands)
+        if name.startswith("chlo.") and name not in NATIVE_CHLO:
+            name, attributes = self._legalized(operation)
+        regions = tuple(
+            self._block(block, slots)
+            for region in operation.regions
+            for block in region.blocks
+        ) if len(operation.regions) else ()  # fmt: skip
+        effect = name in EFFECTS or any(region.effect for region in regions)
+        if name == "stablehlo.custom_call":
+            effect = bool(attributes.get("has_side_effect"))
+        elif name == "func.call":
+            effect = self.function(attributes["callee"]).body.effect
+        results = tuple(operation.results)
+        first = len(slots)
+        for position, value in enumerate(results):
+            slots[value] = first + position
+        operand_types = tuple(self._type(value.type) for value in operands)
+        types = tuple(self._type(value.type) for value in results)
+        return Operation(
+            name=name,
+            operands=tuple(slots[value] for value in operands),
+            results=tuple(range(first, first + len(results))),
+            operand_types=operand_types,
+            types=types,
+            refusal=next((t.hint for t in operand_types + types if type(t) is OtherType), ""),
+            attributes=attributes,
+            regions=regions,
+            location=operation.location,
+            effect=effect,
+        )
+
+    def _legalized(self, operation: ir.Operation) -> tuple[str, dict[str, Any]]:
+        """A CHLO op as a call of a private function that holds its expansion."""
+        key = chlo_key(operation)
+        if key not in self._functions:
+            module = legalize_chlo(operation)
+            self._functions[key] = self._function(key, module.body.operations[0].operation)
+        return "func.call", {"callee": key}
+
+    def _type(self, type_: ir.Type) -> ValueType:
+        found = self._types.get(type_)
+        if found is None:
+            found = self._types[type_] = decode_type(type_)
+        return found
+
+    def _attribute(self, attribute: ir.Attribute) -> Any:
+        try:
+            return self._attributes[attribute]
+        except KeyError:
+            value = self._attributes[attribute] = decode_attribute(attribute)
+            return value
+
+
+def live_operations(
+    operations: list[Operation], returned: tuple[int, ...]
+) -> tuple[tuple[Operation, ...], set[int]]:
+    """(operations that a result or an effect needs, every slot they and `returned` read)."""
+    needed = set(returned)
+    live: list[Operation] = []
+    for operation in reversed(operations):
+        if operation.effect or not needed.isdisjoint(operation.results):
+            live.append(operation)
+            needed.update(operation.operands)
+            for region in operation.regions:
+                needed.update(region.captures)
+    live.reverse()
+    return tuple(live), needed

@@ -1,0 +1,300 @@
+"""Elementwise ops, by tables: the ones that are primitives, and the expansions of the others.
+
+    stablehlo.add   ->  ADD (OR on booleans)
+    stablehlo.rsqrt ->  DIV(1, SQRT(x))
+
+Expansions of several steps on bf16 and f16 run in f32 and round once, as one op would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region, type_range
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, where
+from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
+from tinyhlo.ir.graph import Node
+from tinyhlo.ir.ops import Op
+
+PRIMITIVES = {
+    "stablehlo.negate": Op.NEG,
+    "stablehlo.abs": Op.ABS,
+    "stablehlo.floor": Op.FLOOR,
+    "stablehlo.ceil": Op.CEIL,
+    "stablehlo.round_nearest_even": Op.RINT,
+    "stablehlo.sqrt": Op.SQRT,
+    "stablehlo.exponential": Op.EXP,
+    "stablehlo.exponential_minus_one": Op.EXPM1,
+    "stablehlo.log": Op.LOG,
+    "stablehlo.log_plus_one": Op.LOG1P,
+    "stablehlo.sine": Op.SIN,
+    "stablehlo.cosine": Op.COS,
+    "stablehlo.tan": Op.TAN,
+    "chlo.tan": Op.TAN,
+    "stablehlo.tanh": Op.TANH,
+    "chlo.erf": Op.ERF,
+    "stablehlo.not": Op.NOT,
+    "stablehlo.popcnt": Op.POPCOUNT,
+    "stablehlo.count_leading_zeros": Op.CLZ,
+    "stablehlo.add": Op.ADD,
+    "stablehlo.subtract": Op.SUB,
+    "stablehlo.multiply": Op.MUL,
+    "stablehlo.divide": Op.DIV,
+    "stablehlo.remainder": Op.REM,
+    "stablehlo.maximum": Op.MAX,
+    "stablehlo.minimum": Op.MIN,
+    "stablehlo.atan2": Op.ATAN2,
+    "stablehlo.and": Op.AND,
+    "stablehlo.or": Op.OR,
+    "stablehlo.xor": Op.XOR,
+    "stablehlo.shift_left": Op.SHL,
+    "stablehlo.shift_right_logical": Op.SHR,
+    "stablehlo.shift_right_arithmetic": Op.SAR,
+}
+# arithmetic on booleans is logic
+ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.MIN: Op.AND}
+
+
+def primitive(op: Op) -> Rule:
+    """The rule of an op that is one node."""
+    logical = ON_BOOLEANS.get(op, op)
+
+    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+        return elementwise(logical if inputs[0].dtype is BOOL else op, *inputs)
+
+    return rule
+
+
+def expansion(expand: Callable[..., Node]) -> Rule:
+    """The rule of an op that `expand(*nodes)` writes with several nodes."""
+
+    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+        dtype = inputs[0].dtype
+        if not is_half(dtype):
+            return expand(*inputs)
+        return cast(expand(*(cast(node, F32) for node in inputs)), operation.type.dtype)
+
+    return rule
+
+
+def direct(expand: Callable[..., Node]) -> Rule:
+    """The same, for expansions that are exact in the operand's own type."""
+    return lambda operation, inputs, scope: expand(*inputs)
+
+
+def rsqrt(x: Node) -> Node:
+    return elementwise(Op.DIV, like(1, x), elementwise(Op.SQRT, x))
+
+
+def logistic(x: Node) -> Node:
+    one = like(1, x)
+    exponential = elementwise(Op.EXP, elementwise(Op.NEG, x))
+    return elementwise(Op.DIV, one, elementwise(Op.ADD, one, exponential))
+
+
+def cbrt(x: Node) -> Node:
+    """exp(log|x| / 3), sharpened by a Newton step; 0, inf and NaN are their own roots."""
+    third, size = like(1 / 3, x), elementwise(Op.ABS, x)
+    root = elementwise(Op.EXP, elementwise(Op.MUL, elementwise(Op.LOG, size), third))
+    square = elementwise(Op.MUL, root, root)
+    error = elementwise(Op.SUB, root, elementwise(Op.DIV, size, square))
+    root = elementwise(Op.SUB, root, elementwise(Op.MUL, error, third))
+    root = where(elementwise(Op.LT, x, like(0, x)), elementwise(Op.NEG, root), root)
+    ordinary = elementwise(Op.AND, is_finite(x), elementwise(Op.NE, x, like(0, x)))
+    return where(ordinary, root, x)
+
+
+def sign(x: Node) -> Node:
+    """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
+    zero = like(0, x)
+    positive = where(elementwise(Op.LT, zero, x), like(1, x), x if x.dtype.is_float else zero)
+    if x.dtype.kind == "unsigned":
+        return positive
+    return where(elementwise(Op.LT, x, zero), like(-1, x), positive)
+
+
+def is_finite(x: Node) -> Node:
+    return elementwise(Op.LT, elementwise(Op.ABS, x), like(float("inf"), x))
+
+
+def is_inf(x: Node) -> Node:
+    return elementwise(Op.EQ, elementwise(Op.ABS, x), like(float("inf"), x))
+
+
+def is_positive_inf(x: Node) -> Node:
+    return elementwise(Op.EQ, x, like(float("inf"), x))
+
+
+def is_negative_inf(x: Node) -> Node:
+    return elementwise(Op.EQ, x, like(float("-inf"), x))
+
+
+def round_half_away(x: Node) -> Node:
+    """trunc(x), one further from zero when the part cut off (exact) is at least a half."""
+    whole = elementwise(Op.TRUNC, x)
+    cut = elementwise(Op.ABS, elementwise(Op.SUB, x, whole))
+    unit = where(elementwise(Op.LT, x, like(0, x)), like(-1, x), like(1, x))
+    away = elementwise(Op.LE, like(0.5, x), cut)
+    return where(away, elementwise(Op.ADD, whole, unit), whole)
+
+
+def square(x: Node) -> Node:
+    return elementwise(Op.MUL, x, x)
+
+
+def next_after(x: Node, y: Node) -> Node:
+    """The neighbour of x towards y, by stepping the bits of x as a sign and magnitude number."""
+    unsigned = unsigned_of(x.dtype)
+    bits, target = bitcast(x, unsigned), bitcast(y, unsigned)
+    one, top = like(1, bits), like(1 << (x.dtype.bits - 1), bits)
+    sign_bit = elementwise(Op.AND, bits, top)
+    zero = elementwise(Op.EQ, x, like(0, x))
+    from_zero = elementwise(Op.OR, elementwise(Op.AND, target, top), one)
+    magnitude_x = elementwise(Op.XOR, bits, sign_bit)
+    target_sign = elementwise(Op.AND, target, top)
+    magnitude_y = elementwise(Op.XOR, target, target_sign)
+    shrink = elementwise(
+        Op.OR,
+        elementwise(Op.LT, magnitude_y, magnitude_x),
+        elementwise(Op.NE, sign_bit, target_sign),
+    )
+    stepped = where(shrink, elementwise(Op.SUB, bits, one), elementwise(Op.ADD, bits, one))
+    result = bitcast(where(zero, from_zero, stepped), x.dtype)
+    unordered = elementwise(
+        Op.OR, elementwise(Op.NE, x, x), elementwise(Op.NE, y, y)
+    )  # x + y is then NaN
+    result = where(elementwise(Op.EQ, x, y), y, result)
+    return where(unordered, elementwise(Op.ADD, x, y), result)
+
+
+def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    base, exponent = inputs
+    known = known_scalar(exponent)
+    if base.dtype.is_float:
+        match None if known is None else float(known):
+            case 1.0:
+                return base
+            case 2.0:
+                return square(base)
+            case -1.0:
+                return elementwise(Op.DIV, like(1, base), base)
+        return elementwise(Op.POW, base, exponent)
+    if base.dtype is BOOL:
+        raise Unsupported("power of booleans: use logical operations")
+    if known is not None and 0 <= int(known) <= 64:
+        return known_power(base, int(known))
+    return integer_power(base, exponent)
+
+
+def known_power(base: Node, exponent: int) -> Node:
+    """Square and multiply for an exponent known now."""
+    result: Node | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else elementwise(Op.MUL, result, base)
+        exponent >>= 1
+        if exponent:
+            base = square(base)
+    return like(1, base) if result is None else result
+
+
+def integer_power(base: Node, exponent: Node) -> Node:
+    """Square and multiply over the exponent's bits; a negative exponent leaves 1, -1 or 0."""
+    one, zero = like(1, base), like(0, base)
+    result, factor = one, base
+    for bit in range(type_range(exponent.dtype)[1].bit_length()):
+        chosen = elementwise(Op.AND, exponent, like(1 << bit, exponent))
+        take = elementwise(Op.NE, chosen, like(0, exponent))
+        result = elementwise(Op.MUL, result, where(take, factor, one))
+        factor = square(factor)
+    if exponent.dtype.kind == "unsigned":
+        return result
+    odd = elementwise(Op.NE, elementwise(Op.AND, exponent, like(1, exponent)), like(0, exponent))
+    minus_one = elementwise(Op.EQ, base, like(-1, base))
+    reciprocal = where(elementwise(Op.EQ, base, one), one, zero)
+    reciprocal = where(minus_one, where(odd, like(-1, base), one), reciprocal)
+    return where(elementwise(Op.LT, exponent, like(0, exponent)), reciprocal, result)
+
+
+def clamp(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    low, x, high = inputs
+    low, high = (broadcast(bound, x.shape) if not bound.shape else bound for bound in (low, high))
+    larger, smaller = (Op.OR, Op.AND) if x.dtype is BOOL else (Op.MAX, Op.MIN)
+    return elementwise(smaller, elementwise(larger, x, low), high)
+
+
+def select(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    condition, then, other = inputs
+    if condition.shape != then.shape:
+        condition = broadcast(condition, then.shape)
+    return where(condition, then, other)
+
+
+def absolute(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    (x,) = inputs
+    return x if x.dtype.kind in ("unsigned", "bool") else elementwise(Op.ABS, x)
+
+
+def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    mapped = map_region(scope.graph(operation.regions[0]), inputs, operation.type.shape)
+    if mapped is None:
+        raise Unsupported("its region is not elementwise")
+    return mapped[0]
+
+
+def reduce_precision(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    """Round the bits to fewer mantissa bits (half to even), then force the exponent's range."""
+    (x,) = inputs
+    exponent_bits = operation.attributes["exponent_bits"]
+    mantissa_bits = operation.attributes["mantissa_bits"]
+    full_exponent, full_mantissa = FORMATS[x.dtype.name]
+    bits = bitcast(x, unsigned_of(x.dtype))
+
+    def both(op: Op, a: Node, b: int) -> Node:
+        return elementwise(op, a, like(b, bits))
+
+    if mantissa_bits < full_mantissa:
+        dropped = full_mantissa - mantissa_bits
+        last = both(Op.AND, both(Op.SHR, bits, dropped), 1)
+        rounded = elementwise(Op.ADD, bits, both(Op.ADD, last, (1 << (dropped - 1)) - 1))
+        bits = both(Op.AND, rounded, -(1 << dropped))
+    if exponent_bits < full_exponent:
+        bias, reduced = (1 << (full_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+        mask = ((1 << full_exponent) - 1) << full_mantissa
+        exponent = both(Op.AND, bits, mask)
+        signed_zero = both(Op.AND, bits, 1 << (x.dtype.bits - 1))
+        largest, smallest = (bias + reduced) << full_mantissa, (bias - reduced) << full_mantissa
+        overflow = elementwise(Op.LT, like(largest, bits), exponent)
+        underflow = elementwise(Op.LE, exponent, like(smallest, bits))
+        bits = where(overflow, both(Op.OR, signed_zero, mask), bits)
+        bits = where(underflow, signed_zero, bits)
+    reduced_value = bitcast(bits, x.dtype)
+    return where(elementwise(Op.NE, x, x), x, reduced_value)
+
+
+FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}  # exponent, mantissa
+
+
+RULES: dict[str, Rule] = {
+    **{name: primitive(op) for name, op in PRIMITIVES.items()},
+    "stablehlo.abs": absolute,
+    "stablehlo.rsqrt": expansion(rsqrt),
+    "stablehlo.logistic": expansion(logistic),
+    "stablehlo.cbrt": expansion(cbrt),
+    "stablehlo.sign": direct(sign),
+    "stablehlo.is_finite": direct(is_finite),
+    "chlo.is_inf": direct(is_inf),
+    "chlo.is_pos_inf": direct(is_positive_inf),
+    "chlo.is_neg_inf": direct(is_negative_inf),
+    "chlo.next_after": direct(next_after),
+    "chlo.square": direct(square),
+    "stablehlo.round_nearest_afz": expansion(round_half_away),
+    "stablehlo.power": power,
+    "stablehlo.clamp": clamp,
+    "stablehlo.select": select,
+    "stablehlo.map": map_op,
+    "stablehlo.reduce_precision": reduce_precision,
+}

@@ -1,0 +1,170 @@
+"""gather, dynamic_slice and dynamic_update_slice.
+
+    dynamic_slice(x[8,4], i, j, sizes [2,4])  ->  Gather(x, clamp(i, 0, 6) + iota, iota)
+
+Starts are clamped so that the whole slice lies inside; every index of a Gather is in bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinyhlo.import_stablehlo.movement import known
+from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_scalar
+from tinyhlo.import_stablehlo.records import GatherDimensions, Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    full,
+    gather,
+    iota,
+    reshape,
+    scalar,
+    slice_,
+    update_slice,
+)
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.ops import Op
+
+
+def gather_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    operand, starts = inputs[:2]
+    return gather_slices(operation, operand, starts, operation.attributes["slice_sizes"])
+
+
+def dynamic_gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    operand, starts, sizes = inputs
+    return gather_slices(operation, operand, starts, known(sizes, "slice sizes"))
+
+
+def gather_slices(operation: Operation, operand: Node, starts: Node, sizes: Sequence[int]) -> Node:
+    """One index node per operand axis: batch position, or clamped start, plus slice offset."""
+    numbers: GatherDimensions = operation.attributes["dimension_numbers"]
+    shape = operation.type.shape
+    if not operand.shape:
+        return broadcast(operand, shape)
+    if 0 in shape:
+        return full(0, shape, operand.dtype)
+    dtype = index_dtype(operand.shape)
+    batch_axes = [axis for axis in range(len(shape)) if axis not in numbers.offset_dims]
+    removed = numbers.collapsed_slice_dims + numbers.operand_batching_dims
+    sliced = [axis for axis in range(len(operand.shape)) if axis not in removed]
+    offset_axis = dict(zip(sliced, numbers.offset_dims, strict=True))
+    batch_position = batch_axes_of_starts(numbers, starts, batch_axes)
+    batching = dict(
+        zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+    )
+    indices: list[Node] = []
+    for axis, extent in enumerate(operand.shape):
+        parts: list[Node] = []
+        if axis in batching:
+            parts.append(iota(shape, dtype, batch_position[batching[axis]]))
+        if axis in numbers.start_index_map and sizes[axis] < extent:
+            component = numbers.start_index_map.index(axis)
+            start = index_component(starts, numbers.index_vector_dim, component)
+            start = clamp_index(start, extent - sizes[axis], dtype)
+            parts.append(broadcast(start, shape, batch_axes))
+        if axis in offset_axis and sizes[axis] > 1:
+            parts.append(iota(shape, dtype, offset_axis[axis]))
+        indices.append(sum_of(parts, shape, dtype))
+    return gather(operand, indices)
+
+
+def batch_axes_of_starts(numbers: Any, starts: Node, batch_axes: Sequence[int]) -> dict[int, int]:
+    """Axis of the start indices -> axis of the result that runs along it."""
+    axes = [axis for axis in range(len(starts.shape)) if axis != numbers.index_vector_dim]
+    return dict(zip(axes, batch_axes, strict=True))
+
+
+def index_component(starts: Node, vector_axis: int, component: int) -> Node:
+    """Component `component` of every index vector, the vector's axis removed."""
+    if vector_axis == len(starts.shape):
+        return starts
+    first = [component if k == vector_axis else 0 for k in range(len(starts.shape))]
+    last = [component + 1 if k == vector_axis else n for k, n in enumerate(starts.shape)]
+    shape = tuple(n for k, n in enumerate(starts.shape) if k != vector_axis)
+    return reshape(slice_(starts, first, last), shape)
+
+
+def sum_of(parts: Sequence[Node], shape: Shape, dtype: DType) -> Node:
+    """The sum of index parts, zero when there are none."""
+    if not parts:
+        return full(0, shape, dtype)
+    total = parts[0]
+    for part in parts[1:]:
+        total = elementwise(Op.ADD, total, part)
+    return total
+
+
+def dynamic_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    operand, *starts = inputs
+    return slice_at(operand, starts, operation.attributes["slice_sizes"])
+
+
+def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:
+    """The block of `sizes` at the clamped scalar `starts`; a plain Slice when they are known."""
+    shape = tuple(sizes)
+    if shape == operand.shape:
+        return operand
+    limits = [extent - size for extent, size in zip(operand.shape, sizes, strict=True)]
+    known = [
+        0 if limit == 0 else known_scalar(start)
+        for start, limit in zip(starts, limits, strict=True)
+    ]
+    if all(start is not None for start in known):
+        first = [min(max(int(k), 0), limit) for k, limit in zip(known, limits, strict=True)]  # type: ignore[arg-type]
+        return slice_(operand, first, [a + size for a, size in zip(first, sizes, strict=True)])
+    dtype = index_dtype(operand.shape)
+    indices: list[Node] = []
+    for axis, (start, limit) in enumerate(zip(starts, limits, strict=True)):
+        parts: list[Node] = []
+        if limit:
+            parts.append(broadcast(clamp_index(start, limit, dtype), shape))
+        if sizes[axis] > 1:
+            parts.append(iota(shape, dtype, axis))
+        indices.append(sum_of(parts, shape, dtype))
+    return gather(operand, indices)
+
+
+def dynamic_update_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    operand, update, *starts = inputs
+    return store_at(operand, update, starts)
+
+
+def store_at(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
+    """`operand` with the block `update` stored at the clamped scalar `starts`."""
+    if update.shape == operand.shape:
+        return update
+    if 0 in update.shape:
+        return operand
+    dtype = index_dtype(operand.shape)
+    clamped = [
+        clamp_index(start, extent - size, dtype) if extent > size else scalar(0, dtype)
+        for start, extent, size in zip(starts, operand.shape, update.shape, strict=True)
+    ]
+    return update_slice(operand, update, clamped)
+
+
+def real_dynamic_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    """Start, limit and stride vectors; the result's shape is static, so the limits are known."""
+    operand, start, _limits, strides = inputs
+    shape = operation.type.shape
+    step = known(strides, "strides")
+    if all(stride == 1 for stride in step):
+        starts = [index_component(start, 0, axis) for axis in range(len(shape))]
+        return slice_at(operand, starts, shape)
+    first = known(start, "start indices of a strided slice")
+    last = [a + (n - 1) * s + 1 for a, n, s in zip(first, shape, step, strict=True)]
+    return slice_(operand, first, last, step)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.gather": gather_op,
+    "stablehlo.dynamic_gather": dynamic_gather,
+    "stablehlo.dynamic_slice": dynamic_slice,
+    "stablehlo.dynamic_update_slice": dynamic_update_slice,
+    "stablehlo.real_dynamic_slice": real_dynamic_slice,
+}

@@ -1,0 +1,55 @@
+"""The user's Python line of a node, from MLIR's `loc(...)`.
+
+    loc("jit(f)/sin"("g"("model.py":7:11 to :21)))  ->  "model.py:7, in g"
+
+Reading a location costs microseconds and most are never asked for, so `SourceLines` keeps the
+MLIR location and turns it into text on access.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tinyhlo.ir.graph import Node
+
+FRAME = re.compile(r'(?:"((?:[^"\\]|\\.)*)"\()?"((?:[^"\\]|\\.)*)":(\d+):')
+NOT_A_FUNCTION = re.compile(r"[/(]|^<module>$")  # op paths such as jit(f)/sin, and module level
+
+
+def source_line(location: Any) -> str:
+    """ "file:line, in function" of the innermost Python frame, or "" when unknown."""
+    frame = FRAME.search(str(location)) if location is not None else None
+    if frame is None:
+        return ""
+    function, file, line = frame.groups()
+    place = f"{file}:{line}"
+    if function and not NOT_A_FUNCTION.search(function):
+        return f"{place}, in {function}"
+    return place
+
+
+class SourceLines(Mapping[Node, str]):
+    """Node -> source line; filled by the importer through `note`, read-only for others."""
+
+    def __init__(self) -> None:
+        self._locations: dict[Node, Any] = {}
+        self._texts: dict[Any, str] = {}
+
+    def note(self, node: Node, location: Any) -> None:
+        """Remember where `node` came from; the first place wins."""
+        self._locations.setdefault(node, location)
+
+    def __getitem__(self, node: Node) -> str:
+        location = self._locations[node]
+        text = self._texts.get(location)
+        if text is None:
+            text = self._texts[location] = source_line(location)
+        return text
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._locations)
+
+    def __len__(self) -> int:
+        return len(self._locations)

@@ -1,0 +1,111 @@
+"""Import a StableHLO module as a Graph.
+
+    module = import_module("module { func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> ... }")
+    print(module.graph)
+
+The stages: `context.parse_module` reads the bytes, `decode.Decoder` turns MLIR into plain records,
+`walker.Walker` applies the rule of each op (`rules.RULES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
+from tinyhlo.import_stablehlo.context import parse_module
+from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.records import Function, OtherType
+from tinyhlo.import_stablehlo.rules import RULES
+from tinyhlo.import_stablehlo.walker import Value, Walker
+from tinyhlo.ir.build import constant, param
+from tinyhlo.ir.graph import Graph, Node, TensorType
+
+SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
+PASS_ARRAYS = "pass arrays, not tokens or tuples"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An imported program. `aliases`: (result, argument) pairs that share memory. `donors`:
+    arguments whose memory may be used for any result."""
+
+    graph: Graph
+    name: str
+    aliases: tuple[tuple[int, int], ...] = ()
+    donors: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"module {self.name}\n{self.graph}"
+
+
+def import_module(
+    source: bytes | str, static_arguments: Mapping[int, np.ndarray] | None = None
+) -> Module:
+    """Read StableHLO text, MLIR bytecode, a portable artifact or a `jax.export` file.
+
+    `static_arguments` gives values to some argument positions. They stay params of the Graph, but
+    the program is built for exactly these values.
+
+    Raises InvalidProgram for what cannot be read, UnsupportedOp naming every op that cannot be
+    compiled.
+    """
+    parsed = parse_module(source)
+    name = module_name(parsed)
+    walker = Walker(Decoder(parsed), RULES)
+    function = walker.decoder.function(walker.decoder.entry)
+    arguments: list[Value] = [
+        param(k, type_.shape, type_.dtype) if isinstance(type_, TensorType) else None
+        for k, type_ in enumerate(function.body.types)
+    ]
+    for position, value in (static_arguments or {}).items():
+        arguments[position] = constant(np.asarray(value))
+    results = walker.run(function.body, arguments, {})
+    refused = (*refused_signature(parsed, function), *walker.unsupported)
+    if refused:
+        raise UnsupportedOp(refused)
+    if not all(isinstance(result, Node) for result in results):
+        raise InvalidProgram(f"@{function.name} returns values that are no tensors")
+    graph = Graph(function.body.types, tuple(results), (), walker.lines)  # type: ignore[arg-type]
+    return Module(graph, name, aliases_of(function), donors_of(function))
+
+
+def module_name(module: ir.Module) -> str:
+    """The module's symbol name, as `jit_f`."""
+    attributes = module.operation.attributes
+    return attributes["sym_name"].value if "sym_name" in attributes else "module"
+
+
+def refused_signature(module: ir.Module, function: Function) -> list[UnsupportedItem]:
+    """What the module's device counts and the entry's argument types do not allow."""
+    items = [
+        UnsupportedItem(name, f"{module.operation.attributes[name]}", "", SEVERAL_DEVICES)
+        for name in ("mhlo.num_partitions", "mhlo.num_replicas")
+        if name in module.operation.attributes and module.operation.attributes[name].value != 1
+    ]
+    for position, type_ in enumerate(function.body.types):
+        if not isinstance(type_, TensorType):
+            hint = type_.hint if isinstance(type_, OtherType) else PASS_ARRAYS
+            items.append(UnsupportedItem(f"argument {position}", str(type_), "", hint))
+    return items
+
+
+def aliases_of(function: Function) -> tuple[tuple[int, int], ...]:
+    """(result, argument) of `tf.aliasing_output`."""
+    return tuple(
+        (attributes["tf.aliasing_output"], position)
+        for position, attributes in enumerate(function.argument_attributes)
+        if "tf.aliasing_output" in attributes
+    )
+
+
+def donors_of(function: Function) -> tuple[int, ...]:
+    """Arguments marked `jax.buffer_donor`."""
+    return tuple(
+        position
+        for position, attributes in enumerate(function.argument_attributes)
+        if attributes.get("jax.buffer_donor")
+    )

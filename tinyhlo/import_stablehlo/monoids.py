@@ -1,0 +1,72 @@
+"""Reduction regions: which are a monoid, and its neutral element.
+
+^(a, b): return add(b, a)                      ->  Op.ADD
+^(a, b): convert(add(convert a, convert b))    ->  Op.ADD   (halves added in f32)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar, type_range
+from tinyhlo.ir.build import broadcast, cast, elementwise
+from tinyhlo.ir.dtypes import BOOL, F32, DType
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
+from tinyhlo.ir.ops import MONOIDS, Op
+
+ROUNDING = (Op.ADD, Op.MUL)  # monoids whose partial results round, so halves accumulate in f32
+
+
+def monoid_of(graph: Graph) -> Op | None:
+    """The monoid that a region of two scalars computes, in either order of its operands."""
+    if len(graph.params) != 2 or len(graph.results) != 1:
+        return None
+    (result,) = graph.results
+    dtype = result.dtype
+    if isinstance(result, Elementwise) and result.op is Op.CAST:
+        result = result.inputs[0]
+        if result.dtype is not F32 or not is_half(dtype):
+            return None
+    if not isinstance(result, Elementwise) or result.op not in MONOIDS:
+        return None
+    positions = {_position(node) for node in result.inputs}
+    return result.op if positions == {0, 1} else None
+
+
+def _position(node: Node) -> int | None:
+    """Which param a node is, looking through a widening cast."""
+    if isinstance(node, Elementwise) and node.op is Op.CAST:
+        node = node.inputs[0]
+    return node.position if isinstance(node, Param) else None
+
+
+def identity(op: Op, dtype: DType) -> np.generic:
+    """The neutral element of a monoid."""
+    if dtype.is_integer:
+        first, last = type_range(dtype)
+        all_ones = -1 if first < 0 else last
+        integers = {Op.MUL: 1, Op.MAX: first, Op.MIN: last, Op.AND: all_ones}
+        return np.asarray(integers.get(op, 0)).astype(dtype.numpy)[()]
+    if dtype is BOOL:
+        return np.bool_(op in (Op.AND, Op.MIN, Op.MUL))
+    floats = {Op.MUL: 1.0, Op.MAX: float("-inf"), Op.MIN: float("inf")}
+    return np.asarray(floats.get(op, 0.0)).astype(dtype.numpy)[()]
+
+
+def is_identity(op: Op, initial: Node) -> bool:
+    """Whether combining with `initial` changes nothing (but the sign of a zero)."""
+    known = known_scalar(initial)
+    return known is not None and bool(known == identity(op, initial.dtype))
+
+
+def widen(op: Op, node: Node) -> Node:
+    """The node in the type in which `op` accumulates it."""
+    return cast(node, accumulator(node.dtype)) if op in ROUNDING else node
+
+
+def with_initial(op: Op, reduced: Node, initial: Node) -> Node:
+    """`reduced` combined with the initial value of a reduction, where that matters."""
+    if is_identity(op, initial):
+        return reduced
+    start = broadcast(cast(initial, reduced.dtype), reduced.shape)
+    return elementwise(op, reduced, start)

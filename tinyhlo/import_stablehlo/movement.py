@@ -1,0 +1,175 @@
+"""Constants and ops that only move or repeat elements.
+
+concatenate(a, b)  ->  WHERE(iota < len(a), PAD(a), PAD(b))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.import_stablehlo.attributes import Dense
+from tinyhlo.import_stablehlo.operands import index_dtype, known_array, like
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.ir.build import (
+    broadcast,
+    constant,
+    elementwise,
+    flip,
+    full,
+    iota,
+    pad,
+    permute,
+    reshape,
+    scalar,
+    slice_,
+    update_slice,
+    where,
+)
+from tinyhlo.ir.graph import Node
+from tinyhlo.ir.ops import Op
+
+SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
+
+
+def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return dense_node(operation.attributes["value"])
+
+
+def dense_node(dense: Dense | None) -> Node:
+    """A constant; splats stay expanded scalars."""
+    if dense is None:
+        raise Unsupported("constants of this element type are not compiled yet")
+    return broadcast(constant(dense.value), dense.shape) if not dense.value.shape else (
+        constant(dense.value)
+    )  # fmt: skip
+
+
+def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return iota(operation.type.shape, operation.type.dtype, operation.attributes["iota_dimension"])
+
+
+def broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    axes = operation.attributes["broadcast_dimensions"]
+    return broadcast(inputs[0], operation.type.shape, axes)
+
+
+def broadcast_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    """The deprecated `broadcast`: new axes in front."""
+    (x,) = inputs
+    rank = len(operation.type.shape)
+    return broadcast(x, operation.type.shape, range(rank - len(x.shape), rank))
+
+
+def reshape_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return reshape(inputs[0], operation.type.shape)
+
+
+def transpose(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return permute(inputs[0], operation.attributes["permutation"])
+
+
+def reverse(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return flip(inputs[0], operation.attributes["dimensions"])
+
+
+def slice_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    given = operation.attributes
+    return slice_(inputs[0], given["start_indices"], given["limit_indices"], given["strides"])
+
+
+def pad_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    given = operation.attributes
+    return pad(
+        *inputs,
+        given["edge_padding_low"],
+        given["edge_padding_high"],
+        given["interior_padding"],
+    )
+
+
+def concatenate(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    axis = operation.attributes["dimension"]
+    pieces = [piece for piece in inputs if piece.shape[axis]]
+    if not pieces:
+        return full(0, operation.type.shape, operation.type.dtype)
+    return join(pieces, axis)
+
+
+def join(pieces: list[Node], axis: int) -> Node:
+    """Non-empty pieces one after another along `axis`."""
+    if len(pieces) == 1:
+        return pieces[0]
+    ends = [int(end) for end in np.cumsum([piece.shape[axis] for piece in pieces])]
+    shape = tuple(ends[-1] if k == axis else n for k, n in enumerate(pieces[0].shape))
+    if len(pieces) > SELECTED_PIECES:
+        return join_by_stores(pieces, axis, ends, shape)
+    fill = scalar(0, pieces[0].dtype)
+    position = iota(shape, index_dtype(shape), axis)
+    result: Node | None = None
+    for piece, end in zip(reversed(pieces), reversed(ends), strict=True):
+        low, high = [0] * len(shape), [0] * len(shape)
+        low[axis], high[axis] = end - piece.shape[axis], shape[axis] - end
+        padded = pad(piece, fill, low, high)
+        if result is None:
+            result = padded
+        else:
+            result = where(elementwise(Op.LT, position, like(end, position)), padded, result)
+    assert result is not None
+    return result
+
+
+def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[int, ...]) -> Node:
+    """Each piece stored into place, so that many pieces cost no more than their elements."""
+    dtype = index_dtype(shape)
+    result = full(0, shape, pieces[0].dtype)
+    for piece, end in zip(pieces, ends, strict=True):
+        begin = [end - piece.shape[axis] if k == axis else 0 for k in range(len(shape))]
+        result = update_slice(result, piece, [scalar(start, dtype) for start in begin])
+    return result
+
+
+def known(value: Node, what: str) -> tuple[int, ...]:
+    """The elements of a shape operand. Raises Unsupported when it is not a constant."""
+    array = known_array(value)
+    if array is None:
+        raise Unsupported(f"{what} must be known when compiling: use static shapes")
+    return tuple(int(element) for element in array)
+
+
+def dynamic_broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    """The result's shape is static here, so the shape operand says nothing new."""
+    axes = operation.attributes["broadcast_dimensions"]
+    return broadcast(inputs[0], operation.type.shape, axes)
+
+
+def dynamic_pad(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    x, fill, *amounts = inputs
+    return pad(x, fill, *(known(amount, "padding") for amount in amounts))
+
+
+def get_dimension_size(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    extent = inputs[0].shape[operation.attributes["dimension"]]
+    return scalar(extent, operation.type.dtype)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.constant": constant_op,
+    "chlo.constant": constant_op,
+    "stablehlo.iota": iota_op,
+    "stablehlo.broadcast_in_dim": broadcast_in_dim,
+    "stablehlo.broadcast": broadcast_op,
+    "stablehlo.reshape": reshape_op,
+    "stablehlo.transpose": transpose,
+    "stablehlo.reverse": reverse,
+    "stablehlo.slice": slice_op,
+    "stablehlo.pad": pad_op,
+    "stablehlo.concatenate": concatenate,
+    "stablehlo.dynamic_broadcast_in_dim": dynamic_broadcast_in_dim,
+    "stablehlo.dynamic_reshape": reshape_op,
+    "stablehlo.dynamic_iota": iota_op,
+    "stablehlo.dynamic_pad": dynamic_pad,
+    "stablehlo.get_dimension_size": get_dimension_size,
+}

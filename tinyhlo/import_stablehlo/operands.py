@@ -1,0 +1,111 @@
+"""Small helpers that rules share: splats, known constants, clamping, elementwise regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, full
+from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType
+from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Param, Reshape, Shape
+from tinyhlo.ir.ops import Op
+
+INT32_LIMIT = 2**31
+
+
+def known_scalar(value: Node) -> np.generic | None:
+    """The element of a constant whose elements are all one splat, else None."""
+    while isinstance(value, (Expand, Reshape)):
+        value = value.inputs[0]
+    if isinstance(value, Constant) and value.value.size == 1:
+        return value.value.reshape(-1)[0]
+    return None
+
+
+def known_array(value: Node) -> np.ndarray | None:
+    """The elements of a small constant, else None."""
+    splat = known_scalar(value)
+    if splat is not None:
+        return np.full(value.shape, splat)
+    while isinstance(value, Reshape):
+        value = value.inputs[0]
+    return value.value if isinstance(value, Constant) else None
+
+
+def like(number: float, node: Node) -> Node:
+    """A splat of `number` in the shape and type of `node`."""
+    return full(number, node.shape, node.dtype)
+
+
+def is_half(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits == 16
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type in which sums and products of `dtype` are accumulated."""
+    return F32 if is_half(dtype) else dtype
+
+
+def index_dtype(extents: Sequence[int]) -> DType:
+    """i32 where it can address every one of `extents`, else i64."""
+    return I32 if all(extent < INT32_LIMIT for extent in extents) else I64
+
+
+def type_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer type."""
+    if dtype.kind == "signed":
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def clamp_index(start: Node, limit: int, dtype: DType) -> Node:
+    """max(0, min(start, limit)) as `dtype`; compared in the start's own type, so nothing wraps."""
+    first, last = type_range(start.dtype)
+    if limit < last:
+        start = elementwise(Op.MIN, start, like(limit, start))
+    if first < 0:
+        start = elementwise(Op.MAX, start, like(0, start))
+    return cast(start, dtype)
+
+
+def inside(start: Node, limit: int) -> Node | None:
+    """0 <= start <= limit as i1; None when the type of `start` makes it certain."""
+    first, last = type_range(start.dtype)
+    if limit < 0:
+        return full(False, start.shape, BOOL)
+    tests: list[Node] = []
+    if first < 0:
+        tests.append(elementwise(Op.LE, like(0, start), start))
+    if limit < last:
+        tests.append(elementwise(Op.LE, start, like(limit, start)))
+    return all_of(tests)
+
+
+def all_of(tests: Sequence[Node | None]) -> Node | None:
+    """Conjunction; None stands for "certain"."""
+    result: Node | None = None
+    for test in tests:
+        if test is not None:
+            result = test if result is None else elementwise(Op.AND, result, test)
+    return result
+
+
+def map_region(graph: Graph, inputs: Sequence[Node], shape: Shape) -> tuple[Node, ...] | None:
+    """A region over scalars applied to whole arrays; None when it is not purely elementwise."""
+    mapped: dict[Node, Node] = {}
+    for node in graph.nodes():
+        match node:
+            case Param(position=position):
+                mapped[node] = inputs[position]
+            case Constant():
+                mapped[node] = broadcast(node, shape)
+            case Elementwise(op=Op.CAST):
+                mapped[node] = cast(mapped[node.inputs[0]], node.dtype)
+            case Elementwise(op=Op.BITCAST):
+                mapped[node] = bitcast(mapped[node.inputs[0]], node.dtype)
+            case Elementwise(op=op):
+                mapped[node] = elementwise(op, *(mapped[child] for child in node.inputs))
+            case _:
+                return None
+    return tuple(mapped[node] for node in graph.results)

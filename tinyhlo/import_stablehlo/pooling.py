@@ -1,0 +1,130 @@
+"""select_and_scatter, the gradient of max pooling, in gather form.
+
+Each window finds the linear index of the element it selects. Each element then sums the sources of
+those windows, among the few that cover it, which selected it. Everything is views, compares and
+reduces; nothing is written at a computed place. Scatter regions other than a sum use Scatter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
+from tinyhlo.import_stablehlo.operands import index_dtype, like, map_region
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.import_stablehlo.windows import Windows, windows_of
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    elementwise,
+    full,
+    iota,
+    multi_reduce,
+    param,
+    reduce,
+    scalar,
+    scatter,
+    where,
+)
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+
+NOWHERE = -1  # linear index of padding
+
+
+def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    operand, source, initial = inputs
+    select, combine = (scope.graph(region) for region in operation.regions)
+    windows = windows_of(operation, len(operand.shape))
+    chosen = selected_index(operand, windows, select)
+    if monoid_of(combine) is Op.ADD:
+        return gathered(operand, source, initial, chosen, windows)
+    return scattered(operand, source, initial, chosen, combine)
+
+
+def linear_index(node: Node) -> Node:
+    """The row-major number of each element."""
+    dtype = index_dtype([node.type.size])
+    result: Node = full(0, node.shape, dtype)
+    stride = 1
+    for axis in reversed(range(len(node.shape))):
+        along = iota(node.shape, dtype, axis)
+        result = elementwise(Op.ADD, result, elementwise(Op.MUL, along, like(stride, along)))
+        stride *= node.shape[axis]
+    return result
+
+
+def selected_index(operand: Node, windows: Windows, select: Graph) -> Node:
+    """For each window the linear index of the element that `select` keeps."""
+    index = linear_index(operand)
+    nowhere = scalar(NOWHERE, index.dtype)
+    nothing = scalar(0, operand.dtype)
+    values, axes = windows.slide(operand, nothing)
+    places, _ = windows.slide(index, nowhere)
+    combiner = selection(select, operand.dtype, index.dtype)
+    return multi_reduce([values, places], [nothing, nowhere], axes, combiner)[1]
+
+
+def selection(select: Graph, dtype: DType, index: DType) -> Graph:
+    """(value, place) of two elements -> the pair that `select` keeps; padding never wins."""
+    left, left_place = param(0, (), dtype), param(1, (), index)
+    right, right_place = param(2, (), dtype), param(3, (), index)
+    keeps_left = renumbered(select, left, right)
+    none = scalar(NOWHERE, index)
+    right_empty = elementwise(Op.EQ, right_place, none)
+    left_exists = elementwise(Op.NE, left_place, none)
+    keep = elementwise(Op.OR, right_empty, elementwise(Op.AND, left_exists, keeps_left))
+    params = (left.type, left_place.type, right.type, right_place.type)
+    return Graph(params, (where(keep, left, right), where(keep, left_place, right_place)))
+
+
+def renumbered(select: Graph, left: Node, right: Node) -> Node:
+    """The select region's answer for the nodes `left` and `right`."""
+    mapped = map_region(select, (left, right), ())
+    if mapped is None:
+        raise Unsupported("its select region is not elementwise")
+    return mapped[0]
+
+
+def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: Windows) -> Node:
+    """Sum, for each element, of the sources of the windows that chose it."""
+    covering = covering_windows(windows, source.shape, operand.shape)
+    places, axes = covering.slide(chosen, scalar(NOWHERE, chosen.dtype))
+    sources, _ = covering.slide(source, scalar(0, source.dtype))
+    index = linear_index(operand)
+    here = broadcast(index, places.shape, range(len(operand.shape)))
+    mine = where(elementwise(Op.EQ, places, here), sources, like(0, sources))
+    total = reduce(Op.ADD, widen(Op.ADD, mine), axes)
+    return cast(with_initial(Op.ADD, total, initial), operand.dtype)
+
+
+def covering_windows(windows: Windows, source: tuple[int, ...], result: tuple[int, ...]) -> Windows:
+    """Windows over the array of windows, spread out by their stride: one for each element of
+    `result`, holding those windows that cover it."""
+    ones = (1,) * len(result)
+    spread = [(n - 1) * step + 1 for n, step in zip(source, windows.stride, strict=True)]
+    low = [size - 1 - before for size, before in zip(windows.size, windows.low, strict=True)]
+    high = [
+        n + size - 1 - before - middle
+        for n, size, before, middle in zip(result, windows.size, low, spread, strict=True)
+    ]
+    return Windows(windows.size, ones, windows.stride, ones, tuple(low), tuple(high))
+
+
+def scattered(operand: Node, source: Node, initial: Node, chosen: Node, combine: Graph) -> Node:
+    """The sources combined into the chosen places, one after another."""
+    start = broadcast(initial, operand.shape)
+    indices: list[Node] = []
+    rest = chosen
+    for extent in reversed(operand.shape):
+        indices.append(elementwise(Op.REM, rest, like(extent, rest)))
+        rest = elementwise(Op.DIV, rest, like(extent, rest))
+    indices.reverse()
+    exists = elementwise(Op.LE, like(0, chosen), chosen)
+    indices[0] = where(exists, indices[0], like(-1, indices[0]))
+    return scatter([start], [source], indices, combine, unique=False)[0]
+
+
+RULES: dict[str, Rule] = {"stablehlo.select_and_scatter": select_and_scatter}

@@ -1,0 +1,193 @@
+"""rng_bit_generator: Threefry-2x32 and Philox-4x32 in counter mode, laid out as XLA lays them out.
+
+    (state ui64[2]) -> (state with the counter moved on, bits)
+
+Everything is elementwise on an iota. Algorithms: Salmon et al., "Parallel random numbers: as easy
+as 1, 2, 3" (SC 2011). The state is [key, counter] or, for Philox, [key, low, high counter].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported, Value
+from tinyhlo.ir.build import (
+    bitcast,
+    broadcast,
+    cast,
+    elementwise,
+    full,
+    iota,
+    reshape,
+    slice_,
+    where,
+)
+from tinyhlo.ir.dtypes import U32, U64, unsigned_of
+from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.ops import Op
+
+THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+THREEFRY_PARITY = 0x1BD11BDA
+PHILOX_ROUNDS = 10
+PHILOX_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+
+
+def rng_bit_generator(
+    operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    (state,) = inputs
+    algorithm = operation.attributes["rng_algorithm"]
+    lengths = STATE_LENGTHS.get(algorithm, ())
+    if state.dtype is not U64 or state.shape[0] not in lengths:
+        raise Unsupported("its state must be 2 (Philox: 2 or 3) ui64 numbers")
+    result = operation.types[1]
+    shape, dtype = result.shape, result.dtype  # type: ignore[union-attr]
+    wide = dtype.bits == 64
+    key = halves(reshape(slice_(state, (0,), (1,)), ()))
+    counter = [reshape(slice_(state, (k,), (k + 1,)), ()) for k in range(1, state.shape[0])]
+    if algorithm == "THREE_FRY":
+        bits, moved = threefry_bits(key, counter[0], shape, wide)
+    else:
+        bits, moved = philox_bits(key, counter, shape, wide)
+    after = [slice_(state, (0,), (1,)), *(reshape(word, (1,)) for word in moved)]
+    return [join(after, 0), bitcast(cast(bits, unsigned_of(dtype)), dtype)]
+
+
+STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
+
+
+def halves(word: Node) -> tuple[Node, Node]:
+    """(low, high) 32 bits of a u64."""
+    return cast(word, U32), cast(elementwise(Op.SHR, word, like(32, word)), U32)
+
+
+def joined(low: Node, high: Node) -> Node:
+    """The u64 of two 32-bit halves."""
+    upper = cast(high, U64)
+    return elementwise(Op.OR, cast(low, U64), elementwise(Op.SHL, upper, like(32, upper)))
+
+
+def added(a: Node, b: Node | int) -> Node:
+    return elementwise(Op.ADD, a, like(b, a) if isinstance(b, int) else b)
+
+
+def xored(*words: Node) -> Node:
+    result = words[0]
+    for word in words[1:]:
+        result = elementwise(Op.XOR, result, word)
+    return result
+
+
+def threefry_bits(
+    key: tuple[Node, Node], counter: Node, shape: Shape, wide: bool
+) -> tuple[Node, list[Node]]:
+    """Each block makes two words: for 64 bits one element, for 32 bits the two elements that
+    alternate along the axis that is split in halves."""
+    if wide:
+        low, high = threefry(*halves(counted(counter, shape)), key)
+        return joined(low, high), [added(counter, prod(shape))]
+    axis = split_axis(shape)
+    extent = shape[axis] if shape else 1
+    half = (*shape[:axis], -(-extent // 2), *shape[axis + 1 :])
+    blocks = threefry(*halves(counted(counter, half)), key)
+    paired = [reshape(word, (*half[: axis + 1], 1, *half[axis + 1 :])) for word in blocks]
+    even = (*half[:axis], 2 * half[axis], *half[axis + 1 :])
+    merged = reshape(join(paired, axis + 1), even)
+    bits = slice_(merged, [0] * len(even), (*shape[:axis], extent, *shape[axis + 1 :]))
+    return reshape(bits, shape), [added(counter, prod(half))]
+
+
+def split_axis(shape: Shape) -> int:
+    """The first even axis, else the longest one."""
+    even = [axis for axis, extent in enumerate(shape) if extent % 2 == 0]
+    return even[0] if even else max(range(len(shape)), key=lambda k: shape[k], default=0)
+
+
+def counted(counter: Node, shape: Shape) -> Node:
+    """counter + row-major element number."""
+    result = broadcast(counter, shape)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        if shape[axis] > 1:
+            along = iota(shape, U64, axis)
+            result = added(result, elementwise(Op.MUL, along, like(stride, along)))
+        stride *= shape[axis]
+    return result
+
+
+def threefry(x: Node, y: Node, key: tuple[Node, Node]) -> tuple[Node, Node]:
+    """Threefry-2x32 with 20 rounds."""
+    first, second = (broadcast(word, x.shape) for word in key)
+    keys = (first, second, xored(first, second, like(THREEFRY_PARITY, first)))
+    x, y = added(x, keys[0]), added(y, keys[1])
+    for group in range(5):
+        for rotation in THREEFRY_ROTATIONS[group % 2]:
+            x = added(x, y)
+            y = xored(rotated(y, rotation), x)
+        x = added(x, keys[(group + 1) % 3])
+        y = added(added(y, keys[(group + 2) % 3]), group + 1)
+    return x, y
+
+
+def rotated(word: Node, amount: int) -> Node:
+    left = elementwise(Op.SHL, word, like(amount, word))
+    return elementwise(Op.OR, left, elementwise(Op.SHR, word, like(32 - amount, word)))
+
+
+def philox_bits(
+    key: tuple[Node, Node], counter: list[Node], shape: Shape, wide: bool
+) -> tuple[Node, list[Node]]:
+    """Each block of 128 bits makes two u64 or four u32 elements in a row."""
+    count = prod(shape)
+    each = 2 if wide else 4
+    blocks = -(-count // each)
+    numbers = iota((blocks,), U64, 0) if blocks else full(0, (0,), U64)
+    low, high = added_wide([broadcast(word, (blocks,)) for word in padded(counter)], numbers)
+    words = philox((*halves(low), *halves(high)), key)
+    columns = (joined(*words[:2]), joined(*words[2:])) if wide else words
+    if not blocks:
+        return full(0, shape, U64 if wide else U32), counter
+    table = join([reshape(column, (blocks, 1)) for column in columns], 1)
+    bits = reshape(slice_(reshape(table, (blocks * each,)), (0,), (count,)), shape)
+    used = full(blocks, (), U64)
+    return bits, list(added_wide(padded(counter), used))[: len(counter)]
+
+
+def padded(counter: list[Node]) -> list[Node]:
+    """[low, high] of a counter whose high word may be missing."""
+    return counter if len(counter) == 2 else [counter[0], full(0, (), U64)]
+
+
+def added_wide(counter: Sequence[Node], amount: Node) -> tuple[Node, Node]:
+    """128-bit counter (low, high) + amount."""
+    low, high = counter
+    total = added(low, amount)
+    carry = elementwise(Op.LT, total, low)
+    return total, where(carry, added(high, 1), high)
+
+
+def philox(words: tuple[Node, ...], key: tuple[Node, Node]) -> tuple[Node, ...]:
+    """Philox-4x32 with 10 rounds."""
+    a, b, c, d = words
+    first, second = (broadcast(word, a.shape) for word in key)
+    for _ in range(PHILOX_ROUNDS):
+        low_a, high_a = product(a, PHILOX_MULTIPLIERS[0])
+        low_c, high_c = product(c, PHILOX_MULTIPLIERS[1])
+        a, b, c, d = xored(high_c, b, first), low_c, xored(high_a, d, second), low_a
+        first, second = added(first, PHILOX_KEY_STEPS[0]), added(second, PHILOX_KEY_STEPS[1])
+    return a, b, c, d
+
+
+def product(word: Node, factor: int) -> tuple[Node, Node]:
+    """(low, high) 32 bits of word * factor."""
+    wide = cast(word, U64)
+    return halves(elementwise(Op.MUL, wide, like(factor, wide)))
+
+
+RULES: dict[str, Rule] = {"stablehlo.rng_bit_generator": rng_bit_generator}

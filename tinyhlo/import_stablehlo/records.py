@@ -1,0 +1,145 @@
+"""A StableHLO function as plain data: what `decode` reads from MLIR and the rules work on.
+
+    Operation("stablehlo.add", operands=(0, 1), results=(2,), ...)
+
+Values are small integers ("slots"), numbered within a function; a nested block may read slots of
+the blocks around it, they are listed in `Block.captures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tinyhlo.ir.graph import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class OtherType:
+    """A type that is no tensor of a known element type; `hint` says what a user can do."""
+
+    text: str
+    hint: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class TokenType:
+    """The type of values that only order effects."""
+
+    def __str__(self) -> str:
+        return "token"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """A tuple of values."""
+
+    members: tuple[ValueType, ...]
+
+    def __str__(self) -> str:
+        return f"tuple<{', '.join(map(str, self.members))}>"
+
+
+ValueType = TensorType | OtherType | TokenType | TupleType
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One live op. `location` is opaque here, see `locations.source_line`. `refusal`: what to tell
+    the user when one of the types cannot be compiled, else "". `effect`: needed even if unused."""
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    operand_types: tuple[ValueType, ...]
+    types: tuple[ValueType, ...]
+    refusal: str
+    attributes: Mapping[str, Any]
+    regions: tuple[Block, ...]
+    location: Any
+    effect: bool
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the first result, of an op whose results are known to be tensors."""
+        return self.types[0]  # type: ignore[return-value]
+
+    @property
+    def signature(self) -> str:
+        """`(operand types) -> result types`, as error messages show it."""
+        results = ", ".join(map(str, self.types))
+        return f"({', '.join(map(str, self.operand_types))}) -> {results or '()'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A function body or region: live operations only. `captures`: outer slots it reads."""
+
+    arguments: tuple[int, ...]
+    types: tuple[ValueType, ...]
+    operations: tuple[Operation, ...]
+    returned: tuple[int, ...]
+    captures: tuple[int, ...]
+    effect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A `func.func`. `argument_attributes` has one mapping per argument."""
+
+    name: str
+    body: Block
+    argument_attributes: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GatherDimensions:
+    """`#stablehlo.gather<...>`."""
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...]
+    start_indices_batching_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    index_vector_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterDimensions:
+    """`#stablehlo.scatter<...>`."""
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    input_batching_dims: tuple[int, ...]
+    scatter_indices_batching_dims: tuple[int, ...]
+    scattered_dims_to_operand_dims: tuple[int, ...]
+    index_vector_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class DotDimensions:
+    """`#stablehlo.dot<...>`."""
+
+    lhs_batching_dimensions: tuple[int, ...]
+    rhs_batching_dimensions: tuple[int, ...]
+    lhs_contracting_dimensions: tuple[int, ...]
+    rhs_contracting_dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionDimensions:
+    """`#stablehlo.conv<...>`: which axis is what in input, kernel and output."""
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]

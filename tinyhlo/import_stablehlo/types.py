@@ -1,0 +1,47 @@
+"""MLIR types as value types.
+
+tensor<8x4xf32>  ->  TensorType((8, 4), F32)
+tensor<8xcomplex<f32>>  ->  OtherType, with a hint for the user
+"""
+
+from __future__ import annotations
+
+import re
+
+from jaxlib.mlir import ir
+
+from tinyhlo.import_stablehlo.records import OtherType, TokenType, TupleType, ValueType
+from tinyhlo.ir.dtypes import BY_NAME
+from tinyhlo.ir.graph import TensorType
+
+TENSOR = re.compile(r"tensor<((?:\d+x)*)([^,]*)(?:, .*)?>")
+
+# pattern in the type's text -> what to do about it
+HINTS = (
+    (r"\?", "dynamic shapes are not compiled: export or jit the function with static shapes"),
+    (r"complex<", "complex numbers are not compiled yet: compute with real and imaginary parts, "
+     "or run this function on XLA with jax.jit(f, backend='cpu')"),
+    (r"!quant", "quantized types are not compiled yet: dequantize before this op"),
+    (r"\b(f8|f6|f4)E\w+", "8-bit floats and smaller are not compiled yet: convert to bfloat16"),
+    (r"\bu?i[24]\b", "integers under 8 bits are not compiled yet: convert to int8 or uint8"),
+)  # fmt: skip
+
+
+def decode_type(type_: ir.Type) -> ValueType:
+    """The value type of an MLIR type; never fails."""
+    text = str(type_)
+    tensor = TENSOR.fullmatch(text)
+    if tensor:
+        dims, element = tensor.groups()
+        dtype = BY_NAME.get(element)
+        if dtype is not None:
+            return TensorType(tuple(map(int, dims.split("x")[:-1])), dtype)
+    if text == "!stablehlo.token":
+        return TokenType()
+    if text.startswith("tuple<"):
+        members = ir.TupleType(type_)
+        return TupleType(tuple(decode_type(members.get_type(k)) for k in range(members.num_types)))
+    for pattern, hint in HINTS:
+        if re.search(pattern, text):
+            return OtherType(text, hint)
+    return OtherType(text, "this type is not compiled")

@@ -1,0 +1,189 @@
+"""Walk decoded functions and turn each op into nodes by its rule.
+
+In: a `Decoder` and the table of rules. Out: nodes for the results of the entry function.
+
+Calls are inlined here: the callee's block is walked with the caller's nodes as arguments (or
+remembered, when it was walked with the same nodes before). Hash-consing of nodes is the common
+subexpression elimination. After an op that cannot be compiled the walk goes on with zeros, so that
+one error can name every such op of the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Union
+
+from tinyhlo.errors import UnsupportedItem, VerificationError
+from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.locations import SourceLines, source_line
+from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
+from tinyhlo.ir.build import full, param
+from tinyhlo.ir.graph import Constant, Expand, Graph, Iota, Node, Reshape, TensorType
+
+Value = Union[Node, tuple["Value", ...], None]  # None: a token, or of a type that is not compiled
+Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Sequence[Value]]]
+
+NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit(f, backend='cpu')"
+OUTER_VALUE = "its region reads values from outside: pass them as operands"
+
+
+class Unsupported(Exception):
+    """Raised by a rule for an op that it cannot express; the text is the hint for the user."""
+
+
+class Walker:
+    """The state of one import: what was found unsupported, where nodes come from, call results."""
+
+    def __init__(self, decoder: Decoder, rules: Mapping[str, Rule]) -> None:
+        self.decoder = decoder
+        self.rules = rules
+        self.lines = SourceLines()
+        self._items: dict[tuple[str, str], UnsupportedItem] = {}
+        self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
+        self._surveyed: set[int] = set()
+
+    @property
+    def unsupported(self) -> tuple[UnsupportedItem, ...]:
+        """Each kind of op that could not be compiled, in program order, at its first place."""
+        return tuple(self._items.values())
+
+    def call(self, callee: str, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Results of a function for these arguments."""
+        key = (callee, inputs)
+        found = self._calls.get(key)
+        if found is None:
+            found = self._calls[key] = self.run(self.decoder.function(callee).body, inputs, {})
+        return found
+
+    def run(
+        self, block: Block, arguments: Sequence[Value], outer: Mapping[int, Value]
+    ) -> tuple[Value, ...]:
+        """Results of a block, for its arguments and the captured values in `outer`."""
+        values: dict[int, Value] = {slot: outer[slot] for slot in block.captures}
+        values.update(zip(block.arguments, arguments, strict=True))
+        scope = Scope(self, values)
+        rules, note = self.rules, self.lines.note
+        for operation in block.operations:
+            inputs = tuple([values[slot] for slot in operation.operands])
+            try:
+                results = apply_rule(rules.get(operation.name), operation, inputs, scope)
+            except Unsupported as reason:
+                self.refuse(operation, str(reason))
+                results = tuple(map(placeholder, operation.types))
+            for slot, value in zip(operation.results, results, strict=True):
+                values[slot] = value
+                if isinstance(value, Node):
+                    note(value, operation.location)
+        return tuple([values[slot] for slot in block.returned])
+
+    def refuse(self, operation: Operation, hint: str) -> None:
+        """Note an unsupported op, and every one inside its regions."""
+        key = (operation.name, operation.signature)
+        if key not in self._items:
+            name, signature = operation.name, operation.signature
+            if "call_target_name" in operation.attributes:
+                name = f"{name} @{operation.attributes['call_target_name']}"
+            place = source_line(operation.location)
+            self._items[key] = UnsupportedItem(name, signature, place, hint)
+        for region in operation.regions:
+            self._survey(region)
+
+    def _survey(self, block: Block) -> None:
+        """Find unsupported ops by name and types only, where values are not known."""
+        if id(block) in self._surveyed:
+            return
+        self._surveyed.add(id(block))
+        for operation in block.operations:
+            if operation.name == "func.call":
+                self._survey(self.decoder.function(operation.attributes["callee"]).body)
+            elif operation.refusal or operation.name not in self.rules:
+                self.refuse(operation, operation.refusal or NO_RULE)
+            for region in operation.regions:
+                self._survey(region)
+
+
+def apply_rule(
+    rule: Rule | None, operation: Operation, inputs: tuple[Value, ...], scope: Scope
+) -> Sequence[Value]:
+    """Results of one op, checked against the types that the module states."""
+    if operation.refusal and operation.name != "func.call":
+        raise Unsupported(operation.refusal)
+    if rule is None:
+        raise Unsupported(NO_RULE)
+    results = rule(operation, inputs, scope)
+    if isinstance(results, Node):
+        results = (results,)
+    for value, stated in zip(results, operation.types, strict=True):
+        if isinstance(value, Node) and value.type != stated:
+            raise VerificationError(f"{operation.name} gave {value.type}, expected {stated}")
+    return results
+
+
+def placeholder(type_: ValueType) -> Value:
+    """Something to go on with after an unsupported op."""
+    match type_:
+        case TensorType(shape, dtype):
+            return full(0, shape, dtype)
+        case TupleType(members):
+            return tuple(map(placeholder, members))
+    return None
+
+
+class Scope:
+    """What a rule with regions may ask: the values around the op, and regions as Graphs."""
+
+    def __init__(self, walker: Walker, values: dict[int, Value]) -> None:
+        self.walker = walker
+        self._values = values
+
+    def value(self, slot: int) -> Value:
+        """The value of a captured slot."""
+        return self._values[slot]
+
+    def captures(self, blocks: Iterable[Block]) -> tuple[int, ...]:
+        """Outer slots that the blocks read and that must become parameters."""
+        slots = sorted({slot for block in blocks for slot in block.captures})
+        return tuple(slot for slot in slots if not is_closed(self._values[slot]))
+
+    def run(self, block: Block, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        """A region inlined here."""
+        return self.walker.run(block, arguments, self._values)
+
+    def graph(
+        self,
+        block: Block,
+        captures: Sequence[int] = (),
+        fixed: Mapping[int, Node] | None = None,
+    ) -> Graph:
+        """A region as a Graph whose params are its arguments, then the captured slots.
+
+        `fixed` gives values to some argument positions, which then are no params.
+        Raises Unsupported when it reads other outer values.
+        """
+        fixed = fixed or {}
+        types = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
+        outer: dict[int, Value] = {}
+        for slot in captures:
+            captured = self._values[slot]
+            if not isinstance(captured, Node):
+                raise Unsupported(OUTER_VALUE)
+            outer[slot] = param(len(types), captured.shape, captured.dtype)
+            types.append(captured.type)
+        for slot in block.captures:
+            if slot not in outer:
+                if not is_closed(self._values[slot]):
+                    raise Unsupported(OUTER_VALUE)
+                outer[slot] = self._values[slot]
+        if not all(isinstance(type_, TensorType) for type_ in types):
+            raise Unsupported("its region has arguments that are no tensors")
+        params = iter([param(k, t.shape, t.dtype) for k, t in enumerate(types)])  # type: ignore[union-attr]
+        arguments = [fixed[k] if k in fixed else next(params) for k in range(len(block.types))]
+        results = self.walker.run(block, arguments, outer)
+        return Graph(tuple(types), results, (), self.walker.lines)  # type: ignore[arg-type]
+
+
+def is_closed(value: Value) -> bool:
+    """Whether a value is a constant or iota that a region can simply repeat."""
+    while isinstance(value, (Expand, Reshape)):
+        value = value.inputs[0]
+    return isinstance(value, (Constant, Iota))

@@ -1,0 +1,163 @@
+"""reduce_window: pad, slide, reduce; cumulative windows become scans.
+
+reduce_window add, window [3], padding 1  ->  Reduce(ADD, Window(Pad(x)), window axis)
+window [n], padding (n-1, 0)              ->  Scan(ADD)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
+from tinyhlo.import_stablehlo.operands import index_dtype, like, map_region
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.reductions import reduce_arrays
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    elementwise,
+    iota,
+    pad,
+    reshape,
+    scalar,
+    scan,
+    slice_,
+    where,
+    window,
+)
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How windows slide over an array: one number per axis each."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    base_dilation: tuple[int, ...]
+    window_dilation: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    def slide(self, source: Node, fill: Node) -> tuple[Node, tuple[int, ...]]:
+        """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
+        rank = len(source.shape)
+        gaps = [dilation - 1 for dilation in self.base_dilation]
+        padded = pad(source, fill, self.low, self.high, gaps)
+        sliding = [axis for axis in range(rank) if self.size[axis] > 1]
+        if not sliding:
+            return slice_(padded, [0] * rank, padded.shape, self.stride), ()
+        windows = window(padded, self.size, self.stride, self.window_dilation)
+        counts = windows.shape[:rank]
+        kept = tuple(self.size[axis] for axis in sliding)
+        return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
+
+
+def windows_of(operation: Operation, rank: int) -> Windows:
+    """The window attributes of an op, defaults filled in."""
+    given = operation.attributes
+    ones = (1,) * rank
+    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * rank
+    return Windows(
+        size=given["window_dimensions"],
+        stride=given.get("window_strides") or ones,
+        base_dilation=given.get("base_dilations") or ones,
+        window_dilation=given.get("window_dilations") or ones,
+        low=tuple(low for low, _ in padding),
+        high=tuple(high for _, high in padding),
+    )
+
+
+def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    count = len(inputs) // 2
+    sources, initials = inputs[:count], inputs[count:]
+    windows = windows_of(operation, len(sources[0].shape))
+    combiner = scope.graph(operation.regions[0])
+    cumulative = cumulative_axis(windows, sources[0].shape)
+    if cumulative is not None:
+        scanned = scan_arrays(sources, initials, cumulative, combiner)
+        if scanned is not None:
+            return scanned
+    slid = [windows.slide(x, fill) for x, fill in zip(sources, initials, strict=True)]
+    results = reduce_arrays([node for node, _ in slid], initials, slid[0][1], combiner)
+    return [cast(node, type_.dtype) for node, type_ in zip(results, operation.types, strict=True)]  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulative:
+    """A running reduction along `axis`, from its end when `reverse`."""
+
+    axis: int
+    reverse: bool
+
+
+def cumulative_axis(windows: Windows, shape: tuple[int, ...]) -> Cumulative | None:
+    """The axis along which every result is the reduction of all elements up to its own."""
+    rank = len(shape)
+    ones = (1,) * rank
+    if windows.stride != ones or windows.base_dilation != ones or windows.window_dilation != ones:
+        return None
+    long = [axis for axis in range(rank) if windows.size[axis] > 1]
+    if len(long) != 1:
+        return None
+    (axis,) = long
+    edge = tuple(shape[axis] - 1 if k == axis else 0 for k in range(rank))
+    zeros = (0,) * rank
+    if windows.size[axis] != shape[axis] or {windows.low, windows.high} != {edge, zeros}:
+        return None
+    return Cumulative(axis, reverse=windows.high == edge)
+
+
+def scan_arrays(
+    sources: Sequence[Node], initials: Sequence[Node], along: Cumulative, combiner: Graph
+) -> Sequence[Node] | None:
+    """A cumulative reduction, or None when its combiner is not a function of scalars only."""
+    op = monoid_of(combiner)
+    if op is not None:
+        wide = scan(op, widen(op, sources[0]), along.axis, along.reverse)
+        return [cast(with_initial(op, wide, initials[0]), sources[0].dtype)]
+    shape = sources[0].shape
+    starts = [broadcast(initial, shape) for initial in initials]
+    results = shifted_scan(sources, along, combiner)
+    return None if results is None else map_region(combiner, (*starts, *results), shape)
+
+
+def shifted_scan(
+    sources: Sequence[Node], along: Cumulative, combiner: Graph
+) -> Sequence[Node] | None:
+    """Any associative combiner in log2(n) steps: combine each element with the one 1, 2, 4, ...
+    before it (Hillis and Steele, "Data parallel algorithms", 1986)."""
+    shape = sources[0].shape
+    extent = shape[along.axis]
+    position = iota(shape, index_dtype(shape), along.axis)
+    values = tuple(sources)
+    distance = 1
+    while distance < extent:
+        earlier = [shifted(node, along, distance) for node in values]
+        combined = map_region(combiner, (*earlier, *values), shape)
+        if combined is None:
+            return None
+        if along.reverse:
+            has_earlier = elementwise(Op.LT, position, like(extent - distance, position))
+        else:
+            has_earlier = elementwise(Op.LE, like(distance, position), position)
+        values = tuple(
+            where(has_earlier, new, old) for new, old in zip(combined, values, strict=True)
+        )
+        distance *= 2
+    return values
+
+
+def shifted(node: Node, along: Cumulative, distance: int) -> Node:
+    """The element `distance` before (after, in reverse) each position; zero where there is none."""
+    amount = [distance if axis == along.axis else 0 for axis in range(len(node.shape))]
+    cut = [-n for n in amount]
+    low, high = (cut, amount) if along.reverse else (amount, cut)
+    return pad(node, scalar(0, node.dtype), low, high)
+
+
+RULES: dict[str, Rule] = {"stablehlo.reduce_window": reduce_window}
