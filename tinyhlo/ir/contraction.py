@@ -1,0 +1,133 @@
+"""Recognise a contraction by its axes: which operand of a summed product varies along which axis.
+
+`sum(x[m,k] * w[k,n])` is `Reduce(ADD, MUL(left, right))` over the axes (m, n, k), where `left`
+does not change along n and `right` not along m. dot_general and convolution arrive in that form; a
+contraction that a user wrote as broadcast, multiply and sum has it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyhlo.ir.graph import (
+    Constant,
+    Elementwise,
+    Expand,
+    Flip,
+    Gather,
+    Iota,
+    Node,
+    Pad,
+    Permute,
+    Reduce,
+    Reshape,
+    Slice,
+    Window,
+)
+from tinyhlo.ir.ops import Op
+
+Axes = frozenset[int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Contraction:
+    """Axes are those of the product's shape: `batch` in both operands and the result, `m` in left
+    and result, `n` in right and result, `k` in both and summed. `left` and `right` have the
+    product's full shape (with repeated values along the axes they do not have)."""
+
+    left: Node
+    right: Node
+    batch: tuple[int, ...]
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
+
+    def extent(self, axes: tuple[int, ...]) -> int:
+        """Number of points along `axes`."""
+        count = 1
+        for axis in axes:
+            count *= self.left.shape[axis]
+        return count
+
+
+def find_contraction(node: Node) -> Contraction | None:
+    """The contraction that `node` computes, or None: at least one k axis and one of m or n."""
+    if not isinstance(node, Reduce) or node.op is not Op.ADD:
+        return None
+    product = node.inputs[0]
+    if not isinstance(product, Elementwise) or product.op is not Op.MUL:
+        return None
+    left, right = product.inputs
+    in_left, in_right = varies(left), varies(right)
+    axes = [axis for axis, extent in enumerate(product.shape) if extent != 1]
+    k = tuple(axis for axis in axes if axis in node.axes)
+    if not k or any(axis not in in_left or axis not in in_right for axis in k):
+        return None
+    kept = [axis for axis in axes if axis not in node.axes]
+    batch = tuple(axis for axis in kept if axis in in_left and axis in in_right)
+    m = tuple(axis for axis in kept if axis in in_left and axis not in in_right)
+    n = tuple(axis for axis in kept if axis in in_right and axis not in in_left)
+    if len(batch) + len(m) + len(n) != len(kept) or not (m or n):
+        return None
+    return Contraction(left, right, batch, m, n, k)
+
+
+def varies(node: Node, memo: dict[Node, Axes] | None = None) -> Axes:
+    """Axes of extent > 1 along which the value of `node` may change."""
+    memo = {} if memo is None else memo
+    found = memo.get(node)
+    if found is None:
+        found = memo[node] = frozenset(k for k in _varies(node, memo) if node.shape[k] > 1)
+    return found
+
+
+def _varies(node: Node, memo: dict[Node, Axes]) -> Axes:
+    rank = range(len(node.shape))
+    match node:
+        case Constant() if node.value.size > 0:
+            return frozenset(rank) if node.shape else frozenset()
+        case Iota(axis=axis):
+            return frozenset((axis,))
+        case Elementwise(inputs=inputs):
+            return frozenset().union(*(varies(child, memo) for child in inputs))
+        case Expand(inputs=(source,)):
+            return varies(source, memo)
+        case Permute(inputs=(source,), order=order):
+            inner = varies(source, memo)
+            return frozenset(k for k, axis in enumerate(order) if axis in inner)
+        case Slice(inputs=(source,)) | Flip(inputs=(source,)):
+            return varies(source, memo)
+        case Pad(inputs=(source, _)):
+            padded = (
+                k for k in rank if node.low[k] > 0 or node.high[k] > 0 or node.interior[k] > 0
+            )
+            return varies(source, memo) | frozenset(padded)
+        case Window(inputs=(source,)):
+            inner = varies(source, memo)
+            half = len(source.shape)
+            return frozenset(k for k in rank if (k if k < half else k - half) in inner)
+        case Reshape(inputs=(source,)):
+            return reshaped(source.shape, node.shape, varies(source, memo))
+        case Gather(inputs=(_, *indices)):
+            return frozenset().union(*(varies(child, memo) for child in indices))
+    return frozenset(rank)
+
+
+def reshaped(source: tuple[int, ...], result: tuple[int, ...], inner: Axes) -> Axes:
+    """A group of result axes varies when any axis of the source group it is made of does."""
+    found: set[int] = set()
+    i = j = 0
+    while i < len(source) and j < len(result):
+        first_i, first_j = i, j
+        left, right = source[i], result[j]
+        i, j = i + 1, j + 1
+        while left != right and (i < len(source) or j < len(result)):
+            if left < right and i < len(source):
+                left, i = left * source[i], i + 1
+            elif j < len(result):
+                right, j = right * result[j], j + 1
+            else:
+                break
+        if any(axis in inner for axis in range(first_i, i)):
+            found.update(range(first_j, j))
+    return frozenset(found)

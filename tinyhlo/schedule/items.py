@@ -1,0 +1,183 @@
+"""Choose the values that are worth a buffer of their own: the items of a graph.
+
+Everything else is computed again inside each kernel that needs it. An item is a graph result, an
+operand that a structure needs in memory, a reduce, a value whose second computation costs more
+than reading it back, or a dear value that a view would multiply.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Barrier,
+    Branch,
+    Constant,
+    Elementwise,
+    Expand,
+    Gather,
+    Graph,
+    LibraryCall,
+    Loop,
+    MultiReduce,
+    Node,
+    Output,
+    Pad,
+    Param,
+    Reduce,
+    Reshape,
+    Scan,
+    Scatter,
+    Sort,
+    UpdateSlice,
+    Window,
+)
+from tinyhlo.ir.contraction import varies
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+
+STRUCTURES = (Scatter, UpdateSlice, Scan, Sort, Loop, Branch, LibraryCall, Barrier)
+BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
+SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
+MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
+DEAR_OPS = frozenset({Op.DIV, Op.REM, Op.SQRT})
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """`values` and `structures` in topological order; `leaves` are values that exist already."""
+
+    values: tuple[Node, ...]
+    structures: tuple[Node, ...]
+    users: dict[Node, tuple[Node, ...]]
+
+    def stops(self) -> frozenset[Node]:
+        return frozenset(self.values)
+
+
+def base(node: Node) -> Node:
+    """The value whose memory `node` is: reshapes, barriers and untouched loop state rename it."""
+    while True:
+        if isinstance(node, (Reshape, Barrier)):
+            node = node.inputs[0]
+        elif isinstance(node, Output) and isinstance(node.inputs[0], Loop):
+            loop = node.inputs[0]
+            if not is_invariant(loop, node.position):
+                return node
+            node = loop.inputs[node.position]
+        else:
+            return node
+
+
+def is_invariant(loop: Loop, position: int) -> bool:
+    """Whether the body returns this piece of state as it got it."""
+    result = loop.body.results[position]
+    return isinstance(result, Param) and result.position == position
+
+
+def is_leaf(node: Node) -> bool:
+    """Memory that exists without a kernel of this block writing it: arguments and big constants."""
+    if isinstance(node, Constant):
+        return node.value.size > BIG_CONSTANT
+    return isinstance(node, Param)
+
+
+def is_structure_value(node: Node) -> bool:
+    """A value that a structure leaves in memory."""
+    if isinstance(node, Output):
+        return not isinstance(node.inputs[0], MultiReduce)
+    return isinstance(node, (UpdateSlice, Scan))
+
+
+def in_memory(node: Node) -> tuple[Node, ...]:
+    """Inputs of a structure that must be buffers (the rest is computed inside its kernel)."""
+    match node:
+        case UpdateSlice():
+            return node.inputs[:1]
+        case Scatter():
+            return node.inputs[: len(node.results)]
+        case Barrier():
+            return ()
+        case _:
+            return node.inputs
+
+
+def find_items(graph: Graph) -> Items:
+    """Walk the graph once, inputs first."""
+    nodes = graph.nodes()
+    users: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for child in dict.fromkeys(node.inputs):
+            users[child].append(node)
+    forced: set[Node] = {base(node) for node in graph.results}
+    work: Counter[Node] = Counter()
+    memo: dict[Node, frozenset[int]] = {}
+    chosen: set[Node] = set()
+    for node in nodes:
+        for child in must_store(node):
+            forced.add(base(child))
+        for child in multiplied(node, memo):
+            if work[base(child)] >= MULTIPLIED_WORK:
+                forced.add(base(child))
+    for node in nodes:
+        if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
+            continue
+        work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
+        for child in multiplied(node, memo):
+            inner = base(child)
+            if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, Gather)):
+                chosen.add(inner)
+        if node in forced or is_reduced(node) or is_shared(node, users, work):
+            chosen.add(node)
+    values = tuple(node for node in nodes if node in chosen)
+    structures = tuple(n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, Barrier))
+    return Items(values, structures, {node: tuple(found) for node, found in users.items()})
+
+
+def must_store(node: Node) -> tuple[Node, ...]:
+    """Children that need memory because of what `node` is."""
+    if isinstance(node, STRUCTURES):
+        return in_memory(node) + (node.inputs if isinstance(node, Barrier) else ())
+    if isinstance(node, Gather):
+        source = node.inputs[0]
+        while isinstance(source, VIEWS) and not isinstance(source, (Pad, Window)):
+            source = source.inputs[0]
+        return (source,)
+    return ()
+
+
+def is_reduced(node: Node) -> bool:
+    if isinstance(node, Output):
+        return isinstance(node.inputs[0], MultiReduce)
+    return isinstance(node, Reduce)
+
+
+def is_shared(node: Node, users: dict[Node, list[Node]], work: Counter[Node]) -> bool:
+    if not isinstance(node, (Elementwise, Gather)) or len(users[node]) < 2:
+        return False
+    return work[node] >= SHARED_WORK or (len(users[node]) > 2 and work[node] >= SHARED_WORK // 2)
+
+
+def multiplied(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
+    """Children that `node` would compute many times over: windows, and repeats along an axis
+    outside one that varies (repeats along inner axes are hoisted out of the inner loop)."""
+    if isinstance(node, Window):
+        return (node.inputs[0],)
+    if not isinstance(node, Expand):
+        return ()
+    source = node.inputs[0]
+    inner = varies(source, memo)
+    repeated = [k for k, n in enumerate(source.shape) if n != node.shape[k]]
+    if inner and repeated and min(repeated) < max(inner):
+        return (source,)
+    return ()
+
+
+def own_work(node: Node) -> int:
+    """Rough cost of one element, in simple arithmetic operations."""
+    if isinstance(node, Elementwise):
+        if node.op in TRANSCENDENTAL:
+            return 20
+        return 5 if node.op in DEAR_OPS else 1
+    return 4 if isinstance(node, Gather) else 0

@@ -1,0 +1,123 @@
+"""Turn a cluster into a Kernel: a small Graph whose params are the buffers it reads.
+
+Nodes are hash-consed, so two clusters with the same structure give the same graph and share one
+Kernel (and later one compiled function).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tinyhlo.ir.build import param
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.graph import (
+    Elementwise,
+    Expand,
+    Graph,
+    MultiReduce,
+    Node,
+    Output,
+    Param,
+    Permute,
+    Reduce,
+    Reshape,
+    graph_key,
+    intern,
+)
+from tinyhlo.schedule.program import Kernel
+
+InPlace = tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class KernelTable:
+    """Kernels made so far, by structure."""
+
+    known: dict[object, Kernel] = field(default_factory=dict)
+
+    def kernel(
+        self,
+        results: Sequence[Node],
+        is_read: Mapping[Node, Node],
+        in_place: Sequence[tuple[Node, Node]],
+        locations: Mapping[Node, str],
+    ) -> tuple[Kernel, tuple[Node, ...]]:
+        """The Kernel that computes `results`, and the values it reads in the order of its params.
+
+        `is_read` maps each node at which computation stops to the value whose memory it is;
+        `in_place` pairs (result, value read) that share memory.
+        """
+        graph, reads = rebuild(results, is_read)
+        places = tuple((list(results).index(r), reads.index(v)) for r, v in in_place)
+        key = graph_key(graph), places
+        kernel = self.known.get(key)
+        if kernel is None:
+            found = dict.fromkeys(where for r in results if (where := locations.get(r)))
+            name = f"{describe(graph)}_{len(self.known)}"
+            kernel = Kernel(name, graph, places, tuple(found))
+            self.known[key] = kernel
+        return kernel, reads
+
+
+def rebuild(
+    results: Sequence[Node], is_read: Mapping[Node, Node]
+) -> tuple[Graph, tuple[Node, ...]]:
+    """The results over Params; `is_read` as in `KernelTable.kernel`. Params are numbered by first
+    use. A result that is itself in `is_read` is still computed."""
+    made: dict[Node, Node] = {}
+    reads: list[Node] = []
+
+    def leaf(node: Node) -> Node:
+        value = is_read[node]
+        if value not in reads:
+            reads.append(value)
+        source = param(reads.index(value), value.shape, value.dtype)
+        return source if value.shape == node.shape else intern(Reshape, node.type, (source,))
+
+    roots = [r.inputs[0] if isinstance(r, Output) else r for r in results]
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    inside = set(roots)
+    while stack:
+        node, ready = stack.pop()
+        if node in made:
+            continue
+        if node in is_read and node not in inside:
+            made[node] = leaf(node)
+        elif ready or not node.inputs:
+            made[node] = copy(node, tuple(made[child] for child in node.inputs))
+        else:
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs))
+    new = tuple(made[r] if r in made else copy(r, (made[r.inputs[0]],)) for r in results)
+    types = tuple(value.type for value in reads)
+    return Graph(types, new), tuple(reads)
+
+
+def copy(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The same node over other inputs."""
+    if inputs == node.inputs:
+        return node
+    own: list[Any] = [getattr(node, f.name) for f in fields(node)[2:]]
+    return intern(type(node), node.type, inputs, *own)
+
+
+def describe(graph: Graph) -> str:
+    """A readable name from what the kernel does: `matmul_add_max`."""
+    words: list[str] = []
+    for node in graph.nodes():
+        word = ""
+        if isinstance(node, Reduce):
+            word = "matmul" if find_contraction(node) else f"reduce_{node.op.label}"
+        elif isinstance(node, Elementwise):
+            word = node.op.label
+        elif not isinstance(node, (Param, Expand, Reshape, Permute, Output)):
+            word = type(node).__name__.lower()
+            if isinstance(node, MultiReduce):
+                word = "arg_reduce"
+        if word and word not in words and word not in ("constant", "where", "cast"):
+            words.append(word)
+    reduces = [w for w in words if w.startswith(("reduce", "matmul"))]
+    other = [w for w in words if w not in reduces]
+    return "_".join((reduces + other)[:4]) or "copy"

@@ -1,0 +1,153 @@
+"""Place arena buffers: live ranges over the statement tree, best fit into one arena.
+
+In: statements over unplaced buffers. Out: the same statements over placed ones, and the arena size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tinyhlo.schedule.program import (
+    Block,
+    Buffer,
+    Copy,
+    Launch,
+    Place,
+    Statement,
+    Swap,
+    Switch,
+    While,
+)
+
+ALIGNMENT = 64
+
+
+@dataclass(slots=True)
+class LiveRange:
+    """First and last statement number that touches a buffer."""
+
+    first: int
+    last: int
+
+
+def plan(body: Block) -> tuple[Block, int]:
+    """Assign offsets to all arena buffers of `body`; returns (placed body, arena bytes)."""
+    ranges: dict[Buffer, LiveRange] = {}
+    number(body, 0, ranges)
+    offsets, size = best_fit(ranges)
+    placed = {buffer: replace(buffer, position=offset) for buffer, offset in offsets.items()}
+    return rename(body, placed), size
+
+
+def touched(statement: Statement) -> tuple[Buffer, ...]:
+    """Buffers that a statement names itself (not in nested blocks)."""
+    match statement:
+        case Launch(reads=reads, writes=writes):
+            return reads + writes
+        case Copy(source=a, target=b) | Swap(first=a, second=b):
+            return a, b
+        case While(flag=flag):
+            return (flag,)
+        case Switch(selector=selector):
+            return (selector,)
+
+
+def number(block: Block, clock: int, ranges: dict[Buffer, LiveRange]) -> int:
+    """Extend live ranges by the statements of `block`, numbered from `clock`."""
+    for statement in block:
+        clock += 1
+        for buffer in touched(statement):
+            extend(ranges, buffer, clock)
+        match statement:
+            case While(condition=condition, body=body):
+                start = clock
+                clock = number(body, number(condition, clock, ranges), ranges) + 1
+                for buffer in set(everything(condition)) | set(everything(body)):
+                    if buffer.place is Place.ARENA and ranges[buffer].first <= start:
+                        ranges[buffer].last = clock
+                for buffer in carried(body):
+                    ranges[buffer].first = min(ranges[buffer].first, start)
+                    ranges[buffer].last = max(ranges[buffer].last, clock)
+            case Switch(blocks=blocks):
+                for inner in blocks:
+                    clock = number(inner, clock, ranges) + 1
+            case _:
+                pass
+    return clock
+
+
+def extend(ranges: dict[Buffer, LiveRange], buffer: Buffer, clock: int) -> None:
+    if buffer.place is not Place.ARENA:
+        return
+    found = ranges.setdefault(buffer, LiveRange(clock, clock))
+    found.last = max(found.last, clock)
+
+
+def everything(block: Block) -> Iterator[Buffer]:
+    """All buffers named in a block and the blocks inside it."""
+    for statement in block:
+        yield from touched(statement)
+        match statement:
+            case While(condition=condition, body=body):
+                yield from everything(condition)
+                yield from everything(body)
+            case Switch(blocks=blocks):
+                for inner in blocks:
+                    yield from everything(inner)
+            case _:
+                pass
+
+
+def carried(block: Block) -> Iterator[Buffer]:
+    """Buffers whose memory changes hands between iterations."""
+    for statement in block:
+        if isinstance(statement, Swap):
+            yield from (statement.first, statement.second)
+
+
+def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:
+    """Big buffers first, each into the smallest gap that is free during its whole range."""
+    offsets: dict[Buffer, int] = {}
+    placed: list[tuple[int, int, LiveRange]] = []  # (offset, end, live range), by offset
+    size = 0
+    for buffer in sorted(ranges, key=lambda b: (-b.type.nbytes, ranges[b].first)):
+        need = -(-max(buffer.type.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        live = ranges[buffer]
+        offset, best, cursor = -1, 1 << 62, 0
+        for start, end, other in placed:
+            if other.last < live.first or live.last < other.first:
+                continue
+            if need <= start - cursor < best:
+                offset, best = cursor, start - cursor
+            cursor = max(cursor, end)
+        if offset < 0:
+            offset = cursor
+        offsets[buffer] = offset
+        placed.append((offset, offset + need, live))
+        placed.sort(key=lambda entry: entry[0])
+        size = max(size, offset + need)
+    return offsets, size
+
+
+def rename(block: Block, placed: dict[Buffer, Buffer]) -> Block:
+    """The same statements over other buffers."""
+
+    def at(buffer: Buffer) -> Buffer:
+        return placed.get(buffer, buffer)
+
+    renamed: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Launch(kernel=kernel, reads=reads, writes=writes):
+                renamed.append(Launch(kernel, tuple(map(at, reads)), tuple(map(at, writes))))
+            case Copy(source=source, target=target):
+                renamed.append(Copy(at(source), at(target)))
+            case Swap(first=first, second=second):
+                renamed.append(Swap(at(first), at(second)))
+            case While(condition=condition, flag=flag, body=body, trip_count=count):
+                inner = rename(condition, placed), at(flag), rename(body, placed), count
+                renamed.append(While(*inner))
+            case Switch(selector=selector, blocks=blocks):
+                renamed.append(Switch(at(selector), tuple(rename(b, placed) for b in blocks)))
+    return tuple(renamed)

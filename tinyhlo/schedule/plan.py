@@ -1,0 +1,32 @@
+"""Schedule a whole Graph: blocks, then memory.
+
+program = schedule(graph, "train_step", aliases=((0, 0),), target=target)
+print(program)
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.graph import Constant, Graph
+from tinyhlo.schedule.blocks import Context, schedule_block
+from tinyhlo.schedule.memory import plan
+from tinyhlo.schedule.program import Buffer, Place, Program
+
+
+def schedule(
+    graph: Graph, name: str, aliases: tuple[tuple[int, int], ...], target: Target | None = None
+) -> Program:
+    """The Program of `graph`; `aliases` are (output, input) pairs that share memory (donation)."""
+    outputs = tuple(
+        Buffer(f"out{k}", node.type, Place.OUTPUT, k) for k, node in enumerate(graph.results)
+    )
+    donated = {j: k for k, j in aliases}
+    inputs = tuple(
+        outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
+        for j, type_ in enumerate(graph.params)
+    )
+    context = Context()
+    body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
+    placed, arena_bytes = plan(body)
+    constants = tuple(node for node in context.constants if isinstance(node, Constant))
+    return Program(inputs, outputs, constants, placed, arena_bytes, aliases)
