@@ -25,6 +25,7 @@ LIBRARY = PACKAGE / "runtime" / "native" / f"libtinyhlo{SUFFIX}"
 FLAGS = (
     "-std=gnu11",
     "-O2",
+    "-g0",
     "-fPIC",
     "-shared",
     "-fvisibility=hidden",

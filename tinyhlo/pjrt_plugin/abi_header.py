@@ -7,6 +7,8 @@ The header is checked in, so that building the library needs no Python; a test h
 
 from __future__ import annotations
 
+import textwrap
+
 from tinyhlo.pjrt_plugin import abi
 
 
@@ -26,6 +28,9 @@ def header() -> str:
         "enum {",
         *(f"  PJRT_{name} = {value}," for name, value in abi.CONSTANTS.items()),
         "};",
+        "",
+        "/* What a struct announces as its size: without the padding behind the last field. */",
+        "#define PJRT_SIZE(type, last) (offsetof(type, last) + sizeof(((type*)0)->last))",
     ]
     for struct in abi.STRUCTS.values():
         lines += _c_struct(struct)
@@ -50,19 +55,19 @@ def _c_struct(struct: abi.Struct) -> list[str]:
     def c_type(field: abi.Field) -> str:
         return abi.TYPES[field.type][0] if field.type in abi.TYPES else f"PJRT_{field.type}"
 
-    last = struct.fields[-1].name
     full = f"PJRT_{struct.name}"
-    return [
-        "",
-        "typedef struct {",
-        *(f"  {c_type(field)} {field.name};" for field in struct.fields),
-        f"}} {full};",
-        f"enum {{ {full}_SIZE = offsetof({full}, {last}) + sizeof((({full}*)0)->{last}) }};",
-    ]
+    # Each member keeps its type beside its name when lines are filled.
+    members = " ".join(f"{c_type(field)}~{field.name};" for field in struct.fields)
+    body = textwrap.fill(members, 100, initial_indent="  ", subsequent_indent="  ")
+    lines = ["typedef struct {", body.replace("~", " "), f"}} {full};"]
+    if not struct.name.endswith("_Args"):  # tinyhlo makes these itself, and says how large they are
+        lines += [f"#define {full}_SIZE PJRT_SIZE({full}, {struct.fields[-1].name})"]
+    return ["", *lines]
 
 
 def _macro(name: str, slots: list[str]) -> list[str]:
-    return ["", f"#define {name}(X) \\", *(f"  X({slot}) \\" for slot in slots), ""]
+    text = textwrap.fill(" ".join(f"X({slot})" for slot in slots), 96)
+    return ["", f"#define {name}(X) \\", "  " + text.replace("\n", " \\\n  ")]
 
 
 if __name__ == "__main__":

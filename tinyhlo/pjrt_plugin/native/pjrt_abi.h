@@ -22,1463 +22,772 @@ enum {
   PJRT_Buffer_MemoryLayout_Type_Strides = 1,
 };
 
-typedef struct {
-  size_t struct_size;
-  uint32_t type;
-  void* next;
-} PJRT_Extension_Base;
-enum { PJRT_Extension_Base_SIZE = offsetof(PJRT_Extension_Base, next) + sizeof(((PJRT_Extension_Base*)0)->next) };
+/* What a struct announces as its size: without the padding behind the last field. */
+#define PJRT_SIZE(type, last) (offsetof(type, last) + sizeof(((type*)0)->last))
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  int32_t major_version;
-  int32_t minor_version;
+  size_t struct_size; uint32_t type; void* next;
+} PJRT_Extension_Base;
+#define PJRT_Extension_Base_SIZE PJRT_SIZE(PJRT_Extension_Base, next)
+
+typedef struct {
+  size_t struct_size; void* extension_start; int32_t major_version; int32_t minor_version;
 } PJRT_Api_Version;
-enum { PJRT_Api_Version_SIZE = offsetof(PJRT_Api_Version, minor_version) + sizeof(((PJRT_Api_Version*)0)->minor_version) };
+#define PJRT_Api_Version_SIZE PJRT_SIZE(PJRT_Api_Version, minor_version)
 
 typedef struct {
   void* vtable;
 } PJRT_Error;
-enum { PJRT_Error_SIZE = offsetof(PJRT_Error, vtable) + sizeof(((PJRT_Error*)0)->vtable) };
+#define PJRT_Error_SIZE PJRT_SIZE(PJRT_Error, vtable)
 
 typedef struct {
-  size_t struct_size;
-  size_t instance_size;
-  void* extension_start;
-  void* destroy;
-  void* message;
-  void* get_code;
-  void* for_each_payload;
+  size_t struct_size; size_t instance_size; void* extension_start; void* destroy; void* message;
+  void* get_code; void* for_each_payload;
 } PJRT_Error_FunctionTable;
-enum { PJRT_Error_FunctionTable_SIZE = offsetof(PJRT_Error_FunctionTable, for_each_payload) + sizeof(((PJRT_Error_FunctionTable*)0)->for_each_payload) };
+#define PJRT_Error_FunctionTable_SIZE PJRT_SIZE(PJRT_Error_FunctionTable, for_each_payload)
 
 typedef struct {
   void* vtable;
 } PJRT_Memory;
-enum { PJRT_Memory_SIZE = offsetof(PJRT_Memory, vtable) + sizeof(((PJRT_Memory*)0)->vtable) };
+#define PJRT_Memory_SIZE PJRT_SIZE(PJRT_Memory, vtable)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  size_t instance_struct_size;
-  void* get_user_data;
+  size_t struct_size; void* extension_start; size_t instance_struct_size; void* get_user_data;
   void* set_user_data;
 } PJRT_Memory_FunctionTable;
-enum { PJRT_Memory_FunctionTable_SIZE = offsetof(PJRT_Memory_FunctionTable, set_user_data) + sizeof(((PJRT_Memory_FunctionTable*)0)->set_user_data) };
+#define PJRT_Memory_FunctionTable_SIZE PJRT_SIZE(PJRT_Memory_FunctionTable, set_user_data)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* name;
-  size_t name_size;
-  uint32_t type;
-  int64_t value;
-  size_t value_size;
+  size_t struct_size; void* extension_start; void* name; size_t name_size; uint32_t type;
+  int64_t value; size_t value_size;
 } PJRT_NamedValue;
-enum { PJRT_NamedValue_SIZE = offsetof(PJRT_NamedValue, value_size) + sizeof(((PJRT_NamedValue*)0)->value_size) };
+#define PJRT_NamedValue_SIZE PJRT_SIZE(PJRT_NamedValue, value_size)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* code;
-  size_t code_size;
-  void* format;
+  size_t struct_size; void* extension_start; void* code; size_t code_size; void* format;
   size_t format_size;
 } PJRT_Program;
-enum { PJRT_Program_SIZE = offsetof(PJRT_Program, format_size) + sizeof(((PJRT_Program*)0)->format_size) };
+#define PJRT_Program_SIZE PJRT_SIZE(PJRT_Program, format_size)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* minor_to_major;
-  size_t minor_to_major_size;
-  void* tile_dims;
-  void* tile_dim_sizes;
-  size_t num_tiles;
+  size_t struct_size; void* extension_start; void* minor_to_major; size_t minor_to_major_size;
+  void* tile_dims; void* tile_dim_sizes; size_t num_tiles;
 } PJRT_Buffer_MemoryLayout_Tiled;
-enum { PJRT_Buffer_MemoryLayout_Tiled_SIZE = offsetof(PJRT_Buffer_MemoryLayout_Tiled, num_tiles) + sizeof(((PJRT_Buffer_MemoryLayout_Tiled*)0)->num_tiles) };
+#define PJRT_Buffer_MemoryLayout_Tiled_SIZE PJRT_SIZE(PJRT_Buffer_MemoryLayout_Tiled, num_tiles)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* byte_strides;
-  size_t num_byte_strides;
+  size_t struct_size; void* extension_start; void* byte_strides; size_t num_byte_strides;
 } PJRT_Buffer_MemoryLayout_Strides;
-enum { PJRT_Buffer_MemoryLayout_Strides_SIZE = offsetof(PJRT_Buffer_MemoryLayout_Strides, num_byte_strides) + sizeof(((PJRT_Buffer_MemoryLayout_Strides*)0)->num_byte_strides) };
+#define PJRT_Buffer_MemoryLayout_Strides_SIZE PJRT_SIZE(PJRT_Buffer_MemoryLayout_Strides, num_byte_strides)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  PJRT_Buffer_MemoryLayout_Tiled tiled;
-  uint32_t type;
+  size_t struct_size; void* extension_start; PJRT_Buffer_MemoryLayout_Tiled tiled; uint32_t type;
 } PJRT_Buffer_MemoryLayout;
-enum { PJRT_Buffer_MemoryLayout_SIZE = offsetof(PJRT_Buffer_MemoryLayout, type) + sizeof(((PJRT_Buffer_MemoryLayout*)0)->type) };
+#define PJRT_Buffer_MemoryLayout_SIZE PJRT_SIZE(PJRT_Buffer_MemoryLayout, type)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* send_callbacks;
-  void* recv_callbacks;
-  size_t num_send_ops;
-  size_t num_recv_ops;
-  int32_t launch_id;
-  void* non_donatable_input_indices;
-  size_t num_non_donatable_input_indices;
-  void* context;
-  void* call_location;
-  size_t num_tasks;
-  void* task_ids;
-  void* incarnation_ids;
-  void* multi_slice_config;
-  bool use_major_to_minor_data_layout_for_callbacks;
-  void* hlo_output_callbacks;
+  size_t struct_size; void* extension_start; void* send_callbacks; void* recv_callbacks;
+  size_t num_send_ops; size_t num_recv_ops; int32_t launch_id; void* non_donatable_input_indices;
+  size_t num_non_donatable_input_indices; void* context; void* call_location; size_t num_tasks;
+  void* task_ids; void* incarnation_ids; void* multi_slice_config;
+  bool use_major_to_minor_data_layout_for_callbacks; void* hlo_output_callbacks;
   size_t num_hlo_output_callbacks;
 } PJRT_ExecuteOptions;
-enum { PJRT_ExecuteOptions_SIZE = offsetof(PJRT_ExecuteOptions, num_hlo_output_callbacks) + sizeof(((PJRT_ExecuteOptions*)0)->num_hlo_output_callbacks) };
+#define PJRT_ExecuteOptions_SIZE PJRT_SIZE(PJRT_ExecuteOptions, num_hlo_output_callbacks)
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* error;
+  size_t struct_size; void* extension_start; void* error;
 } PJRT_Error_Destroy_Args;
-enum { PJRT_Error_Destroy_Args_SIZE = offsetof(PJRT_Error_Destroy_Args, error) + sizeof(((PJRT_Error_Destroy_Args*)0)->error) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* error;
-  void* message;
-  size_t message_size;
+  size_t struct_size; void* extension_start; void* error; void* message; size_t message_size;
 } PJRT_Error_Message_Args;
-enum { PJRT_Error_Message_Args_SIZE = offsetof(PJRT_Error_Message_Args, message_size) + sizeof(((PJRT_Error_Message_Args*)0)->message_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* error;
-  uint32_t code;
+  size_t struct_size; void* extension_start; void* error; uint32_t code;
 } PJRT_Error_GetCode_Args;
-enum { PJRT_Error_GetCode_Args_SIZE = offsetof(PJRT_Error_GetCode_Args, code) + sizeof(((PJRT_Error_GetCode_Args*)0)->code) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Plugin_Initialize_Args;
-enum { PJRT_Plugin_Initialize_Args_SIZE = offsetof(PJRT_Plugin_Initialize_Args, extension_start) + sizeof(((PJRT_Plugin_Initialize_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* attributes;
-  size_t num_attributes;
+  size_t struct_size; void* extension_start; void* attributes; size_t num_attributes;
 } PJRT_Plugin_Attributes_Args;
-enum { PJRT_Plugin_Attributes_Args_SIZE = offsetof(PJRT_Plugin_Attributes_Args, num_attributes) + sizeof(((PJRT_Plugin_Attributes_Args*)0)->num_attributes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
+  size_t struct_size; void* extension_start; void* event;
 } PJRT_Event_Destroy_Args;
-enum { PJRT_Event_Destroy_Args_SIZE = offsetof(PJRT_Event_Destroy_Args, event) + sizeof(((PJRT_Event_Destroy_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
-  bool is_ready;
+  size_t struct_size; void* extension_start; void* event; bool is_ready;
 } PJRT_Event_IsReady_Args;
-enum { PJRT_Event_IsReady_Args_SIZE = offsetof(PJRT_Event_IsReady_Args, is_ready) + sizeof(((PJRT_Event_IsReady_Args*)0)->is_ready) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
+  size_t struct_size; void* extension_start; void* event;
 } PJRT_Event_Error_Args;
-enum { PJRT_Event_Error_Args_SIZE = offsetof(PJRT_Event_Error_Args, event) + sizeof(((PJRT_Event_Error_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
+  size_t struct_size; void* extension_start; void* event;
 } PJRT_Event_Await_Args;
-enum { PJRT_Event_Await_Args_SIZE = offsetof(PJRT_Event_Await_Args, event) + sizeof(((PJRT_Event_Await_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
-  void* callback;
-  void* user_arg;
+  size_t struct_size; void* extension_start; void* event; void* callback; void* user_arg;
 } PJRT_Event_OnReady_Args;
-enum { PJRT_Event_OnReady_Args_SIZE = offsetof(PJRT_Event_OnReady_Args, user_arg) + sizeof(((PJRT_Event_OnReady_Args*)0)->user_arg) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* create_options;
-  size_t num_options;
-  void* kv_get_callback;
-  void* kv_get_user_arg;
-  void* kv_put_callback;
-  void* kv_put_user_arg;
-  void* client;
-  void* kv_try_get_callback;
-  void* kv_try_get_user_arg;
+  size_t struct_size; void* extension_start; void* create_options; size_t num_options;
+  void* kv_get_callback; void* kv_get_user_arg; void* kv_put_callback; void* kv_put_user_arg;
+  void* client; void* kv_try_get_callback; void* kv_try_get_user_arg;
 } PJRT_Client_Create_Args;
-enum { PJRT_Client_Create_Args_SIZE = offsetof(PJRT_Client_Create_Args, kv_try_get_user_arg) + sizeof(((PJRT_Client_Create_Args*)0)->kv_try_get_user_arg) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
+  size_t struct_size; void* extension_start; void* client;
 } PJRT_Client_Destroy_Args;
-enum { PJRT_Client_Destroy_Args_SIZE = offsetof(PJRT_Client_Destroy_Args, client) + sizeof(((PJRT_Client_Destroy_Args*)0)->client) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* platform_name;
+  size_t struct_size; void* extension_start; void* client; void* platform_name;
   size_t platform_name_size;
 } PJRT_Client_PlatformName_Args;
-enum { PJRT_Client_PlatformName_Args_SIZE = offsetof(PJRT_Client_PlatformName_Args, platform_name_size) + sizeof(((PJRT_Client_PlatformName_Args*)0)->platform_name_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  int32_t process_index;
+  size_t struct_size; void* extension_start; void* client; int32_t process_index;
 } PJRT_Client_ProcessIndex_Args;
-enum { PJRT_Client_ProcessIndex_Args_SIZE = offsetof(PJRT_Client_ProcessIndex_Args, process_index) + sizeof(((PJRT_Client_ProcessIndex_Args*)0)->process_index) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* platform_version;
+  size_t struct_size; void* extension_start; void* client; void* platform_version;
   size_t platform_version_size;
 } PJRT_Client_PlatformVersion_Args;
-enum { PJRT_Client_PlatformVersion_Args_SIZE = offsetof(PJRT_Client_PlatformVersion_Args, platform_version_size) + sizeof(((PJRT_Client_PlatformVersion_Args*)0)->platform_version_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* devices;
-  size_t num_devices;
+  size_t struct_size; void* extension_start; void* client; void* devices; size_t num_devices;
 } PJRT_Client_Devices_Args;
-enum { PJRT_Client_Devices_Args_SIZE = offsetof(PJRT_Client_Devices_Args, num_devices) + sizeof(((PJRT_Client_Devices_Args*)0)->num_devices) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* addressable_devices;
+  size_t struct_size; void* extension_start; void* client; void* addressable_devices;
   size_t num_addressable_devices;
 } PJRT_Client_AddressableDevices_Args;
-enum { PJRT_Client_AddressableDevices_Args_SIZE = offsetof(PJRT_Client_AddressableDevices_Args, num_addressable_devices) + sizeof(((PJRT_Client_AddressableDevices_Args*)0)->num_addressable_devices) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  int32_t id;
-  void* device;
+  size_t struct_size; void* extension_start; void* client; int32_t id; void* device;
 } PJRT_Client_LookupDevice_Args;
-enum { PJRT_Client_LookupDevice_Args_SIZE = offsetof(PJRT_Client_LookupDevice_Args, device) + sizeof(((PJRT_Client_LookupDevice_Args*)0)->device) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  int32_t local_hardware_id;
+  size_t struct_size; void* extension_start; void* client; int32_t local_hardware_id;
   void* addressable_device;
 } PJRT_Client_LookupAddressableDevice_Args;
-enum { PJRT_Client_LookupAddressableDevice_Args_SIZE = offsetof(PJRT_Client_LookupAddressableDevice_Args, addressable_device) + sizeof(((PJRT_Client_LookupAddressableDevice_Args*)0)->addressable_device) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* addressable_memories;
+  size_t struct_size; void* extension_start; void* client; void* addressable_memories;
   size_t num_addressable_memories;
 } PJRT_Client_AddressableMemories_Args;
-enum { PJRT_Client_AddressableMemories_Args_SIZE = offsetof(PJRT_Client_AddressableMemories_Args, num_addressable_memories) + sizeof(((PJRT_Client_AddressableMemories_Args*)0)->num_addressable_memories) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* program;
-  void* compile_options;
-  size_t compile_options_size;
-  void* executable;
+  size_t struct_size; void* extension_start; void* client; void* program; void* compile_options;
+  size_t compile_options_size; void* executable;
 } PJRT_Client_Compile_Args;
-enum { PJRT_Client_Compile_Args_SIZE = offsetof(PJRT_Client_Compile_Args, executable) + sizeof(((PJRT_Client_Compile_Args*)0)->executable) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  int32_t num_replicas;
-  int32_t num_partitions;
-  size_t default_assignment_size;
-  void* default_assignment;
+  size_t struct_size; void* extension_start; void* client; int32_t num_replicas;
+  int32_t num_partitions; size_t default_assignment_size; void* default_assignment;
 } PJRT_Client_DefaultDeviceAssignment_Args;
-enum { PJRT_Client_DefaultDeviceAssignment_Args_SIZE = offsetof(PJRT_Client_DefaultDeviceAssignment_Args, default_assignment) + sizeof(((PJRT_Client_DefaultDeviceAssignment_Args*)0)->default_assignment) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* data;
-  uint32_t type;
-  void* dims;
-  size_t num_dims;
-  void* byte_strides;
-  size_t num_byte_strides;
-  uint32_t host_buffer_semantics;
-  void* device;
-  void* memory;
-  void* device_layout;
-  void* done_with_host_buffer;
-  void* buffer;
+  size_t struct_size; void* extension_start; void* client; void* data; uint32_t type; void* dims;
+  size_t num_dims; void* byte_strides; size_t num_byte_strides; uint32_t host_buffer_semantics;
+  void* device; void* memory; void* device_layout; void* done_with_host_buffer; void* buffer;
 } PJRT_Client_BufferFromHostBuffer_Args;
-enum { PJRT_Client_BufferFromHostBuffer_Args_SIZE = offsetof(PJRT_Client_BufferFromHostBuffer_Args, buffer) + sizeof(((PJRT_Client_BufferFromHostBuffer_Args*)0)->buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device_description;
-  int32_t id;
+  size_t struct_size; void* extension_start; void* device_description; int32_t id;
 } PJRT_DeviceDescription_Id_Args;
-enum { PJRT_DeviceDescription_Id_Args_SIZE = offsetof(PJRT_DeviceDescription_Id_Args, id) + sizeof(((PJRT_DeviceDescription_Id_Args*)0)->id) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device_description;
-  int32_t process_index;
+  size_t struct_size; void* extension_start; void* device_description; int32_t process_index;
 } PJRT_DeviceDescription_ProcessIndex_Args;
-enum { PJRT_DeviceDescription_ProcessIndex_Args_SIZE = offsetof(PJRT_DeviceDescription_ProcessIndex_Args, process_index) + sizeof(((PJRT_DeviceDescription_ProcessIndex_Args*)0)->process_index) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device_description;
-  size_t num_attributes;
+  size_t struct_size; void* extension_start; void* device_description; size_t num_attributes;
   void* attributes;
 } PJRT_DeviceDescription_Attributes_Args;
-enum { PJRT_DeviceDescription_Attributes_Args_SIZE = offsetof(PJRT_DeviceDescription_Attributes_Args, attributes) + sizeof(((PJRT_DeviceDescription_Attributes_Args*)0)->attributes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device_description;
-  void* device_kind;
+  size_t struct_size; void* extension_start; void* device_description; void* device_kind;
   size_t device_kind_size;
 } PJRT_DeviceDescription_Kind_Args;
-enum { PJRT_DeviceDescription_Kind_Args_SIZE = offsetof(PJRT_DeviceDescription_Kind_Args, device_kind_size) + sizeof(((PJRT_DeviceDescription_Kind_Args*)0)->device_kind_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device_description;
-  void* debug_string;
+  size_t struct_size; void* extension_start; void* device_description; void* debug_string;
   size_t debug_string_size;
 } PJRT_DeviceDescription_DebugString_Args;
-enum { PJRT_DeviceDescription_DebugString_Args_SIZE = offsetof(PJRT_DeviceDescription_DebugString_Args, debug_string_size) + sizeof(((PJRT_DeviceDescription_DebugString_Args*)0)->debug_string_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device_description;
-  void* to_string;
+  size_t struct_size; void* extension_start; void* device_description; void* to_string;
   size_t to_string_size;
 } PJRT_DeviceDescription_ToString_Args;
-enum { PJRT_DeviceDescription_ToString_Args_SIZE = offsetof(PJRT_DeviceDescription_ToString_Args, to_string_size) + sizeof(((PJRT_DeviceDescription_ToString_Args*)0)->to_string_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  void* device_description;
+  size_t struct_size; void* extension_start; void* device; void* device_description;
 } PJRT_Device_GetDescription_Args;
-enum { PJRT_Device_GetDescription_Args_SIZE = offsetof(PJRT_Device_GetDescription_Args, device_description) + sizeof(((PJRT_Device_GetDescription_Args*)0)->device_description) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  bool is_addressable;
+  size_t struct_size; void* extension_start; void* device; bool is_addressable;
 } PJRT_Device_IsAddressable_Args;
-enum { PJRT_Device_IsAddressable_Args_SIZE = offsetof(PJRT_Device_IsAddressable_Args, is_addressable) + sizeof(((PJRT_Device_IsAddressable_Args*)0)->is_addressable) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  int32_t local_hardware_id;
+  size_t struct_size; void* extension_start; void* device; int32_t local_hardware_id;
 } PJRT_Device_LocalHardwareId_Args;
-enum { PJRT_Device_LocalHardwareId_Args_SIZE = offsetof(PJRT_Device_LocalHardwareId_Args, local_hardware_id) + sizeof(((PJRT_Device_LocalHardwareId_Args*)0)->local_hardware_id) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  void* memories;
-  size_t num_memories;
+  size_t struct_size; void* extension_start; void* device; void* memories; size_t num_memories;
 } PJRT_Device_AddressableMemories_Args;
-enum { PJRT_Device_AddressableMemories_Args_SIZE = offsetof(PJRT_Device_AddressableMemories_Args, num_memories) + sizeof(((PJRT_Device_AddressableMemories_Args*)0)->num_memories) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  void* memory;
+  size_t struct_size; void* extension_start; void* device; void* memory;
 } PJRT_Device_DefaultMemory_Args;
-enum { PJRT_Device_DefaultMemory_Args_SIZE = offsetof(PJRT_Device_DefaultMemory_Args, memory) + sizeof(((PJRT_Device_DefaultMemory_Args*)0)->memory) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  int64_t bytes_in_use;
-  int64_t peak_bytes_in_use;
-  bool peak_bytes_in_use_is_set;
-  int64_t num_allocs;
-  bool num_allocs_is_set;
-  int64_t largest_alloc_size;
-  bool largest_alloc_size_is_set;
-  int64_t bytes_limit;
-  bool bytes_limit_is_set;
-  int64_t bytes_reserved;
-  bool bytes_reserved_is_set;
-  int64_t peak_bytes_reserved;
-  bool peak_bytes_reserved_is_set;
-  int64_t bytes_reservable_limit;
-  bool bytes_reservable_limit_is_set;
-  int64_t largest_free_block_bytes;
-  bool largest_free_block_bytes_is_set;
-  int64_t pool_bytes;
-  bool pool_bytes_is_set;
-  int64_t peak_pool_bytes;
-  bool peak_pool_bytes_is_set;
-  int64_t peak_allocated_bytes;
+  size_t struct_size; void* extension_start; void* device; int64_t bytes_in_use;
+  int64_t peak_bytes_in_use; bool peak_bytes_in_use_is_set; int64_t num_allocs;
+  bool num_allocs_is_set; int64_t largest_alloc_size; bool largest_alloc_size_is_set;
+  int64_t bytes_limit; bool bytes_limit_is_set; int64_t bytes_reserved; bool bytes_reserved_is_set;
+  int64_t peak_bytes_reserved; bool peak_bytes_reserved_is_set; int64_t bytes_reservable_limit;
+  bool bytes_reservable_limit_is_set; int64_t largest_free_block_bytes;
+  bool largest_free_block_bytes_is_set; int64_t pool_bytes; bool pool_bytes_is_set;
+  int64_t peak_pool_bytes; bool peak_pool_bytes_is_set; int64_t peak_allocated_bytes;
   bool peak_allocated_bytes_is_set;
 } PJRT_Device_MemoryStats_Args;
-enum { PJRT_Device_MemoryStats_Args_SIZE = offsetof(PJRT_Device_MemoryStats_Args, peak_allocated_bytes_is_set) + sizeof(((PJRT_Device_MemoryStats_Args*)0)->peak_allocated_bytes_is_set) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* memory;
-  int32_t id;
+  size_t struct_size; void* extension_start; void* memory; int32_t id;
 } PJRT_Memory_Id_Args;
-enum { PJRT_Memory_Id_Args_SIZE = offsetof(PJRT_Memory_Id_Args, id) + sizeof(((PJRT_Memory_Id_Args*)0)->id) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* memory;
-  void* kind;
-  size_t kind_size;
+  size_t struct_size; void* extension_start; void* memory; void* kind; size_t kind_size;
 } PJRT_Memory_Kind_Args;
-enum { PJRT_Memory_Kind_Args_SIZE = offsetof(PJRT_Memory_Kind_Args, kind_size) + sizeof(((PJRT_Memory_Kind_Args*)0)->kind_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* memory;
-  void* debug_string;
+  size_t struct_size; void* extension_start; void* memory; void* debug_string;
   size_t debug_string_size;
 } PJRT_Memory_DebugString_Args;
-enum { PJRT_Memory_DebugString_Args_SIZE = offsetof(PJRT_Memory_DebugString_Args, debug_string_size) + sizeof(((PJRT_Memory_DebugString_Args*)0)->debug_string_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* memory;
-  void* to_string;
-  size_t to_string_size;
+  size_t struct_size; void* extension_start; void* memory; void* to_string; size_t to_string_size;
 } PJRT_Memory_ToString_Args;
-enum { PJRT_Memory_ToString_Args_SIZE = offsetof(PJRT_Memory_ToString_Args, to_string_size) + sizeof(((PJRT_Memory_ToString_Args*)0)->to_string_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* memory;
-  void* devices;
-  size_t num_devices;
+  size_t struct_size; void* extension_start; void* memory; void* devices; size_t num_devices;
 } PJRT_Memory_AddressableByDevices_Args;
-enum { PJRT_Memory_AddressableByDevices_Args_SIZE = offsetof(PJRT_Memory_AddressableByDevices_Args, num_devices) + sizeof(((PJRT_Memory_AddressableByDevices_Args*)0)->num_devices) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
+  size_t struct_size; void* extension_start; void* executable;
 } PJRT_Executable_Destroy_Args;
-enum { PJRT_Executable_Destroy_Args_SIZE = offsetof(PJRT_Executable_Destroy_Args, executable) + sizeof(((PJRT_Executable_Destroy_Args*)0)->executable) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* executable_name;
+  size_t struct_size; void* extension_start; void* executable; void* executable_name;
   size_t executable_name_size;
 } PJRT_Executable_Name_Args;
-enum { PJRT_Executable_Name_Args_SIZE = offsetof(PJRT_Executable_Name_Args, executable_name_size) + sizeof(((PJRT_Executable_Name_Args*)0)->executable_name_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_replicas;
+  size_t struct_size; void* extension_start; void* executable; size_t num_replicas;
 } PJRT_Executable_NumReplicas_Args;
-enum { PJRT_Executable_NumReplicas_Args_SIZE = offsetof(PJRT_Executable_NumReplicas_Args, num_replicas) + sizeof(((PJRT_Executable_NumReplicas_Args*)0)->num_replicas) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_partitions;
+  size_t struct_size; void* extension_start; void* executable; size_t num_partitions;
 } PJRT_Executable_NumPartitions_Args;
-enum { PJRT_Executable_NumPartitions_Args_SIZE = offsetof(PJRT_Executable_NumPartitions_Args, num_partitions) + sizeof(((PJRT_Executable_NumPartitions_Args*)0)->num_partitions) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_outputs;
+  size_t struct_size; void* extension_start; void* executable; size_t num_outputs;
 } PJRT_Executable_NumOutputs_Args;
-enum { PJRT_Executable_NumOutputs_Args_SIZE = offsetof(PJRT_Executable_NumOutputs_Args, num_outputs) + sizeof(((PJRT_Executable_NumOutputs_Args*)0)->num_outputs) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  int64_t size_in_bytes;
+  size_t struct_size; void* extension_start; void* executable; int64_t size_in_bytes;
 } PJRT_Executable_SizeOfGeneratedCodeInBytes_Args;
-enum { PJRT_Executable_SizeOfGeneratedCodeInBytes_Args_SIZE = offsetof(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args, size_in_bytes) + sizeof(((PJRT_Executable_SizeOfGeneratedCodeInBytes_Args*)0)->size_in_bytes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_properties;
+  size_t struct_size; void* extension_start; void* executable; size_t num_properties;
   void* properties;
 } PJRT_Executable_GetCostAnalysis_Args;
-enum { PJRT_Executable_GetCostAnalysis_Args_SIZE = offsetof(PJRT_Executable_GetCostAnalysis_Args, properties) + sizeof(((PJRT_Executable_GetCostAnalysis_Args*)0)->properties) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_outputs;
-  void* memory_kinds;
-  void* memory_kind_sizes;
+  size_t struct_size; void* extension_start; void* executable; size_t num_outputs;
+  void* memory_kinds; void* memory_kind_sizes;
 } PJRT_Executable_OutputMemoryKinds_Args;
-enum { PJRT_Executable_OutputMemoryKinds_Args_SIZE = offsetof(PJRT_Executable_OutputMemoryKinds_Args, memory_kind_sizes) + sizeof(((PJRT_Executable_OutputMemoryKinds_Args*)0)->memory_kind_sizes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* program;
+  size_t struct_size; void* extension_start; void* executable; void* program;
 } PJRT_Executable_OptimizedProgram_Args;
-enum { PJRT_Executable_OptimizedProgram_Args_SIZE = offsetof(PJRT_Executable_OptimizedProgram_Args, program) + sizeof(((PJRT_Executable_OptimizedProgram_Args*)0)->program) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* serialized_bytes;
-  size_t serialized_bytes_size;
-  void* serialized_executable;
-  void* serialized_executable_deleter;
+  size_t struct_size; void* extension_start; void* executable; void* serialized_bytes;
+  size_t serialized_bytes_size; void* serialized_executable; void* serialized_executable_deleter;
 } PJRT_Executable_Serialize_Args;
-enum { PJRT_Executable_Serialize_Args_SIZE = offsetof(PJRT_Executable_Serialize_Args, serialized_executable_deleter) + sizeof(((PJRT_Executable_Serialize_Args*)0)->serialized_executable_deleter) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
+  size_t struct_size; void* extension_start; void* executable;
 } PJRT_LoadedExecutable_Destroy_Args;
-enum { PJRT_LoadedExecutable_Destroy_Args_SIZE = offsetof(PJRT_LoadedExecutable_Destroy_Args, executable) + sizeof(((PJRT_LoadedExecutable_Destroy_Args*)0)->executable) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* loaded_executable;
-  void* executable;
+  size_t struct_size; void* extension_start; void* loaded_executable; void* executable;
 } PJRT_LoadedExecutable_GetExecutable_Args;
-enum { PJRT_LoadedExecutable_GetExecutable_Args_SIZE = offsetof(PJRT_LoadedExecutable_GetExecutable_Args, executable) + sizeof(((PJRT_LoadedExecutable_GetExecutable_Args*)0)->executable) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* addressable_devices;
+  size_t struct_size; void* extension_start; void* executable; void* addressable_devices;
   size_t num_addressable_devices;
 } PJRT_LoadedExecutable_AddressableDevices_Args;
-enum { PJRT_LoadedExecutable_AddressableDevices_Args_SIZE = offsetof(PJRT_LoadedExecutable_AddressableDevices_Args, num_addressable_devices) + sizeof(((PJRT_LoadedExecutable_AddressableDevices_Args*)0)->num_addressable_devices) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
+  size_t struct_size; void* extension_start; void* executable;
 } PJRT_LoadedExecutable_Delete_Args;
-enum { PJRT_LoadedExecutable_Delete_Args_SIZE = offsetof(PJRT_LoadedExecutable_Delete_Args, executable) + sizeof(((PJRT_LoadedExecutable_Delete_Args*)0)->executable) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  bool is_deleted;
+  size_t struct_size; void* extension_start; void* executable; bool is_deleted;
 } PJRT_LoadedExecutable_IsDeleted_Args;
-enum { PJRT_LoadedExecutable_IsDeleted_Args_SIZE = offsetof(PJRT_LoadedExecutable_IsDeleted_Args, is_deleted) + sizeof(((PJRT_LoadedExecutable_IsDeleted_Args*)0)->is_deleted) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* options;
-  void* argument_lists;
-  size_t num_devices;
-  size_t num_args;
-  void* output_lists;
-  void* device_complete_events;
+  size_t struct_size; void* extension_start; void* executable; void* options; void* argument_lists;
+  size_t num_devices; size_t num_args; void* output_lists; void* device_complete_events;
   void* execute_device;
 } PJRT_LoadedExecutable_Execute_Args;
-enum { PJRT_LoadedExecutable_Execute_Args_SIZE = offsetof(PJRT_LoadedExecutable_Execute_Args, execute_device) + sizeof(((PJRT_LoadedExecutable_Execute_Args*)0)->execute_device) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* serialized_executable;
-  size_t serialized_executable_size;
-  void* loaded_executable;
-  void* overridden_serialized_compile_options;
-  size_t overridden_serialized_compile_options_size;
+  size_t struct_size; void* extension_start; void* client; void* serialized_executable;
+  size_t serialized_executable_size; void* loaded_executable;
+  void* overridden_serialized_compile_options; size_t overridden_serialized_compile_options_size;
   void* load_options;
 } PJRT_Executable_DeserializeAndLoad_Args;
-enum { PJRT_Executable_DeserializeAndLoad_Args_SIZE = offsetof(PJRT_Executable_DeserializeAndLoad_Args, load_options) + sizeof(((PJRT_Executable_DeserializeAndLoad_Args*)0)->load_options) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* executable_fingerprint;
+  size_t struct_size; void* extension_start; void* executable; void* executable_fingerprint;
   size_t executable_fingerprint_size;
 } PJRT_LoadedExecutable_Fingerprint_Args;
-enum { PJRT_LoadedExecutable_Fingerprint_Args_SIZE = offsetof(PJRT_LoadedExecutable_Fingerprint_Args, executable_fingerprint_size) + sizeof(((PJRT_LoadedExecutable_Fingerprint_Args*)0)->executable_fingerprint_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
+  size_t struct_size; void* extension_start; void* buffer;
 } PJRT_Buffer_Destroy_Args;
-enum { PJRT_Buffer_Destroy_Args_SIZE = offsetof(PJRT_Buffer_Destroy_Args, buffer) + sizeof(((PJRT_Buffer_Destroy_Args*)0)->buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  uint32_t type;
+  size_t struct_size; void* extension_start; void* buffer; uint32_t type;
 } PJRT_Buffer_ElementType_Args;
-enum { PJRT_Buffer_ElementType_Args_SIZE = offsetof(PJRT_Buffer_ElementType_Args, type) + sizeof(((PJRT_Buffer_ElementType_Args*)0)->type) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* dims;
-  size_t num_dims;
+  size_t struct_size; void* extension_start; void* buffer; void* dims; size_t num_dims;
 } PJRT_Buffer_Dimensions_Args;
-enum { PJRT_Buffer_Dimensions_Args_SIZE = offsetof(PJRT_Buffer_Dimensions_Args, num_dims) + sizeof(((PJRT_Buffer_Dimensions_Args*)0)->num_dims) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* unpadded_dims;
-  size_t num_dims;
+  size_t struct_size; void* extension_start; void* buffer; void* unpadded_dims; size_t num_dims;
 } PJRT_Buffer_UnpaddedDimensions_Args;
-enum { PJRT_Buffer_UnpaddedDimensions_Args_SIZE = offsetof(PJRT_Buffer_UnpaddedDimensions_Args, num_dims) + sizeof(((PJRT_Buffer_UnpaddedDimensions_Args*)0)->num_dims) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* dynamic_dim_indices;
+  size_t struct_size; void* extension_start; void* buffer; void* dynamic_dim_indices;
   size_t num_dynamic_dims;
 } PJRT_Buffer_DynamicDimensionIndices_Args;
-enum { PJRT_Buffer_DynamicDimensionIndices_Args_SIZE = offsetof(PJRT_Buffer_DynamicDimensionIndices_Args, num_dynamic_dims) + sizeof(((PJRT_Buffer_DynamicDimensionIndices_Args*)0)->num_dynamic_dims) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  PJRT_Buffer_MemoryLayout layout;
+  size_t struct_size; void* extension_start; void* buffer; PJRT_Buffer_MemoryLayout layout;
 } PJRT_Buffer_GetMemoryLayout_Args;
-enum { PJRT_Buffer_GetMemoryLayout_Args_SIZE = offsetof(PJRT_Buffer_GetMemoryLayout_Args, layout) + sizeof(((PJRT_Buffer_GetMemoryLayout_Args*)0)->layout) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  size_t on_device_size_in_bytes;
+  size_t struct_size; void* extension_start; void* buffer; size_t on_device_size_in_bytes;
 } PJRT_Buffer_OnDeviceSizeInBytes_Args;
-enum { PJRT_Buffer_OnDeviceSizeInBytes_Args_SIZE = offsetof(PJRT_Buffer_OnDeviceSizeInBytes_Args, on_device_size_in_bytes) + sizeof(((PJRT_Buffer_OnDeviceSizeInBytes_Args*)0)->on_device_size_in_bytes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* device;
+  size_t struct_size; void* extension_start; void* buffer; void* device;
 } PJRT_Buffer_Device_Args;
-enum { PJRT_Buffer_Device_Args_SIZE = offsetof(PJRT_Buffer_Device_Args, device) + sizeof(((PJRT_Buffer_Device_Args*)0)->device) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* memory;
+  size_t struct_size; void* extension_start; void* buffer; void* memory;
 } PJRT_Buffer_Memory_Args;
-enum { PJRT_Buffer_Memory_Args_SIZE = offsetof(PJRT_Buffer_Memory_Args, memory) + sizeof(((PJRT_Buffer_Memory_Args*)0)->memory) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
+  size_t struct_size; void* extension_start; void* buffer;
 } PJRT_Buffer_Delete_Args;
-enum { PJRT_Buffer_Delete_Args_SIZE = offsetof(PJRT_Buffer_Delete_Args, buffer) + sizeof(((PJRT_Buffer_Delete_Args*)0)->buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  bool is_deleted;
+  size_t struct_size; void* extension_start; void* buffer; bool is_deleted;
 } PJRT_Buffer_IsDeleted_Args;
-enum { PJRT_Buffer_IsDeleted_Args_SIZE = offsetof(PJRT_Buffer_IsDeleted_Args, is_deleted) + sizeof(((PJRT_Buffer_IsDeleted_Args*)0)->is_deleted) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* dst_device;
-  void* dst_buffer;
+  size_t struct_size; void* extension_start; void* buffer; void* dst_device; void* dst_buffer;
 } PJRT_Buffer_CopyToDevice_Args;
-enum { PJRT_Buffer_CopyToDevice_Args_SIZE = offsetof(PJRT_Buffer_CopyToDevice_Args, dst_buffer) + sizeof(((PJRT_Buffer_CopyToDevice_Args*)0)->dst_buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* src;
-  void* host_layout;
-  void* dst;
-  size_t dst_size;
-  void* event;
+  size_t struct_size; void* extension_start; void* src; void* host_layout; void* dst;
+  size_t dst_size; void* event;
 } PJRT_Buffer_ToHostBuffer_Args;
-enum { PJRT_Buffer_ToHostBuffer_Args_SIZE = offsetof(PJRT_Buffer_ToHostBuffer_Args, event) + sizeof(((PJRT_Buffer_ToHostBuffer_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  bool is_on_cpu;
+  size_t struct_size; void* extension_start; void* buffer; bool is_on_cpu;
 } PJRT_Buffer_IsOnCpu_Args;
-enum { PJRT_Buffer_IsOnCpu_Args_SIZE = offsetof(PJRT_Buffer_IsOnCpu_Args, is_on_cpu) + sizeof(((PJRT_Buffer_IsOnCpu_Args*)0)->is_on_cpu) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* event;
+  size_t struct_size; void* extension_start; void* buffer; void* event;
 } PJRT_Buffer_ReadyEvent_Args;
-enum { PJRT_Buffer_ReadyEvent_Args_SIZE = offsetof(PJRT_Buffer_ReadyEvent_Args, event) + sizeof(((PJRT_Buffer_ReadyEvent_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  size_t buffer_pointer;
+  size_t struct_size; void* extension_start; void* buffer; size_t buffer_pointer;
 } PJRT_Buffer_UnsafePointer_Args;
-enum { PJRT_Buffer_UnsafePointer_Args_SIZE = offsetof(PJRT_Buffer_UnsafePointer_Args, buffer_pointer) + sizeof(((PJRT_Buffer_UnsafePointer_Args*)0)->buffer_pointer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
+  size_t struct_size; void* extension_start; void* buffer;
 } PJRT_Buffer_IncreaseExternalReferenceCount_Args;
-enum { PJRT_Buffer_IncreaseExternalReferenceCount_Args_SIZE = offsetof(PJRT_Buffer_IncreaseExternalReferenceCount_Args, buffer) + sizeof(((PJRT_Buffer_IncreaseExternalReferenceCount_Args*)0)->buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
+  size_t struct_size; void* extension_start; void* buffer;
 } PJRT_Buffer_DecreaseExternalReferenceCount_Args;
-enum { PJRT_Buffer_DecreaseExternalReferenceCount_Args_SIZE = offsetof(PJRT_Buffer_DecreaseExternalReferenceCount_Args, buffer) + sizeof(((PJRT_Buffer_DecreaseExternalReferenceCount_Args*)0)->buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* device_memory_ptr;
+  size_t struct_size; void* extension_start; void* buffer; void* device_memory_ptr;
 } PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args;
-enum { PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args_SIZE = offsetof(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args, device_memory_ptr) + sizeof(((PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args*)0)->device_memory_ptr) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_CopyToDeviceStream_Destroy_Args;
-enum { PJRT_CopyToDeviceStream_Destroy_Args_SIZE = offsetof(PJRT_CopyToDeviceStream_Destroy_Args, extension_start) + sizeof(((PJRT_CopyToDeviceStream_Destroy_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_CopyToDeviceStream_AddChunk_Args;
-enum { PJRT_CopyToDeviceStream_AddChunk_Args_SIZE = offsetof(PJRT_CopyToDeviceStream_AddChunk_Args, extension_start) + sizeof(((PJRT_CopyToDeviceStream_AddChunk_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_CopyToDeviceStream_TotalBytes_Args;
-enum { PJRT_CopyToDeviceStream_TotalBytes_Args_SIZE = offsetof(PJRT_CopyToDeviceStream_TotalBytes_Args, extension_start) + sizeof(((PJRT_CopyToDeviceStream_TotalBytes_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_CopyToDeviceStream_GranuleSize_Args;
-enum { PJRT_CopyToDeviceStream_GranuleSize_Args_SIZE = offsetof(PJRT_CopyToDeviceStream_GranuleSize_Args, extension_start) + sizeof(((PJRT_CopyToDeviceStream_GranuleSize_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_CopyToDeviceStream_CurrentBytes_Args;
-enum { PJRT_CopyToDeviceStream_CurrentBytes_Args_SIZE = offsetof(PJRT_CopyToDeviceStream_CurrentBytes_Args, extension_start) + sizeof(((PJRT_CopyToDeviceStream_CurrentBytes_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_TopologyDescription_Create_Args;
-enum { PJRT_TopologyDescription_Create_Args_SIZE = offsetof(PJRT_TopologyDescription_Create_Args, extension_start) + sizeof(((PJRT_TopologyDescription_Create_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
+  size_t struct_size; void* extension_start; void* topology;
 } PJRT_TopologyDescription_Destroy_Args;
-enum { PJRT_TopologyDescription_Destroy_Args_SIZE = offsetof(PJRT_TopologyDescription_Destroy_Args, topology) + sizeof(((PJRT_TopologyDescription_Destroy_Args*)0)->topology) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
-  void* platform_name;
+  size_t struct_size; void* extension_start; void* topology; void* platform_name;
   size_t platform_name_size;
 } PJRT_TopologyDescription_PlatformName_Args;
-enum { PJRT_TopologyDescription_PlatformName_Args_SIZE = offsetof(PJRT_TopologyDescription_PlatformName_Args, platform_name_size) + sizeof(((PJRT_TopologyDescription_PlatformName_Args*)0)->platform_name_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
-  void* platform_version;
+  size_t struct_size; void* extension_start; void* topology; void* platform_version;
   size_t platform_version_size;
 } PJRT_TopologyDescription_PlatformVersion_Args;
-enum { PJRT_TopologyDescription_PlatformVersion_Args_SIZE = offsetof(PJRT_TopologyDescription_PlatformVersion_Args, platform_version_size) + sizeof(((PJRT_TopologyDescription_PlatformVersion_Args*)0)->platform_version_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
-  void* descriptions;
+  size_t struct_size; void* extension_start; void* topology; void* descriptions;
   size_t num_descriptions;
 } PJRT_TopologyDescription_GetDeviceDescriptions_Args;
-enum { PJRT_TopologyDescription_GetDeviceDescriptions_Args_SIZE = offsetof(PJRT_TopologyDescription_GetDeviceDescriptions_Args, num_descriptions) + sizeof(((PJRT_TopologyDescription_GetDeviceDescriptions_Args*)0)->num_descriptions) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
-  void* serialized_bytes;
-  size_t serialized_bytes_size;
-  void* serialized_topology;
-  void* serialized_topology_deleter;
+  size_t struct_size; void* extension_start; void* topology; void* serialized_bytes;
+  size_t serialized_bytes_size; void* serialized_topology; void* serialized_topology_deleter;
 } PJRT_TopologyDescription_Serialize_Args;
-enum { PJRT_TopologyDescription_Serialize_Args_SIZE = offsetof(PJRT_TopologyDescription_Serialize_Args, serialized_topology_deleter) + sizeof(((PJRT_TopologyDescription_Serialize_Args*)0)->serialized_topology_deleter) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
-  void* attributes;
+  size_t struct_size; void* extension_start; void* topology; void* attributes;
   size_t num_attributes;
 } PJRT_TopologyDescription_Attributes_Args;
-enum { PJRT_TopologyDescription_Attributes_Args_SIZE = offsetof(PJRT_TopologyDescription_Attributes_Args, num_attributes) + sizeof(((PJRT_TopologyDescription_Attributes_Args*)0)->num_attributes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Compile_Args;
-enum { PJRT_Compile_Args_SIZE = offsetof(PJRT_Compile_Args, extension_start) + sizeof(((PJRT_Compile_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* output_types;
+  size_t struct_size; void* extension_start; void* executable; void* output_types;
   size_t num_output_types;
 } PJRT_Executable_OutputElementTypes_Args;
-enum { PJRT_Executable_OutputElementTypes_Args_SIZE = offsetof(PJRT_Executable_OutputElementTypes_Args, num_output_types) + sizeof(((PJRT_Executable_OutputElementTypes_Args*)0)->num_output_types) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_outputs;
-  void* dims;
+  size_t struct_size; void* extension_start; void* executable; size_t num_outputs; void* dims;
   void* dim_sizes;
 } PJRT_Executable_OutputDimensions_Args;
-enum { PJRT_Executable_OutputDimensions_Args_SIZE = offsetof(PJRT_Executable_OutputDimensions_Args, dim_sizes) + sizeof(((PJRT_Executable_OutputDimensions_Args*)0)->dim_sizes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* dst_memory;
-  void* dst_buffer;
+  size_t struct_size; void* extension_start; void* buffer; void* dst_memory; void* dst_buffer;
 } PJRT_Buffer_CopyToMemory_Args;
-enum { PJRT_Buffer_CopyToMemory_Args_SIZE = offsetof(PJRT_Buffer_CopyToMemory_Args, dst_buffer) + sizeof(((PJRT_Buffer_CopyToMemory_Args*)0)->dst_buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* device_buffer_ptr;
-  void* dims;
-  size_t num_dims;
-  uint32_t element_type;
-  void* layout;
-  void* device;
-  void* on_delete_callback;
-  void* on_delete_callback_arg;
-  int64_t stream;
-  void* buffer;
-  void* memory;
+  size_t struct_size; void* extension_start; void* client; void* device_buffer_ptr; void* dims;
+  size_t num_dims; uint32_t element_type; void* layout; void* device; void* on_delete_callback;
+  void* on_delete_callback_arg; int64_t stream; void* buffer; void* memory;
 } PJRT_Client_CreateViewOfDeviceBuffer_Args;
-enum { PJRT_Client_CreateViewOfDeviceBuffer_Args_SIZE = offsetof(PJRT_Client_CreateViewOfDeviceBuffer_Args, memory) + sizeof(((PJRT_Client_CreateViewOfDeviceBuffer_Args*)0)->memory) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* executable_fingerprint;
+  size_t struct_size; void* extension_start; void* executable; void* executable_fingerprint;
   size_t executable_fingerprint_size;
 } PJRT_Executable_Fingerprint_Args;
-enum { PJRT_Executable_Fingerprint_Args_SIZE = offsetof(PJRT_Executable_Fingerprint_Args, executable_fingerprint_size) + sizeof(((PJRT_Executable_Fingerprint_Args*)0)->executable_fingerprint_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* topology;
+  size_t struct_size; void* extension_start; void* client; void* topology;
 } PJRT_Client_TopologyDescription_Args;
-enum { PJRT_Client_TopologyDescription_Args_SIZE = offsetof(PJRT_Client_TopologyDescription_Args, topology) + sizeof(((PJRT_Client_TopologyDescription_Args*)0)->topology) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  int64_t generated_code_size_in_bytes;
-  int64_t argument_size_in_bytes;
-  int64_t output_size_in_bytes;
-  int64_t alias_size_in_bytes;
-  int64_t temp_size_in_bytes;
-  int64_t host_generated_code_size_in_bytes;
-  int64_t host_argument_size_in_bytes;
-  int64_t host_output_size_in_bytes;
-  int64_t host_alias_size_in_bytes;
-  int64_t host_temp_size_in_bytes;
-  int64_t peak_memory_in_bytes;
-  int64_t total_size_in_bytes;
-  int64_t total_allocation_bytes;
-  int64_t indefinite_allocations;
+  size_t struct_size; void* extension_start; void* executable; int64_t generated_code_size_in_bytes;
+  int64_t argument_size_in_bytes; int64_t output_size_in_bytes; int64_t alias_size_in_bytes;
+  int64_t temp_size_in_bytes; int64_t host_generated_code_size_in_bytes;
+  int64_t host_argument_size_in_bytes; int64_t host_output_size_in_bytes;
+  int64_t host_alias_size_in_bytes; int64_t host_temp_size_in_bytes; int64_t peak_memory_in_bytes;
+  int64_t total_size_in_bytes; int64_t total_allocation_bytes; int64_t indefinite_allocations;
   int64_t peak_unpadded_heap_bytes;
 } PJRT_Executable_GetCompiledMemoryStats_Args;
-enum { PJRT_Executable_GetCompiledMemoryStats_Args_SIZE = offsetof(PJRT_Executable_GetCompiledMemoryStats_Args, peak_unpadded_heap_bytes) + sizeof(((PJRT_Executable_GetCompiledMemoryStats_Args*)0)->peak_unpadded_heap_bytes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* memory;
-  int32_t kind_id;
+  size_t struct_size; void* extension_start; void* memory; int32_t kind_id;
 } PJRT_Memory_Kind_Id_Args;
-enum { PJRT_Memory_Kind_Id_Args_SIZE = offsetof(PJRT_Memory_Kind_Id_Args, kind_id) + sizeof(((PJRT_Memory_Kind_Id_Args*)0)->kind_id) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* context;
+  size_t struct_size; void* extension_start; void* context;
 } PJRT_ExecuteContext_Create_Args;
-enum { PJRT_ExecuteContext_Create_Args_SIZE = offsetof(PJRT_ExecuteContext_Create_Args, context) + sizeof(((PJRT_ExecuteContext_Create_Args*)0)->context) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* context;
+  size_t struct_size; void* extension_start; void* context;
 } PJRT_ExecuteContext_Destroy_Args;
-enum { PJRT_ExecuteContext_Destroy_Args_SIZE = offsetof(PJRT_ExecuteContext_Destroy_Args, context) + sizeof(((PJRT_ExecuteContext_Destroy_Args*)0)->context) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* dst;
-  int64_t offset;
-  int64_t transfer_size;
-  void* event;
+  size_t struct_size; void* extension_start; void* buffer; void* dst; int64_t offset;
+  int64_t transfer_size; void* event;
 } PJRT_Buffer_CopyRawToHost_Args;
-enum { PJRT_Buffer_CopyRawToHost_Args_SIZE = offsetof(PJRT_Buffer_CopyRawToHost_Args, event) + sizeof(((PJRT_Buffer_CopyRawToHost_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_Destroy_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_Destroy_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_Destroy_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_TransferData_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_TransferData_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_TransferData_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_CreateBuffersForAsyncHostToDevice_Args;
-enum { PJRT_Client_CreateBuffersForAsyncHostToDevice_Args_SIZE = offsetof(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args, extension_start) + sizeof(((PJRT_Client_CreateBuffersForAsyncHostToDevice_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_Device_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_Device_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_Device_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_Device_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_DmaMap_Args;
-enum { PJRT_Client_DmaMap_Args_SIZE = offsetof(PJRT_Client_DmaMap_Args, extension_start) + sizeof(((PJRT_Client_DmaMap_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_DmaUnmap_Args;
-enum { PJRT_Client_DmaUnmap_Args_SIZE = offsetof(PJRT_Client_DmaUnmap_Args, extension_start) + sizeof(((PJRT_Client_DmaUnmap_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  void* shape_dims;
-  size_t shape_num_dims;
-  uint32_t shape_element_type;
-  void* shape_layout;
-  void* device;
-  void* memory;
-  void* buffer;
+  size_t struct_size; void* extension_start; void* client; void* shape_dims; size_t shape_num_dims;
+  uint32_t shape_element_type; void* shape_layout; void* device; void* memory; void* buffer;
 } PJRT_Client_CreateUninitializedBuffer_Args;
-enum { PJRT_Client_CreateUninitializedBuffer_Args_SIZE = offsetof(PJRT_Client_CreateUninitializedBuffer_Args, buffer) + sizeof(((PJRT_Client_CreateUninitializedBuffer_Args*)0)->buffer) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_UpdateGlobalProcessInfo_Args;
-enum { PJRT_Client_UpdateGlobalProcessInfo_Args_SIZE = offsetof(PJRT_Client_UpdateGlobalProcessInfo_Args, extension_start) + sizeof(((PJRT_Client_UpdateGlobalProcessInfo_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_TopologyDescription_Deserialize_Args;
-enum { PJRT_TopologyDescription_Deserialize_Args_SIZE = offsetof(PJRT_TopologyDescription_Deserialize_Args, extension_start) + sizeof(((PJRT_TopologyDescription_Deserialize_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_CreateAliasBuffer_Args;
-enum { PJRT_Client_CreateAliasBuffer_Args_SIZE = offsetof(PJRT_Client_CreateAliasBuffer_Args, extension_start) + sizeof(((PJRT_Client_CreateAliasBuffer_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_FulfillAliasBuffer_Args;
-enum { PJRT_Client_FulfillAliasBuffer_Args_SIZE = offsetof(PJRT_Client_FulfillAliasBuffer_Args, extension_start) + sizeof(((PJRT_Client_FulfillAliasBuffer_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* serialized_bytes;
-  size_t serialized_bytes_size;
-  void* serialized_device_assignment;
+  size_t struct_size; void* extension_start; void* executable; void* serialized_bytes;
+  size_t serialized_bytes_size; void* serialized_device_assignment;
   void* serialized_device_assignment_deleter;
 } PJRT_LoadedExecutable_GetDeviceAssignment_Args;
-enum { PJRT_LoadedExecutable_GetDeviceAssignment_Args_SIZE = offsetof(PJRT_LoadedExecutable_GetDeviceAssignment_Args, serialized_device_assignment_deleter) + sizeof(((PJRT_LoadedExecutable_GetDeviceAssignment_Args*)0)->serialized_device_assignment_deleter) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_CreateErrorBuffer_Args;
-enum { PJRT_Client_CreateErrorBuffer_Args_SIZE = offsetof(PJRT_Client_CreateErrorBuffer_Args, extension_start) + sizeof(((PJRT_Client_CreateErrorBuffer_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args;
-enum { PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args_SIZE = offsetof(PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args, extension_start) + sizeof(((PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Buffer_CopyRawToHostFuture_Args;
-enum { PJRT_Buffer_CopyRawToHostFuture_Args_SIZE = offsetof(PJRT_Buffer_CopyRawToHostFuture_Args, extension_start) + sizeof(((PJRT_Buffer_CopyRawToHostFuture_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Device_PoisonExecution_Args;
-enum { PJRT_Device_PoisonExecution_Args_SIZE = offsetof(PJRT_Device_PoisonExecution_Args, extension_start) + sizeof(((PJRT_Device_PoisonExecution_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Device_CreateAsyncTrackingEvent_Args;
-enum { PJRT_Device_CreateAsyncTrackingEvent_Args_SIZE = offsetof(PJRT_Device_CreateAsyncTrackingEvent_Args, extension_start) + sizeof(((PJRT_Device_CreateAsyncTrackingEvent_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_AsyncTrackingEvent_Destroy_Args;
-enum { PJRT_AsyncTrackingEvent_Destroy_Args_SIZE = offsetof(PJRT_AsyncTrackingEvent_Destroy_Args, extension_start) + sizeof(((PJRT_AsyncTrackingEvent_Destroy_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* serialized_bytes;
-  size_t serialized_bytes_size;
-  void* serialized_compile_options;
+  size_t struct_size; void* extension_start; void* executable; void* serialized_bytes;
+  size_t serialized_bytes_size; void* serialized_compile_options;
   void* serialized_compile_options_deleter;
 } PJRT_Executable_GetCompileOptions_Args;
-enum { PJRT_Executable_GetCompileOptions_Args_SIZE = offsetof(PJRT_Executable_GetCompileOptions_Args, serialized_compile_options_deleter) + sizeof(((PJRT_Executable_GetCompileOptions_Args*)0)->serialized_compile_options_deleter) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Buffer_DonateWithControlDependency_Args;
-enum { PJRT_Buffer_DonateWithControlDependency_Args_SIZE = offsetof(PJRT_Buffer_DonateWithControlDependency_Args, extension_start) + sizeof(((PJRT_Buffer_DonateWithControlDependency_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
+  size_t struct_size; void* extension_start; void* event;
 } PJRT_Event_Create_Args;
-enum { PJRT_Event_Create_Args_SIZE = offsetof(PJRT_Event_Create_Args, event) + sizeof(((PJRT_Event_Create_Args*)0)->event) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* event;
-  uint32_t error_code;
-  void* error_message;
+  size_t struct_size; void* extension_start; void* event; uint32_t error_code; void* error_message;
   size_t error_message_size;
 } PJRT_Event_Set_Args;
-enum { PJRT_Event_Set_Args_SIZE = offsetof(PJRT_Event_Set_Args, error_message_size) + sizeof(((PJRT_Event_Set_Args*)0)->error_message_size) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
-  void* attributes;
-  size_t num_attributes;
-  void* device_attributes;
-  void* attributes_deleter;
+  size_t struct_size; void* extension_start; void* device; void* attributes; size_t num_attributes;
+  void* device_attributes; void* attributes_deleter;
 } PJRT_Device_GetAttributes_Args;
-enum { PJRT_Device_GetAttributes_Args_SIZE = offsetof(PJRT_Device_GetAttributes_Args, attributes_deleter) + sizeof(((PJRT_Device_GetAttributes_Args*)0)->attributes_deleter) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Client_Load_Args;
-enum { PJRT_Client_Load_Args_SIZE = offsetof(PJRT_Client_Load_Args, extension_start) + sizeof(((PJRT_Client_Load_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  void* addressable_device_logical_ids;
+  size_t struct_size; void* extension_start; void* executable; void* addressable_device_logical_ids;
   size_t num_addressable_device_logical_ids;
 } PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args;
-enum { PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args_SIZE = offsetof(PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args, num_addressable_device_logical_ids) + sizeof(((PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args*)0)->num_addressable_device_logical_ids) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_Buffer_Bitcast_Args;
-enum { PJRT_Buffer_Bitcast_Args_SIZE = offsetof(PJRT_Buffer_Bitcast_Args, extension_start) + sizeof(((PJRT_Buffer_Bitcast_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* error;
-  void* visitor;
-  void* user_arg;
+  size_t struct_size; void* extension_start; void* error; void* visitor; void* user_arg;
 } PJRT_Error_ForEachPayload_Args;
-enum { PJRT_Error_ForEachPayload_Args_SIZE = offsetof(PJRT_Error_ForEachPayload_Args, user_arg) + sizeof(((PJRT_Error_ForEachPayload_Args*)0)->user_arg) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology;
-  size_t fingerprint;
+  size_t struct_size; void* extension_start; void* topology; size_t fingerprint;
 } PJRT_TopologyDescription_Fingerprint_Args;
-enum { PJRT_TopologyDescription_Fingerprint_Args_SIZE = offsetof(PJRT_TopologyDescription_Fingerprint_Args, fingerprint) + sizeof(((PJRT_TopologyDescription_Fingerprint_Args*)0)->fingerprint) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_parameters;
-  void* memory_kinds;
-  void* memory_kind_sizes;
+  size_t struct_size; void* extension_start; void* executable; size_t num_parameters;
+  void* memory_kinds; void* memory_kind_sizes;
 } PJRT_Executable_ParameterMemoryKinds_Args;
-enum { PJRT_Executable_ParameterMemoryKinds_Args_SIZE = offsetof(PJRT_Executable_ParameterMemoryKinds_Args, memory_kind_sizes) + sizeof(((PJRT_Executable_ParameterMemoryKinds_Args*)0)->memory_kind_sizes) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* device;
+  size_t struct_size; void* extension_start; void* device;
 } PJRT_Device_ClearMemoryStats_Args;
-enum { PJRT_Device_ClearMemoryStats_Args_SIZE = offsetof(PJRT_Device_ClearMemoryStats_Args, device) + sizeof(((PJRT_Device_ClearMemoryStats_Args*)0)->device) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace_Args;
-enum { PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace_Args_SIZE = offsetof(PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace_Args, extension_start) + sizeof(((PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
+  size_t struct_size; void* extension_start;
 } PJRT_TopologyDescription_GetMemorySpaceKindIds_Args;
-enum { PJRT_TopologyDescription_GetMemorySpaceKindIds_Args_SIZE = offsetof(PJRT_TopologyDescription_GetMemorySpaceKindIds_Args, extension_start) + sizeof(((PJRT_TopologyDescription_GetMemorySpaceKindIds_Args*)0)->extension_start) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* layout;
+  size_t struct_size; void* extension_start; void* layout;
 } PJRT_Layouts_MemoryLayout_Destroy_Args;
-enum { PJRT_Layouts_MemoryLayout_Destroy_Args_SIZE = offsetof(PJRT_Layouts_MemoryLayout_Destroy_Args, layout) + sizeof(((PJRT_Layouts_MemoryLayout_Destroy_Args*)0)->layout) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* layout;
-  void* serialized_bytes;
-  size_t serialized_bytes_size;
-  void* serialized_layout;
-  void* serialized_layout_deleter;
+  size_t struct_size; void* extension_start; void* layout; void* serialized_bytes;
+  size_t serialized_bytes_size; void* serialized_layout; void* serialized_layout_deleter;
 } PJRT_Layouts_MemoryLayout_Serialize_Args;
-enum { PJRT_Layouts_MemoryLayout_Serialize_Args_SIZE = offsetof(PJRT_Layouts_MemoryLayout_Serialize_Args, serialized_layout_deleter) + sizeof(((PJRT_Layouts_MemoryLayout_Serialize_Args*)0)->serialized_layout_deleter) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* client;
-  uint32_t type;
-  void* dims;
-  size_t num_dims;
-  void* layout;
+  size_t struct_size; void* extension_start; void* client; uint32_t type; void* dims;
+  size_t num_dims; void* layout;
 } PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args;
-enum { PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args_SIZE = offsetof(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args, layout) + sizeof(((PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args*)0)->layout) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* buffer;
-  void* layout;
+  size_t struct_size; void* extension_start; void* buffer; void* layout;
 } PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args;
-enum { PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args_SIZE = offsetof(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args, layout) + sizeof(((PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args*)0)->layout) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* topology_description;
-  uint32_t type;
-  void* dims;
-  size_t num_dims;
-  void* layout;
+  size_t struct_size; void* extension_start; void* topology_description; uint32_t type; void* dims;
+  size_t num_dims; void* layout;
 } PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args;
-enum { PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args_SIZE = offsetof(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args, layout) + sizeof(((PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args*)0)->layout) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_outputs;
-  void* layouts;
+  size_t struct_size; void* extension_start; void* executable; size_t num_outputs; void* layouts;
 } PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args;
-enum { PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args_SIZE = offsetof(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args, layouts) + sizeof(((PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args*)0)->layouts) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  void* executable;
-  size_t num_parameters;
-  void* layouts;
+  size_t struct_size; void* extension_start; void* executable; size_t num_parameters; void* layouts;
 } PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args;
-enum { PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args_SIZE = offsetof(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args, layouts) + sizeof(((PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args*)0)->layouts) };
 
 typedef struct {
-  size_t struct_size;
-  void* extension_start;
-  PJRT_Api_Version pjrt_api_version;
-  void* PJRT_Error_Destroy;
-  void* PJRT_Error_Message;
-  void* PJRT_Error_GetCode;
-  void* PJRT_Plugin_Initialize;
-  void* PJRT_Plugin_Attributes;
-  void* PJRT_Event_Destroy;
-  void* PJRT_Event_IsReady;
-  void* PJRT_Event_Error;
-  void* PJRT_Event_Await;
-  void* PJRT_Event_OnReady;
-  void* PJRT_Client_Create;
-  void* PJRT_Client_Destroy;
-  void* PJRT_Client_PlatformName;
-  void* PJRT_Client_ProcessIndex;
-  void* PJRT_Client_PlatformVersion;
-  void* PJRT_Client_Devices;
-  void* PJRT_Client_AddressableDevices;
-  void* PJRT_Client_LookupDevice;
-  void* PJRT_Client_LookupAddressableDevice;
-  void* PJRT_Client_AddressableMemories;
-  void* PJRT_Client_Compile;
-  void* PJRT_Client_DefaultDeviceAssignment;
-  void* PJRT_Client_BufferFromHostBuffer;
-  void* PJRT_DeviceDescription_Id;
-  void* PJRT_DeviceDescription_ProcessIndex;
-  void* PJRT_DeviceDescription_Attributes;
-  void* PJRT_DeviceDescription_Kind;
-  void* PJRT_DeviceDescription_DebugString;
-  void* PJRT_DeviceDescription_ToString;
-  void* PJRT_Device_GetDescription;
-  void* PJRT_Device_IsAddressable;
-  void* PJRT_Device_LocalHardwareId;
-  void* PJRT_Device_AddressableMemories;
-  void* PJRT_Device_DefaultMemory;
-  void* PJRT_Device_MemoryStats;
-  void* PJRT_Memory_Id;
-  void* PJRT_Memory_Kind;
-  void* PJRT_Memory_DebugString;
-  void* PJRT_Memory_ToString;
-  void* PJRT_Memory_AddressableByDevices;
-  void* PJRT_Executable_Destroy;
-  void* PJRT_Executable_Name;
-  void* PJRT_Executable_NumReplicas;
-  void* PJRT_Executable_NumPartitions;
-  void* PJRT_Executable_NumOutputs;
-  void* PJRT_Executable_SizeOfGeneratedCodeInBytes;
-  void* PJRT_Executable_GetCostAnalysis;
-  void* PJRT_Executable_OutputMemoryKinds;
-  void* PJRT_Executable_OptimizedProgram;
-  void* PJRT_Executable_Serialize;
-  void* PJRT_LoadedExecutable_Destroy;
-  void* PJRT_LoadedExecutable_GetExecutable;
-  void* PJRT_LoadedExecutable_AddressableDevices;
-  void* PJRT_LoadedExecutable_Delete;
-  void* PJRT_LoadedExecutable_IsDeleted;
-  void* PJRT_LoadedExecutable_Execute;
-  void* PJRT_Executable_DeserializeAndLoad;
-  void* PJRT_LoadedExecutable_Fingerprint;
-  void* PJRT_Buffer_Destroy;
-  void* PJRT_Buffer_ElementType;
-  void* PJRT_Buffer_Dimensions;
-  void* PJRT_Buffer_UnpaddedDimensions;
-  void* PJRT_Buffer_DynamicDimensionIndices;
-  void* PJRT_Buffer_GetMemoryLayout;
-  void* PJRT_Buffer_OnDeviceSizeInBytes;
-  void* PJRT_Buffer_Device;
-  void* PJRT_Buffer_Memory;
-  void* PJRT_Buffer_Delete;
-  void* PJRT_Buffer_IsDeleted;
-  void* PJRT_Buffer_CopyToDevice;
-  void* PJRT_Buffer_ToHostBuffer;
-  void* PJRT_Buffer_IsOnCpu;
-  void* PJRT_Buffer_ReadyEvent;
-  void* PJRT_Buffer_UnsafePointer;
-  void* PJRT_Buffer_IncreaseExternalReferenceCount;
-  void* PJRT_Buffer_DecreaseExternalReferenceCount;
-  void* PJRT_Buffer_OpaqueDeviceMemoryDataPointer;
-  void* PJRT_CopyToDeviceStream_Destroy;
-  void* PJRT_CopyToDeviceStream_AddChunk;
-  void* PJRT_CopyToDeviceStream_TotalBytes;
-  void* PJRT_CopyToDeviceStream_GranuleSize;
-  void* PJRT_CopyToDeviceStream_CurrentBytes;
-  void* PJRT_TopologyDescription_Create;
-  void* PJRT_TopologyDescription_Destroy;
-  void* PJRT_TopologyDescription_PlatformName;
+  size_t struct_size; void* extension_start; PJRT_Api_Version pjrt_api_version;
+  void* PJRT_Error_Destroy; void* PJRT_Error_Message; void* PJRT_Error_GetCode;
+  void* PJRT_Plugin_Initialize; void* PJRT_Plugin_Attributes; void* PJRT_Event_Destroy;
+  void* PJRT_Event_IsReady; void* PJRT_Event_Error; void* PJRT_Event_Await;
+  void* PJRT_Event_OnReady; void* PJRT_Client_Create; void* PJRT_Client_Destroy;
+  void* PJRT_Client_PlatformName; void* PJRT_Client_ProcessIndex; void* PJRT_Client_PlatformVersion;
+  void* PJRT_Client_Devices; void* PJRT_Client_AddressableDevices; void* PJRT_Client_LookupDevice;
+  void* PJRT_Client_LookupAddressableDevice; void* PJRT_Client_AddressableMemories;
+  void* PJRT_Client_Compile; void* PJRT_Client_DefaultDeviceAssignment;
+  void* PJRT_Client_BufferFromHostBuffer; void* PJRT_DeviceDescription_Id;
+  void* PJRT_DeviceDescription_ProcessIndex; void* PJRT_DeviceDescription_Attributes;
+  void* PJRT_DeviceDescription_Kind; void* PJRT_DeviceDescription_DebugString;
+  void* PJRT_DeviceDescription_ToString; void* PJRT_Device_GetDescription;
+  void* PJRT_Device_IsAddressable; void* PJRT_Device_LocalHardwareId;
+  void* PJRT_Device_AddressableMemories; void* PJRT_Device_DefaultMemory;
+  void* PJRT_Device_MemoryStats; void* PJRT_Memory_Id; void* PJRT_Memory_Kind;
+  void* PJRT_Memory_DebugString; void* PJRT_Memory_ToString; void* PJRT_Memory_AddressableByDevices;
+  void* PJRT_Executable_Destroy; void* PJRT_Executable_Name; void* PJRT_Executable_NumReplicas;
+  void* PJRT_Executable_NumPartitions; void* PJRT_Executable_NumOutputs;
+  void* PJRT_Executable_SizeOfGeneratedCodeInBytes; void* PJRT_Executable_GetCostAnalysis;
+  void* PJRT_Executable_OutputMemoryKinds; void* PJRT_Executable_OptimizedProgram;
+  void* PJRT_Executable_Serialize; void* PJRT_LoadedExecutable_Destroy;
+  void* PJRT_LoadedExecutable_GetExecutable; void* PJRT_LoadedExecutable_AddressableDevices;
+  void* PJRT_LoadedExecutable_Delete; void* PJRT_LoadedExecutable_IsDeleted;
+  void* PJRT_LoadedExecutable_Execute; void* PJRT_Executable_DeserializeAndLoad;
+  void* PJRT_LoadedExecutable_Fingerprint; void* PJRT_Buffer_Destroy; void* PJRT_Buffer_ElementType;
+  void* PJRT_Buffer_Dimensions; void* PJRT_Buffer_UnpaddedDimensions;
+  void* PJRT_Buffer_DynamicDimensionIndices; void* PJRT_Buffer_GetMemoryLayout;
+  void* PJRT_Buffer_OnDeviceSizeInBytes; void* PJRT_Buffer_Device; void* PJRT_Buffer_Memory;
+  void* PJRT_Buffer_Delete; void* PJRT_Buffer_IsDeleted; void* PJRT_Buffer_CopyToDevice;
+  void* PJRT_Buffer_ToHostBuffer; void* PJRT_Buffer_IsOnCpu; void* PJRT_Buffer_ReadyEvent;
+  void* PJRT_Buffer_UnsafePointer; void* PJRT_Buffer_IncreaseExternalReferenceCount;
+  void* PJRT_Buffer_DecreaseExternalReferenceCount; void* PJRT_Buffer_OpaqueDeviceMemoryDataPointer;
+  void* PJRT_CopyToDeviceStream_Destroy; void* PJRT_CopyToDeviceStream_AddChunk;
+  void* PJRT_CopyToDeviceStream_TotalBytes; void* PJRT_CopyToDeviceStream_GranuleSize;
+  void* PJRT_CopyToDeviceStream_CurrentBytes; void* PJRT_TopologyDescription_Create;
+  void* PJRT_TopologyDescription_Destroy; void* PJRT_TopologyDescription_PlatformName;
   void* PJRT_TopologyDescription_PlatformVersion;
-  void* PJRT_TopologyDescription_GetDeviceDescriptions;
-  void* PJRT_TopologyDescription_Serialize;
-  void* PJRT_TopologyDescription_Attributes;
-  void* PJRT_Compile;
-  void* PJRT_Executable_OutputElementTypes;
-  void* PJRT_Executable_OutputDimensions;
-  void* PJRT_Buffer_CopyToMemory;
-  void* PJRT_Client_CreateViewOfDeviceBuffer;
-  void* PJRT_Executable_Fingerprint;
-  void* PJRT_Client_TopologyDescription;
-  void* PJRT_Executable_GetCompiledMemoryStats;
-  void* PJRT_Memory_Kind_Id;
-  void* PJRT_ExecuteContext_Create;
-  void* PJRT_ExecuteContext_Destroy;
-  void* PJRT_Buffer_CopyRawToHost;
-  void* PJRT_AsyncHostToDeviceTransferManager_Destroy;
+  void* PJRT_TopologyDescription_GetDeviceDescriptions; void* PJRT_TopologyDescription_Serialize;
+  void* PJRT_TopologyDescription_Attributes; void* PJRT_Compile;
+  void* PJRT_Executable_OutputElementTypes; void* PJRT_Executable_OutputDimensions;
+  void* PJRT_Buffer_CopyToMemory; void* PJRT_Client_CreateViewOfDeviceBuffer;
+  void* PJRT_Executable_Fingerprint; void* PJRT_Client_TopologyDescription;
+  void* PJRT_Executable_GetCompiledMemoryStats; void* PJRT_Memory_Kind_Id;
+  void* PJRT_ExecuteContext_Create; void* PJRT_ExecuteContext_Destroy;
+  void* PJRT_Buffer_CopyRawToHost; void* PJRT_AsyncHostToDeviceTransferManager_Destroy;
   void* PJRT_AsyncHostToDeviceTransferManager_TransferData;
   void* PJRT_Client_CreateBuffersForAsyncHostToDevice;
   void* PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer;
@@ -1486,205 +795,93 @@ typedef struct {
   void* PJRT_AsyncHostToDeviceTransferManager_BufferCount;
   void* PJRT_AsyncHostToDeviceTransferManager_BufferSize;
   void* PJRT_AsyncHostToDeviceTransferManager_SetBufferError;
-  void* PJRT_AsyncHostToDeviceTransferManager_AddMetadata;
-  void* PJRT_Client_DmaMap;
-  void* PJRT_Client_DmaUnmap;
-  void* PJRT_Client_CreateUninitializedBuffer;
-  void* PJRT_Client_UpdateGlobalProcessInfo;
-  void* PJRT_TopologyDescription_Deserialize;
-  void* PJRT_Client_CreateAliasBuffer;
-  void* PJRT_Client_FulfillAliasBuffer;
-  void* PJRT_LoadedExecutable_GetDeviceAssignment;
-  void* PJRT_Client_CreateErrorBuffer;
+  void* PJRT_AsyncHostToDeviceTransferManager_AddMetadata; void* PJRT_Client_DmaMap;
+  void* PJRT_Client_DmaUnmap; void* PJRT_Client_CreateUninitializedBuffer;
+  void* PJRT_Client_UpdateGlobalProcessInfo; void* PJRT_TopologyDescription_Deserialize;
+  void* PJRT_Client_CreateAliasBuffer; void* PJRT_Client_FulfillAliasBuffer;
+  void* PJRT_LoadedExecutable_GetDeviceAssignment; void* PJRT_Client_CreateErrorBuffer;
   void* PJRT_AsyncHostToDeviceTransferManager_TransferLiteral;
-  void* PJRT_Buffer_CopyRawToHostFuture;
-  void* PJRT_Device_PoisonExecution;
-  void* PJRT_Device_CreateAsyncTrackingEvent;
-  void* PJRT_AsyncTrackingEvent_Destroy;
-  void* PJRT_Executable_GetCompileOptions;
-  void* PJRT_Buffer_DonateWithControlDependency;
-  void* PJRT_Event_Create;
-  void* PJRT_Event_Set;
-  void* PJRT_Device_GetAttributes;
-  void* PJRT_Client_Load;
-  void* PJRT_LoadedExecutable_AddressableDeviceLogicalIds;
-  void* PJRT_Buffer_Bitcast;
-  void* PJRT_Error_ForEachPayload;
-  void* PJRT_TopologyDescription_Fingerprint;
-  void* PJRT_Executable_ParameterMemoryKinds;
+  void* PJRT_Buffer_CopyRawToHostFuture; void* PJRT_Device_PoisonExecution;
+  void* PJRT_Device_CreateAsyncTrackingEvent; void* PJRT_AsyncTrackingEvent_Destroy;
+  void* PJRT_Executable_GetCompileOptions; void* PJRT_Buffer_DonateWithControlDependency;
+  void* PJRT_Event_Create; void* PJRT_Event_Set; void* PJRT_Device_GetAttributes;
+  void* PJRT_Client_Load; void* PJRT_LoadedExecutable_AddressableDeviceLogicalIds;
+  void* PJRT_Buffer_Bitcast; void* PJRT_Error_ForEachPayload;
+  void* PJRT_TopologyDescription_Fingerprint; void* PJRT_Executable_ParameterMemoryKinds;
   void* PJRT_Device_ClearMemoryStats;
   void* PJRT_TopologyDescription_MakeCanonicalShapeForMemorySpace;
   void* PJRT_TopologyDescription_GetMemorySpaceKindIds;
 } PJRT_Api;
-enum { PJRT_Api_SIZE = offsetof(PJRT_Api, PJRT_TopologyDescription_GetMemorySpaceKindIds) + sizeof(((PJRT_Api*)0)->PJRT_TopologyDescription_GetMemorySpaceKindIds) };
+#define PJRT_Api_SIZE PJRT_SIZE(PJRT_Api, PJRT_TopologyDescription_GetMemorySpaceKindIds)
 
 typedef struct {
-  PJRT_Extension_Base base;
-  void* PJRT_Layouts_MemoryLayout_Destroy;
-  void* PJRT_Layouts_MemoryLayout_Serialize;
-  void* PJRT_Layouts_PJRT_Client_GetDefaultLayout;
-  void* PJRT_Layouts_PJRT_Buffer_MemoryLayout;
-  void* PJRT_Layouts_PJRT_Topology_GetDefaultLayout;
+  PJRT_Extension_Base base; void* PJRT_Layouts_MemoryLayout_Destroy;
+  void* PJRT_Layouts_MemoryLayout_Serialize; void* PJRT_Layouts_PJRT_Client_GetDefaultLayout;
+  void* PJRT_Layouts_PJRT_Buffer_MemoryLayout; void* PJRT_Layouts_PJRT_Topology_GetDefaultLayout;
   void* PJRT_Layouts_PJRT_Executable_GetOutputLayouts;
   void* PJRT_Layouts_PJRT_Executable_GetParameterLayouts;
 } PJRT_Layouts_Extension;
-enum { PJRT_Layouts_Extension_SIZE = offsetof(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts) + sizeof(((PJRT_Layouts_Extension*)0)->PJRT_Layouts_PJRT_Executable_GetParameterLayouts) };
+#define PJRT_Layouts_Extension_SIZE PJRT_SIZE(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts)
 
 /* X(slot) for every slot of PJRT_Api that is implemented, and for those that are not. */
 
 #define PJRT_IMPLEMENTED_SLOTS(X) \
-  X(Error_Destroy) \
-  X(Error_Message) \
-  X(Error_GetCode) \
-  X(Plugin_Initialize) \
-  X(Plugin_Attributes) \
-  X(Event_Destroy) \
-  X(Event_IsReady) \
-  X(Event_Error) \
-  X(Event_Await) \
-  X(Event_OnReady) \
-  X(Client_Create) \
-  X(Client_Destroy) \
-  X(Client_PlatformName) \
-  X(Client_ProcessIndex) \
-  X(Client_PlatformVersion) \
-  X(Client_Devices) \
-  X(Client_AddressableDevices) \
-  X(Client_LookupDevice) \
-  X(Client_LookupAddressableDevice) \
-  X(Client_AddressableMemories) \
-  X(Client_Compile) \
-  X(Client_DefaultDeviceAssignment) \
-  X(Client_BufferFromHostBuffer) \
-  X(DeviceDescription_Id) \
-  X(DeviceDescription_ProcessIndex) \
-  X(DeviceDescription_Attributes) \
-  X(DeviceDescription_Kind) \
-  X(DeviceDescription_DebugString) \
-  X(DeviceDescription_ToString) \
-  X(Device_GetDescription) \
-  X(Device_IsAddressable) \
-  X(Device_LocalHardwareId) \
-  X(Device_AddressableMemories) \
-  X(Device_DefaultMemory) \
-  X(Device_MemoryStats) \
-  X(Memory_Id) \
-  X(Memory_Kind) \
-  X(Memory_DebugString) \
-  X(Memory_ToString) \
-  X(Memory_AddressableByDevices) \
-  X(Executable_Destroy) \
-  X(Executable_Name) \
-  X(Executable_NumReplicas) \
-  X(Executable_NumPartitions) \
-  X(Executable_NumOutputs) \
-  X(Executable_SizeOfGeneratedCodeInBytes) \
-  X(Executable_GetCostAnalysis) \
-  X(Executable_OutputMemoryKinds) \
-  X(Executable_OptimizedProgram) \
-  X(Executable_Serialize) \
-  X(LoadedExecutable_Destroy) \
-  X(LoadedExecutable_GetExecutable) \
-  X(LoadedExecutable_AddressableDevices) \
-  X(LoadedExecutable_Delete) \
-  X(LoadedExecutable_IsDeleted) \
-  X(LoadedExecutable_Execute) \
-  X(Executable_DeserializeAndLoad) \
-  X(LoadedExecutable_Fingerprint) \
-  X(Buffer_Destroy) \
-  X(Buffer_ElementType) \
-  X(Buffer_Dimensions) \
-  X(Buffer_UnpaddedDimensions) \
-  X(Buffer_DynamicDimensionIndices) \
-  X(Buffer_GetMemoryLayout) \
-  X(Buffer_OnDeviceSizeInBytes) \
-  X(Buffer_Device) \
-  X(Buffer_Memory) \
-  X(Buffer_Delete) \
-  X(Buffer_IsDeleted) \
-  X(Buffer_CopyToDevice) \
-  X(Buffer_ToHostBuffer) \
-  X(Buffer_IsOnCpu) \
-  X(Buffer_ReadyEvent) \
-  X(Buffer_UnsafePointer) \
-  X(Buffer_IncreaseExternalReferenceCount) \
-  X(Buffer_DecreaseExternalReferenceCount) \
-  X(Buffer_OpaqueDeviceMemoryDataPointer) \
-  X(TopologyDescription_Destroy) \
-  X(TopologyDescription_PlatformName) \
-  X(TopologyDescription_PlatformVersion) \
-  X(TopologyDescription_GetDeviceDescriptions) \
-  X(TopologyDescription_Serialize) \
-  X(TopologyDescription_Attributes) \
-  X(Executable_OutputElementTypes) \
-  X(Executable_OutputDimensions) \
-  X(Buffer_CopyToMemory) \
-  X(Client_CreateViewOfDeviceBuffer) \
-  X(Executable_Fingerprint) \
-  X(Client_TopologyDescription) \
-  X(Executable_GetCompiledMemoryStats) \
-  X(Memory_Kind_Id) \
-  X(ExecuteContext_Create) \
-  X(ExecuteContext_Destroy) \
-  X(Buffer_CopyRawToHost) \
-  X(Client_CreateUninitializedBuffer) \
-  X(LoadedExecutable_GetDeviceAssignment) \
-  X(Executable_GetCompileOptions) \
-  X(Event_Create) \
-  X(Event_Set) \
-  X(Device_GetAttributes) \
-  X(LoadedExecutable_AddressableDeviceLogicalIds) \
-  X(Error_ForEachPayload) \
-  X(TopologyDescription_Fingerprint) \
-  X(Executable_ParameterMemoryKinds) \
-  X(Device_ClearMemoryStats) \
-
+  X(Error_Destroy) X(Error_Message) X(Error_GetCode) X(Plugin_Initialize) X(Plugin_Attributes) \
+  X(Event_Destroy) X(Event_IsReady) X(Event_Error) X(Event_Await) X(Event_OnReady) \
+  X(Client_Create) X(Client_Destroy) X(Client_PlatformName) X(Client_ProcessIndex) \
+  X(Client_PlatformVersion) X(Client_Devices) X(Client_AddressableDevices) X(Client_LookupDevice) \
+  X(Client_LookupAddressableDevice) X(Client_AddressableMemories) X(Client_Compile) \
+  X(Client_DefaultDeviceAssignment) X(Client_BufferFromHostBuffer) X(DeviceDescription_Id) \
+  X(DeviceDescription_ProcessIndex) X(DeviceDescription_Attributes) X(DeviceDescription_Kind) \
+  X(DeviceDescription_DebugString) X(DeviceDescription_ToString) X(Device_GetDescription) \
+  X(Device_IsAddressable) X(Device_LocalHardwareId) X(Device_AddressableMemories) \
+  X(Device_DefaultMemory) X(Device_MemoryStats) X(Memory_Id) X(Memory_Kind) X(Memory_DebugString) \
+  X(Memory_ToString) X(Memory_AddressableByDevices) X(Executable_Destroy) X(Executable_Name) \
+  X(Executable_NumReplicas) X(Executable_NumPartitions) X(Executable_NumOutputs) \
+  X(Executable_SizeOfGeneratedCodeInBytes) X(Executable_GetCostAnalysis) \
+  X(Executable_OutputMemoryKinds) X(Executable_OptimizedProgram) X(Executable_Serialize) \
+  X(LoadedExecutable_Destroy) X(LoadedExecutable_GetExecutable) \
+  X(LoadedExecutable_AddressableDevices) X(LoadedExecutable_Delete) X(LoadedExecutable_IsDeleted) \
+  X(LoadedExecutable_Execute) X(Executable_DeserializeAndLoad) X(LoadedExecutable_Fingerprint) \
+  X(Buffer_Destroy) X(Buffer_ElementType) X(Buffer_Dimensions) X(Buffer_UnpaddedDimensions) \
+  X(Buffer_DynamicDimensionIndices) X(Buffer_GetMemoryLayout) X(Buffer_OnDeviceSizeInBytes) \
+  X(Buffer_Device) X(Buffer_Memory) X(Buffer_Delete) X(Buffer_IsDeleted) X(Buffer_CopyToDevice) \
+  X(Buffer_ToHostBuffer) X(Buffer_IsOnCpu) X(Buffer_ReadyEvent) X(Buffer_UnsafePointer) \
+  X(Buffer_IncreaseExternalReferenceCount) X(Buffer_DecreaseExternalReferenceCount) \
+  X(Buffer_OpaqueDeviceMemoryDataPointer) X(TopologyDescription_Destroy) \
+  X(TopologyDescription_PlatformName) X(TopologyDescription_PlatformVersion) \
+  X(TopologyDescription_GetDeviceDescriptions) X(TopologyDescription_Serialize) \
+  X(TopologyDescription_Attributes) X(Executable_OutputElementTypes) \
+  X(Executable_OutputDimensions) X(Buffer_CopyToMemory) X(Client_CreateViewOfDeviceBuffer) \
+  X(Executable_Fingerprint) X(Client_TopologyDescription) X(Executable_GetCompiledMemoryStats) \
+  X(Memory_Kind_Id) X(ExecuteContext_Create) X(ExecuteContext_Destroy) X(Buffer_CopyRawToHost) \
+  X(Client_CreateUninitializedBuffer) X(LoadedExecutable_GetDeviceAssignment) \
+  X(Executable_GetCompileOptions) X(Event_Create) X(Event_Set) X(Device_GetAttributes) \
+  X(LoadedExecutable_AddressableDeviceLogicalIds) X(Error_ForEachPayload) \
+  X(TopologyDescription_Fingerprint) X(Executable_ParameterMemoryKinds) X(Device_ClearMemoryStats)
 
 #define PJRT_UNIMPLEMENTED_SLOTS(X) \
-  X(CopyToDeviceStream_Destroy) \
-  X(CopyToDeviceStream_AddChunk) \
-  X(CopyToDeviceStream_TotalBytes) \
-  X(CopyToDeviceStream_GranuleSize) \
-  X(CopyToDeviceStream_CurrentBytes) \
-  X(TopologyDescription_Create) \
-  X(Compile) \
-  X(AsyncHostToDeviceTransferManager_Destroy) \
-  X(AsyncHostToDeviceTransferManager_TransferData) \
-  X(Client_CreateBuffersForAsyncHostToDevice) \
-  X(AsyncHostToDeviceTransferManager_RetrieveBuffer) \
-  X(AsyncHostToDeviceTransferManager_Device) \
-  X(AsyncHostToDeviceTransferManager_BufferCount) \
-  X(AsyncHostToDeviceTransferManager_BufferSize) \
+  X(CopyToDeviceStream_Destroy) X(CopyToDeviceStream_AddChunk) X(CopyToDeviceStream_TotalBytes) \
+  X(CopyToDeviceStream_GranuleSize) X(CopyToDeviceStream_CurrentBytes) \
+  X(TopologyDescription_Create) X(Compile) X(AsyncHostToDeviceTransferManager_Destroy) \
+  X(AsyncHostToDeviceTransferManager_TransferData) X(Client_CreateBuffersForAsyncHostToDevice) \
+  X(AsyncHostToDeviceTransferManager_RetrieveBuffer) X(AsyncHostToDeviceTransferManager_Device) \
+  X(AsyncHostToDeviceTransferManager_BufferCount) X(AsyncHostToDeviceTransferManager_BufferSize) \
   X(AsyncHostToDeviceTransferManager_SetBufferError) \
-  X(AsyncHostToDeviceTransferManager_AddMetadata) \
-  X(Client_DmaMap) \
-  X(Client_DmaUnmap) \
-  X(Client_UpdateGlobalProcessInfo) \
-  X(TopologyDescription_Deserialize) \
-  X(Client_CreateAliasBuffer) \
-  X(Client_FulfillAliasBuffer) \
-  X(Client_CreateErrorBuffer) \
-  X(AsyncHostToDeviceTransferManager_TransferLiteral) \
-  X(Buffer_CopyRawToHostFuture) \
-  X(Device_PoisonExecution) \
-  X(Device_CreateAsyncTrackingEvent) \
-  X(AsyncTrackingEvent_Destroy) \
-  X(Buffer_DonateWithControlDependency) \
-  X(Client_Load) \
-  X(Buffer_Bitcast) \
+  X(AsyncHostToDeviceTransferManager_AddMetadata) X(Client_DmaMap) X(Client_DmaUnmap) \
+  X(Client_UpdateGlobalProcessInfo) X(TopologyDescription_Deserialize) X(Client_CreateAliasBuffer) \
+  X(Client_FulfillAliasBuffer) X(Client_CreateErrorBuffer) \
+  X(AsyncHostToDeviceTransferManager_TransferLiteral) X(Buffer_CopyRawToHostFuture) \
+  X(Device_PoisonExecution) X(Device_CreateAsyncTrackingEvent) X(AsyncTrackingEvent_Destroy) \
+  X(Buffer_DonateWithControlDependency) X(Client_Load) X(Buffer_Bitcast) \
   X(TopologyDescription_MakeCanonicalShapeForMemorySpace) \
-  X(TopologyDescription_GetMemorySpaceKindIds) \
-
+  X(TopologyDescription_GetMemorySpaceKindIds)
 
 #define PJRT_LAYOUTS_SLOTS(X) \
-  X(Layouts_MemoryLayout_Destroy) \
-  X(Layouts_MemoryLayout_Serialize) \
-  X(Layouts_PJRT_Client_GetDefaultLayout) \
-  X(Layouts_PJRT_Buffer_MemoryLayout) \
-  X(Layouts_PJRT_Topology_GetDefaultLayout) \
-  X(Layouts_PJRT_Executable_GetOutputLayouts) \
-  X(Layouts_PJRT_Executable_GetParameterLayouts) \
-
+  X(Layouts_MemoryLayout_Destroy) X(Layouts_MemoryLayout_Serialize) \
+  X(Layouts_PJRT_Client_GetDefaultLayout) X(Layouts_PJRT_Buffer_MemoryLayout) \
+  X(Layouts_PJRT_Topology_GetDefaultLayout) X(Layouts_PJRT_Executable_GetOutputLayouts) \
+  X(Layouts_PJRT_Executable_GetParameterLayouts)
 
 /* Bytes of a stored element, by PJRT_Buffer_Type. */
 static const uint8_t PJRT_ELEMENT_BYTES[] = {

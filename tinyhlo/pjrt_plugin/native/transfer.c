@@ -1,4 +1,4 @@
-/* New buffers: from host arrays (not copied where alignment allows), around foreign memory, empty. */
+/* New buffers: from host arrays (shared where alignment allows), around foreign memory, empty. */
 #include "plugin.h"
 
 #include <string.h>
