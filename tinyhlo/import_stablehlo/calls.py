@@ -7,7 +7,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.elementwise import PRIMITIVES, primitive
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported, Value
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import barrier, full
 from tinyhlo.ir.graph import Node
 
@@ -49,8 +49,8 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     if operation.attributes["call_target_name"] in ANNOTATIONS and len(inputs) == 1:
         if operation.operand_types == operation.types:
             return inputs
-        raise Unsupported(SEVERAL_DEVICES)
-    raise Unsupported(CUSTOM_CALL)
+        raise UnsupportedError(SEVERAL_DEVICES)
+    raise UnsupportedError(CUSTOM_CALL)
 
 
 def identity(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -80,7 +80,7 @@ def get_tuple_element(
 def collective(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     """On one device the value stays what it is."""
     if operation.operand_types[: len(operation.types)] != operation.types:
-        raise Unsupported(SEVERAL_DEVICES)
+        raise UnsupportedError(SEVERAL_DEVICES)
     return inputs
 
 
@@ -90,7 +90,7 @@ def collective_permute(
     """Device 0 receives its own value, or zeros when nobody sends to it."""
     pairs = operation.attributes["source_target_pairs"].array.tolist()
     if any(device != 0 for pair in pairs for device in pair):
-        raise Unsupported(SEVERAL_DEVICES)
+        raise UnsupportedError(SEVERAL_DEVICES)
     return inputs if pairs else [full(0, node.shape, node.dtype) for node in inputs]
 
 
@@ -104,11 +104,17 @@ def manual_computation(
     """A per-device body: on one device its arguments are the whole arrays."""
     (body,) = operation.regions
     if body.types != operation.operand_types:
-        raise Unsupported(SEVERAL_DEVICES)
+        raise UnsupportedError(SEVERAL_DEVICES)
     return scope.run(body, inputs)
 
 
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_broadcast")
+COLLECTIVES = (
+    "stablehlo.all_reduce",
+    "stablehlo.all_gather",
+    "stablehlo.all_to_all",
+    "stablehlo.reduce_scatter",
+    "stablehlo.collective_broadcast",
+)
 IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
 
 RULES: dict[str, Rule] = {
@@ -124,6 +130,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.partition_id": device_number,
     "stablehlo.replica_id": device_number,
     "sdy.manual_computation": manual_computation,
-    **{f"stablehlo.{name}": collective for name in COLLECTIVES},
-    **{name: identity for name in IDENTITIES},
+    **dict.fromkeys(COLLECTIVES, collective),
+    **dict.fromkeys(IDENTITIES, identity),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.operands import known_scalar
 from tinyhlo.import_stablehlo.records import Block, Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported, Value, is_closed
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, full, loop, param, sort, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param, TensorType
@@ -25,7 +25,9 @@ def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
     constant, it leaves the state as well."""
     condition, body = operation.regions
     if not all(isinstance(type_, TensorType) for type_ in operation.types):
-        raise Unsupported("tokens cannot be loop state: ordered effects in loops are not compiled")
+        raise UnsupportedError(
+            "tokens cannot be loop state: ordered effects in loops are not compiled"
+        )
     invariant = {
         k for k, (given, back) in enumerate(zip(body.arguments, body.returned, strict=True))
         if given == back

@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, iota, reduce
 from tinyhlo.ir.dtypes import BOOL, signed_of, unsigned_of
 from tinyhlo.ir.graph import Node
@@ -54,7 +54,7 @@ def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope)
     (x,) = inputs
     dtype = operation.type.dtype
     if (x.dtype is BOOL) != (dtype is BOOL):
-        raise Unsupported("booleans are stored one a byte: use convert")
+        raise UnsupportedError("booleans are stored one a byte: use convert")
     if dtype.bits == x.dtype.bits:
         return bitcast(x, dtype)
     if dtype.bits < x.dtype.bits:

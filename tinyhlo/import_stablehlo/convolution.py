@@ -15,7 +15,7 @@ from typing import Any
 from tinyhlo.import_stablehlo.contraction import sum_of_products
 from tinyhlo.import_stablehlo.operands import known_array
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import flip, pad, permute, reshape, scalar, window
 from tinyhlo.ir.graph import Node
 
@@ -32,7 +32,7 @@ def dynamic_conv(operation: Operation, inputs: tuple[Any, ...], scope: Scope) ->
     lhs, rhs, amounts = inputs
     padding = known_array(amounts)
     if padding is None:
-        raise Unsupported("padding must be known when compiling: use static shapes")
+        raise UnsupportedError("padding must be known when compiling: use static shapes")
     return convolve(operation, lhs, rhs, padding.tolist())
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region, type_range
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, where
 from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
 from tinyhlo.ir.graph import Node
@@ -183,7 +183,7 @@ def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
                 return elementwise(Op.DIV, like(1, base), base)
         return elementwise(Op.POW, base, exponent)
     if base.dtype is BOOL:
-        raise Unsupported("power of booleans: use logical operations")
+        raise UnsupportedError("power of booleans: use logical operations")
     if known is not None and 0 <= int(known) <= 64:
         return known_power(base, int(known))
     return integer_power(base, exponent)
@@ -241,7 +241,7 @@ def absolute(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Nod
 def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     mapped = map_region(scope.graph(operation.regions[0]), inputs, operation.type.shape)
     if mapped is None:
-        raise Unsupported("its region is not elementwise")
+        raise UnsupportedError("its region is not elementwise")
     return mapped[0]
 
 

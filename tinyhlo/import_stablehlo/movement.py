@@ -12,7 +12,7 @@ import numpy as np
 from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.operands import index_dtype, known_array, like
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import (
     broadcast,
     constant,
@@ -41,7 +41,7 @@ def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
 def dense_node(dense: Dense | None) -> Node:
     """A constant; splats stay expanded scalars."""
     if dense is None:
-        raise Unsupported("constants of this element type are not compiled yet")
+        raise UnsupportedError("constants of this element type are not compiled yet")
     return broadcast(constant(dense.value), dense.shape) if not dense.value.shape else (
         constant(dense.value)
     )  # fmt: skip
@@ -132,10 +132,10 @@ def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[
 
 
 def known(value: Node, what: str) -> tuple[int, ...]:
-    """The elements of a shape operand. Raises Unsupported when it is not a constant."""
+    """The elements of a shape operand. Raises UnsupportedError when it is not a constant."""
     array = known_array(value)
     if array is None:
-        raise Unsupported(f"{what} must be known when compiling: use static shapes")
+        raise UnsupportedError(f"{what} must be known when compiling: use static shapes")
     return tuple(int(element) for element in array)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
 from tinyhlo.import_stablehlo.operands import index_dtype, like, map_region
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import (
     broadcast,
@@ -84,7 +84,7 @@ def renumbered(select: Graph, left: Node, right: Node) -> Node:
     """The select region's answer for the nodes `left` and `right`."""
     mapped = map_region(select, (left, right), ())
     if mapped is None:
-        raise Unsupported("its select region is not elementwise")
+        raise UnsupportedError("its select region is not elementwise")
     return mapped[0]
 
 

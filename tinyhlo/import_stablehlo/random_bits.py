@@ -3,7 +3,8 @@
     (state ui64[2]) -> (state with the counter moved on, bits)
 
 Everything is elementwise on an iota. Algorithms: Salmon et al., "Parallel random numbers: as easy
-as 1, 2, 3" (SC 2011). The state is [key, counter] or, for Philox, [key, low, high counter].
+as 1, 2, 3" (SC 2011). The state is [key, counter] or, for Philox, [key, low, high counter]; a
+Philox state without a high counter uses the key in its place.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Unsupported, Value
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import (
     bitcast,
     broadcast,
@@ -45,7 +46,7 @@ def rng_bit_generator(
     algorithm = operation.attributes["rng_algorithm"]
     lengths = STATE_LENGTHS.get(algorithm, ())
     if state.dtype is not U64 or state.shape[0] not in lengths:
-        raise Unsupported("its state must be 2 (Philox: 2 or 3) ui64 numbers")
+        raise UnsupportedError("its state must be 2 (Philox: 2 or 3) ui64 numbers")
     result = operation.types[1]
     shape, dtype = result.shape, result.dtype  # type: ignore[union-attr]
     wide = dtype.bits == 64
@@ -148,7 +149,8 @@ def philox_bits(
     each = 2 if wide else 4
     blocks = -(-count // each)
     numbers = iota((blocks,), U64, 0) if blocks else full(0, (0,), U64)
-    low, high = added_wide([broadcast(word, (blocks,)) for word in padded(counter)], numbers)
+    start = counter if len(counter) == 2 else [counter[0], joined(*key)]
+    low, high = added_wide([broadcast(word, (blocks,)) for word in start], numbers)
     words = philox((*halves(low), *halves(high)), key)
     columns = (joined(*words[:2]), joined(*words[2:])) if wide else words
     if not blocks:
@@ -156,12 +158,7 @@ def philox_bits(
     table = join([reshape(column, (blocks, 1)) for column in columns], 1)
     bits = reshape(slice_(reshape(table, (blocks * each,)), (0,), (count,)), shape)
     used = full(blocks, (), U64)
-    return bits, list(added_wide(padded(counter), used))[: len(counter)]
-
-
-def padded(counter: list[Node]) -> list[Node]:
-    """[low, high] of a counter whose high word may be missing."""
-    return counter if len(counter) == 2 else [counter[0], full(0, (), U64)]
+    return bits, list(added_wide(start, used))[: len(counter)]
 
 
 def added_wide(counter: Sequence[Node], amount: Node) -> tuple[Node, Node]:

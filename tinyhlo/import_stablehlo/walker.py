@@ -27,7 +27,7 @@ NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit
 OUTER_VALUE = "its region reads values from outside: pass them as operands"
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """Raised by a rule for an op that it cannot express; the text is the hint for the user."""
 
 
@@ -67,7 +67,7 @@ class Walker:
             inputs = tuple([values[slot] for slot in operation.operands])
             try:
                 results = apply_rule(rules.get(operation.name), operation, inputs, scope)
-            except Unsupported as reason:
+            except UnsupportedError as reason:
                 self.refuse(operation, str(reason))
                 results = tuple(map(placeholder, operation.types))
             for slot, value in zip(operation.results, results, strict=True):
@@ -107,9 +107,9 @@ def apply_rule(
 ) -> Sequence[Value]:
     """Results of one op, checked against the types that the module states."""
     if operation.refusal and operation.name != "func.call":
-        raise Unsupported(operation.refusal)
+        raise UnsupportedError(operation.refusal)
     if rule is None:
-        raise Unsupported(NO_RULE)
+        raise UnsupportedError(NO_RULE)
     results = rule(operation, inputs, scope)
     if isinstance(results, Node):
         results = (results,)
@@ -158,7 +158,7 @@ class Scope:
         """A region as a Graph whose params are its arguments, then the captured slots.
 
         `fixed` gives values to some argument positions, which then are no params.
-        Raises Unsupported when it reads other outer values.
+        Raises UnsupportedError when it reads other outer values.
         """
         fixed = fixed or {}
         types = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
@@ -166,16 +166,16 @@ class Scope:
         for slot in captures:
             captured = self._values[slot]
             if not isinstance(captured, Node):
-                raise Unsupported(OUTER_VALUE)
+                raise UnsupportedError(OUTER_VALUE)
             outer[slot] = param(len(types), captured.shape, captured.dtype)
             types.append(captured.type)
         for slot in block.captures:
             if slot not in outer:
                 if not is_closed(self._values[slot]):
-                    raise Unsupported(OUTER_VALUE)
+                    raise UnsupportedError(OUTER_VALUE)
                 outer[slot] = self._values[slot]
         if not all(isinstance(type_, TensorType) for type_ in types):
-            raise Unsupported("its region has arguments that are no tensors")
+            raise UnsupportedError("its region has arguments that are no tensors")
         params = iter([param(k, t.shape, t.dtype) for k, t in enumerate(types)])  # type: ignore[union-attr]
         arguments = [fixed[k] if k in fixed else next(params) for k in range(len(block.types))]
         results = self.walker.run(block, arguments, outer)
