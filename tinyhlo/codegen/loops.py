@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Union
 
+import numpy as np
+
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Quotient, Remainder, Var, substitute
 from tinyhlo.ir.ops import Op
@@ -254,8 +256,6 @@ def substitute_expression(
 
 def literal(value: Any, dtype: DType) -> Literal:
     """The Literal of a Python or NumPy scalar."""
-    import numpy as np
-
     raw = np.asarray(value).astype(dtype.numpy).tobytes()
     return Literal(int.from_bytes(raw, "little"), dtype)
 
@@ -356,14 +356,15 @@ Body = tuple[Statement, ...]
 @dataclass(frozen=True, eq=False, slots=True)
 class LoopProgram:
     """The loops of one kernel. `arguments` are its reads, then its writes, as in `Launch`;
-    `in_place` lists (write, read) positions that are the same memory; `moves` is the schedule that
-    was applied, for people to read."""
+    `in_place` lists (write, read) positions that are the same memory; `tables` are small constant
+    arrays; `moves` is the schedule that was applied, for people to read."""
 
     name: str
     reads: tuple[Memory, ...]
     writes: tuple[Memory, ...]
     body: Body
     in_place: tuple[tuple[int, int], ...] = ()
+    tables: tuple[tuple[Memory, np.ndarray], ...] = ()
     moves: tuple[str, ...] = ()
 
     def __str__(self) -> str:

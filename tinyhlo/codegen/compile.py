@@ -1,0 +1,127 @@
+"""A Program as native code.
+
+In: a Program, the Target it is for, the Config. Out: `Compiled`: the address of
+
+    int32_t entry(void** inputs, void** outputs, void* arena, void** constants)
+
+and what is known of each kernel. Equal kernels are compiled once.
+
+    compiled = compile_program(schedule(graph), host_target(threads=2), Config())
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+from tinyhlo.codegen.heuristics import choose_moves
+from tinyhlo.codegen.llvm.entry import EntryRenderer
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.codegen.report import estimate_seconds, report
+from tinyhlo.codegen.target import Target
+from tinyhlo.config import Config
+from tinyhlo.ir.graph import graph_key
+from tinyhlo.runtime.executable import KernelReport
+from tinyhlo.runtime.jit import Linked, compile_text, link
+from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
+
+# Long chains of nodes and nested guards recurse in Python only, which needs no C stack.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
+
+SMALL = 64  # statements and expressions; kernels up to this size are inlined into the entry
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Compiled:
+    """Code that can be called, as long as this object lives. `object_code` is what a cache keeps:
+    `link(object_code)` makes it callable again."""
+
+    entry: int
+    kernels: tuple[KernelReport, ...]
+    estimated_seconds: float
+    code_bytes: int
+    object_code: bytes = field(repr=False)
+    text: str = field(repr=False)
+    loops: tuple[LoopProgram, ...] = field(repr=False)
+    linked: Linked = field(repr=False)
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.loops), self.text])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rendered:
+    """A kernel's symbol, loops and LLVM IR."""
+
+    symbol: str
+    loops: LoopProgram
+    text: str
+
+
+def compile_program(program: Program, target: Target, config: Config) -> Compiled:
+    """Lower, schedule, render, compile and link a Program.
+
+    Raises UnsupportedOp, naming every kernel that cannot be compiled.
+    """
+    declarations: dict[str, str] = {}
+    rendered = render_kernels(program, target, declarations)
+    entry = EntryRenderer(program, lambda kernel: rendered[kernel].symbol, declarations)
+    body = entry.render("entry")
+    distinct = {r.symbol: r for r in rendered.values()}.values()
+    text = "\n\n".join([*declarations.values(), *(r.text for r in distinct), body])
+    code = compile_text(text, target)
+    linked = link(code)
+    return Compiled(
+        entry=linked.address("entry"),
+        kernels=tuple(report(kernel, rendered[kernel].loops) for kernel in rendered),
+        estimated_seconds=estimate_seconds(program, target),
+        code_bytes=len(code),
+        object_code=code,
+        text=text,
+        loops=tuple(r.loops for r in distinct),
+        linked=linked,
+    )
+
+
+def render_kernels(
+    program: Program, target: Target, declarations: dict[str, str]
+) -> dict[Kernel, Rendered]:
+    """Every kernel of the program; structurally equal ones share their code."""
+    by_structure: dict[object, Rendered] = {}
+    rendered: dict[Kernel, Rendered] = {}
+    for kernel in kernels_of(program.body):
+        if kernel in rendered:
+            continue
+        key = (graph_key(kernel.graph), kernel.in_place)
+        found = by_structure.get(key)
+        if found is None:
+            found = by_structure[key] = render(kernel, target, len(by_structure), declarations)
+        rendered[kernel] = found
+    return rendered
+
+
+def render(kernel: Kernel, target: Target, number: int, declarations: dict[str, str]) -> Rendered:
+    name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
+    symbol = f"k{number}_{name}"
+    loops = choose_moves(lower_kernel(kernel, target), target)
+    inline = len(kernel.graph.nodes()) <= SMALL and not loops.moves
+    return Rendered(symbol, loops, render_kernel(loops, target, symbol, inline, declarations))
+
+
+def kernels_of(block: Block) -> list[Kernel]:
+    """Kernels in order of first launch."""
+    found: dict[Kernel, None] = {}
+    for statement in block:
+        match statement:
+            case Launch(kernel=kernel):
+                found[kernel] = None
+            case While(condition=condition, body=body):
+                found |= dict.fromkeys(kernels_of(condition) + kernels_of(body))
+            case Switch(blocks=blocks):
+                for inner in blocks:
+                    found |= dict.fromkeys(kernels_of(inner))
+            case _:
+                pass
+    return list(found)

@@ -1,0 +1,40 @@
+"""The neutral element of each reduce monoid, per element type."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyhlo.codegen.loops import Literal, literal
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.ops import Op
+
+
+def identity(op: Op, dtype: DType) -> Literal:
+    """e with op(e, x) == x for every x of `dtype`: -0.0 for float sums, -inf for float max."""
+    match op:
+        case Op.ADD:
+            return literal(-0.0 if dtype.is_float else 0, dtype)
+        case Op.MUL:
+            return literal(1, dtype)
+        case Op.MAX:
+            return lowest(dtype)
+        case Op.MIN:
+            return highest(dtype)
+        case Op.AND:
+            return Literal(1 if dtype.kind == "bool" else (1 << dtype.bits) - 1, dtype)
+        case _:  # OR, XOR
+            return Literal(0, dtype)
+
+
+def lowest(dtype: DType) -> Literal:
+    if dtype.is_float:
+        return literal(-np.inf, dtype)
+    return Literal(1 << (dtype.bits - 1) if dtype.kind == "signed" else 0, dtype)
+
+
+def highest(dtype: DType) -> Literal:
+    if dtype.is_float:
+        return literal(np.inf, dtype)
+    if dtype.kind == "bool":
+        return Literal(1, dtype)
+    return Literal((1 << (dtype.bits - (dtype.kind == "signed"))) - 1, dtype)

@@ -1,0 +1,1 @@
+"""LLVM IR text from LoopPrograms, for any CPU that LLVM knows."""

@@ -1,0 +1,280 @@
+"""The elementwise primitives as LLVM IR: one table, op -> how to write it.
+
+In: operand texts of one type and lane count. Out: the text of the result. Half precision floats
+compute in f32 and round after every op. Where LLVM's instruction is undefined (division by zero,
+oversized shifts) StableHLO's meaning is selected around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.convert import SMALL_FLOATS, bitcast, convert, narrow, widen
+from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, value_type
+from tinyhlo.ir.dtypes import BF16, BOOL, F32, DType
+from tinyhlo.ir.ops import COMPARISONS, Op
+
+FLOAT_BINARY = {
+    # `contract` lets the backend form fused multiply-adds
+    Op.ADD: "fadd contract",
+    Op.SUB: "fsub contract",
+    Op.MUL: "fmul contract",
+    Op.DIV: "fdiv",
+    Op.REM: "frem",
+}
+FLOAT_MATH = {
+    Op.ABS: "fabs",
+    Op.FLOOR: "floor",
+    Op.CEIL: "ceil",
+    Op.TRUNC: "trunc",
+    Op.RINT: "roundeven",
+    Op.SQRT: "sqrt",
+}
+INT_BINARY = {
+    Op.ADD: "add",
+    Op.SUB: "sub",
+    Op.MUL: "mul",
+    Op.AND: "and",
+    Op.OR: "or",
+    Op.XOR: "xor",
+}
+BOOL_BINARY = {Op.ADD: "or", Op.MUL: "and", Op.MAX: "or", Op.MIN: "and", Op.SUB: "xor"}
+SHIFTS = {Op.SHL: "shl", Op.SHR: "lshr", Op.SAR: "ashr"}
+FLOAT_COMPARE = {Op.EQ: "oeq", Op.NE: "une", Op.LT: "olt", Op.LE: "ole"}
+INT_COMPARE = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "lt", Op.LE: "le"}
+LIBM = {
+    Op.EXP: "exp",
+    Op.EXPM1: "expm1",
+    Op.LOG: "log",
+    Op.LOG1P: "log1p",
+    Op.SIN: "sin",
+    Op.COS: "cos",
+    Op.TAN: "tan",
+    Op.TANH: "tanh",
+    Op.ERF: "erf",
+    Op.POW: "pow",
+    Op.ATAN2: "atan2",
+    Op.REM: "fmod",
+}
+BITWISE = (Op.WHERE, Op.BITCAST, Op.CAST)
+
+
+def emit(
+    b: Builder, op: Op, arguments: Sequence[str], operand: DType, result: DType, lanes: int
+) -> str:
+    """`op` on arguments of type `operand` (for WHERE: the type of the last two)."""
+    a = arguments[0]
+    if op is Op.CAST:
+        return convert(b, a, operand, result, lanes)
+    if op is Op.BITCAST:
+        return bitcast(b, a, operand, result, lanes)
+    if op is Op.WHERE:
+        return b.select(a, arguments[1], arguments[2], value_type(result, lanes), lanes)
+    if operand in SMALL_FLOATS:
+        return emit_wide(b, op, arguments, operand, lanes)
+    if op in COMPARISONS:
+        return compare(b, op, arguments, operand, lanes)
+    if operand is BOOL:
+        return emit_bool(b, op, arguments, lanes)
+    rules = FLOAT_RULES if operand.is_float else INT_RULES
+    return rules[op](b, op, arguments, operand, lanes)
+
+
+def emit_wide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """Half precision: exactly to f32, compute, round back."""
+    if op in (Op.NEG, Op.ABS):
+        return sign_bits(b, op, arguments[0], dtype, lanes)
+    wide = [widen(b, text, dtype, lanes) for text in arguments]
+    value = emit(b, op, wide, F32, BOOL if op in COMPARISONS else F32, lanes)
+    return value if op in COMPARISONS else narrow(b, value, dtype, lanes)
+
+
+def sign_bits(b: Builder, op: Op, text: str, dtype: DType, lanes: int) -> str:
+    bits = lanes_type("i16", lanes)
+    if dtype is not BF16:
+        text = b.value(f"bitcast {value_type(dtype, lanes)} {text} to {bits}")
+    mask = splat("-32768" if op is Op.NEG else "32767", "i16", lanes)
+    text = b.value(f"{'xor' if op is Op.NEG else 'and'} {bits} {text}, {mask}")
+    return (
+        text if dtype is BF16 else b.value(f"bitcast {bits} {text} to {value_type(dtype, lanes)}")
+    )
+
+
+def emit_bool(b: Builder, op: Op, arguments: Sequence[str], lanes: int) -> str:
+    type_ = lanes_type("i1", lanes)
+    if op is Op.NOT:
+        return b.value(f"xor {type_} {arguments[0]}, {splat('true', 'i1', lanes)}")
+    if len(arguments) == 1:
+        return arguments[0]
+    name = BOOL_BINARY.get(op) or INT_BINARY[op]
+    return b.value(f"{name} {type_} {arguments[0]}, {arguments[1]}")
+
+
+def compare(b: Builder, op: Op, arguments: Sequence[str], operand: DType, lanes: int) -> str:
+    type_ = value_type(operand, lanes)
+    if operand.is_float:
+        return b.value(f"fcmp {FLOAT_COMPARE[op]} {type_} {arguments[0]}, {arguments[1]}")
+    name = INT_COMPARE[op]
+    if op in (Op.LT, Op.LE):
+        name = ("s" if operand.kind == "signed" else "u") + name
+    return b.value(f"icmp {name} {type_} {arguments[0]}, {arguments[1]}")
+
+
+# --- floats: f32 and f64 ---------------------------------------------------------------------------
+
+
+def float_binary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    type_ = value_type(dtype, lanes)
+    return b.value(f"{FLOAT_BINARY[op]} {type_} {arguments[0]}, {arguments[1]}")
+
+
+def float_math(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    return b.math(FLOAT_MATH[op], dtype, lanes, *arguments)
+
+
+def float_neg(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    return b.value(f"fneg {value_type(dtype, lanes)} {arguments[0]}")
+
+
+def float_fma(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    return b.math("fma", dtype, lanes, *arguments)
+
+
+def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """NaN if either is NaN, and max(-0, +0) = +0. Against a constant that is neither, x86's own
+    instruction does it: it returns its second operand when unordered."""
+    x, y = arguments
+    if y.startswith("%") and not x.startswith("%"):
+        x, y = y, x
+    type_ = value_type(dtype, lanes)
+    if not y.startswith("%") and "0x7FF" not in y and "0xFFF" not in y:
+        order = "ogt" if op is Op.MAX else "olt"
+        better = b.value(f"fcmp {order} {type_} {y}, {x}")
+        value = b.select(better, y, x, type_, lanes)
+        if float_text(0.0) in y and op is Op.MAX:  # -0.0 becomes +0.0
+            value = b.value(f"fadd {type_} {value}, zeroinitializer")
+        elif float_text(0.0)[3:] in y:
+            return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
+        return value
+    return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
+
+
+def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """libm, one lane after the other: for what `codegen/math.py` does not expand."""
+    scalar = value_type(dtype, 1)
+    name = LIBM[op] + ("f" if dtype is F32 else "")
+    if lanes == 1:
+        return b.intrinsic(name, scalar, [(scalar, a) for a in arguments])
+    vector = value_type(dtype, lanes)
+    result = "poison"
+    for lane in range(lanes):
+        parts = [(scalar, b.value(f"extractelement {vector} {a}, i64 {lane}")) for a in arguments]
+        value = b.intrinsic(name, scalar, parts)
+        result = b.value(f"insertelement {vector} {result}, {scalar} {value}, i64 {lane}")
+    return result
+
+
+# --- integers --------------------------------------------------------------------------------------
+
+
+def int_binary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    return b.value(f"{INT_BINARY[op]} {value_type(dtype, lanes)} {arguments[0]}, {arguments[1]}")
+
+
+def int_unary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    type_, x = value_type(dtype, lanes), arguments[0]
+    match op:
+        case Op.NEG:
+            return b.value(f"sub {type_} zeroinitializer, {x}")
+        case Op.NOT:
+            return b.value(f"xor {type_} {x}, {splat('-1', value_type(dtype, 1), lanes)}")
+        case Op.POPCOUNT:
+            return b.math("ctpop", dtype, lanes, x)
+        case Op.ABS if dtype.kind == "unsigned":
+            return x
+        case Op.ABS:
+            return b.intrinsic(
+                f"llvm.abs.{lanes_suffix(dtype, lanes)}", type_, [(type_, x), ("i1", "false")]
+            )
+        case Op.CLZ:
+            return b.intrinsic(
+                f"llvm.ctlz.{lanes_suffix(dtype, lanes)}", type_, [(type_, x), ("i1", "false")]
+            )
+    return x  # FLOOR and the like of integers
+
+
+def lanes_suffix(dtype: DType, lanes: int) -> str:
+    return f"i{dtype.bits}" if lanes == 1 else f"v{lanes}i{dtype.bits}"
+
+
+def int_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    sign = "s" if dtype.kind == "signed" else "u"
+    return b.math(f"{sign}{op.label}", dtype, lanes, *arguments)
+
+
+def int_divide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """x/0 = -1, x%0 = x, INT_MIN/-1 = INT_MIN, INT_MIN%-1 = 0."""
+    x, y = arguments
+    type_, scalar = value_type(dtype, lanes), value_type(dtype, 1)
+    signed = dtype.kind == "signed"
+    name = ("s" if signed else "u") + op.label
+    minus_one = splat("-1", scalar, lanes)
+    if not y.startswith("%") and y not in ("0", "-1", splat("0", scalar, lanes), minus_one):
+        return b.value(f"{name} {type_} {x}, {y}")
+    one = splat("1", scalar, lanes)
+    is_zero = b.value(f"icmp eq {type_} {y}, zeroinitializer")
+    unsafe = is_zero
+    if signed:
+        is_minus_one = b.value(f"icmp eq {type_} {y}, {minus_one}")
+        unsafe = b.value(f"or {lanes_type('i1', lanes)} {is_zero}, {is_minus_one}")
+    divisor = b.select(unsafe, one, y, type_, lanes)
+    value = b.value(f"{name} {type_} {x}, {divisor}")
+    if op is Op.REM:  # x%1 = 0 is also x%-1
+        return b.select(is_zero, x, value, type_, lanes)
+    if signed:
+        negated = b.value(f"sub {type_} zeroinitializer, {x}")
+        value = b.select(is_minus_one, negated, value, type_, lanes)
+    return b.select(is_zero, minus_one, value, type_, lanes)
+
+
+def int_shift(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """Shifts by the width or more give 0, or the sign for SAR."""
+    x, y = arguments
+    type_, scalar = value_type(dtype, lanes), value_type(dtype, 1)
+    last = splat(str(dtype.bits - 1), scalar, lanes)
+    constant = y.removeprefix(f"splat ({scalar} ").removesuffix(")")
+    if constant.isdigit() and int(constant) < dtype.bits:
+        return b.value(f"{SHIFTS[op]} {type_} {x}, {y}")
+    if op is Op.SAR:
+        amount = b.math("umin", dtype, lanes, y, last)
+        return b.value(f"ashr {type_} {x}, {amount}")
+    inside = b.value(f"icmp ule {type_} {y}, {last}")
+    shifted = b.value(f"{SHIFTS[op]} {type_} {x}, {y}")
+    safe = b.value(f"freeze {type_} {shifted}")
+    return b.select(inside, safe, "zeroinitializer" if lanes > 1 else "0", type_, lanes)
+
+
+Rule = Callable[[Builder, Op, Sequence[str], DType, int], str]
+FLOAT_RULES: dict[Op, Rule] = {
+    **dict.fromkeys(FLOAT_BINARY, float_binary),
+    **dict.fromkeys(FLOAT_MATH, float_math),
+    **dict.fromkeys(LIBM, lane_calls),
+    Op.NEG: float_neg,
+    Op.MAX: float_extreme,
+    Op.MIN: float_extreme,
+}
+INT_RULES: dict[Op, Rule] = {
+    **dict.fromkeys(INT_BINARY, int_binary),
+    **dict.fromkeys(SHIFTS, int_shift),
+    **dict.fromkeys(
+        (Op.NEG, Op.ABS, Op.NOT, Op.POPCOUNT, Op.CLZ, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT),
+        int_unary,
+    ),
+    Op.MAX: int_extreme,
+    Op.MIN: int_extreme,
+    Op.DIV: int_divide,
+    Op.REM: int_divide,
+}
+if hasattr(Op, "FMA"):
+    FLOAT_RULES[Op.FMA] = float_fma

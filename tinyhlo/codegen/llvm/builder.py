@@ -1,0 +1,62 @@
+"""Lines of LLVM IR with fresh names, and the declarations they need.
+
+text = builder.value("fadd float %a, %b")      # appends "%v7 = fadd ...", returns "%v7"
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.llvm.types import lanes_type, splat, suffix, value_type
+from tinyhlo.ir.dtypes import DType
+
+
+class Builder:
+    """Appends to `lines`, which the renderer switches between scopes."""
+
+    def __init__(self, declarations: dict[str, str]) -> None:
+        self.lines: list[str] = []
+        self.declarations = declarations
+        self.count = 0
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def value(self, text: str) -> str:
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def intrinsic(self, name: str, result: str, arguments: list[tuple[str, str]]) -> str:
+        """Call `@name`; arguments are (type, text) pairs."""
+        if name not in self.declarations:
+            types = ", ".join(type_ for type_, _ in arguments)
+            self.declarations[name] = f"declare {result} @{name}({types})"
+        given = ", ".join(f"{type_} {text}" for type_, text in arguments)
+        return self.value(f"call {result} @{name}({given})")
+
+    def math(self, name: str, dtype: DType, lanes: int, *arguments: str) -> str:
+        """Call an overloaded intrinsic whose operands and result have one type."""
+        type_ = value_type(dtype, lanes)
+        return self.intrinsic(
+            f"llvm.{name}.{suffix(dtype, lanes)}", type_, [(type_, a) for a in arguments]
+        )
+
+    def select(self, condition: str, then: str, other: str, type_: str, lanes: int) -> str:
+        mask = lanes_type("i1", lanes)
+        return self.value(f"select {mask} {condition}, {type_} {then}, {type_} {other}")
+
+    def broadcast(self, text: str, scalar: str, lanes: int) -> str:
+        """A scalar register in every lane; constants are spelled as splats."""
+        if lanes == 1:
+            return text
+        if not text.startswith("%"):
+            return splat(text, scalar, lanes)
+        type_ = lanes_type(scalar, lanes)
+        first = self.value(f"insertelement {type_} poison, {scalar} {text}, i64 0")
+        return self.value(
+            f"shufflevector {type_} {first}, {type_} poison, <{lanes} x i32> zeroinitializer"
+        )

@@ -1,0 +1,143 @@
+"""Conversions between element types, with StableHLO's meaning.
+
+Float to int truncates, saturates, and takes NaN to 0; narrower floats round to nearest even.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.types import lanes_type, splat, suffix, value_type
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
+
+SMALL_FLOATS = (BF16, F16)
+
+
+def convert(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    """`text` of type `source` as a value of type `target`."""
+    if source is target:
+        return text
+    if target is BOOL:
+        return nonzero(b, text, source, lanes)
+    if source.is_float and target.is_float:
+        return float_to_float(b, text, source, target, lanes)
+    if target.is_float:
+        return int_to_float(b, text, source, target, lanes)
+    if source.is_float:
+        return float_to_int(b, text, source, target, lanes)
+    return int_to_int(b, text, source, target, lanes)
+
+
+def nonzero(b: Builder, text: str, source: DType, lanes: int) -> str:
+    if source is BF16:
+        text, source = widen(b, text, source, lanes), F32
+    type_ = value_type(source, lanes)
+    if source.is_float:
+        return b.value(f"fcmp une {type_} {text}, zeroinitializer")
+    return b.value(f"icmp ne {type_} {text}, zeroinitializer")
+
+
+def widen(b: Builder, text: str, source: DType, lanes: int) -> str:
+    """bf16 or f16 as f32, exactly."""
+    if source is F16:
+        return b.value(f"fpext {value_type(F16, lanes)} {text} to {value_type(F32, lanes)}")
+    wide = lanes_type("i32", lanes)
+    bits = b.value(f"zext {value_type(BF16, lanes)} {text} to {wide}")
+    high = b.value(f"shl {wide} {bits}, {splat('16', 'i32', lanes)}")
+    return b.value(f"bitcast {wide} {high} to {value_type(F32, lanes)}")
+
+
+def narrow(b: Builder, text: str, target: DType, lanes: int) -> str:
+    """f32 as bf16 or f16, to nearest even."""
+    if target is F16:
+        return b.value(f"fptrunc {value_type(F32, lanes)} {text} to {value_type(F16, lanes)}")
+    wide, single = lanes_type("i32", lanes), value_type(F32, lanes)
+
+    def constant(value: int) -> str:
+        return splat(str(value), "i32", lanes)
+
+    bits = b.value(f"bitcast {single} {text} to {wide}")
+    high = b.value(f"lshr {wide} {bits}, {constant(16)}")
+    odd = b.value(f"and {wide} {high}, {constant(1)}")
+    bias = b.value(f"add {wide} {odd}, {constant(0x7FFF)}")
+    rounded = b.value(f"add {wide} {bits}, {bias}")
+    shifted = b.value(f"lshr {wide} {rounded}, {constant(16)}")
+    quiet = b.value(f"or {wide} {high}, {constant(0x40)}")
+    is_nan = b.value(f"fcmp uno {single} {text}, {text}")
+    chosen = b.select(is_nan, quiet, shifted, wide, lanes)
+    return b.value(f"trunc {wide} {chosen} to {value_type(BF16, lanes)}")
+
+
+def float_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    if source in SMALL_FLOATS:
+        single = widen(b, text, source, lanes)
+        return convert(b, single, F32, target, lanes)
+    if target is F64:
+        return b.value(f"fpext {value_type(source, lanes)} {text} to {value_type(F64, lanes)}")
+    if source is F32:
+        return narrow(b, text, target, lanes)
+    if target is F32:
+        return b.value(f"fptrunc {value_type(F64, lanes)} {text} to {value_type(F32, lanes)}")
+    return narrow(b, round_to_odd(b, text, lanes), target, lanes)
+
+
+def round_to_odd(b: Builder, text: str, lanes: int) -> str:
+    """f64 as f32 rounded to odd, so that rounding once more to 16 bits is right (Boldo and
+    Melquiond, Emulation of FMA and correctly rounded sums)."""
+    double, single = value_type(F64, lanes), value_type(F32, lanes)
+    wide = lanes_type("i32", lanes)
+    near = b.value(f"fptrunc {double} {text} to {single}")
+    back = b.value(f"fpext {single} {near} to {double}")
+    inexact = b.value(f"fcmp one {double} {back}, {text}")
+    size_near = b.math("fabs", F64, lanes, back)
+    size = b.math("fabs", F64, lanes, text)
+    too_far = b.value(f"fcmp ogt {double} {size_near}, {size}")
+    bits = b.value(f"bitcast {single} {near} to {wide}")
+    step = b.value(f"sext {lanes_type('i1', lanes)} {too_far} to {wide}")
+    toward_zero = b.value(f"add {wide} {bits}, {step}")
+    odd = b.value(f"or {wide} {toward_zero}, {splat('1', 'i32', lanes)}")
+    chosen = b.select(inexact, odd, bits, wide, lanes)
+    return b.value(f"bitcast {wide} {chosen} to {single}")
+
+
+def int_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    if target in SMALL_FLOATS:
+        # through f64 where the integer does not fit f32 exactly
+        middle = F32 if source.bits <= 16 else F64
+        value = int_to_float(b, text, source, middle, lanes)
+        return convert(b, value, middle, target, lanes)
+    op = "sitofp" if source.kind == "signed" else "uitofp"
+    return b.value(f"{op} {value_type(source, lanes)} {text} to {value_type(target, lanes)}")
+
+
+def float_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    if source in SMALL_FLOATS:
+        text, source = widen(b, text, source, lanes), F32
+    sign = "s" if target.kind == "signed" else "u"
+    name = f"llvm.fpto{sign}i.sat.{suffix(target, lanes)}.{suffix(source, lanes)}"
+    return b.intrinsic(name, value_type(target, lanes), [(value_type(source, lanes), text)])
+
+
+def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    source_type, target_type = value_type(source, lanes), value_type(target, lanes)
+    if source is BOOL:
+        return b.value(f"zext {source_type} {text} to {target_type}")
+    if source.bits == target.bits:
+        return text
+    op = "trunc" if source.bits > target.bits else "sext" if source.kind == "signed" else "zext"
+    return b.value(f"{op} {source_type} {text} to {target_type}")
+
+
+def bitcast(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    """The same bits as another type of the same width."""
+    if source is BOOL or target is BOOL:  # i1 <-> 8-bit integers
+        return convert(b, text, source, target, lanes)
+    source_type, target_type = value_type(source, lanes), value_type(target, lanes)
+    if source_type == target_type:
+        return text
+    return b.value(f"bitcast {source_type} {text} to {target_type}")
+
+
+def to_index(b: Builder, text: str, source: DType, wide: DType, lanes: int) -> str:
+    """An integer value as an index of type `wide` (i32 or i64)."""
+    assert wide in (I32, I64)
+    return int_to_int(b, text, source, wide, lanes)

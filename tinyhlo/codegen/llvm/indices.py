@@ -1,0 +1,169 @@
+"""Index expressions as LLVM IR: i64 scalars, or one number a lane.
+
+Lane indices are i32 when range analysis allows it: dividing and gathering are cheaper then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tinyhlo.codegen.llvm.convert import int_to_int
+from tinyhlo.codegen.llvm.types import lanes_type, splat, value_type
+from tinyhlo.codegen.loops import Name, index_free, index_loads
+from tinyhlo.ir.dtypes import I32, I64, DType
+from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, Var
+
+if TYPE_CHECKING:
+    from tinyhlo.codegen.llvm.values import Values
+
+free = index_free
+
+
+def atom_free(atom: Atom) -> frozenset[Name]:
+    return index_free(Index(0, ((atom, 1),)))
+
+
+def scalar(v: Values, index: Index) -> str:
+    """A uniform index, or lane 0 of one that is affine in the vector variable, as an i64."""
+    if not index.terms:
+        return str(index.offset)
+    home = v.home(index_free(index), index_loads(index))
+    found = v.stack[home].indices.get(index)
+    if found is None:
+        with v.at(home):
+            found = scalar_sum(v, index)
+            if index_loads(index) < 2:
+                v.scope.indices[index] = found
+    return found
+
+
+def scalar_sum(v: Values, index: Index) -> str:
+    """Terms of outer scopes first, so that partial sums leave inner loops."""
+    terms = list(index.terms)
+    if len(terms) > 1:
+        terms.sort(key=lambda term: v.home(atom_free(term[0]), 0))
+        *outer, last = terms
+        rest = Index(0, tuple(t for t in index.terms if t in outer))
+        total = scalar(v, rest)
+        part = scaled(v, *last)
+        total = v.b.value(f"add nsw i64 {total}, {part}")
+    else:
+        total = scaled(v, *terms[0])
+    if index.offset:
+        total = v.b.value(f"add nsw i64 {total}, {index.offset}")
+    return total
+
+
+def scaled(v: Values, atom: Atom, coefficient: int) -> str:
+    text = scalar_atom(v, atom)
+    return text if coefficient == 1 else v.b.value(f"mul nsw i64 {text}, {coefficient}")
+
+
+def scalar_atom(v: Values, atom: Atom) -> str:
+    match atom:
+        case Var():
+            return v.variables[atom]
+        case Data(value=value):
+            return int_to_int(v.b, v.emit(value).text, value.dtype, I64, 1)
+        case Quotient(dividend=dividend, divisor=divisor):
+            return divide(v, scalar(v, dividend), dividend, divisor, I64, 1, "div")
+        case Remainder(dividend=dividend, modulus=modulus):
+            return divide(v, scalar(v, dividend), dividend, modulus, I64, 1, "rem")
+
+
+def divide(
+    v: Values, text: str, dividend: Index, divisor: int, wide: DType, lanes: int, op: str
+) -> str:
+    """Floor quotient or remainder: unsigned, after a shift that makes the dividend positive."""
+    type_, scalar_ = value_type(wide, lanes), f"i{wide.bits}"
+    low = dividend.bounds[0]
+    shift = -(low // divisor) if low < 0 else 0
+    if shift:
+        text = v.b.value(f"add nsw {type_} {text}, {splat(str(shift * divisor), scalar_, lanes)}")
+    result = v.b.value(f"u{op} {type_} {text}, {splat(str(divisor), scalar_, lanes)}")
+    if shift and op == "div":
+        result = v.b.value(f"sub nsw {type_} {result}, {splat(str(shift), scalar_, lanes)}")
+    return result
+
+
+# --- one number a lane -----------------------------------------------------------------------------
+
+
+def stride(v: Values, index: Index) -> int | None:
+    """The coefficient of the vector variable; None when the index varies in another way."""
+    result = 0
+    for atom, coefficient in index.terms:
+        if atom == v.vector_var:
+            result = coefficient
+        elif not isinstance(atom, Var) and v.is_varying(atom_free(atom)):
+            return None
+    return result
+
+
+def lanes(v: Values, index: Index) -> tuple[str, DType]:
+    """One number a lane, and their type: i32 or i64."""
+    wide = I32 if small(index) else I64
+    return lanes_of(v, index, wide), wide
+
+
+def small(index: Index) -> bool:
+    """Whether every partial result fits 31 bits."""
+    reach = abs(index.offset)
+    for atom, coefficient in index.terms:
+        low, high = atom.bounds
+        reach += max(abs(low), abs(high)) * abs(coefficient)
+        if isinstance(atom, (Quotient, Remainder)) and not small(atom.dividend):
+            return False
+    return reach < 1 << 30
+
+
+def lanes_of(v: Values, index: Index, wide: DType) -> str:
+    """Uniform terms as one scalar, broadcast; varying ones added."""
+    lanes, scalar_ = v.lanes, f"i{wide.bits}"
+    type_ = lanes_type(scalar_, lanes)
+    step = stride(v, index)
+    if step is not None:
+        base = int_to_int(v.b, scalar(v, index), I64, wide, 1)
+        total = v.b.broadcast(base, scalar_, lanes)
+        if step == 0:
+            return total
+        numbers = ", ".join(f"{scalar_} {k * step}" for k in range(lanes))
+        return v.b.value(f"add {type_} {total}, <{numbers}>")
+    fixed = tuple(t for t in index.terms if t[0] == v.vector_var or not varies(v, t[0]))
+    total = ""
+    if fixed or index.offset:
+        total = lanes_of(v, Index(index.offset, fixed), wide) if fixed else ""
+        if not fixed:
+            total = splat(str(index.offset), scalar_, lanes)
+    for atom, coefficient in index.terms:
+        if (atom, coefficient) in fixed:
+            continue
+        part = lanes_atom(v, atom, wide)
+        if coefficient != 1:
+            part = v.b.value(f"mul {type_} {part}, {splat(str(coefficient), scalar_, lanes)}")
+        total = v.b.value(f"add {type_} {total}, {part}") if total else part
+    return total
+
+
+def varies(v: Values, atom: Atom) -> bool:
+    return v.is_varying(atom_free(atom))
+
+
+def lanes_atom(v: Values, atom: Atom, wide: DType) -> str:
+    match atom:
+        case Data(value=value):
+            return int_to_int(v.b, v.text(value, v.lanes), value.dtype, wide, v.lanes)
+        case Quotient(dividend=dividend, divisor=divisor):
+            return divide(v, lanes_of(v, dividend, wide), dividend, divisor, wide, v.lanes, "div")
+        case Remainder(dividend=dividend, modulus=modulus):
+            return divide(v, lanes_of(v, dividend, wide), dividend, modulus, wide, v.lanes, "rem")
+    raise TypeError(atom)
+
+
+def lanes_within(v: Values, condition: Condition) -> str:
+    """low <= index < high, for each lane."""
+    shifted = condition.index + -condition.low
+    text, wide = lanes(v, shifted)
+    type_ = value_type(wide, v.lanes)
+    extent = splat(str(condition.high - condition.low), f"i{wide.bits}", v.lanes)
+    return v.b.value(f"icmp ult {type_} {text}, {extent}")

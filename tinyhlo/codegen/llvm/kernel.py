@@ -1,0 +1,176 @@
+"""A LoopProgram as LLVM functions.
+
+In: a LoopProgram and a symbol. Out: the text of
+
+    define internal void @softmax(ptr %x0, ptr %y0)                  # what the entry calls
+    define internal void @softmax.1.range(ptr ..., i64 %begin, i64 %end)
+    define internal void @softmax.1.body(ptr %context, i64 %begin, i64 %end)
+
+the last two for each PARALLEL loop: `tiny_parallel(body, context, count)` runs body on parts of
+0..count; the context is an array of pointers to the memories and registers that the loop uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.scopes import Register
+from tinyhlo.codegen.llvm.statements import Statements
+from tinyhlo.codegen.llvm.types import literal_text, stored_type
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Loop,
+    LoopProgram,
+    Memory,
+    Name,
+    Store,
+    index_free,
+)
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.dtypes import DType
+
+PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
+
+
+class KernelRenderer(Statements):
+    """Renders one function; parallel loops become further ones in `functions`."""
+
+    def __init__(  # type: ignore[no-untyped-def]
+        self, builder, target, pointers, may_repeat, symbol: str, attributes: Mapping[Memory, str]
+    ) -> None:
+        super().__init__(builder, target, pointers, may_repeat)
+        self.symbol = symbol
+        self.attributes = attributes
+        self.functions: list[str] = []
+
+    def parallel(self, loop: Loop) -> None:
+        if len(self.stack) > 1:
+            super().parallel(loop)
+            return
+        symbol = f"{self.symbol}.{len(self.functions)}"
+        used = used_names(loop.body)
+        memories = list(self.pointers)
+        captured = [name for name in self.registers if name in used]
+        sources = [self.pointers[m] for m in memories]
+        sources += [self.registers[name].slot for name in captured]
+        self.functions.append(self.range_function(symbol, loop, memories, captured))
+        self.functions.append(body_function(symbol, len(sources)))
+        context = self.slot(f"[{len(sources)} x ptr]")
+        for position, source in enumerate(sources):
+            place = self.b.value(f"getelementptr ptr, ptr {context}, i64 {position}")
+            self.b.line(f"store ptr {source}, ptr {place}")
+        self.b.declarations["tiny_parallel"] = PARALLEL
+        count = loop.var.extent
+        self.b.line(f"call void @tiny_parallel(ptr @{symbol}.body, ptr {context}, i64 {count})")
+        self.forget(())
+        self.stored()
+
+    def range_function(
+        self, symbol: str, loop: Loop, memories: list[Memory], captured: list[str]
+    ) -> str:
+        pointers = {m: f"%p{k}" for k, m in enumerate(memories)}
+        arguments = [f"ptr {self.attributes.get(m, '')} {pointers[m]}" for m in memories]
+        arguments += [f"ptr noalias readonly %r{k}" for k in range(len(captured))]
+        inner = Statements(Builder(self.b.declarations), self.target, pointers, self.may_repeat)
+        for position, name in enumerate(captured):
+            dtype = self.registers[name].dtype
+            inner.registers[name] = Register(f"%r{position}", dtype, 1)
+            inner.bind(name)
+        inner.run(loop, "%begin", "%end", 1)
+        head = f"define internal void @{symbol}.range({', '.join(arguments)}, i64 %begin, i64 %end)"
+        return function(head, "noinline", inner)
+
+
+def body_function(symbol: str, count: int) -> str:
+    lines = [f"define internal void @{symbol}.body(ptr %context, i64 %begin, i64 %end) #0 {{"]
+    for k in range(count):
+        lines.append(f"  %a{k} = getelementptr ptr, ptr %context, i64 {k}")
+        lines.append(f"  %l{k} = load ptr, ptr %a{k}")
+    given = ", ".join(f"ptr %l{k}" for k in range(count))
+    lines.append(f"  call void @{symbol}.range({given}, i64 %begin, i64 %end)")
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+def render_kernel(
+    program: LoopProgram, target: Target, symbol: str, inline: bool, declarations: dict[str, str]
+) -> str:
+    """The functions of a kernel."""
+    attributes = memory_attributes(program)
+    memories = program.reads + program.writes
+    pointers = {memory: f"%p{k}" for k, memory in enumerate(memories)}
+    arguments = ", ".join(f"ptr {attributes[m]} {pointers[m]}" for m in memories)
+    tables: list[str] = []
+    for position, (memory, value) in enumerate(program.tables):
+        pointers[memory] = f"@{symbol}.table{position}"
+        tables.append(table_text(pointers[memory], memory.dtype, value))
+    renderer = KernelRenderer(
+        Builder(declarations), target, pointers, not program.in_place, symbol, attributes
+    )
+    renderer.body(program.body)
+    head = f"define internal void @{symbol}({arguments})"
+    main = function(head, "alwaysinline" if inline else "noinline", renderer)
+    return "\n".join([*tables, *renderer.functions, main])
+
+
+def function(head: str, kind: str, renderer: Statements) -> str:
+    scope = renderer.stack[0]
+    return "\n".join(
+        [f"{head} {kind} #0 {{", "entry:", *renderer.slots, *scope.lines, "  ret void", "}"]
+    )
+
+
+def memory_attributes(program: LoopProgram) -> dict[Memory, str]:
+    """`noalias` for all but those that are the same memory as another argument."""
+    shared = {program.writes[k] for k, _ in program.in_place}
+    shared |= {program.reads[p] for _, p in program.in_place}
+    attributes: dict[Memory, str] = {}
+    for memory in program.reads:
+        attributes[memory] = "" if memory in shared else "noalias readonly"
+    for memory in program.writes:
+        attributes[memory] = "" if memory in shared else "noalias"
+    return attributes
+
+
+def table_text(name: str, dtype: DType, value) -> str:  # type: ignore[no-untyped-def]
+    """A small constant array."""
+    raw, size = value.tobytes(), dtype.itemsize
+    type_ = stored_type(dtype)
+    elements: list[str] = []
+    for start in range(0, len(raw), size):
+        bits = int.from_bytes(raw[start : start + size], "little")
+        text = str(bits) if type_ == "i8" else literal_text(bits, dtype)
+        elements.append(f"{type_} {text}")
+    joined = ", ".join(elements)
+    return f"{name} = internal constant [{len(elements)} x {type_}] [{joined}], align 64"
+
+
+def used_names(body: Body) -> frozenset[Name]:
+    """Variables and registers that occur in `body`."""
+    names: frozenset[Name] = frozenset()
+    for statement in body:
+        match statement:
+            case Loop(body=inner, start=start):
+                names |= used_names(inner) | index_free(start)
+            case If(conditions=conditions, body=inner):
+                names |= used_names(inner)
+                for condition in conditions:
+                    names |= index_free(condition.index)
+            case Declare(value=value) | Accumulate(value=value):
+                names |= value.free
+            case Assign(values=values):
+                for value in values:
+                    names |= value.free
+            case Store(index=index, value=value):
+                names |= value.free | index_free(index)
+            case Bind(index=index):
+                names |= index_free(index)
+            case Allocate():
+                pass
+    return names

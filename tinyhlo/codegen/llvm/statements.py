@@ -1,0 +1,387 @@
+"""Statements as LLVM IR: loops, registers, stores.
+
+In: a Body. Out: lines in the current scope. Loops run at least once (extents are positive), so
+they are rotated: the test stands at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.llvm import arithmetic, indices
+from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.convert import convert
+from tinyhlo.codegen.llvm.scopes import Register, register_type
+from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, stored_type, value_type
+from tinyhlo.codegen.llvm.values import Values
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Axis,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Memory,
+    Statement,
+    Store,
+    index_free,
+)
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.dtypes import BOOL, U8
+from tinyhlo.ir.ops import Op
+
+
+class Statements(Values):
+    """Renders bodies; `slots` are stack slots at the start of the function. `may_repeat`: a lane
+    may be stored twice, as nothing that is read is overwritten."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        target: Target,
+        pointers: Mapping[Memory, str],
+        may_repeat: bool,
+    ) -> None:
+        super().__init__(builder, target, pointers)
+        self.may_repeat = may_repeat
+        self.slots: list[str] = []
+        # accumulators of vectorised reduces: the scalar register and the one with lanes
+        self.lane_registers: dict[str, tuple[Register, Register]] = {}
+
+    def body(self, body: Body) -> None:
+        position = 0
+        while position < len(body):
+            stores: list[Store] = []
+            while position < len(body) and isinstance(body[position], Store):
+                stores.append(body[position])  # type: ignore[arg-type]
+                position += 1
+            if stores:
+                self.stores(stores)
+            else:
+                self.statement(body[position])
+                position += 1
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Loop():
+                self.loop(statement)
+            case Declare():
+                self.declare(statement)
+            case Accumulate():
+                self.accumulate(statement)
+            case Assign():
+                self.assign(statement)
+            case If():
+                self.conditional(statement)
+            case Bind(var=var, index=index):
+                self.variables[var] = self.index(index)
+                self.bind(var)
+            case Allocate(memory=memory):
+                slot = self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
+                self.pointers[memory] = slot
+            case _:
+                raise TypeError(statement)
+
+    def slot(self, type_: str) -> str:
+        name = f"%s{len(self.slots)}"
+        self.slots.append(f"  {name} = alloca {type_}, align 64")
+        return name
+
+    # --- registers ---------------------------------------------------------------------------
+
+    def declare(self, statement: Declare) -> None:
+        value = statement.value
+        lanes = self.lanes
+        register = Register(self.slot(value_type(value.dtype, lanes)), value.dtype, lanes)
+        self.registers[statement.name] = register
+        text = self.text(value, lanes)
+        self.b.line(f"store {register_type(register)} {text}, ptr {register.slot}")
+        self.bind(statement.name)
+        if lanes > 1:
+            self.varying = self.varying | {statement.name}
+
+    def accumulate(self, statement: Accumulate) -> None:
+        register = self.registers[statement.name]
+        dtype, type_ = register.dtype, register_type(register)
+        value = self.text(statement.value, register.lanes)
+        before = self.b.value(f"load {type_}, ptr {register.slot}")
+        after = self.combine(statement.op, before, value, dtype, register.lanes)
+        self.b.line(f"store {type_} {after}, ptr {register.slot}")
+        self.forget((statement.name,))
+
+    def combine(self, op: Op, left: str, right: str, dtype, lanes: int) -> str:  # type: ignore[no-untyped-def]
+        return arithmetic.emit(self.b, op, [left, right], dtype, dtype, lanes)
+
+    def assign(self, statement: Assign) -> None:
+        registers = [self.registers[name] for name in statement.names]
+        texts = [
+            self.text(value, register.lanes)
+            for value, register in zip(statement.values, registers, strict=True)
+        ]
+        for register, text in zip(registers, texts, strict=True):
+            self.b.line(f"store {register_type(register)} {text}, ptr {register.slot}")
+        self.forget(statement.names)
+
+    # --- stores ------------------------------------------------------------------------------
+
+    def stores(self, stores: list[Store]) -> None:
+        values = [self.emit(store.value) for store in stores]
+        for store, value in zip(stores, values, strict=True):
+            self.store(store, value.lanes)
+        self.stored()
+
+    def store(self, store: Store, lanes: int) -> None:
+        memory, index = store.memory, store.index
+        stored = U8 if memory.dtype is BOOL else memory.dtype
+        varying = self.is_varying(index_free(index))
+        lanes = self.lanes if varying else lanes
+        text = convert(self.b, self.text(store.value, lanes), memory.dtype, stored, lanes)
+        type_ = lanes_type(scalar_type(stored), lanes)
+        step = indices.stride(self, index) if varying else 1
+        if step == 1 or lanes == 1:
+            address = self.address(memory, self.index(index))
+            self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
+            return
+        where, wide = indices.lanes(self, index)
+        for lane in range(lanes):
+            element = self.b.value(f"extractelement {type_} {text}, i64 {lane}")
+            place = self.b.value(f"extractelement {value_type(wide, lanes)} {where}, i64 {lane}")
+            address = self.b.value(
+                f"getelementptr {scalar_type(stored)}, ptr {self.pointers[memory]}, "
+                f"i{wide.bits} {place}"
+            )
+            self.b.line(
+                f"store {scalar_type(stored)} {element}, ptr {address}, align {stored.itemsize}"
+            )
+
+    # --- control -----------------------------------------------------------------------------
+
+    def conditional(self, statement: If) -> None:
+        condition = self.all_hold(statement.conditions)
+        inside, after = self.b.fresh(), self.b.fresh()
+        self.open(inside, guard=True)
+        self.rebound(statement.body)
+        self.body(statement.body)
+        scope = self.close()
+        lines = self.scope.lines
+        lines.append(f"  br i1 {condition}, label %{inside}, label %{after}")
+        lines.append(f"{inside}:")
+        lines.extend(scope.lines)
+        lines.append(f"  br label %{after}")
+        lines.append(f"{after}:")
+        self.scope.label = after
+        self.settle(statement.body)
+
+    def loop(self, loop: Loop) -> None:
+        if loop.var.extent == 0:
+            return
+        if loop.axis is Axis.PARALLEL:
+            self.parallel(loop)
+            return
+        end = self.end(loop)
+        if loop.width == 1 or self.lanes > 1:
+            self.reducing(loop, lambda: self.run(loop, self.index(loop.start), end, 1))
+        elif loop.axis is Axis.REDUCE:
+            self.reducing(loop, lambda: self.split(loop, end))
+        elif self.may_repeat and loop.var.extent >= loop.width:
+            self.run(loop, self.index(loop.start), end, loop.width, clamp=True)
+        else:
+            self.split(loop, end)
+
+    def parallel(self, loop: Loop) -> None:
+        """Parallel loops inside others run in order; `kernel.py` outlines the outermost."""
+        self.loop(replace(loop, axis=Axis.SERIAL))
+
+    def end(self, loop: Loop) -> str:
+        extent = loop.var.extent
+        if loop.count is None:
+            return str(extent)
+        if not loop.start.terms:
+            return str(min(loop.start.offset + loop.count, extent))
+        end = self.index(loop.start + loop.count)
+        if (loop.start + loop.count).bounds[1] <= extent:
+            return end
+        return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", end), ("i64", str(extent))])
+
+    def split(self, loop: Loop, end: str) -> None:
+        """Whole vectors, then single iterations."""
+        start = self.index(loop.start)
+        if start.isdigit() and end.isdigit():
+            whole = (int(end) - int(start)) // loop.width * loop.width
+            middle = str(int(start) + whole)
+            if whole:
+                self.run(loop, start, middle, loop.width)
+            if middle != end:
+                self.run(loop, middle, end, 1)
+            return
+        length = self.b.value(f"sub i64 {end}, {start}")
+        whole_ = self.b.value(f"and i64 {length}, {-loop.width}")
+        middle = self.b.value(f"add i64 {start}, {whole_}")
+        self.run(loop, start, middle, loop.width, may_be_empty=True)
+        if loop.var.extent % loop.width or (loop.count or 0) % loop.width:
+            self.run(loop, middle, end, 1, may_be_empty=True)
+
+    def run(
+        self,
+        loop: Loop,
+        start: str,
+        end: str,
+        width: int,
+        clamp: bool = False,
+        may_be_empty: bool = False,
+    ) -> None:
+        """One loop from `start` to `end` in steps of `width` lanes."""
+        header, after = self.b.fresh(), self.b.fresh()
+        counter = f"%{self.b.fresh()}"
+        saved = self.lanes, self.vector_var, self.varying
+        self.open(header)
+        before = self.bind(loop.var)
+        self.variables[loop.var] = counter
+        if width > 1:
+            self.lanes, self.vector_var = width, loop.var
+            self.varying = self.varying | {loop.var}
+            if clamp and loop.var.extent % width:
+                last = str(loop.var.extent - width)
+                self.variables[loop.var] = self.b.intrinsic(
+                    "llvm.umin.i64", "i64", [("i64", counter), ("i64", last)]
+                )
+            for name, (_, lanes) in self.lane_registers.items():
+                self.registers[name] = lanes
+        self.rebound(loop.body)
+        self.body(loop.body)
+        scope = self.close()
+        if width > 1:
+            for name, (scalar, _) in self.lane_registers.items():
+                self.registers[name] = scalar
+        self.lanes, self.vector_var, self.varying = saved
+        self.unbind(loop.var, before)
+        lines = self.scope.lines
+        if may_be_empty:
+            some = self.b.value(f"icmp ult i64 {start}, {end}")
+            lines.append(f"  br i1 {some}, label %{header}, label %{after}")
+        else:
+            lines.append(f"  br label %{header}")
+        following = f"%{self.b.fresh()}"
+        more = f"%{self.b.fresh()}"
+        lines.append(f"{header}:")
+        lines.append(
+            f"  {counter} = phi i64 [{start}, %{self.scope.label}], [{following}, %{scope.label}]"
+        )
+        lines.extend(scope.lines)
+        lines.append(f"  {following} = add nuw nsw i64 {counter}, {width}")
+        lines.append(f"  {more} = icmp ult i64 {following}, {end}")
+        lines.append(f"  br i1 {more}, label %{header}, label %{after}")
+        lines.append(f"{after}:")
+        self.scope.label = after
+        self.settle(loop.body)
+
+    def rebound(self, body: Body) -> None:
+        """Registers that `body` changes are read inside it, not before it."""
+        for name in changed(body):
+            if name in self.depth:
+                self.depth[name] = self.current
+
+    def settle(self, body: Body) -> None:
+        """After a loop the registers it changed belong to the scope around it."""
+        names = changed(body)
+        for name in names:
+            if name in self.depth:
+                self.depth[name] = self.current
+        if names:
+            self.forget(names)
+        if stores_in(body):
+            self.stored()
+
+    # --- reduce lanes ------------------------------------------------------------------------
+
+    def reducing(self, loop: Loop, run) -> None:  # type: ignore[no-untyped-def]
+        """Around the outermost reduce loop: one accumulator a lane, combined at the end."""
+        names = lane_accumulators(loop) if self.lanes == 1 else {}
+        names = {n: v for n, v in names.items() if n not in self.lane_registers}
+        for name, (op, width) in names.items():
+            scalar = self.registers[name]
+            type_ = value_type(scalar.dtype, width)
+            lanes = Register(self.slot(type_), scalar.dtype, width)
+            first = self.text(identity(op, scalar.dtype), width)
+            self.b.line(f"store {type_} {first}, ptr {lanes.slot}")
+            self.lane_registers[name] = (scalar, lanes)
+        run()
+        for name, (op, _) in names.items():
+            self.fold(name, op, *self.lane_registers.pop(name))
+
+    def fold(self, name: str, op: Op, scalar: Register, lanes: Register) -> None:
+        """Halve until one lane is left; then the remainder's accumulator joins."""
+        dtype, width = lanes.dtype, lanes.lanes
+        text = self.b.value(f"load {register_type(lanes)}, ptr {lanes.slot}")
+        while width > 1:
+            half = width // 2
+            type_ = value_type(dtype, width)
+            parts = [
+                self.b.value(
+                    f"shufflevector {type_} {text}, {type_} poison, <{half} x i32> <"
+                    + ", ".join(f"i32 {first + k}" for k in range(half))
+                    + ">"
+                )
+                for first in (0, half)
+            ]
+            width = half
+            if width == 1:
+                single = value_type(dtype, 1)
+                parts = [
+                    self.b.value(f"extractelement <1 x {single}> {part}, i64 0") for part in parts
+                ]
+            text = self.combine(op, parts[0], parts[1], dtype, width)
+        type_ = register_type(scalar)
+        before = self.b.value(f"load {type_}, ptr {scalar.slot}")
+        after = self.combine(op, before, text, dtype, 1)
+        self.b.line(f"store {type_} {after}, ptr {scalar.slot}")
+        self.forget((name,))
+
+
+def changed(body: Body) -> frozenset[str]:
+    """Registers set anywhere in `body`, without those declared there."""
+    names: set[str] = set()
+    own: set[str] = set()
+    for statement in body:
+        match statement:
+            case Accumulate(name=name):
+                names.add(name)
+            case Assign(names=several):
+                names.update(several)
+            case Declare(name=name):
+                own.add(name)
+            case Loop(body=inner) | If(body=inner):
+                names |= changed(inner)
+            case _:
+                pass
+    return frozenset(names - own)
+
+
+def stores_in(body: Body) -> bool:
+    return any(
+        isinstance(s, Store) or (isinstance(s, (Loop, If)) and stores_in(s.body)) for s in body
+    )
+
+
+def lane_accumulators(loop: Loop) -> dict[str, tuple[Op, int]]:
+    """Accumulators of vectorised reduce loops in `loop` that outlive it: name -> (op, lanes)."""
+    found: dict[str, tuple[Op, int]] = {}
+    outliving = changed((loop,))
+
+    def walk(inner: Loop, width: int) -> None:
+        if inner.axis is not Axis.REDUCE:
+            return
+        width = max(width, inner.width)
+        for statement in inner.body:
+            if isinstance(statement, Loop):
+                walk(statement, width)
+            elif isinstance(statement, Accumulate) and width > 1 and statement.name in outliving:
+                found[statement.name] = (statement.op, width)
+
+    walk(loop, 1)
+    return found

@@ -1,0 +1,311 @@
+"""Expressions as LLVM IR.
+
+In: an Expression and the open Scopes. Out: the Value that holds it. Inside a VECTOR loop each
+expression is uniform (one scalar for all lanes) or varying (a vector), by the names it depends on:
+
+    x[i*64 + j], j the vector axis  ->  one vector load
+    x[i]                            ->  a scalar load before the loop, broadcast
+    x[j*64 + i], x[index[j]]        ->  a gather
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyhlo.codegen.llvm import arithmetic, indices
+from tinyhlo.codegen.llvm.convert import convert
+from tinyhlo.codegen.llvm.scopes import Scopes, Value
+from tinyhlo.codegen.llvm.types import (
+    lanes_type,
+    literal_text,
+    scalar_type,
+    splat,
+    stored_type,
+    suffix,
+    value_type,
+)
+from tinyhlo.codegen.loops import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    Read,
+)
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
+from tinyhlo.ir.index import Condition, Index
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+
+
+class Values(Scopes):
+    """Emits expressions; `pointers` are the SSA names of memories."""
+
+    def __init__(self, builder, target: Target, pointers: Mapping[Memory, str]) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(builder)
+        self.target = target
+        self.pointers = dict(pointers)
+        self.expanded: dict[Expression, Expression] = {}
+
+    def emit(self, e: Expression) -> Value:
+        """The value of `e`, emitted at most once a scope."""
+        if type(e) is Literal:
+            return Value(literal_text(e.bits, e.dtype), 1)
+        home = self.home(e.free, e.loads)
+        found = self.find(e, home)
+        if found is not None:
+            return found
+        with self.at(home):
+            value = self.compute(e)
+            self.scope.table(e)[e] = value
+        return value
+
+    def find(self, e: Expression, home: int) -> Value | None:
+        found = self.stack[home].table(e).get(e)
+        if found is not None or not e.loads:
+            return found
+        for depth in range(home - 1, self.natural(e) - 1, -1):  # loaded before a guard
+            found = self.stack[depth].table(e).get(e)
+            if found is not None:
+                return found
+        return None
+
+    def natural(self, e: Expression) -> int:
+        return max((self.depth[name] for name in e.free), default=0)
+
+    def compute(self, e: Expression) -> Value:
+        match e:
+            case Apply():
+                return self.apply(e)
+            case Load():
+                return self.load(e)
+            case Read():
+                return self.read(e)
+            case IndexValue():
+                return self.index_value(e)
+            case Guard():
+                return self.guard(e)
+        raise TypeError(e)
+
+    def text(self, e: Expression, lanes: int) -> str:
+        """`e` in so many lanes: broadcast when it is uniform."""
+        value = self.emit(e)
+        if value.lanes == lanes:
+            return value.text
+        if type(e) is Literal:
+            return splat(value.text, scalar_type(e.dtype), lanes)
+        home = self.home(e.free, e.loads)
+        key = (e, lanes)
+        found = self.stack[home].splats.get(key)
+        if found is None:
+            with self.at(home):
+                found = self.b.broadcast(value.text, scalar_type(e.dtype), lanes)
+                self.scope.splats[key] = found
+        return found
+
+    # --- elementwise -------------------------------------------------------------------------
+
+    def apply(self, e: Apply) -> Value:
+        if e.op in TRANSCENDENTAL or e.op is Op.REM:
+            expanded = self.expand(e)
+            if expanded is not None:
+                return self.emit(expanded)
+        values = [self.emit(argument) for argument in e.arguments]
+        lanes = max(value.lanes for value in values)
+        texts = [
+            value.text if value.lanes == lanes else self.text(argument, lanes)
+            for value, argument in zip(values, e.arguments, strict=True)
+        ]
+        operand = e.arguments[-1].dtype
+        return Value(arithmetic.emit(self.b, e.op, texts, operand, e.dtype, lanes), lanes)
+
+    def expand(self, e: Apply) -> Expression | None:
+        """The op as primitives, by `codegen/math.py`; None where it has no expansion."""
+        if e in self.expanded:
+            return self.expanded[e]
+        from tinyhlo.codegen.expansions import expand
+
+        result = expand(e.op, e.arguments, e.dtype, self.target)
+        if result is not None:
+            self.expanded[e] = result
+        return result
+
+    def index_value(self, e: IndexValue) -> Value:
+        if not self.is_varying(e.free):
+            return Value(convert(self.b, self.index(e.index), I64, e.dtype, 1), 1)
+        text, wide = indices.lanes(self, e.index)
+        return Value(convert(self.b, text, wide, e.dtype, self.lanes), self.lanes)
+
+    def index(self, index: Index) -> str:
+        """A uniform index (or, with the vector variable in it, that of lane 0) as an i64."""
+        return indices.scalar(self, index)
+
+    # --- memory ------------------------------------------------------------------------------
+
+    def load(self, e: Load) -> Value:
+        varying = self.is_varying(e.free)
+        if not varying and self.scope.mask is None:
+            return Value(self.load_lanes(e.memory, self.index(e.index), 1), 1)
+        lanes = self.lanes
+        stride = indices.stride(self, e.index) if varying else None
+        if stride == 1 and self.scope.mask is None:
+            return Value(self.load_lanes(e.memory, self.index(e.index), lanes), lanes)
+        if stride == 1:
+            return Value(self.masked_load(e.memory, self.index(e.index)), lanes)
+        if stride == -1 and self.scope.mask is None:
+            first = self.index(e.index + (1 - lanes))
+            text = self.load_lanes(e.memory, first, lanes)
+            order = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
+            type_ = value_type(e.dtype, lanes)
+            reversed_ = f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> <{order}>"
+            return Value(self.b.value(reversed_), lanes)
+        return Value(self.gather(e), lanes)
+
+    def address(self, memory: Memory, index: str) -> str:
+        pointer = self.pointers[memory]
+        if index == "0":
+            return pointer
+        return self.b.value(
+            f"getelementptr {stored_type(memory.dtype)}, ptr {pointer}, i64 {index}"
+        )
+
+    def load_lanes(self, memory: Memory, index: str, lanes: int) -> str:
+        type_ = lanes_type(stored_type(memory.dtype), lanes)
+        address = self.address(memory, index)
+        text = self.b.value(f"load {type_}, ptr {address}, align {memory.dtype.itemsize}")
+        return self.from_stored(text, memory.dtype, lanes)
+
+    def from_stored(self, text: str, dtype: DType, lanes: int) -> str:
+        """Booleans are bytes in memory."""
+        return convert(self.b, text, U8, BOOL, lanes) if dtype is BOOL else text
+
+    def masked_load(self, memory: Memory, index: str) -> str:
+        stored = U8 if memory.dtype is BOOL else memory.dtype
+        type_ = value_type(stored, self.lanes)
+        address = self.address(memory, index)
+        text = self.b.intrinsic(
+            f"llvm.masked.load.{suffix(stored, self.lanes)}.p0",
+            type_,
+            [
+                ("ptr", address),
+                ("i32", str(stored.itemsize)),
+                (lanes_type("i1", self.lanes), self.scope.mask or ""),
+                (type_, "zeroinitializer"),
+            ],
+        )
+        return self.from_stored(text, memory.dtype, self.lanes)
+
+    def gather(self, e: Load) -> str:
+        stored = U8 if e.dtype is BOOL else e.dtype
+        lanes = self.lanes
+        type_ = value_type(stored, lanes)
+        index, wide = indices.lanes(self, e.index)
+        pointers = self.b.value(
+            f"getelementptr {scalar_type(stored)}, ptr {self.pointers[e.memory]}, "
+            f"{value_type(wide, lanes)} {index}"
+        )
+        mask = self.scope.mask or splat("true", "i1", lanes)
+        text = self.b.intrinsic(
+            f"llvm.masked.gather.{suffix(stored, lanes)}.v{lanes}p0",
+            type_,
+            [
+                (lanes_type("ptr", lanes), pointers),
+                ("i32", str(stored.itemsize)),
+                (lanes_type("i1", lanes), mask),
+                (type_, "zeroinitializer"),
+            ],
+        )
+        return self.from_stored(text, e.dtype, lanes)
+
+    # --- guards ------------------------------------------------------------------------------
+
+    def guard(self, e: Guard) -> Value:
+        if any(self.is_varying(indices.free(c.index)) for c in e.conditions):
+            return self.varying_guard(e)
+        condition = self.all_hold(e.conditions)
+        if not e.value.loads:
+            return self.choose(condition, e.value, e.otherwise)
+        return self.branch(condition, e)
+
+    def choose(self, condition: str, then: Expression, other: Expression) -> Value:
+        lanes = max(self.emit(then).lanes, self.emit(other).lanes)
+        chosen = self.b.value(
+            f"select i1 {condition}, "
+            f"{value_type(then.dtype, lanes)} {self.text(then, lanes)}, "
+            f"{value_type(then.dtype, lanes)} {self.text(other, lanes)}"
+        )
+        return Value(chosen, lanes)
+
+    def all_hold(self, conditions: tuple[Condition, ...]) -> str:
+        """Uniform conditions as one i1."""
+        result = ""
+        for condition in conditions:
+            index = self.index(condition.index + -condition.low)
+            extent = condition.high - condition.low
+            held = self.b.value(f"icmp ult i64 {index}, {extent}")
+            result = self.b.value(f"and i1 {result}, {held}") if result else held
+        return result
+
+    def branch(self, condition: str, e: Guard) -> Value:
+        """Uniform conditions: jump."""
+        names = [self.b.fresh() for _ in range(3)]
+        varying = self.is_varying(e.free)
+        lanes = self.lanes if varying else 1
+        parts = []
+        for name, part in zip(names, (e.value, e.otherwise), strict=False):
+            with self.innermost():
+                self.open(name, guard=True)
+                text = self.text(part, lanes)
+                parts.append((self.close(), text))
+        (then, value), (other, otherwise) = parts
+        lines = self.scope.lines
+        lines.append(f"  br i1 {condition}, label %{names[0]}, label %{names[1]}")
+        for name, scope in zip(names, (then, other), strict=False):
+            lines.append(f"{name}:")
+            lines.extend(scope.lines)
+            lines.append(f"  br label %{names[2]}")
+        lines.append(f"{names[2]}:")
+        self.scope.label = names[2]
+        type_ = value_type(e.dtype, lanes)
+        joined = f"phi {type_} [{value}, %{then.label}], [{otherwise}, %{other.label}]"
+        return Value(self.b.value(joined), lanes)
+
+    def varying_guard(self, e: Guard) -> Value:
+        """Conditions differ between lanes: masked loads and a select."""
+        lanes = self.lanes
+        mask_type = lanes_type("i1", lanes)
+        mask = ""
+        for condition in e.conditions:
+            held = indices.lanes_within(self, condition)
+            mask = self.b.value(f"and {mask_type} {mask}, {held}") if mask else held
+        outer = self.scope.mask
+        inner = self.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
+        with self.innermost():
+            self.open(self.scope.label, guard=True, mask=inner)
+            value = self.text(e.value, lanes)
+            scope = self.close()
+        self.scope.lines.extend(scope.lines)
+        self.scope.label = scope.label
+        otherwise = self.text(e.otherwise, lanes)
+        return Value(
+            self.b.select(mask, value, otherwise, value_type(e.dtype, lanes), lanes), lanes
+        )
+
+    def innermost(self):  # type: ignore[no-untyped-def]
+        """Scopes deeper than the current one are put aside while a guard is emitted here."""
+        return _Truncated(self)
+
+
+class _Truncated:
+    def __init__(self, values: Values) -> None:
+        self.values = values
+
+    def __enter__(self) -> None:
+        stack = self.values.stack
+        self.rest = stack[self.values.current + 1 :]
+        del stack[self.values.current + 1 :]
+
+    def __exit__(self, *_: object) -> None:
+        self.values.stack.extend(self.rest)

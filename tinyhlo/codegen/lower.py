@@ -1,0 +1,360 @@
+"""A fused Kernel as loops: demand-driven, from the results back to the loads.
+
+In: a Kernel of elementwise ops, views, gathers and reduces in any combination. Out: a LoopProgram
+whose axes are all serial; `codegen/heuristics.py` decides how they run. A softmax row:
+
+    for i in 64:
+      max0 = -inf
+      for j in 100: max0 = max(max0, x[i*100 + j])
+      sum1 = 0.0
+      for j in 100: sum1 += exp(x[i*100 + j] - max0)
+      for j in 100: y[i*100 + j] = exp(x[i*100 + j] - max0) / sum1
+
+A reduce becomes a register, computed in the innermost scope that binds the variables of its
+index. Loop variables are named by depth and extent, so sibling loops over the same range use the
+same variable and equal subexpressions in them are the same object: `codegen/tidy.py` joins such
+loops and `codegen/staging.py` keeps what is dear to compute twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    Expression,
+    Guard,
+    If,
+    IndexValue,
+    Literal,
+    Load,
+    Loop,
+    LoopProgram,
+    Memory,
+    Name,
+    Read,
+    Statement,
+    Store,
+    as_index,
+    index_free,
+)
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Barrier,
+    Constant,
+    Elementwise,
+    Gather,
+    Graph,
+    Iota,
+    MultiReduce,
+    Node,
+    Output,
+    Pad,
+    Param,
+    Reduce,
+    Shape,
+)
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
+from tinyhlo.ir.views import through
+from tinyhlo.schedule.program import Kernel
+
+Position = tuple[Index, ...]
+Conditions = tuple[Condition, ...]
+LETTERS = "ijklmnopqrstuvwxyz"
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A body under construction: the loop over `var`, an `if` (var None), or the whole kernel."""
+
+    parent: Scope | None
+    var: Var | None
+    depth: int
+    conditions: Conditions = ()
+    statements: list[Statement] = field(default_factory=list)
+    children: dict[Var, Scope] = field(default_factory=dict)  # loops of the results
+    stores: list[Statement] = field(default_factory=list)
+    memo: dict[tuple[Node, int, int], Expression] = field(default_factory=dict)
+
+    def home(self, names: frozenset[Name]) -> Scope:
+        """The outermost scope on the way up in which all `names` are bound."""
+        scope = self
+        while scope.parent is not None and (scope.var is None or scope.var not in names):
+            scope = scope.parent
+        return scope
+
+    def body(self) -> Body:
+        """Stores come last, so that a result written in place is still read by the loops."""
+        loops = tuple(Loop(var, Axis.SERIAL, child.body()) for var, child in self.children.items())
+        return (*self.statements, *loops, *self.stores)
+
+
+class Lowering:
+    """Lowers one Graph; `memories[p]` is where param p lies."""
+
+    def __init__(self, memories: Sequence[Memory]) -> None:
+        self.memories = tuple(memories)
+        self.root = Scope(None, None, 0)
+        self.tables: dict[Constant, Memory] = {}
+        self.positions: dict[Position, Position] = {}
+        self.guards: dict[Conditions, Conditions] = {(): ()}
+        self.names = 0
+
+    # --- scopes ------------------------------------------------------------------------------
+
+    def nest(self, scope: Scope, shape: Shape) -> tuple[Scope, Position]:
+        """Descend into result loops over `shape`, sharing those that exist."""
+        at: list[Index] = []
+        for extent in shape:
+            if extent == 1:
+                at.append(ZERO)
+                continue
+            var = Var(LETTERS[scope.depth], extent)
+            child = scope.children.get(var)
+            if child is None:
+                child = scope.children[var] = Scope(scope, var, scope.depth + 1)
+            scope = child
+            at.append(index(var))
+        return scope, self.position(tuple(at))
+
+    def position(self, at: Position) -> Position:
+        """The one tuple equal to `at`, so that memo keys can be identities."""
+        return self.positions.setdefault(at, at)
+
+    def fresh(self, label: str) -> str:
+        self.names += 1
+        return f"{label}{self.names - 1}"
+
+    def store(self, node: Node, memory: Memory) -> None:
+        """Compute a whole result."""
+        if node.type.size == 0:
+            return
+        scope, at = self.nest(self.root, node.shape)
+        value = self.emit(node, at, scope, ())
+        scope.stores.append(Store(memory, linear(at, node.shape), value))
+
+    # --- values ------------------------------------------------------------------------------
+
+    def emit(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        """The value of `node` at `at`, inside `scope`, where `guards` are known to hold."""
+        key = (node, id(at), id(guards))
+        found = self.find(key, scope)
+        if found is not None:
+            return found
+        value = self.compute(node, at, scope, guards)
+        registers = any(isinstance(name, str) for name in value.free)
+        (scope if registers else self.root).memo[key] = value
+        return value
+
+    def find(self, key: tuple[Node, int, int], scope: Scope | None) -> Expression | None:
+        while scope is not None:
+            found = scope.memo.get(key)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        match node:
+            case Elementwise(inputs=inputs, op=op):
+                values = tuple(self.emit(source, at, scope, guards) for source in inputs)
+                return apply(op, values, node.dtype)
+            case Param(position=position):
+                return Load(self.memories[position], linear(at, node.shape))
+            case Constant():
+                return self.constant(node, at)
+            case Iota(axis=axis):
+                return IndexValue(at[axis], node.dtype)
+            case Pad():
+                return self.pad(node, at, scope, guards)
+            case Gather(inputs=(source, *indices)):
+                return self.gather(source, indices, at, scope, guards)
+            case Reduce():
+                return self.reduce(node, at, scope, guards)
+            case Output(inputs=(MultiReduce() as source,), position=position):
+                return self.multi_reduce(source, position, at, scope, guards)
+            case Barrier(inputs=(source,)):
+                return self.emit(source, at, scope, guards)
+            case _ if isinstance(node, VIEWS):
+                inner, _ = through(node, at)
+                return self.emit(node.inputs[0], self.position(inner), scope, guards)
+        raise TypeError(f"{type(node).__name__} cannot be part of a fused loop nest")
+
+    def constant(self, node: Constant, at: Position) -> Expression:
+        if node.value.size == 1:
+            return Literal(int.from_bytes(node.value.tobytes(), "little"), node.dtype)
+        memory = self.tables.get(node)
+        if memory is None:
+            name = f"table{len(self.tables)}"
+            memory = Memory(name, node.dtype, node.type.size, constant=True)
+            self.tables[node] = memory
+        return Load(memory, linear(at, node.shape))
+
+    def pad(self, node: Pad, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        source, fill = node.inputs
+        inner, conditions = through(node, at)
+        known = tuple(c for c in conditions if c not in guards)
+        outside = self.emit(fill, self.position(()), scope, guards)
+        if any(condition.never for condition in known):
+            return outside
+        if not known:
+            return self.emit(source, self.position(inner), scope, guards)
+        held = (*guards, *known)
+        held = self.guards.setdefault(held, held)
+        value = self.emit(source, self.position(inner), scope, held)
+        return Guard(known, value, outside)
+
+    def gather(
+        self, source: Node, indices: list[Node], at: Position, scope: Scope, guards: Conditions
+    ) -> Expression:
+        inner = tuple(
+            as_index(self.emit(node, at, scope, guards), (0, extent - 1))
+            for node, extent in zip(indices, source.shape, strict=True)
+        )
+        return self.emit(source, self.position(inner), scope, guards)
+
+    # --- reduces -----------------------------------------------------------------------------
+
+    def reduce(self, node: Reduce, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        source = node.inputs[0]
+        home = scope.home(names_of(at))
+        name = self.fresh(node.op.label)
+        home.statements.append(Declare(name, identity(node.op, node.dtype)))
+
+        def accumulate(inner: Scope, place: Position, held: Conditions) -> list[Statement]:
+            return [Accumulate(name, node.op, self.emit(source, place, inner, held))]
+
+        self.reduce_loops(home, source.shape, node.axes, at, guards, accumulate)
+        return self.remember(node, at, home, guards, Read(name, node.dtype))
+
+    def multi_reduce(
+        self, node: MultiReduce, position: int, at: Position, scope: Scope, guards: Conditions
+    ) -> Expression:
+        count = len(node.results)
+        sources, initials = node.inputs[:count], node.inputs[count:]
+        home = scope.home(names_of(at))
+        found = home.memo.get((node, id(at), id(guards)))
+        if found is not None:  # another result was asked for before
+            first = int(str(found.name).removeprefix("reduce"))  # type: ignore[union-attr]
+            return Read(f"reduce{first + position}", node.results[position].dtype)
+        names = tuple(self.fresh("reduce") for _ in sources)
+        for name, initial in zip(names, initials, strict=True):
+            value = self.emit(initial, self.position(()), home, ())
+            home.statements.append(Declare(name, value))
+        reads = tuple(Read(n, t.dtype) for n, t in zip(names, node.results, strict=True))
+
+        def accumulate(inner: Scope, place: Position, held: Conditions) -> list[Statement]:
+            elements = tuple(self.emit(source, place, inner, held) for source in sources)
+            return [Assign(names, inline(node.combiner, (*reads, *elements)))]
+
+        self.reduce_loops(home, sources[0].shape, node.axes, at, guards, accumulate)
+        self.remember(node, at, home, guards, reads[0])
+        return reads[position]
+
+    def reduce_loops(self, home, shape, axes, at, guards, accumulate) -> None:  # type: ignore[no-untyped-def]
+        """Append loops over `axes` to `home`; `accumulate` gives the innermost statements. Where
+        the index is only valid under guards, the loops stand inside an `if`."""
+        if any(shape[axis] == 0 for axis in axes):
+            return
+        bound = bound_names(home)
+        held = tuple(c for c in guards if index_free(c.index) <= bound)
+        held = self.guards.setdefault(held, held)
+        scopes = [Scope(home, None, home.depth, held)] if held else []
+        place: list[Index] = list(at)
+        inner = scopes[-1] if scopes else home
+        for axis in axes:
+            if shape[axis] == 1:
+                place.insert(axis, ZERO)
+                continue
+            var = Var(LETTERS[inner.depth], shape[axis])
+            inner = Scope(inner, var, inner.depth + 1)
+            scopes.append(inner)
+            place.insert(axis, index(var))
+        statements = accumulate(inner, self.position(tuple(place)), held)
+        inner.statements.extend(statements)
+        for scope in reversed(scopes):
+            assert scope.parent is not None
+            if scope.var is None:
+                scope.parent.statements.append(If(scope.conditions, scope.body()))
+            else:
+                scope.parent.statements.append(Loop(scope.var, Axis.REDUCE, scope.body()))
+
+    def remember(self, node, at, home, guards, value):  # type: ignore[no-untyped-def]
+        """The register lives in `home`: later requests below it find it there."""
+        home.memo[(node, id(at), id(guards))] = value
+        return value
+
+
+def names_of(at: Position) -> frozenset[Name]:
+    names: frozenset[Name] = frozenset()
+    for position in at:
+        names |= index_free(position)
+    return names
+
+
+def bound_names(scope: Scope | None) -> frozenset[Name]:
+    bound: set[Name] = set()
+    while scope is not None:
+        if scope.var is not None:
+            bound.add(scope.var)
+        bound.update(s.name for s in scope.statements if isinstance(s, Declare))
+        scope = scope.parent
+    return frozenset(bound)
+
+
+def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, ...]:
+    """The results of a Graph of scalars, with expressions for its params."""
+    values: dict[Node, Expression] = {}
+    for node in graph.nodes():
+        match node:
+            case Param(position=position):
+                values[node] = arguments[position]
+            case Constant(value=value):
+                values[node] = Literal(int.from_bytes(value.tobytes(), "little"), node.dtype)
+            case Elementwise(op=op, inputs=inputs):
+                values[node] = apply(op, tuple(values[source] for source in inputs), node.dtype)
+            case _:  # views of scalars
+                values[node] = values[node.inputs[0]]
+    return tuple(values[node] for node in graph.results)
+
+
+def argument_memories(kernel: Kernel) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
+    """Memories of a kernel's reads and writes; what is also written in place is not constant."""
+    overwritten = {param for _, param in kernel.in_place}
+    reads = tuple(
+        Memory(f"x{p}", type_.dtype, type_.size, constant=p not in overwritten)
+        for p, type_ in enumerate(kernel.graph.params)
+    )
+    writes = tuple(
+        Memory(f"y{k}", node.dtype, node.type.size) for k, node in enumerate(kernel.graph.results)
+    )
+    return reads, writes
+
+
+def lower_fused(kernel: Kernel) -> LoopProgram:
+    """The LoopProgram of a fused kernel, before any move."""
+    reads, writes = argument_memories(kernel)
+    lowering = Lowering(reads)
+    for node, memory in zip(kernel.graph.results, writes, strict=True):
+        lowering.store(node, memory)
+    return LoopProgram(
+        kernel.name,
+        reads,
+        writes,
+        lowering.root.body(),
+        kernel.in_place,
+        tuple((memory, node.value) for node, memory in lowering.tables.items()),
+    )
+
+
+def bits_of(value: int, dtype: DType) -> Literal:
+    """An integer Literal, wrapped to the type's width."""
+    return Literal(value & ((1 << dtype.bits) - 1), dtype)

@@ -1,0 +1,34 @@
+"""Which way a Kernel becomes loops, by its root node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.target import Target
+from tinyhlo.errors import UnsupportedItem, UnsupportedOp
+from tinyhlo.ir.graph import LibraryCall, Node, Output
+from tinyhlo.schedule.program import Kernel
+
+LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {}
+
+
+def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
+    """The LoopProgram of any kernel.
+
+    Raises UnsupportedOp for library calls that have no native form yet.
+    """
+    root = kernel.graph.results[0]
+    if isinstance(root, Output):
+        root = root.inputs[0]
+    if isinstance(root, LibraryCall):
+        raise unsupported(kernel, root)
+    return LOWERINGS.get(type(root), lower_fused)(kernel)
+
+
+def unsupported(kernel: Kernel, call: LibraryCall) -> UnsupportedOp:
+    types = ", ".join(str(node.type) for node in call.inputs)
+    location = kernel.locations[0] if kernel.locations else ""
+    hint = "the CPU backend cannot call this function yet; run it outside of jit"
+    return UnsupportedOp((UnsupportedItem(call.target, f"({types})", location, hint),))

@@ -1,0 +1,220 @@
+"""LoopPrograms as text, like code: what golden tests, TINYHLO_DEBUG and people read.
+
+    softmax(x0: f32[6400]) -> y0: f32[6400]
+      for i in 64:
+        max0 = -inf
+        for j in 100 reduce vector 8:
+          max0 = max(max0, x0[i*100 + j])
+
+A subexpression used twice in one body gets a name (`t0 = ...`) at its first use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Axis,
+    Bind,
+    Body,
+    Declare,
+    Expression,
+    Guard,
+    If,
+    IndexValue,
+    Literal,
+    Load,
+    Loop,
+    LoopProgram,
+    Memory,
+    Read,
+    Statement,
+    Store,
+)
+from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder
+from tinyhlo.ir.ops import Op
+
+INFIX = {
+    Op.ADD: "+",
+    Op.SUB: "-",
+    Op.MUL: "*",
+    Op.DIV: "/",
+    Op.EQ: "==",
+    Op.NE: "!=",
+    Op.LT: "<",
+    Op.LE: "<=",
+    Op.AND: "&",
+    Op.OR: "|",
+    Op.XOR: "^",
+}
+
+
+def format_program(program: LoopProgram) -> str:
+    """The whole kernel."""
+    reads = ", ".join(map(format_memory, program.reads))
+    writes = ", ".join(map(format_memory, program.writes))
+    head = f"{program.name}({reads}) -> {writes}"
+    if program.in_place:
+        pairs = [
+            f"{program.writes[k].name} is {program.reads[p].name}" for k, p in program.in_place
+        ]
+        head += f"  in place: {', '.join(pairs)}"
+    if program.moves:
+        head += f"\n  [{', '.join(program.moves)}]"
+    printer = _Printer()
+    printer.body(program.body, 1)
+    return "\n".join([head, *printer.lines])
+
+
+def format_memory(memory: Memory) -> str:
+    return f"{memory.name}: {memory.dtype}[{memory.size}]"
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.named: dict[Expression, str] = {}
+        self.shared: set[Expression] = set()
+        self.count = 0
+        self.level = 0
+
+    def body(self, body: Body, level: int) -> None:
+        outer_named, outer_shared = self.named, self.shared
+        self.named = dict(outer_named)
+        self.shared = outer_shared | shared_in(body)
+        for statement in body:
+            self.level = level
+            self.statement(statement, level)
+        self.named, self.shared = outer_named, outer_shared
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.level + text)
+
+    def statement(self, statement: Statement, level: int) -> None:
+        match statement:
+            case Loop(body=body):
+                self.line(f"for {self.header(statement)}:")
+                self.body(body, level + 1)
+            case If(conditions=conditions, body=body):
+                self.line(f"if {self.conditions(conditions)}:")
+                self.body(body, level + 1)
+            case Bind(var=var, index=index):
+                self.line(f"{var} = {self.index(index)}")
+            case Declare(name=name, value=value):
+                text = self.value(value)
+                self.line(f"{name} = {text}")
+            case Accumulate(name=name, op=op, value=value):
+                text = self.value(value)
+                if op in INFIX:
+                    self.line(f"{name} {INFIX[op]}= {text}")
+                else:
+                    self.line(f"{name} = {op.label}({name}, {text})")
+            case Assign(names=names, values=values):
+                texts = [self.value(value) for value in values]
+                self.line(f"{', '.join(names)} = {', '.join(texts)}")
+            case Store(memory=memory, index=index, value=value):
+                text = self.value(value)
+                self.line(f"{memory.name}[{self.index(index)}] = {text}")
+            case Allocate(memory=memory):
+                self.line(f"local {format_memory(memory)}")
+
+    def header(self, loop: Loop) -> str:
+        text = f"{loop.var} in {loop.var.extent}"
+        if loop.count is not None:
+            text = f"{loop.var} in {self.index(loop.start)} .. +{loop.count} of {loop.var.extent}"
+        if loop.axis is not Axis.SERIAL:
+            text += f" {loop.axis.value}"
+        return text + (f" {loop.width}" if loop.width > 1 else "")
+
+    def conditions(self, conditions: tuple[Condition, ...]) -> str:
+        return " and ".join(f"{c.low} <= {self.index(c.index)} < {c.high}" for c in conditions)
+
+    def index(self, index: Index) -> str:
+        parts = [self.atom(a) if c == 1 else f"{self.atom(a)}*{c}" for a, c in index.terms]
+        if index.offset or not parts:
+            parts.append(str(index.offset))
+        return " + ".join(parts)
+
+    def atom(self, atom: object) -> str:
+        match atom:
+            case Quotient(dividend=dividend, divisor=divisor):
+                return f"({self.index(dividend)})//{divisor}"
+            case Remainder(dividend=dividend, modulus=modulus):
+                return f"({self.index(dividend)})%{modulus}"
+            case Data(value=value):
+                return f"[{self.value(value)}]"
+        return str(atom)
+
+    def value(self, e: Expression) -> str:
+        """An expression; shared ones are named on a line of their own."""
+        name = self.named.get(e)
+        if name is not None:
+            return name
+        text = self.written_out(e)
+        if e in self.shared and not isinstance(e, (Literal, Read)):
+            name = self.named[e] = f"t{self.count}"
+            self.count += 1
+            self.line(f"{name} = {text}")
+            return name
+        return text
+
+    def written_out(self, e: Expression) -> str:
+        match e:
+            case Literal():
+                return format_literal(e)
+            case IndexValue(index=index, dtype=dtype):
+                return f"{dtype}({self.index(index)})"
+            case Load(memory=memory, index=index):
+                return f"{memory.name}[{self.index(index)}]"
+            case Read(name=name):
+                return name
+            case Guard(conditions=conditions, value=value, otherwise=otherwise):
+                texts = self.value(value), self.value(otherwise)
+                return f"({self.conditions(conditions)} ? {texts[0]} : {texts[1]})"
+            case Apply(op=op, arguments=arguments, dtype=dtype):
+                given = [self.value(argument) for argument in arguments]
+                if op in INFIX:
+                    return f"({given[0]} {INFIX[op]} {given[1]})"
+                if op in (Op.CAST, Op.BITCAST):
+                    return f"{dtype}({given[0]})" if op is Op.CAST else f"bits_{dtype}({given[0]})"
+                return f"{op.label}({', '.join(given)})"
+        raise TypeError(e)
+
+
+def format_literal(e: Literal) -> str:
+    raw = e.bits.to_bytes(e.dtype.itemsize, "little")
+    value = np.frombuffer(raw, e.dtype.numpy)[0]
+    return str(float(value)) if e.dtype.is_float else str(value)
+
+
+def shared_in(body: Body) -> set[Expression]:
+    """Subexpressions that several places of the statements directly in `body` use."""
+    seen: set[Expression] = set()
+    shared: set[Expression] = set()
+    stack: list[Expression] = []
+    for statement in body:
+        match statement:
+            case Declare(value=value) | Accumulate(value=value) | Store(value=value):
+                stack.append(value)
+            case Assign(values=values):
+                stack.extend(values)
+            case _:
+                pass
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            shared.add(e)
+            continue
+        seen.add(e)
+        match e:
+            case Apply(arguments=arguments):
+                stack.extend(arguments)
+            case Guard(value=value, otherwise=otherwise):
+                stack.extend((value, otherwise))
+            case _:
+                pass
+    return shared
