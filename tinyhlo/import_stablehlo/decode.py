@@ -99,8 +99,7 @@ class Decoder:
 
     def _operation(self, operation: ir.Operation, slots: Slots) -> Operation:
         name = operation.name
-        values = operation.attributes
-        attributes = {key: self._attribute(values[key]) for key in values}
+        attributes = self._attributes_of(operation)
         operands = tuple(operation.operands)
         if name.startswith("chlo.") and name not in NATIVE_CHLO:
             name, attributes = self._legalized(operation)
@@ -146,6 +145,14 @@ class Decoder:
         if found is None:
             found = self._types[type_] = decode_type(type_)
         return found
+
+    def _attributes_of(self, operation: ir.Operation) -> dict[str, Any]:
+        """All attributes of an op; None for complex elements, which the bindings refuse to give."""
+        values = operation.attributes
+        try:
+            return {key: self._attribute(values[key]) for key in values}
+        except TypeError:
+            return dict.fromkeys(values)
 
     def _attribute(self, attribute: ir.Attribute) -> Any:
         try:

@@ -24,6 +24,8 @@ def source_line(location: Any) -> str:
     if frame is None:
         return ""
     function, file, line = frame.groups()
+    if file == "-":  # text that carries no locations of its own
+        return f"line {line} of the program"
     place = f"{file}:{line}"
     if function and not NOT_A_FUNCTION.search(function):
         return f"{place}, in {function}"

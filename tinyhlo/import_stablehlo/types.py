@@ -22,8 +22,8 @@ HINTS = (
     (r"complex<", "complex numbers are not compiled yet: compute with real and imaginary parts, "
      "or run this function on XLA with jax.jit(f, backend='cpu')"),
     (r"!quant", "quantized types are not compiled yet: dequantize before this op"),
-    (r"\b(f8|f6|f4)E\w+", "8-bit floats and smaller are not compiled yet: convert to bfloat16"),
-    (r"\bu?i[24]\b", "integers under 8 bits are not compiled yet: convert to int8 or uint8"),
+    (r"f[864]E\w+", "8-bit floats and smaller are not compiled yet: convert to bfloat16"),
+    (r"[x<]u?i[24]\b", "integers under 8 bits are not compiled yet: convert to int8 or uint8"),
 )  # fmt: skip
 
 
