@@ -33,7 +33,9 @@ Parameters = dict[str, dict[str, jax.Array]]
 def initial_parameters(key: jax.Array) -> Parameters:
     """Normal weights scaled to keep the variance (He et al. 2015), biases zero."""
     parameters: Parameters = {}
-    for (name, shape), layer_key in zip(WEIGHTS.items(), jax.random.split(key, len(WEIGHTS))):
+    for (name, shape), layer_key in zip(
+        WEIGHTS.items(), jax.random.split(key, len(WEIGHTS)), strict=True
+    ):
         fan_in = 1
         for extent in shape[:-1]:
             fan_in *= extent

@@ -1,0 +1,7 @@
+"""`python -m tinyhlo` is the command `tinyhlo`."""
+
+import sys
+
+from tinyhlo.cli import main
+
+sys.exit(main())

@@ -1,0 +1,273 @@
+"""The command `tinyhlo`: run, show and time StableHLO programs.
+
+    tinyhlo run model.mlir x.npy w.npy --check xla
+    tinyhlo show model.mlir --stage program
+    tinyhlo bench --only matmul_512
+    tinyhlo devices
+
+A mistake of the user ends in one sentence and exit code 2, a failed comparison in exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tinyhlo.errors import TinyhloError, UnsupportedOp
+from tinyhlo.ir.graph import TensorType
+
+USER_ERROR = 2
+DIFFERENT = 1
+
+FORMATS = "StableHLO text, MLIR bytecode, a portable artifact, or a jax.export file"
+RUN_HELP = f"""Compile a program and run it once. MODEL is {FORMATS}; which one is seen from its
+content. Arguments are .npy files in the order of the program's arguments, or random numbers.
+What is compiled, and how, is set by the TINYHLO_ variables: `tinyhlo options` lists them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except UnsupportedOp as error:
+        return fail(f"{options.model}: {error}")
+    except TinyhloError as error:
+        return fail(str(error))
+    except BrokenPipeError:  # `tinyhlo show ... | head`
+        sys.stderr.close()
+        return 0
+
+
+def fail(text: str) -> int:
+    print(f"tinyhlo: {text}", file=sys.stderr)
+    return USER_ERROR
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, a table of subcommands."""
+    top = argparse.ArgumentParser(
+        prog="tinyhlo", description="A small, readable compiler and runtime for JAX programs."
+    )
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run a program on arrays", description=RUN_HELP)
+    run.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
+    run.add_argument("arrays", metavar="X.npy", nargs="*", help="one file per argument")
+    run.add_argument("--random", type=int, metavar="SEED", help="random arguments instead of files")
+    run.add_argument("--check", choices=["xla"], help="compare with XLA:CPU on the same arguments")
+    run.add_argument("--repeat", type=positive, default=1, metavar="N", help="run N times, timed")
+    run.add_argument("--save", metavar="PREFIX", help="write output k to PREFIXk.npy")
+    run.set_defaults(command=run_command)
+
+    show = commands.add_parser(
+        "show", help="print a form of a program", description="Print what a stage made of MODEL."
+    )
+    show.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
+    show.add_argument("--stage", choices=list(FORMS), default="program", help="(%(default)s)")
+    show.set_defaults(command=show_command)
+
+    bench = commands.add_parser(
+        "bench",
+        help="time the project's benchmarks on tiny and XLA:CPU",
+        description="Time benchmarks/ on tiny and on XLA:CPU, alternating, in one process.",
+    )
+    bench.add_argument("--only", default="", metavar="A,B", help="names or prefixes, with commas")
+    bench.add_argument("--rounds", type=positive, default=5, help="alternations (%(default)s)")
+    bench.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
+    bench.add_argument("--list", action="store_true", help="only say what there is")
+    bench.set_defaults(command=bench_command)
+
+    devices = commands.add_parser("devices", help="list the devices programs can run on")
+    devices.set_defaults(command=devices_command)
+    settings = commands.add_parser("options", help="list the TINYHLO_ variables")
+    settings.set_defaults(command=options_command)
+    return top
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 up, got {text!r}")
+    return int(text)
+
+
+# ---------------------------------------------------------------- run
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """`tinyhlo run`: outputs' summaries, times, and the comparison when asked for."""
+    from tinyhlo.artifact import load, read
+
+    started = time.perf_counter()
+    program = load(options.model)
+    print(f"compiled {options.model} in {1e3 * (time.perf_counter() - started):.0f} ms")
+    arguments = given_arguments(options, program.inputs)
+    outputs = program(*arguments)
+    for position, output in enumerate(outputs):
+        print(f"output {position}: {summary(output)}")
+        if options.save:
+            save(f"{options.save}{position}.npy", output)
+    if options.repeat > 1:
+        print(timed(lambda: program(*arguments), options.repeat))
+    if options.check is None:
+        return 0
+    from tinyhlo.check import compare, run_on_xla
+
+    comparisons = compare(outputs, run_on_xla(read(options.model), arguments))
+    for comparison in comparisons:
+        print(comparison)
+    return 0 if all(comparison.equal for comparison in comparisons) else DIFFERENT
+
+
+def given_arguments(options: argparse.Namespace, types: tuple[TensorType, ...]) -> list[np.ndarray]:
+    """Arrays from the files or the seed.
+
+    Raises TinyhloError when neither fits the program's arguments.
+    """
+    if options.random is not None:
+        if options.arrays:
+            raise TinyhloError("give either .npy files or --random SEED, not both")
+        random = np.random.default_rng(options.random)
+        return [random_array(random, type_) for type_ in types]
+    if len(options.arrays) != len(types):
+        signature = ", ".join(map(str, types)) or "no arguments"
+        raise TinyhloError(
+            f"{options.model} takes {len(types)} arrays ({signature}), {len(options.arrays)} "
+            "given; pass one .npy file for each, or --random SEED"
+        )
+    return [read_array(path, type_) for path, type_ in zip(options.arrays, types, strict=True)]
+
+
+def read_array(path: str, type_: TensorType) -> np.ndarray:
+    """One .npy file. Types that NumPy does not know (bf16) come back from it as raw bytes.
+
+    Raises TinyhloError when it cannot be read.
+    """
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise TinyhloError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise TinyhloError(f"{path} is not a .npy file of numbers") from error
+    if not isinstance(array, np.ndarray):
+        raise TinyhloError(f"{path} holds several arrays; save each with numpy.save")
+    raw = array.dtype.kind == "V" and array.dtype.itemsize == type_.dtype.numpy.itemsize
+    return array.view(type_.dtype.numpy) if raw else array
+
+
+def random_array(random: np.random.Generator, type_: TensorType) -> np.ndarray:
+    """Normal floats, small non-negative integers (they may be indices), coin flips."""
+    dtype = type_.dtype.numpy
+    if dtype.kind == "b":
+        return random.random(type_.shape) < 0.5
+    if dtype.kind in "iu":
+        return random.integers(0, 4, type_.shape).astype(dtype)
+    return np.asarray(random.standard_normal(type_.shape)).astype(dtype)
+
+
+def summary(array: np.ndarray) -> str:
+    """Type, range and the first few values."""
+    kind = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+    if array.size == 0:
+        return f"{kind} (empty)"
+    wide = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    first = " ".join(f"{value:.6g}" for value in wide.reshape(-1)[:4])
+    more = " ..." if array.size > 4 else ""
+    return f"{kind} from {wide.min():.6g} to {wide.max():.6g}: {first}{more}"
+
+
+def save(path: str, array: np.ndarray) -> None:
+    try:
+        np.save(path, array)
+    except OSError as error:
+        raise TinyhloError(f"cannot write {path}: {error.strerror}") from error
+    print(f"wrote {path}")
+
+
+def timed(call: Callable[[], object], count: int) -> str:
+    """Median and fastest of `count` calls."""
+    from tinyhlo.report import duration
+
+    seconds: list[float] = []
+    for _ in range(count):
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    median, best = statistics.median(seconds), min(seconds)
+    return f"{count} runs: median {duration(median)}, best {duration(best)}"
+
+
+# ---------------------------------------------------------------- show
+
+
+def show_command(options: argparse.Namespace) -> int:
+    """`tinyhlo show`."""
+    from tinyhlo.artifact import read
+    from tinyhlo.compiler import run_stages
+    from tinyhlo.config import from_environment
+
+    forms = run_stages(read(options.model), from_environment())
+    print(FORMS[options.stage](forms))
+    return 0
+
+
+# form -> how it is taken from the compiler's Stages
+FORMS: dict[str, Callable[..., object]] = {
+    "graph": lambda stages: stages.graph,
+    "program": lambda stages: stages.program,
+    "loops": lambda stages: stages.compiled.loops_text,
+    "llvm": lambda stages: stages.compiled.llvm_text,
+    "asm": lambda stages: stages.compiled.assembly(),
+}
+
+
+# ---------------------------------------------------------------- bench, devices, options
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    """`tinyhlo bench`: the benchmarks live beside the package, in the source checkout."""
+    checkout = Path(__file__).resolve().parent.parent
+    if not (checkout / "benchmarks" / "runner.py").exists():
+        raise TinyhloError("benchmarks/ is part of the source checkout, not of the installed wheel")
+    sys.path.insert(0, str(checkout))
+    from benchmarks.runner import run_benchmarks
+
+    return run_benchmarks(options.only, options.rounds, options.json, options.list)
+
+
+def devices_command(options: argparse.Namespace) -> int:
+    """`tinyhlo devices`: a line for each device, with the numbers the code generator works with."""
+    from tinyhlo.compiler import target_of
+    from tinyhlo.config import from_environment
+
+    target = target_of(from_environment())
+    kib = 1 << 10
+    print(
+        f"CPU     {target.cpu}: {target.threads} threads, {8 * target.vector_bytes}-bit vectors, "
+        f"{target.vector_registers} registers, caches {target.l1_bytes // kib} / "
+        f"{target.l2_bytes // kib} / {target.l3_bytes // kib} KiB"
+    )
+    print("PYTHON  the NumPy interpreter: slow, for checking the others")
+    return 0
+
+
+def options_command(options: argparse.Namespace) -> int:
+    """`tinyhlo options`: the table of config.py."""
+    from dataclasses import asdict
+
+    from tinyhlo.config import OPTIONS, Config
+
+    defaults = asdict(Config())
+    for name, meaning in OPTIONS.items():
+        print(f"TINYHLO_{name.upper():10} {meaning} [{defaults[name]}]")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
