@@ -6,10 +6,6 @@ from collections.abc import Callable
 
 Python = Callable[..., str]
 
-HEAD = """
-import jax, jax.numpy as jnp, numpy as np, os, sys
-"""
-
 
 def test_cpu_stays_the_default(python: Python) -> None:
     program = "import jax; print(jax.default_backend(), jax.devices('tiny'))"
@@ -149,6 +145,19 @@ def test_spawn(python: Python, tmp_path: object) -> None:
     assert python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')") == (
         "[8.0, 9.0, 10.0, 11.0]\n"
     )
+
+
+def test_a_second_client_after_the_first(python: Python) -> None:
+    program = """
+        import jax, jax.extend, numpy as np
+        x = np.ones(3, np.float32)
+        kept = jax.jit(lambda x: x + 1)(x)
+        view = np.asarray(kept)
+        jax.clear_caches()
+        jax.extend.backend.clear_backends()
+        print(jax.jit(lambda x: x + 2)(x).tolist(), view.tolist())
+    """
+    assert python(program) == "[3.0, 3.0, 3.0] [2.0, 2.0, 2.0]\n"
 
 
 def test_the_library_by_its_path(python: Python) -> None:

@@ -70,8 +70,18 @@ static void* serve(void* argument) {
   return NULL;
 }
 
+/* A caller that holds the interpreter's lock would wait for itself. jaxlib and ctypes let it go. */
+static bool holds_interpreter(void) {
+  int (*holds)(void) = find(NULL, "PyGILState_Check");
+  return holds && holds();
+}
+
 /* jaxlib compiles on threads with 2 MB of stack, too little for LLVM on big functions. */
 static void on_big_stack(void* (*body)(void*), void* argument) {
+  if (holds_interpreter()) {
+    body(argument);
+    return;
+  }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, COMPILE_STACK_BYTES);
