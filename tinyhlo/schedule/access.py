@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinyhlo.ir.graph import Gather, MultiReduce, Node, Output, Pad, Reduce, VIEWS
+from tinyhlo.ir.graph import VIEWS, Gather, MultiReduce, Node, Output, Pad, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.views import through
 

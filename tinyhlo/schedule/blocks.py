@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import (
     Branch,
     Constant,
@@ -22,10 +23,11 @@ from tinyhlo.ir.graph import (
     Output,
     Param,
     Scatter,
+    Sort,
     TensorType,
     UpdateSlice,
+    intern,
 )
-from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.schedule.access import UNKNOWN
 from tinyhlo.schedule.fusion import Cluster, Fusion, fuse, is_identity
 from tinyhlo.schedule.items import base, in_memory, is_invariant, is_leaf
@@ -137,7 +139,7 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         if not isinstance(node, Loop) and is_read_elsewhere(cluster, operand, node):
             continue
         if run_before(planner.readers[operand] - {cluster}, cluster):
-            planner.in_place[result_of(planner, node, position)] = operand
+            planner.in_place[result_of(node, position)] = operand
 
 
 def first_access(cluster: Cluster, value: Node) -> tuple[object, ...]:
@@ -149,14 +151,11 @@ def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
     return len(cluster.reads[operand]) > 1 or any(i for at in cluster.reads[operand] for i in at)
 
 
-def result_of(planner: Planner, node: Node, position: int) -> Node:
-    """The value that result `position` of a structure is known by."""
-    if isinstance(node, UpdateSlice):
-        return node
-    for value in planner.fusion.producer:
-        if isinstance(value, Output) and value.inputs[0] is node and value.position == position:
-            return value
-    return node  # an unused result
+def result_of(node: Node, position: int) -> Node:
+    """The value that result `position` of a structure is known by, whether or not it is read."""
+    if isinstance(node, (Scatter, Sort, Loop, Branch, LibraryCall)):
+        return intern(Output, node.results[position], (node,), position)
+    return node
 
 
 def run_before(first: set[Cluster], last: Cluster) -> bool:
@@ -277,18 +276,8 @@ def emit(planner: Planner, cluster: Cluster, statements: list[Statement]) -> Non
             launch(planner, cluster, results, statements)
         case node:
             count = len(getattr(node, "results", ()))
-            results = [result_value(planner, node, k) for k in range(count)] if count else [node]
+            results = [result_of(node, k) for k in range(count)] if count else [node]
             launch(planner, cluster, results, statements)
-
-
-def result_value(planner: Planner, node: Node, position: int) -> Node:
-    """Output `position` of a structure, whether or not anybody reads it."""
-    found = result_of(planner, node, position)
-    if found is not node:
-        return found
-    from tinyhlo.ir.graph import intern
-
-    return intern(Output, node.results[position], (node,), position)  # type: ignore[attr-defined]
 
 
 def launch(
@@ -348,7 +337,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     state: list[Buffer] = []
     for position, child in enumerate(loop.inputs):
         initial = buffer_of(planner, child)
-        value = result_of(planner, loop, position)
+        value = result_of(loop, position)
         if is_invariant(loop, position):
             state.append(initial)
         elif value in planner.in_place:
@@ -357,8 +346,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
             own = context.temporary(child.type)
             statements.append(Copy(initial, own))
             state.append(own)
-            if value is not loop:
-                planner.buffers[value] = own
+            planner.buffers[value] = own
     flag = context.temporary(TensorType((), BOOL))
     condition, _ = schedule_block(context, loop.condition, state, [flag])
     moving = [k for k in range(len(state)) if not is_invariant(loop, k)]
@@ -392,9 +380,7 @@ def swapped(body: Block, state: Sequence[Buffer]) -> Block:
 
 def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -> None:
     selector, *operands = [buffer_of(planner, child) for child in branch.inputs]
-    results = [
-        buffer_of(planner, result_value(planner, branch, k)) for k in range(len(branch.results))
-    ]
+    results = [buffer_of(planner, result_of(branch, k)) for k in range(len(branch.results))]
     blocks = tuple(
         schedule_block(planner.context, graph, operands, results)[0] for graph in branch.branches
     )

@@ -34,6 +34,7 @@ class Cluster:
 
     items: list[Node]
     reads: Reads
+    by_item: dict[Node, Reads]  # the same, item by item, accesses inside the cluster included
     position: int
     structure: Node | None = None
     contraction: bool = False
@@ -98,14 +99,14 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
                 found = {inner: {()}} if stop(inner) else access(inner, stop)
                 for value, at in found.items():
                     reads.setdefault(base(value), set()).update(at)
-            cluster = Cluster([node], reads, position, structure=node)
+            cluster = Cluster([node], reads, {node: reads}, position, structure=node)
             producer[node] = cluster
         elif node in stops:
             reads = {}
             for value, at in access(node, stop).items():
                 reads.setdefault(base(value), set()).update(at)
             contraction = isinstance(node, Reduce) and find_contraction(node) is not None
-            cluster = Cluster([node], reads, position, contraction=contraction)
+            cluster = Cluster([node], dict(reads), {node: reads}, position, contraction=contraction)
             producer[node] = cluster
         elif isinstance(node, Output) and node.inputs[0] in producer:
             producer[node] = producer[node.inputs[0]]
@@ -127,16 +128,16 @@ def join_producers(
     tried: set[Cluster] = set()
     while True:
         candidates = [
-            (producer[value].root(), value, at)
-            for value, at in consumer.root().reads.items()
+            (producer[value].root(), value)
+            for value in consumer.root().reads
             if value in producer and producer[value].root() not in (consumer.root(), *tried)
         ]
         if not candidates:
             return
-        other, value, at = max(candidates, key=lambda c: c[0].position)
+        other, value = max(candidates, key=lambda c: c[0].position)
         tried.add(other)
         target = consumer.root()
-        if other.structure is not None or not can_join(target, other, value, at):
+        if other.structure is not None or not can_join(target, other, value):
             continue
         if other.contraction and not epilogue_only(target, other, value, consumers, results):
             continue
@@ -144,16 +145,15 @@ def join_producers(
             merge(target, other)
 
 
-def can_join(consumer: Cluster, other: Cluster, value: Node, at: set[Indices]) -> bool:
+def can_join(consumer: Cluster, other: Cluster, value: Node) -> bool:
     """Whether one loop nest with shared leading axes computes both without repeating work."""
     if consumer.structure is not None or consumer.contraction:
         return False
     if len(set(consumer.items) | set(other.items)) > MAX_RESULTS:
         return False
-    readers = [item for item in consumer.items if reads_value(item, value, consumer)]
-    for item in readers:
+    for item, reads in consumer.by_item.items():
         space = space_of(item)
-        if not all(is_prefix(where, space.kept + space.reduced) for where in at):
+        if not all(is_prefix(at, space.kept + space.reduced) for at in reads.get(value, ())):
             return False
     if len(consumer.reads | other.reads) > MAX_READS:
         return False
@@ -165,12 +165,6 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, at: set[Indices]) -
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
     return (same and plain) or prod(rows) >= MIN_ROWS or largest <= SERIAL_LIMIT
-
-
-def reads_value(item: Node, value: Node, cluster: Cluster) -> bool:
-    return len(cluster.items) == 1 or value in access(
-        item, lambda n: base(n) is value or is_leaf(n)
-    )
 
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
@@ -238,6 +232,7 @@ def merge(target: Cluster, other: Cluster) -> None:
     target.items = other.items + [item for item in target.items if item not in other.items]
     for value, at in other.reads.items():
         target.reads.setdefault(value, set()).update(at)
+    target.by_item.update(other.by_item)
     target.contraction = target.contraction or other.contraction
     target.before = (target.before | other.before) - {target, other}
     target.position = max(target.position, other.position)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,
@@ -34,7 +35,6 @@ from tinyhlo.ir.graph import (
     UpdateSlice,
     Window,
 )
-from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 
 STRUCTURES = (Scatter, UpdateSlice, Scan, Sort, Loop, Branch, LibraryCall, Barrier)
