@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import native
 import pytest
 
+import native
 from tinyhlo.runtime import core
 
 

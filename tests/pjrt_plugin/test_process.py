@@ -83,6 +83,7 @@ def test_exit_with_live_arrays(python: Python) -> None:
     """Fifty interpreters in a row end with code 0, arrays and work still alive."""
     program = """
         import os, sys, jax, jax.numpy as jnp, numpy as np   # no client yet: fork is safe
+        import tinyhlo.compiler     # so that every child need not
         for k in range(50):
             child = os.fork()
             if child == 0:

@@ -56,6 +56,8 @@ static void in_child(void) {
   stream_after_fork(true);
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
+/* After the core's handlers (constructor 101): those of the child run in order of registration,
+   and ours need the core's locks. */
+__attribute__((constructor(102))) static void watch_forks(void) {
   pthread_atfork(before_fork, in_parent, in_child);
 }

@@ -211,7 +211,7 @@ void executable_release(Executable* executable);
 
 typedef struct Job {
   void (*run)(struct Job*);  /* in the worker; frees the job */
-  void (*lost)(struct Job*); /* in a forked child, for the job that its parent was running */
+  void (*lost)(struct Job*); /* instead, in a forked child whose parent was just running it */
   struct Job* next;
 } Job;
 

@@ -92,7 +92,8 @@ void tiny_stream_close(void) {
 
 void stream_before_fork(void) { pthread_mutex_lock(&lock); }
 
-/* The child has no worker: what it was running is lost, what is queued runs in a new one. */
+/* The child has no worker: a new one says of the job that the parent was running that it is lost,
+   and runs what was queued behind it. */
 void stream_after_fork(bool child) {
   if (!child) {
     pthread_mutex_unlock(&lock);
@@ -103,8 +104,14 @@ void stream_after_fork(bool child) {
   started = false;
   Job* lost = is_worker ? NULL : current;
   current = NULL;
-  if (lost) lost->lost(lost);
   pthread_mutex_lock(&lock);
+  if (lost) {
+    lost->run = lost->lost;
+    lost->next = first;
+    if (!first) last = &lost->next;
+    first = lost;
+    queued++;
+  }
   if (first) start();
   pthread_mutex_unlock(&lock);
 }

@@ -183,6 +183,7 @@ static void in_child(void) {
   started = 0;
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
+/* Before the plugin's handlers, see pjrt_plugin/native/api.c. */
+__attribute__((constructor(101))) static void watch_forks(void) {
   pthread_atfork(before_fork, in_parent, in_child);
 }
