@@ -1,6 +1,6 @@
 """tinyhlo as a function of (program text, inputs), for conformance suites that take such plugins.
 
-    run_stablehlo_suite.py --plugin plugs:interpret      (with this folder on PYTHONPATH)
+run_stablehlo_suite.py --plugin plugs:interpret      (with this folder on PYTHONPATH)
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
 
 
 def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    return scope.walker.call(operation.attributes["callee"], inputs)
+    return scope.walker.call(operation.attributes["callee"], inputs, operation.location)
 
 
 def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -42,7 +42,7 @@ def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Se
     op = PRIMITIVES.get(operation.attributes["name"])
     if op is not None and len(inputs) == op.arity:
         return [primitive(op)(operation, inputs, scope)]  # type: ignore[list-item]
-    return scope.walker.call(operation.attributes["decomposition"], inputs)
+    return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 
 
 def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:

@@ -23,7 +23,7 @@ TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 EFFECTS = frozenset(
     {"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"}
 )  # fmt: skip
-Slots = dict[ir.Value, int]
+Slots = dict[ir.Value, tuple[int, ValueType]]
 
 
 class Decoder:
@@ -38,6 +38,7 @@ class Decoder:
         }
         self._functions: dict[str, Function] = {}
         self._types: dict[ir.Type, ValueType] = {}
+        self._has_other_types = False
         self._attributes: dict[ir.Attribute, Any] = {}
 
     def function(self, name: str) -> Function:
@@ -77,20 +78,21 @@ class Decoder:
     def _block(self, block: ir.Block, slots: Slots) -> Block:
         arguments = tuple(block.arguments)
         outer = len(slots)
-        for argument in arguments:
-            slots[argument] = len(slots)
+        types = tuple([self._type(argument.type) for argument in arguments])
+        for argument, type_ in zip(arguments, types, strict=True):
+            slots[argument] = (len(slots), type_)
         operations: list[Operation] = []
         returned: tuple[int, ...] = ()
         for view in block.operations:
             operation = view.operation
             if operation.name in TERMINATORS:
-                returned = tuple(slots[value] for value in operation.operands)
+                returned = tuple([slots[value][0] for value in operation.operands])
             else:
                 operations.append(self._operation(operation, slots))
         live, needed = live_operations(operations, returned)
         return Block(
-            arguments=tuple(slots[argument] for argument in arguments),
-            types=tuple(self._type(argument.type) for argument in arguments),
+            arguments=tuple(range(outer, outer + len(arguments))),
+            types=types,
             operations=live,
             returned=returned,
             captures=tuple(sorted(slot for slot in needed if slot < outer)),
@@ -100,32 +102,33 @@ class Decoder:
     def _operation(self, operation: ir.Operation, slots: Slots) -> Operation:
         name = operation.name
         attributes = self._attributes_of(operation)
-        operands = tuple(operation.operands)
+        operands = [slots[value] for value in operation.operands]
         if name.startswith("chlo.") and name not in NATIVE_CHLO:
             name, attributes = self._legalized(operation)
-        regions = tuple(
-            self._block(block, slots)
-            for region in operation.regions
-            for block in region.blocks
-        ) if len(operation.regions) else ()  # fmt: skip
-        effect = name in EFFECTS or any(region.effect for region in regions)
+        regions: tuple[Block, ...] = ()
+        effect = name in EFFECTS
+        if len(operation.regions):
+            blocks = [block for region in operation.regions for block in region.blocks]
+            regions = tuple([self._block(block, slots) for block in blocks])
+            effect = effect or any(region.effect for region in regions)
         if name == "stablehlo.custom_call":
             effect = bool(attributes.get("has_side_effect"))
         elif name == "func.call":
             effect = self.function(attributes["callee"]).body.effect
-        results = tuple(operation.results)
         first = len(slots)
-        for position, value in enumerate(results):
-            slots[value] = first + position
-        operand_types = tuple(self._type(value.type) for value in operands)
-        types = tuple(self._type(value.type) for value in results)
+        results: list[ValueType] = []
+        for value in operation.results:
+            type_ = self._type(value.type)
+            slots[value] = (len(slots), type_)
+            results.append(type_)
+        operand_types = tuple([type_ for _, type_ in operands])
         return Operation(
             name=name,
-            operands=tuple(slots[value] for value in operands),
+            operands=tuple([slot for slot, _ in operands]),
             results=tuple(range(first, first + len(results))),
             operand_types=operand_types,
-            types=types,
-            refusal=next((t.hint for t in operand_types + types if type(t) is OtherType), ""),
+            types=tuple(results),
+            refusal=self._refusal((*operand_types, *results)) if self._has_other_types else "",
             attributes=attributes,
             regions=regions,
             location=operation.location,
@@ -144,13 +147,18 @@ class Decoder:
         found = self._types.get(type_)
         if found is None:
             found = self._types[type_] = decode_type(type_)
+            self._has_other_types = self._has_other_types or isinstance(found, OtherType)
         return found
+
+    @staticmethod
+    def _refusal(types: tuple[ValueType, ...]) -> str:
+        return next((type_.hint for type_ in types if isinstance(type_, OtherType)), "")
 
     def _attributes_of(self, operation: ir.Operation) -> dict[str, Any]:
         """All attributes of an op; None for complex elements, which the bindings refuse to give."""
         values = operation.attributes
         try:
-            return {key: self._attribute(values[key]) for key in values}
+            return {key: self._attribute(value) for key, value in values.items()}
         except TypeError:
             return dict.fromkeys(values)
 

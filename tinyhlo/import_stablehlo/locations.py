@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tinyhlo.ir.graph import Node
@@ -32,26 +33,44 @@ def source_line(location: Any) -> str:
     return place
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location within a function, and the place of the call that led there.
+
+    JAX's own functions (`jnp.fft.fft`) carry no user line inside: then the caller's counts.
+    """
+
+    location: Any
+    caller: Place | None
+
+    @property
+    def line(self) -> str:
+        """The innermost source line that is known, or ""."""
+        place: Place | None = self
+        while place is not None:
+            line = source_line(place.location)
+            if line:
+                return line
+            place = place.caller
+        return ""
+
+
 class SourceLines(Mapping[Node, str]):
     """Node -> source line; filled by the importer through `note`, read-only for others."""
 
     def __init__(self) -> None:
-        self._locations: dict[Node, Any] = {}
-        self._texts: dict[Any, str] = {}
+        self._places: dict[Node, tuple[Any, Place | None]] = {}
 
-    def note(self, node: Node, location: Any) -> None:
+    def note(self, node: Node, location: Any, caller: Place | None) -> None:
         """Remember where `node` came from; the first place wins."""
-        self._locations.setdefault(node, location)
+        if node not in self._places:
+            self._places[node] = (location, caller)
 
     def __getitem__(self, node: Node) -> str:
-        location = self._locations[node]
-        text = self._texts.get(location)
-        if text is None:
-            text = self._texts[location] = source_line(location)
-        return text
+        return Place(*self._places[node]).line
 
     def __iter__(self) -> Iterator[Node]:
-        return iter(self._locations)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._locations)
+        return len(self._places)

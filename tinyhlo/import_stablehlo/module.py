@@ -53,15 +53,21 @@ def import_module(
     Raises InvalidProgram for what cannot be read, UnsupportedOp naming every op that cannot be
     compiled.
     """
-    parsed = parse_module(source)
-    name = module_name(parsed)
+    try:
+        return read_module(parse_module(source), static_arguments or {})
+    except RecursionError as error:
+        raise InvalidProgram("functions call themselves, or are nested too deeply") from error
+
+
+def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -> Module:
+    """The Module of a parsed program; see `import_module`."""
     walker = Walker(Decoder(parsed), RULES)
     function = walker.decoder.function(walker.decoder.entry)
     arguments: list[Value] = [
         param(k, type_.shape, type_.dtype) if isinstance(type_, TensorType) else None
         for k, type_ in enumerate(function.body.types)
     ]
-    for position, value in (static_arguments or {}).items():
+    for position, value in static_arguments.items():
         arguments[position] = constant(np.asarray(value))
     results = walker.run(function.body, arguments, {})
     refused = (*refused_signature(parsed, function), *walker.unsupported)
@@ -70,7 +76,7 @@ def import_module(
     if not all(isinstance(result, Node) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
     graph = Graph(function.body.types, tuple(results), (), walker.lines)  # type: ignore[arg-type]
-    return Module(graph, name, aliases_of(function), donors_of(function))
+    return Module(graph, module_name(parsed), aliases_of(function), donors_of(function))
 
 
 def module_name(module: ir.Module) -> str:

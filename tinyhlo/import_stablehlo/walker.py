@@ -15,7 +15,7 @@ from typing import Any, Union
 
 from tinyhlo.errors import UnsupportedItem, VerificationError
 from tinyhlo.import_stablehlo.decode import Decoder
-from tinyhlo.import_stablehlo.locations import SourceLines, source_line
+from tinyhlo.import_stablehlo.locations import Place, SourceLines
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
 from tinyhlo.ir.build import full, param
 from tinyhlo.ir.graph import Constant, Expand, Graph, Iota, Node, Reshape, TensorType
@@ -41,18 +41,22 @@ class Walker:
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
         self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
         self._surveyed: set[int] = set()
+        self._caller: Place | None = None  # the call being walked
 
     @property
     def unsupported(self) -> tuple[UnsupportedItem, ...]:
         """Each kind of op that could not be compiled, in program order, at its first place."""
         return tuple(self._items.values())
 
-    def call(self, callee: str, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Results of a function for these arguments."""
+    def call(self, callee: str, inputs: tuple[Value, ...], location: Any) -> tuple[Value, ...]:
+        """Results of a function for these arguments, called at `location`."""
         key = (callee, inputs)
         found = self._calls.get(key)
         if found is None:
-            found = self._calls[key] = self.run(self.decoder.function(callee).body, inputs, {})
+            body = self.decoder.function(callee).body
+            outer, self._caller = self._caller, Place(location, self._caller)
+            found = self._calls[key] = self.run(body, inputs, {})
+            self._caller = outer
         return found
 
     def run(
@@ -73,7 +77,7 @@ class Walker:
             for slot, value in zip(operation.results, results, strict=True):
                 values[slot] = value
                 if isinstance(value, Node):
-                    note(value, operation.location)
+                    note(value, operation.location, self._caller)
         return tuple([values[slot] for slot in block.returned])
 
     def refuse(self, operation: Operation, hint: str) -> None:
@@ -83,7 +87,7 @@ class Walker:
             name, signature = operation.name, operation.signature
             if "call_target_name" in operation.attributes:
                 name = f"{name} @{operation.attributes['call_target_name']}"
-            place = source_line(operation.location)
+            place = Place(operation.location, self._caller).line
             self._items[key] = UnsupportedItem(name, signature, place, hint)
         for region in operation.regions:
             self._survey(region)

@@ -1,0 +1,98 @@
+"""What cannot be read or compiled ends in one readable error."""
+
+from __future__ import annotations
+
+import io
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tinyhlo.errors import InvalidProgram, UnsupportedOp
+from tinyhlo.import_stablehlo import import_module, read_artifact
+
+GARBAGE = [
+    "",
+    b"",
+    "   \n",
+    "not a program",
+    b"\xff\xfe\x00garbage",
+    b"ML\xefR",
+    b"ML\xefR" + b"\x00" * 50,
+    "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %b : tensor<4xf32> }",
+    "func.func @main(%a: tensor<4xf32>) -> tensor<5xf32> { return %a : tensor<4xf32> }",
+    "module { func.func private @f() { return } }",
+    "func.func private @main(tensor<4xf32>) -> tensor<4xf32>",
+    "func.func @main() { func.call @main() : () -> () return }",
+]
+
+
+@pytest.mark.parametrize("source", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage(source: bytes | str) -> None:
+    with pytest.raises(InvalidProgram):
+        import_module(source)
+
+
+def test_truncated_bytes() -> None:
+    module = jax.jit(lambda x: jnp.sin(x) @ x).lower(np.ones((4, 4), np.float32)).compiler_ir()
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    whole = buffer.getvalue()
+    for length in range(0, len(whole), 7):
+        with pytest.raises(InvalidProgram):
+            import_module(whole[:length])
+
+
+def test_not_an_artifact() -> None:
+    with pytest.raises(InvalidProgram):
+        read_artifact(b"\x10\x00\x00\x00" * 8)
+
+
+def test_every_unsupported_op_is_named_with_its_line() -> None:
+    def spectrum(x):  # type: ignore[no-untyped-def]
+        y = jnp.fft.fft(x)
+        return jnp.abs(y) + jnp.linalg.cholesky(jnp.outer(x, x))[0]
+
+    module = jax.jit(spectrum).lower(np.ones(8, np.float32)).compiler_ir()
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    with pytest.raises(UnsupportedOp) as caught:
+        import_module(buffer.getvalue())
+    items = {item.op: item for item in caught.value.items}
+    assert "stablehlo.fft" in items
+    assert "test_errors.py" in items["stablehlo.fft"].location
+    assert "complex" in items["stablehlo.fft"].hint
+    assert any("cholesky" in name or "potrf" in name for name in items)
+
+
+def test_regions_are_searched_too() -> None:
+    text = """func.func @main(%a: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
+      %r = stablehlo.while(%x = %a) : tensor<4xcomplex<f32>>
+        cond { %t = stablehlo.constant dense<false> : tensor<i1>
+               stablehlo.return %t : tensor<i1> }
+        do { %y = stablehlo.custom_call @unknown(%x) :
+               (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+             stablehlo.return %y : tensor<4xcomplex<f32>> }
+      return %r : tensor<4xcomplex<f32>> }"""
+    with pytest.raises(UnsupportedOp) as caught:
+        import_module(text)
+    names = [item.op for item in caught.value.items]
+    assert names == ["argument 0", "stablehlo.while", "stablehlo.custom_call @unknown"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "word"),
+    [("tensor<4xi4>", "8 bits"), ("tensor<4xf8E5M2>", "8-bit"), ("tensor<?xf32>", "dynamic"),
+     ("!stablehlo.token", "arrays")],
+)  # fmt: skip
+def test_argument_types(type_: str, word: str) -> None:
+    with pytest.raises(UnsupportedOp, match=word):
+        import_module(f"func.func @main(%a: {type_}) -> {type_} {{ return %a : {type_} }}")
+
+
+def test_several_devices() -> None:
+    with pytest.raises(UnsupportedOp, match="one device"):
+        import_module(
+            "module attributes {mhlo.num_partitions = 4 : i32} { func.func @main() { return } }"
+        )

@@ -1,0 +1,108 @@
+"""Every way a program can be handed over, what is read beside the Graph, and threads."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxlib.mlir.dialects import stablehlo
+
+from tinyhlo.import_stablehlo import import_module, read_artifact
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def program(x: Any) -> Any:
+    return jnp.tanh(x).sum(axis=1)
+
+
+def bytecode(module: Any) -> bytes:
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, bytes | str]:
+    module = jax.jit(program).lower(X).compiler_ir()
+    text = str(module)
+    exported = jax.export.export(jax.jit(program), platforms=("cpu",))(X)
+    return {
+        "text": text,
+        "text bytes": text.encode(),
+        "bytecode": bytecode(module),
+        "portable artifact": stablehlo.serialize_portable_artifact_str(
+            text.encode(), stablehlo.get_current_version()
+        ),
+        "jax.export file": exported.serialize(),
+    }
+
+
+def test_all_formats_give_the_same_nodes(sources: dict[str, bytes | str]) -> None:
+    graphs = {name: import_module(source).graph for name, source in sources.items()}
+    first = graphs["text"]
+    for graph in graphs.values():  # nodes are hash-consed, so equal means identical
+        assert graph.params == first.params
+        assert graph.results == first.results
+
+
+def test_read_artifact(sources: dict[str, bytes | str]) -> None:
+    exported = jax.export.export(jax.jit(program), platforms=("cpu",))(X)
+    assert read_artifact(exported.serialize()) == exported.mlir_module_serialized
+
+
+def test_jax_is_not_imported() -> None:
+    program = (
+        "import sys; from tinyhlo.import_stablehlo import import_module; "
+        "import_module('func.func @main() { return }'); sys.exit('jax' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_name_and_donation() -> None:
+    def step(state: Any, x: Any, unused: Any) -> Any:
+        return state + x, x.sum()
+
+    text = jax.jit(step, donate_argnums=(0,), keep_unused=True).lower(X, X, X).as_text()
+    module = import_module(text)
+    assert module.name == "jit_step"
+    assert module.aliases == ((0, 0),)
+    text = text.replace("tf.aliasing_output = 0 : i32", "jax.buffer_donor = true")
+    assert import_module(text).donors == (0,)
+
+
+def test_source_lines() -> None:
+    def wave(x: Any) -> Any:
+        return jnp.sin(x)  # the line that the node must name
+
+    graph = import_module(bytecode(jax.jit(wave).lower(X).compiler_ir())).graph
+    place = graph.locations[graph.results[0]]
+    file, _, rest = place.rpartition(":")
+    assert file.endswith("test_formats.py")
+    line = wave.__code__.co_firstlineno + 1
+    assert rest.startswith(f"{line}, in ") and rest.endswith("wave")
+
+
+def test_dead_code_is_dropped() -> None:
+    graph = import_module(
+        """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+          %0 = "stablehlo.fft"(%a) <{fft_type = #stablehlo<fft_type RFFT>,
+            fft_length = array<i64: 4>}> : (tensor<4xf32>) -> tensor<3xcomplex<f32>>
+          return %a : tensor<4xf32> }"""
+    ).graph
+    assert len(graph.nodes()) == 1
+
+
+def test_eight_threads(sources: dict[str, bytes | str]) -> None:
+    def load(index: int) -> Any:
+        return import_module(list(sources.values())[index % len(sources)]).graph.results[0].type
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(load, range(64)))) == 1

@@ -1,0 +1,93 @@
+"""Programs as StableHLO text that JAX itself does not write."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.plugs import interpret
+
+POWER = """func.func @main(%a: tensor<{n}x{t}>, %b: tensor<{n}x{t}>) -> tensor<{n}x{t}> {{
+  %0 = stablehlo.power %a, %b : tensor<{n}x{t}>
+  return %0 : tensor<{n}x{t}> }}"""
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_integer_power(dtype: type) -> None:
+    signed = np.issubdtype(dtype, np.signedinteger)
+    bases = np.array([-3, -1, 0, 1, 2, 5] if signed else [0, 1, 2, 5, 9, 200], dtype)
+    exponents = np.array([-3, -2, 0, 1, 2, 7] if signed else [0, 1, 2, 7, 8, 255], dtype)
+    a, b = (grid.reshape(-1) for grid in np.meshgrid(bases, exponents))
+    name = f"{'' if signed else 'u'}i{np.dtype(dtype).itemsize * 8}"
+    (result,) = interpret(POWER.format(n=a.size, t=name), [a, b])
+    bits = np.dtype(dtype).itemsize * 8
+
+    def expected(base: int, exponent: int) -> int:
+        if exponent < 0:
+            return {1: 1, -1: 1 if exponent % 2 == 0 else -1}.get(base, 0)
+        return pow(base, exponent, 1 << bits)
+
+    wanted = [expected(int(x), int(y)) & ((1 << bits) - 1) for x, y in zip(a, b, strict=True)]
+    np.testing.assert_array_equal(result.view(f"u{bits // 8}"), np.array(wanted, f"u{bits // 8}"))
+
+
+def test_composite_calls_its_decomposition() -> None:
+    text = """module {
+      func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> {
+        %0 = stablehlo.composite "my.twice" %a {decomposition = @twice} :
+          (tensor<3xf32>) -> tensor<3xf32>
+        return %0 : tensor<3xf32> }
+      func.func private @twice(%a: tensor<3xf32>) -> tensor<3xf32> {
+        %0 = stablehlo.add %a, %a : tensor<3xf32>
+        return %0 : tensor<3xf32> } }"""
+    (result,) = interpret(text, [np.array([1, 2, 3], np.float32)])
+    np.testing.assert_array_equal(result, [2, 4, 6])
+
+
+def test_tuples_barriers_and_if() -> None:
+    text = """func.func @main(%a: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
+      %t = stablehlo.tuple %a, %p : tuple<tensor<2xf32>, tensor<i1>>
+      %x = stablehlo.get_tuple_element %t[0] :
+        (tuple<tensor<2xf32>, tensor<i1>>) -> tensor<2xf32>
+      %y = "stablehlo.if"(%p) ({ stablehlo.return %x : tensor<2xf32> },
+        { %n = stablehlo.negate %x : tensor<2xf32>
+          stablehlo.return %n : tensor<2xf32> }) : (tensor<i1>) -> tensor<2xf32>
+      return %y : tensor<2xf32> }"""
+    x = np.array([1, 2], np.float32)
+    np.testing.assert_array_equal(interpret(text, [x, np.array(True)])[0], x)
+    np.testing.assert_array_equal(interpret(text, [x, np.array(False)])[0], -x)
+
+
+def test_scatter_drops_windows_that_stick_out() -> None:
+    text = """func.func @main(%a: tensor<5xf32>, %i: tensor<3x1xi8>, %u: tensor<3x2xf32>)
+        -> tensor<5xf32> {
+      %0 = "stablehlo.scatter"(%a, %i, %u) <{scatter_dimension_numbers =
+        #stablehlo.scatter<update_window_dims = [1], scatter_dims_to_operand_dims = [0],
+        index_vector_dim = 1>}> ({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+          %s = stablehlo.add %x, %y : tensor<f32>
+          stablehlo.return %s : tensor<f32> }) :
+        (tensor<5xf32>, tensor<3x1xi8>, tensor<3x2xf32>) -> tensor<5xf32>
+      return %0 : tensor<5xf32> }"""
+    indices = np.array([[0], [4], [-1]], np.int8)
+    (result,) = interpret(text, [np.zeros(5, np.float32), indices, np.ones((3, 2), np.float32)])
+    np.testing.assert_array_equal(result, [1, 1, 0, 0, 0])
+
+
+def test_constants_of_every_type() -> None:
+    import ml_dtypes
+
+    values = {
+        "bf16": ("[1.5, -2.0, 0x7FC0]", np.array([1.5, -2, np.nan], ml_dtypes.bfloat16)),
+        "f16": ("[1.5, -2.0, 0x7C00]", np.array([1.5, -2, np.inf], np.float16)),
+        "f64": ("[1.5, 1.0e-300, 2.0]", np.array([1.5, 1e-300, 2.0])),
+        "i1": ("[true, false, true]", np.array([True, False, True])),
+        "ui64": ("[18446744073709551615, 0, 1]", np.array([2**64 - 1, 0, 1], np.uint64)),
+        "i8": ("-7", np.full(3, -7, np.int8)),
+    }
+    for name, (elements, expected) in values.items():
+        text = f"""func.func @main() -> tensor<3x{name}> {{
+          %0 = stablehlo.constant dense<{elements}> : tensor<3x{name}>
+          return %0 : tensor<3x{name}> }}"""
+        (result,) = interpret(text, [])
+        assert result.dtype == expected.dtype
+        assert result.tobytes() == expected.tobytes()
