@@ -1,146 +1,96 @@
-"""The printed form of a Graph: stable, diffable, one line a node.
+"""A Graph as text: one line per node, regions indented, the user's source line behind `#`.
 
-    graph(%a0: f32[4,8], %a1: f32[8]) {
-      %0 = reshape f32[1,8] %a1
+    graph(f32[4,8], f32[8]) {
+      %0 = reshape f32[1,8] $1
       %1 = expand f32[4,8] %0
-      %2 = add f32[4,8] %a0 %1                    # model.py:12
+      %2 = add f32[4,8] $0 %1   # model.py:12
       return %2
     }
 
-Scalar constants are written where they are used. Regions are indented below their node.
+`$k` is parameter k; scalar constants stand inline (`2.0:f32`). The text depends on the graph's
+structure only, so it can be compared and kept in golden tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 
 import numpy as np
 
-from tinyhlo.ir.graph import (
-    VOID,
-    Constant,
-    Elementwise,
-    Graph,
-    Node,
-    Output,
-    Param,
-    Reduce,
-    Scan,
-    TensorType,
-)
+from tinyhlo.ir.graph import VOID, Constant, Elementwise, Graph, Node, Param
 
-COMMENT_COLUMN = 60
+SHOWN_ELEMENTS = 8  # of a dense constant; the rest is an ellipsis
+BASE_FIELDS = frozenset(field.name for field in fields(Node)) | {"results"}
 
 
 def format_graph(graph: Graph) -> str:
-    """The whole graph, regions included."""
-    lines: list[str] = []
-    format_body(graph, "", lines)
-    return "\n".join(lines)
+    """The text of `graph`, without a final newline."""
+    return "\n".join(graph_lines(graph, "graph", ""))
 
 
-def format_body(graph: Graph, indent: str, lines: list[str]) -> None:
-    """Append the lines of one graph or region."""
-    given = ", ".join(f"%a{k}: {type_}" for k, type_ in enumerate(graph.params))
-    lines.append(f"{indent}graph({given}) {{")
+def graph_lines(graph: Graph, title: str, indent: str) -> Iterator[str]:
+    yield f"{indent}{title}({', '.join(map(str, graph.params))}) {{"
     names: dict[Node, str] = {}
-    number = 0
+    count = 0
     for node in graph.nodes():
-        inline = inline_form(node)
-        if inline is not None:
-            names[node] = inline
-            continue
-        if isinstance(node, Output):
-            names[node] = f"{names[node.inputs[0]]}.{node.position}"
-            continue
-        names[node], number = f"%{number}", number + 1
-        where = graph.locations.get(node, "")
-        lines.append(with_comment(f"{indent}  {format_node(node, names)}", where))
-        for label, region in regions(node):
-            lines.append(f"{indent}    {label}:")
-            format_body(region, indent + "    ", lines)
-    results = ", ".join(names[node] for node in graph.results)
-    lines.extend((f"{indent}  return {results}", f"{indent}}}"))
+        inline = inline_name(node)
+        names[node] = inline if inline is not None else f"%{count}"
+        if inline is None:
+            count += 1
+            yield from node_lines(node, names, graph.locations.get(node, ""), indent + "  ")
+    for effect in graph.effects:
+        yield f"{indent}  effect {names[effect]}"
+    returned = " ".join(names[result] for result in graph.results)
+    yield f"{indent}  return {returned}".rstrip()
+    yield indent + "}"
 
 
-def inline_form(node: Node) -> str | None:
-    """Arguments and scalar constants are written at their uses."""
-    if isinstance(node, Param):
-        return f"%a{node.position}"
-    if isinstance(node, Constant) and node.value.ndim == 0:
-        return f"{format_scalar(node.value)}{node.dtype}"
-    return None
-
-
-def format_scalar(value: np.ndarray) -> str:
-    return str(value.item()) if value.dtype.kind != "V" else str(value)
-
-
-def format_node(node: Node, names: Mapping[Node, str]) -> str:
-    """`%3 = add f32[4,8] %1 %2`, fields of the node as `name=value`."""
-    operands = " ".join(names[child] for child in node.inputs)
-    types = ", ".join(map(str, result_types(node)))
-    extra = "".join(f" {name}={value}" for name, value in printed_fields(node))
-    return f"{names[node]} = {operation(node)} {types} {operands}".rstrip() + extra
-
-
-def operation(node: Node) -> str:
+def inline_name(node: Node) -> str | None:
+    """How a node reads that needs no line of its own."""
     match node:
-        case Elementwise(op=op):
-            return op.label
-        case Reduce(op=op):
-            return f"reduce_{op.label}"
-        case Scan(op=op):
-            return f"scan_{op.label}"
-    return type(node).__name__.lower()
+        case Param(position=position):
+            return f"${position}"
+        case Constant(value=value) if not value.shape:
+            return f"{value.item()}:{node.dtype}"
+        case _:
+            return None
 
 
-def result_types(node: Node) -> tuple[TensorType, ...]:
-    return getattr(node, "results", (node.type,)) if node.type is VOID else (node.type,)
-
-
-HIDDEN_FIELDS = frozenset({"op", "results", "value", "position"})
-
-
-def printed_fields(node: Node) -> list[tuple[str, str]]:
-    """Own fields that are neither regions nor part of the operation's name."""
-    shown: list[tuple[str, str]] = []
-    if isinstance(node, Constant):
-        shown.append(("sha", content_name(node.value)))
-    for own in fields(node)[2:]:
-        value = getattr(node, own.name)
-        if own.name in HIDDEN_FIELDS or isinstance(value, Graph) or is_graphs(value):
+def node_lines(node: Node, names: dict[Node, str], location: str, indent: str) -> Iterator[str]:
+    """`%3 = reduce f32[4] %2 op=add axes=(1,)`, then the node's regions."""
+    words = [f"{names[node]} =", label(node), type_text(node)]
+    words += [names[source] for source in node.inputs]
+    regions: list[tuple[str, Graph]] = []
+    for field in fields(node):
+        if field.name in BASE_FIELDS or (isinstance(node, Elementwise) and field.name == "op"):
             continue
-        if isinstance(value, tuple):
-            shown.append((own.name, f"({','.join(map(str, value))})"))
-        elif value is not None and value is not False:
-            shown.append((own.name, str(value)))
-    return shown
-
-
-def content_name(value: np.ndarray) -> str:
-    """A short name for a dense constant's content."""
-    import hashlib
-
-    return hashlib.sha256(value.tobytes()).hexdigest()[:8]
-
-
-def is_graphs(value: object) -> bool:
-    return isinstance(value, tuple) and bool(value) and isinstance(value[0], Graph)
-
-
-def regions(node: Node) -> list[tuple[str, Graph]]:
-    """(label, region) of every Graph that the node holds."""
-    found: list[tuple[str, Graph]] = []
-    for own in fields(node)[2:]:
-        value = getattr(node, own.name)
+        value = getattr(node, field.name)
         if isinstance(value, Graph):
-            found.append((own.name, value))
-        elif is_graphs(value):
-            found.extend((f"{own.name}[{k}]", graph) for k, graph in enumerate(value))
-    return found
+            regions.append((field.name, value))
+        elif isinstance(value, tuple) and value and isinstance(value[0], Graph):
+            regions += [(f"{field.name}[{k}]", region) for k, region in enumerate(value)]
+        else:
+            words.append(f"{field.name}={value_text(value)}")
+    yield indent + " ".join(words) + (f"   # {location}" if location else "")
+    for name, region in regions:
+        yield from graph_lines(region, name, indent + "  ")
 
 
-def with_comment(line: str, comment: str) -> str:
-    return f"{line:<{COMMENT_COLUMN}}  # {comment}" if comment else line
+def label(node: Node) -> str:
+    return node.op.label if isinstance(node, Elementwise) else type(node).__name__.lower()
+
+
+def type_text(node: Node) -> str:
+    if node.type is VOID or node.type == VOID:
+        return "(" + ", ".join(map(str, getattr(node, "results", ()))) + ")"
+    return str(node.type)
+
+
+def value_text(value: object) -> str:
+    """A field's value without spaces, so that words stay words."""
+    if isinstance(value, np.ndarray):
+        shown = ",".join(str(x) for x in value.reshape(-1)[:SHOWN_ELEMENTS].tolist())
+        return f"[{shown}{',...' if value.size > SHOWN_ELEMENTS else ''}]"
+    named = getattr(value, "label", None)  # an Op
+    return named if isinstance(named, str) else str(value).replace(" ", "")
