@@ -127,16 +127,17 @@ def test_donated_training_step() -> None:
 
 
 def test_unsupported_programs_say_what_and_where() -> None:
+    def call(target: str, x: jax.Array) -> jax.Array:
+        return jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
     def program(x: jax.Array) -> jax.Array:
-        result = jax.ShapeDtypeStruct(x.shape, x.dtype)
-        y = jax.ffi.ffi_call("no_such_target", result)(x)
-        return y + jax.ffi.ffi_call("nor_this_one", result)(x)
+        return call("no_such_target", x) + call("nor_this_one", x[0])
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNIMPLEMENTED: 2 unsupported") as caught:
         jax.jit(program, backend="tiny")(X)
     text = str(caught.value)
     assert "no_such_target" in text and "nor_this_one" in text
-    assert "test_transforms.py" in text and "in test_unsupported" not in text
+    assert "test_transforms.py" in text
 
 
 def test_compiler_options_reach_the_compiler() -> None:
