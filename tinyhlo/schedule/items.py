@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tinyhlo.ir.contraction import varies
+from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,
@@ -20,6 +20,7 @@ from tinyhlo.ir.graph import (
     Expand,
     Gather,
     Graph,
+    Iota,
     LibraryCall,
     Loop,
     MultiReduce,
@@ -114,25 +115,54 @@ def find_items(graph: Graph) -> Items:
     work: Counter[Node] = Counter()
     memo: dict[Node, frozenset[int]] = {}
     chosen: set[Node] = set()
+    computed: set[Node] = set()
+    derived: set[Node] = set()  # values made from results of other kernels
     for node in nodes:
         for child in must_store(node):
             forced.add(base(child))
-        for child in multiplied(node, memo):
-            if work[base(child)] >= MULTIPLIED_WORK:
-                forced.add(base(child))
     for node in nodes:
         if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
             continue
         work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
+        if is_index_arithmetic(node, computed):
+            computed.add(node)
+            work[node] = 0  # a function of the position alone costs no memory and little time
         for child in multiplied(node, memo):
             inner = base(child)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, Gather)):
                 chosen.add(inner)
+        if any(
+            child in derived or child in chosen or is_structure_value(child)
+            for child in node.inputs
+        ):
+            derived.add(node)
+        chosen.update(operand for operand in operands(node) if operand in derived)
         if node in forced or is_reduced(node) or is_shared(node, users, work):
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
     structures = tuple(n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, Barrier))
     return Items(values, structures, {node: tuple(found) for node, found in users.items()})
+
+
+def operands(node: Node) -> tuple[Node, ...]:
+    """Elementwise values that a contraction multiplies. One that another kernel's result goes into
+    belongs to that kernel, as its epilogue: there it is computed once."""
+    if not isinstance(node, Reduce) or find_contraction(node) is None:
+        return ()
+    found: list[Node] = []
+    for factor in node.inputs[0].inputs:
+        while isinstance(factor, VIEWS):
+            factor = factor.inputs[0]
+        if isinstance(factor, Elementwise):
+            found.append(factor)
+    return tuple(found)
+
+
+def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:
+    """Integers and booleans made of iotas and scalars only."""
+    if node.dtype.is_float or not isinstance(node, (Constant, Iota, Elementwise, *VIEWS)):
+        return False
+    return all(child in computed for child in node.inputs)
 
 
 def must_store(node: Node) -> tuple[Node, ...]:

@@ -1,0 +1,131 @@
+"""Loops and branches: state is updated in place, and plans compute what the graph means."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.schedule.graphs import (
+    F32,
+    I32,
+    add,
+    constant_like,
+    launches,
+    matmul,
+    mul,
+    normal,
+    planned,
+)
+from tinyhlo.ir.build import (
+    branch,
+    elementwise,
+    flip,
+    full,
+    gather,
+    iota,
+    loop,
+    param,
+    reshape,
+    scalar,
+    scatter,
+    update_slice,
+)
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Copy, Swap, While
+
+
+def only_loop(body: tuple[object, ...]) -> While:
+    (found,) = [s for s in body if isinstance(s, While)]
+    return found
+
+
+def counted(types: tuple[Node, ...], at: int, trips: int) -> Graph:
+    """state[at] < trips"""
+    test = elementwise(Op.LT, types[at], scalar(trips, I32))
+    return Graph(tuple(node.type for node in types), (test,))
+
+
+def test_scan_writes_its_rows_in_place() -> None:
+    state = (
+        param(0, (), I32),
+        param(1, (50, 80), F32),
+        param(2, (80,), F32),
+        param(3, (80, 80), F32),
+    )
+    i, rows, h, w = state
+    new = reshape(elementwise(Op.TANH, matmul(reshape(h, (1, 80)), w)), (80,))
+    written = update_slice(rows, reshape(new, (1, 80)), (i, scalar(0, I32)))
+    types = tuple(node.type for node in state)
+    body = Graph(types, (add(i, scalar(1, I32)), written, new, w))
+    h0, w0 = param(0, (80,), F32), param(1, (80, 80), F32)
+    final = loop([scalar(0, I32), full(0, (50, 80), F32), h0, w0], counted(state, 0, 50), body, 50)
+    graph = Graph((h0.type, w0.type), (final[1], final[2]))
+    program = planned(graph, [normal(80), normal(80, 80) / 10])
+    inside = only_loop(program.body).body
+    copied = sum(s.target.type.nbytes for s in inside if isinstance(s, Copy))
+    assert copied == 0  # neither the rows nor the state are copied
+    (update,) = [s for s in launches(inside) if s.kernel.in_place]
+    assert update.writes[0] in update.reads
+
+
+def test_state_that_is_read_elsewhere_is_swapped() -> None:
+    a, k = param(0, (1000,), F32), param(1, (), I32)
+    types = (a.type, k.type)
+    body = Graph(types, (add(flip(a, (0,)), a), add(k, scalar(1, I32))))
+    start = param(0, (1000,), F32)
+    final = loop([start, scalar(0, I32)], counted((a, k), 1, 5), body, 5)
+    program = planned(Graph((start.type,), (final[0],)), [normal(1000)])
+    assert any(isinstance(s, Swap) for s in only_loop(program.body).body)
+
+
+def test_state_that_changes_places() -> None:
+    a, b, k = param(0, (100,), F32), param(1, (100,), F32), param(2, (), I32)
+    body = Graph((a.type, b.type, k.type), (b, add(a, b), add(k, scalar(1, I32))))
+    x, y = param(0, (100,), F32), param(1, (100,), F32)
+    final = loop([x, y, scalar(0, I32)], counted((a, b, k), 2, 7), body, 7)
+    planned(Graph((x.type, y.type), (final[0], final[1])), [normal(100), normal(100, seed=1)])
+
+
+def test_nested_loops_and_an_old_value_that_is_still_read() -> None:
+    a, k = param(0, (64,), F32), param(1, (), I32)
+    types = (a.type, k.type)
+    inner = Graph(types, (mul(a, constant_like(1.1, a)), add(k, scalar(1, I32))))
+    final = loop([a, scalar(0, I32)], counted((a, k), 1, 3), inner, 3)
+    outer = Graph(types, (add(final[0], a), add(k, scalar(1, I32))))
+    x = param(0, (64,), F32)
+    result = loop([x, scalar(0, I32)], counted((a, k), 1, 4), outer, 4)
+    planned(Graph((x.type,), (result[0], result[1])), [normal(64)])
+
+
+def test_scatter_into_an_argument_copies_it_first() -> None:
+    table, updates, where = param(0, (20,), F32), param(1, (30,), F32), param(2, (30,), I32)
+    p, q = param(0, (), F32), param(1, (), F32)
+    combiner = Graph((p.type, q.type), (add(p, q),))
+    (out,) = scatter([table], [updates], [where], combiner, False)
+    graph = Graph((table.type, updates.type, where.type), (out, table))
+    index = np.arange(30, dtype=np.int32) * 7 % 23 - 1
+    planned(graph, [normal(20), normal(30), index])
+
+
+def test_branches_write_the_same_buffers() -> None:
+    s, x = param(0, (), I32), param(1, (40,), F32)
+    inner = param(0, (40,), F32)
+    branches = [
+        Graph((inner.type,), (add(inner, inner), inner)),
+        Graph((inner.type,), (inner, flip(inner, (0,)))),
+        Graph((inner.type,), (full(1, (40,), F32), full(2, (40,), F32))),
+    ]
+    results = branch(s, [x], branches)
+    graph = Graph((s.type, x.type), (*results, mul(results[0], results[1])))
+    for chosen in (-1, 0, 1, 2, 9):
+        planned(graph, [np.int32(chosen), normal(40)])
+
+
+def test_gather_reads_a_stored_source() -> None:
+    x, where = param(0, (10, 4), F32), param(1, (6, 4), I32)
+    source = elementwise(Op.EXP, x)
+    rows = gather(source, [where, iota((6, 4), I32, 1)])
+    graph = Graph((x.type, where.type), (add(rows, rows),))
+    index = np.arange(24, dtype=np.int32).reshape(6, 4) % 10
+    program = planned(graph, [normal(10, 4), index])
+    assert len(launches(program.body)) == 2

@@ -1,0 +1,100 @@
+"""What is fused: counts of kernels, and plans that compute what the graph means."""
+
+from __future__ import annotations
+
+from tests.schedule.graphs import (
+    F32,
+    add,
+    constant_like,
+    launches,
+    layernorm,
+    matmul,
+    mul,
+    normal,
+    over_rows,
+    planned,
+    relu,
+    softmax,
+)
+from tinyhlo.ir.build import broadcast, elementwise, param, permute, reduce, reshape
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+
+
+def test_softmax_and_layernorm_are_one_kernel_each() -> None:
+    x = param(0, (32, 64), F32)
+    for function in (softmax, layernorm):
+        program = planned(Graph((x.type,), (function(x),)), [normal(32, 64)])
+        assert len(program.body) == 1 and program.arena_bytes == 0
+
+
+def test_matmul_takes_in_its_epilogue() -> None:
+    x, w, b = param(0, (32, 64), F32), param(1, (64, 16), F32), param(2, (16,), F32)
+    y = relu(add(matmul(x, w), broadcast(b, (32, 16), (1,))))
+    graph = Graph((x.type, w.type, b.type), (y,))
+    program = planned(graph, [normal(32, 64), normal(64, 16), normal(16)])
+    assert len(program.body) == 1
+
+
+def test_a_contraction_is_never_computed_twice() -> None:
+    x, w = param(0, (16, 16), F32), param(1, (16, 16), F32)
+    h = matmul(x, w)
+    graph = Graph((x.type, w.type), (relu(h), elementwise(Op.TANH, matmul(h, w))))
+    program = planned(graph, [normal(16, 16), normal(16, 16)])
+    assert len(launches(program.body)) == 3
+
+
+def test_attention_scores_and_softmax() -> None:
+    q, k, v = (param(n, (64, 32), F32) for n in range(3))
+    scores = matmul(q, permute(k, (1, 0)))
+    graph = Graph((q.type,) * 3, (matmul(softmax(scores), v),))
+    program = planned(graph, [normal(64, 32, seed=n) for n in range(3)])
+    assert len(launches(program.body)) <= 3
+
+
+def test_adam_is_one_kernel_and_works_in_donated_memory() -> None:
+    p, g, m, v = (param(n, (100, 50), F32) for n in range(4))
+    m2 = add(mul(m, constant_like(0.9, m)), mul(g, constant_like(0.1, m)))
+    v2 = add(mul(v, constant_like(0.99, v)), mul(mul(g, g), constant_like(0.01, v)))
+    root = elementwise(Op.SQRT, add(v2, constant_like(1e-3, v)))
+    graph = Graph((p.type,) * 4, (elementwise(Op.SUB, p, elementwise(Op.DIV, m2, root)), m2, v2))
+    arguments = [abs(normal(100, 50, seed=n)) for n in range(4)]
+    program = planned(graph, arguments, aliases=((0, 0), (1, 2), (2, 3)))
+    assert len(program.body) == 1 and program.arena_bytes == 0
+
+
+def test_a_dear_value_is_stored_before_it_is_repeated() -> None:
+    x = param(0, (64,), F32)
+    e = elementwise(Op.EXP, x)
+    repeated = broadcast(e, (128, 64), (1,))
+    program = planned(Graph((x.type,), (mul(repeated, repeated),)), [normal(64)])
+    assert len(program.body) == 2
+    hoisted = over_rows(e, (64, 128))  # constant along the inner axis: computed once a row
+    program = planned(Graph((x.type,), (mul(hoisted, hoisted),)), [normal(64)])
+    assert len(program.body) == 1
+
+
+def test_a_scalar_of_much_data_is_a_kernel_of_its_own() -> None:
+    x = param(0, (512, 512), F32)
+    total = reduce(Op.ADD, mul(x, x), (0, 1))
+    scaled = elementwise(Op.DIV, x, broadcast(total, x.shape))
+    program = planned(Graph((x.type,), (scaled,)), [normal(512, 512)])
+    assert len(program.body) == 2
+
+
+def test_equal_layers_share_their_kernels() -> None:
+    x, w = param(0, (16, 32), F32), param(1, (32, 32), F32)
+    h = x
+    for _ in range(6):
+        h = relu(matmul(h, w))
+    program = planned(Graph((x.type, w.type), (h,)), [normal(16, 32), normal(32, 32)])
+    assert len(program.body) == 6
+    assert len({launch.kernel for launch in launches(program.body)}) == 1  # matmul and relu
+    assert program.arena_bytes == 2 * 16 * 32 * 4  # two buffers in turn
+
+
+def test_results_that_are_arguments_or_equal() -> None:
+    x = param(0, (8, 4), F32)
+    y = add(x, x)
+    graph = Graph((x.type,), (x, y, y, reshape(x, (4, 8)), permute(y, (1, 0))))
+    planned(graph, [normal(8, 4)])
