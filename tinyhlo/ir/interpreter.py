@@ -316,7 +316,7 @@ def sort(node: Sort, *inputs: Array) -> Arrays:
 def merge_runs(comparator: Graph, rows: list[Array], order: Array, run: int) -> Array:
     """Merge neighbouring sorted runs: the new place of an element is its place in its own run plus
     the number of elements of the other run before it, found by binary search."""
-    count, length = order.shape
+    length = order.shape[1]
     position = np.arange(length)
     start = position // (2 * run) * (2 * run)
     is_right = position - start >= run

@@ -57,6 +57,8 @@ def pad_index(node: Pad, source: tuple[int, ...], at: Indices):  # type: ignore[
 def reshape_index(result: tuple[int, ...], source: tuple[int, ...], at: Indices) -> Indices:
     """Regroup axes: runs of result axes and source axes with equal products map to each other,
     so an untouched axis keeps its plain index."""
+    if 0 in result:  # no element is ever read: any index will do
+        return (ZERO,) * len(source)
     inner: list[Index] = []
     i = j = 0
     while i < len(result) or j < len(source):
