@@ -15,9 +15,9 @@ from tests.import_stablehlo.imports import assert_same
 
 RANDOM = np.random.RandomState(0)
 SPECIAL = np.array(
-    [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 8388609.0, 1e-3, -3e4, np.inf, -np.inf, np.nan],
+    [0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 8388609, 1e-3, -3e4, np.inf, -np.inf, np.nan],
     np.float32,
-)  # fmt: skip
+)
 SIGNED = np.array([-128, -77, -3, -1, 0, 1, 2, 5, 64, 127], np.int8)
 
 

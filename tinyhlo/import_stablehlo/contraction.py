@@ -43,7 +43,8 @@ def accumulating_type(lhs: DType, rhs: DType, result: DType) -> DType:
 
 def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     numbers: DotDimensions = operation.attributes["dot_dimension_numbers"]
-    return contract(*inputs, numbers, operation.type.dtype)
+    lhs, rhs = inputs
+    return contract(lhs, rhs, numbers, operation.type.dtype)
 
 
 def dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:

@@ -32,11 +32,12 @@ class Decoder:
     def __init__(self, module: ir.Module) -> None:
         self._module = module  # operations die with their module
         self._operations = {
-            operation.attributes["sym_name"].value: operation.operation
+            decode_attribute(operation.attributes["sym_name"]): operation.operation
             for operation in module.body.operations
             if operation.operation.name == "func.func"
         }
         self._functions: dict[str, Function] = {}
+        self._expanding: set[str] = set()
         self._types: dict[ir.Type, ValueType] = {}
         self._has_other_types = False
         self._attributes: dict[ir.Attribute, Any] = {}
@@ -59,7 +60,7 @@ class Decoder:
             name
             for name, operation in self._operations.items()
             if "sym_visibility" not in operation.attributes
-            or operation.attributes["sym_visibility"].value != "private"
+            or decode_attribute(operation.attributes["sym_visibility"]) != "private"
         ]
         if len(public) != 1:
             raise InvalidProgram("the module has no function @main")
@@ -104,7 +105,9 @@ class Decoder:
         attributes = self._attributes_of(operation)
         operands = [slots[value] for value in operation.operands]
         if name.startswith("chlo.") and name not in NATIVE_CHLO:
-            name, attributes = self._legalized(operation)
+            callee = self._legalized(operation)
+            if callee is not None:
+                name, attributes = "func.call", {"callee": callee}
         regions: tuple[Block, ...] = ()
         effect = name in EFFECTS
         if len(operation.regions):
@@ -135,13 +138,20 @@ class Decoder:
             effect=effect,
         )
 
-    def _legalized(self, operation: ir.Operation) -> tuple[str, dict[str, Any]]:
-        """A CHLO op as a call of a private function that holds its expansion."""
+    def _legalized(self, operation: ir.Operation) -> str | None:
+        """The private function that holds a CHLO op's expansion; None when jaxlib has none."""
         key = chlo_key(operation)
-        if key not in self._functions:
+        if key in self._functions:
+            return key
+        if key in self._expanding:  # the expansion of an op contains the op itself
+            return None
+        self._expanding.add(key)
+        try:
             module = legalize_chlo(operation)
-            self._functions[key] = self._function(key, module.body.operations[0].operation)
-        return "func.call", {"callee": key}
+        except ir.MLIRError:
+            return None
+        self._functions[key] = self._function(key, module.body.operations[0].operation)
+        return key
 
     def _type(self, type_: ir.Type) -> ValueType:
         found = self._types.get(type_)

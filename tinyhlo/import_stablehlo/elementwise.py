@@ -181,7 +181,8 @@ def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
                 return square(base)
             case -1.0:
                 return elementwise(Op.DIV, like(1, base), base)
-        return elementwise(Op.POW, base, exponent)
+            case _:
+                return elementwise(Op.POW, base, exponent)
     if base.dtype is BOOL:
         raise UnsupportedError("power of booleans: use logical operations")
     if known is not None and 0 <= int(known) <= 64:

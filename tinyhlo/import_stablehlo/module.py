@@ -16,6 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
+from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder
 from tinyhlo.import_stablehlo.records import Function, OtherType
@@ -82,15 +83,16 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
 def module_name(module: ir.Module) -> str:
     """The module's symbol name, as `jit_f`."""
     attributes = module.operation.attributes
-    return attributes["sym_name"].value if "sym_name" in attributes else "module"
+    return decode_attribute(attributes["sym_name"]) if "sym_name" in attributes else "module"
 
 
 def refused_signature(module: ir.Module, function: Function) -> list[UnsupportedItem]:
     """What the module's device counts and the entry's argument types do not allow."""
+    counts = module.operation.attributes
     items = [
-        UnsupportedItem(name, f"{module.operation.attributes[name]}", "", SEVERAL_DEVICES)
+        UnsupportedItem(name, str(counts[name]), "", SEVERAL_DEVICES)
         for name in ("mhlo.num_partitions", "mhlo.num_replicas")
-        if name in module.operation.attributes and module.operation.attributes[name].value != 1
+        if name in counts and decode_attribute(counts[name]) != 1
     ]
     for position, type_ in enumerate(function.body.types):
         if not isinstance(type_, TensorType):

@@ -46,11 +46,11 @@ def identity(op: Op, dtype: DType) -> np.generic:
         first, last = type_range(dtype)
         all_ones = -1 if first < 0 else last
         integers = {Op.MUL: 1, Op.MAX: first, Op.MIN: last, Op.AND: all_ones}
-        return np.asarray(integers.get(op, 0)).astype(dtype.numpy)[()]
+        return dtype.numpy.type(integers.get(op, 0))
     if dtype is BOOL:
         return np.bool_(op in (Op.AND, Op.MIN, Op.MUL))
     floats = {Op.MUL: 1.0, Op.MAX: float("-inf"), Op.MIN: float("inf")}
-    return np.asarray(floats.get(op, 0.0)).astype(dtype.numpy)[()]
+    return dtype.numpy.type(floats.get(op, 0.0))
 
 
 def is_identity(op: Op, initial: Node) -> bool:

@@ -82,8 +82,10 @@ def slice_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Nod
 
 def pad_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     given = operation.attributes
+    x, fill = inputs
     return pad(
-        *inputs,
+        x,
+        fill,
         given["edge_padding_low"],
         given["edge_padding_high"],
         given["interior_padding"],
@@ -147,7 +149,8 @@ def dynamic_broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scop
 
 def dynamic_pad(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     x, fill, *amounts = inputs
-    return pad(x, fill, *(known(amount, "padding") for amount in amounts))
+    low, high, interior = (known(amount, "padding") for amount in amounts)
+    return pad(x, fill, low, high, interior)
 
 
 def get_dimension_size(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:

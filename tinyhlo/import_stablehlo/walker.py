@@ -130,7 +130,8 @@ def placeholder(type_: ValueType) -> Value:
             return full(0, shape, dtype)
         case TupleType(members):
             return tuple(map(placeholder, members))
-    return None
+        case _:
+            return None
 
 
 class Scope:
