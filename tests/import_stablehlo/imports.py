@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from tests.plugs import interpret
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Iota, Node, Param, Reshape
-from tinyhlo.ir.interpreter import run_graph
 
 SHOWN_FIELDS = ("op", "axes", "order", "low", "high", "start", "size", "axis", "trip_count")
 
@@ -44,9 +44,7 @@ def outlines(body: str, signature: str) -> list[str]:
 def run_imported(function: Callable[..., Any], *arguments: Any) -> list[np.ndarray]:
     """The results of a JAX function, lowered, imported, and run in the NumPy interpreter."""
     text = jax.jit(function).lower(*arguments).as_text()
-    graph = import_module(text).graph
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
-    return list(run_graph(graph, leaves))
+    return interpret(text, [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)])
 
 
 def run_xla(function: Callable[..., Any], *arguments: Any) -> list[np.ndarray]:

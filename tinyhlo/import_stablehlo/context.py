@@ -50,12 +50,30 @@ def parse_module(source: bytes | str) -> ir.Module:
     if not source.strip():
         raise InvalidProgram("the program is empty: expected a StableHLO module")
     context = make_context()
+    if isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]:
+        return _deserialize(source, context)
     try:
-        if isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]:
-            return stablehlo.deserialize_portable_artifact(context, source)
         return ir.Module.parse(source, context)
     except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
         raise InvalidProgram(f"not a readable StableHLO module: {error}") from error
+
+
+def _deserialize(source: bytes, context: ir.Context) -> ir.Module:
+    """A portable artifact. What MLIR would print about a bad one goes into the error instead."""
+    complaints: list[str] = []
+
+    def collect(diagnostic: ir.Diagnostic) -> bool:
+        complaints.append(diagnostic.message)
+        return True
+
+    handler = context.attach_diagnostic_handler(collect)
+    try:
+        return stablehlo.deserialize_portable_artifact(context, source)
+    except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
+        reasons = "; ".join(complaints) or str(error)
+        raise InvalidProgram(f"not a readable portable artifact: {reasons}") from error
+    finally:
+        handler.detach()
 
 
 def _decode_text(source: bytes) -> str:
