@@ -1,7 +1,7 @@
 /* Execute: pick inputs, decide donations, find memory for outputs, call the native entry.
 
-   Programs estimated under 50 us run in the caller; longer ones, and those whose inputs are still
-   being computed, go to the stream. Python is not involved either way. */
+   Short programs run in the caller; longer ones, and those whose inputs are still being computed,
+   go to the stream. Python is not involved either way. */
 #include "plugin.h"
 
 #include <string.h>
