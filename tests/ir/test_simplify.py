@@ -1,0 +1,97 @@
+"""simplify keeps every result; views, verifier and interpreter agree with each other."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyhlo.errors import VerificationError
+from tinyhlo.ir import build
+from tinyhlo.ir.dtypes import F32, I32
+from tinyhlo.ir.graph import Graph, Param, TensorType, intern
+from tinyhlo.ir.index import constant
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.ir.verifier import verify_graph
+from tinyhlo.ir.views import through
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from random_graphs import VIEW_STEPS, pick, random_array, random_program, random_shape
+
+X = build.param(0, (2, 3), F32)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_simplify_keeps_results(seed: int) -> None:
+    graph, arguments = random_program(seed)
+    verify_graph(graph)
+    simple = simplify(graph)
+    verify_graph(simple)
+    for found, wanted in zip(run_graph(simple, arguments), run_graph(graph, arguments)):
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        if found.dtype.kind == "f":
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+            keep = ~np.isnan(wanted)
+            np.testing.assert_allclose(found[keep], wanted[keep], rtol=1e-6)
+            zeros = keep & (wanted == 0)
+            np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
+        else:
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_through_agrees_with_interpreter(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    source = build.param(0, random_shape(random), F32)
+    view = pick(random, VIEW_STEPS)(random, source, [source])
+    if view is source:
+        return
+    array = random_array(random, source.shape, F32)
+    (wanted,) = run_graph(Graph((source.type,), (view,)), [array])
+    for place in np.ndindex(*view.shape):
+        at, conditions = through(view, tuple(map(constant, place)))
+        if all(condition.always for condition in conditions):
+            found = array[tuple(i.offset for i in at)]
+        else:
+            found = view.inputs[1].value
+        np.testing.assert_array_equal(found, wanted[place])
+
+
+def full(value: float) -> object:
+    return build.full(value, (2, 3), F32)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (build.elementwise(Op.MUL, X, full(1.0)), X),
+        (build.elementwise(Op.ADD, full(-0.0), X), X),
+        (build.elementwise(Op.NEG, build.elementwise(Op.NEG, X)), X),
+        (build.cast(build.cast(X, I32), I32), build.cast(X, I32)),
+        (build.slice_(build.pad(X, build.scalar(0, F32), (1, 1), (0, 0)), (1, 1), (3, 4)), X),
+        (build.elementwise(Op.ADD, full(2.0), full(3.0)), full(5.0)),
+    ],
+)
+def test_becomes(before: object, after: object) -> None:
+    assert simplify(Graph((X.type,), (before,))).results == (after,)
+
+
+def test_plus_zero_is_kept() -> None:
+    node = build.elementwise(Op.ADD, X, full(0.0))
+    assert simplify(Graph((X.type,), (node,))).results == (node,)
+
+
+def test_verifier_names_the_node() -> None:
+    bad = intern(Param, TensorType((3,), F32), (), 5)
+    with pytest.raises(VerificationError, match=r"Param f32\[3\].*parameter 5"):
+        verify_graph(Graph((X.type,), (bad,)))
+
+
+def test_printed_form() -> None:
+    node = build.elementwise(Op.ADD, X, X)
+    text = "graph(f32[2,3]) {\n  %0 = add f32[2,3] $0 $0   # model.py:12\n  return %0\n}"
+    assert str(Graph((X.type,), (node,), (), {node: "model.py:12"})) == text
