@@ -33,7 +33,8 @@ def random_program(seed: int, size: int = 12) -> tuple[Graph, list[np.ndarray]]:
     shapes = [random_shape(random) for _ in range(3)]
     kinds = [pick(random, DTYPES) for _ in shapes]
     pool: list[Node] = [
-        build.param(k, shape, dtype) for k, (shape, dtype) in enumerate(zip(shapes, kinds))
+        build.param(k, shape, dtype)
+        for k, (shape, dtype) in enumerate(zip(shapes, kinds, strict=True))
     ]
     params = tuple(node.type for node in pool)
     arguments = [random_array(random, node.shape, node.dtype) for node in pool]
@@ -112,7 +113,7 @@ def expand(random: Random, source: Node, pool: list[Node]) -> Node:
 def pad(random: Random, source: Node, pool: list[Node]) -> Node:
     rank = len(source.shape)
     low, high = random.integers(-1, 3, rank).tolist(), random.integers(0, 2, rank).tolist()
-    low = [max(a, 0) if n < 2 else a for a, n in zip(low, source.shape)]
+    low = [max(a, 0) if n < 2 else a for a, n in zip(low, source.shape, strict=True)]
     interior = random.choice([0, 0, 0, 1], rank).tolist()
     fill = build.scalar(pick(random, SPLATS), source.dtype)
     return build.pad(source, fill, low, high, interior)
@@ -120,8 +121,8 @@ def pad(random: Random, source: Node, pool: list[Node]) -> Node:
 
 def slice_(random: Random, source: Node, pool: list[Node]) -> Node:
     start = [int(random.integers(n)) if n else 0 for n in source.shape]
-    stop = [int(random.integers(a, n + 1)) for a, n in zip(start, source.shape)]
-    stop = [max(a + 1, b) if n else b for a, b, n in zip(start, stop, source.shape)]
+    stop = [int(random.integers(a, n + 1)) for a, n in zip(start, source.shape, strict=True)]
+    stop = [max(a + 1, b) if n else b for a, b, n in zip(start, stop, source.shape, strict=True)]
     return build.slice_(source, start, stop, random.integers(1, 3, len(start)).tolist())
 
 

@@ -31,7 +31,8 @@ def test_simplify_keeps_results(seed: int) -> None:
     verify_graph(graph)
     simple = simplify(graph)
     verify_graph(simple)
-    for found, wanted in zip(run_graph(simple, arguments), run_graph(graph, arguments)):
+    pairs = zip(run_graph(simple, arguments), run_graph(graph, arguments), strict=True)
+    for found, wanted in pairs:
         assert found.dtype == wanted.dtype and found.shape == wanted.shape
         if found.dtype.kind == "f":
             np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))

@@ -148,8 +148,18 @@ def fold(op: Op, source: Array, axes: tuple[int, ...]) -> Array:
             case Op.MAX | Op.MIN:
                 empty = extreme(source.dtype, op)
                 function = np.maximum if op is Op.MAX else np.minimum
-                return function.reduce(wide, axes, initial=empty)
+                result = function.reduce(wide, axes, initial=empty)
+                return result if kind in "iub" else signed_zeros(op, wide, axes, result)
     raise ValueError(op)
+
+
+def signed_zeros(op: Op, source: Array, axes: tuple[int, ...], result: Array) -> Array:
+    """MAX of zeros is +0 when any is +0, MIN is -0 when any is -0; NumPy leaves it open."""
+    sign = np.signbit(source)
+    decisive = (source == 0) & (sign if op is Op.MIN else ~sign)
+    chosen = np.any(decisive, axes)
+    zero = np.where(chosen == (op is Op.MIN), -0.0, 0.0)
+    return np.where(result == 0, zero, result)
 
 
 def extreme(dtype: np.dtype, op: Op) -> object:

@@ -205,7 +205,10 @@ def reduce_single(node: Reduce) -> Node | None:
     if len(axes) == len(node.axes):
         return None
     if not axes:
-        return build.reshape(source, node.shape)
+        single = build.reshape(source, node.shape)
+        if node.op is Op.ADD and node.dtype.is_float:  # a sum starts at +0, which -0 must meet
+            return build.elementwise(Op.ADD, single, build.full(0.0, node.shape, node.dtype))
+        return single
     kept = tuple(n for k, n in enumerate(source.shape) if k in axes or k not in node.axes)
     gone = [k for k in node.axes if k not in axes]
     moved = [axis - sum(k < axis for k in gone) for axis in axes]
