@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     try:
         demonstrate(console, options.device, options.steps, options.plot)
-    except DemoError as error:
+    except (DemoError, jax.errors.JaxRuntimeError) as error:
         console.print(f"[red]demo failed:[/red] {error}", highlight=False)
         return 1
     return 0

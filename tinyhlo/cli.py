@@ -11,16 +11,21 @@ A mistake of the user ends in one sentence and exit code 2, a failed comparison 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyhlo.errors import TinyhloError, UnsupportedOp
 from tinyhlo.ir.graph import TensorType
+
+if TYPE_CHECKING:
+    from tinyhlo.compiler import Stages
 
 USER_ERROR = 2
 DIFFERENT = 1
@@ -34,6 +39,8 @@ What is compiled, and how, is set by the TINYHLO_ variables: `tinyhlo options` l
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     options = parser().parse_args(arguments)
+    # As JAX does, but before jaxlib's libraries are loaded: no notices of theirs on stderr.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         return options.command(options)
     except UnsupportedOp as error:
@@ -212,18 +219,29 @@ def show_command(options: argparse.Namespace) -> int:
     from tinyhlo.compiler import run_stages
     from tinyhlo.config import from_environment
 
-    forms = run_stages(read(options.model), from_environment())
-    print(FORMS[options.stage](forms))
+    print(FORMS[options.stage](run_stages(read(options.model), from_environment())))
     return 0
 
 
+def loops_of(stages: Stages) -> str:
+    return "\n\n".join(map(str, stages.compiled.loops))
+
+
+def assembly_of(stages: Stages) -> str:
+    from tinyhlo.compiler import target_of
+    from tinyhlo.config import from_environment
+    from tinyhlo.runtime.jit import assembly
+
+    return assembly(stages.compiled.text, target_of(from_environment()))
+
+
 # form -> how it is taken from the compiler's Stages
-FORMS: dict[str, Callable[..., object]] = {
+FORMS: dict[str, Callable[[Stages], object]] = {
     "graph": lambda stages: stages.graph,
     "program": lambda stages: stages.program,
-    "loops": lambda stages: stages.compiled.loops_text,
-    "llvm": lambda stages: stages.compiled.llvm_text,
-    "asm": lambda stages: stages.compiled.assembly(),
+    "loops": loops_of,
+    "llvm": lambda stages: stages.compiled.text,
+    "asm": assembly_of,
 }
 
 

@@ -92,11 +92,22 @@ def machine(target: Target) -> Any:
 def compile_text(text: str, target: Target) -> bytes:
     """Object code of a module given as LLVM IR text."""
     target_machine = machine(target)
+    return target_machine.emit_object(optimized(text, target, target_machine))
+
+
+def assembly(text: str, target: Target) -> str:
+    """The same code as text, for people."""
+    target_machine = machine(target)
+    return target_machine.emit_assembly(optimized(text, target, target_machine))
+
+
+def optimized(text: str, target: Target, target_machine: Any) -> Any:
+    """The module of LLVM IR text, after the passes."""
     module = llvm.parse_assembly(text + "\n" + function_attributes(target))
     module.triple = target.triple
     module.data_layout = str(target_machine.target_data)
     optimize(module, target_machine)
-    return target_machine.emit_object(module)
+    return module
 
 
 def optimize(module: Any, target_machine: Any) -> None:
