@@ -114,6 +114,11 @@ def decode_bfloat16(text: str, shape: tuple[int, ...]) -> np.ndarray:
     return array.reshape(shape)
 
 
+def _text(attribute: Any) -> str:
+    """A string; custom calls also put bytes into one."""
+    return attribute.value_bytes.decode(errors="backslashreplace")
+
+
 def _members(attribute: Any) -> tuple[Any, ...]:
     return tuple(decode_attribute(member) for member in attribute)
 
@@ -129,7 +134,7 @@ DECODERS: dict[type, Callable[[Any], Any]] = {
     ir.BoolAttr: lambda attribute: attribute.value,
     ir.IntegerAttr: lambda attribute: attribute.value,
     ir.FloatAttr: lambda attribute: attribute.value,
-    ir.StringAttr: lambda attribute: attribute.value,
+    ir.StringAttr: _text,
     ir.FlatSymbolRefAttr: lambda attribute: attribute.value,
     ir.UnitAttr: lambda attribute: True,
     ir.ArrayAttr: _members,

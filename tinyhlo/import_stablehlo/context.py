@@ -10,6 +10,8 @@ MLIR interns dies with it, and threads share nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
@@ -66,7 +68,7 @@ def _deserialize(source: bytes, context: ir.Context) -> ir.Module:
         complaints.append(diagnostic.message)
         return True
 
-    handler = context.attach_diagnostic_handler(collect)
+    handler: Any = context.attach_diagnostic_handler(collect)
     try:
         return stablehlo.deserialize_portable_artifact(context, source)
     except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:

@@ -21,9 +21,14 @@ from tinyhlo.ir.ops import Op
 
 
 def sum_of_products(
-    lhs: Node, lhs_axes: Sequence[int], rhs: Node, rhs_axes: Sequence[int], shape: Shape, kept: int,
+    lhs: Node,
+    lhs_axes: Sequence[int],
+    rhs: Node,
+    rhs_axes: Sequence[int],
+    shape: Shape,
+    kept: int,
     result: DType,
-) -> Node:  # fmt: skip
+) -> Node:
     """Multiply both operands, their axes placed at `lhs_axes` and `rhs_axes` of `shape`, and sum
     over the axes from `kept` on."""
     wide = accumulating_type(lhs.dtype, rhs.dtype, result)

@@ -29,9 +29,10 @@ def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
             "tokens cannot be loop state: ordered effects in loops are not compiled"
         )
     invariant = {
-        k for k, (given, back) in enumerate(zip(body.arguments, body.returned, strict=True))
+        k
+        for k, (given, back) in enumerate(zip(body.arguments, body.returned, strict=True))
         if given == back
-    }  # fmt: skip
+    }
     fixed = {k: inputs[k] for k in invariant if is_closed(inputs[k])}
     captures = scope.captures((condition, body))
     carried = [k for k in range(len(inputs)) if k not in fixed]

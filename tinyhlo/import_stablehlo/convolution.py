@@ -58,9 +58,7 @@ def convolve(operation: Operation, lhs: Node, rhs: Node, padding: Padding | None
         "i": rhs.shape[1],
         **kernel,
     }
-    dropped = {
-        name for name in ("batch_group", "group", "i", *kernel) if extents[name] == 1
-    }  # fmt: skip
+    dropped = {name for name in ("batch_group", "group", "i", *kernel) if extents[name] == 1}
     axes = [name for name in extents if name not in dropped]
     lhs_axes = [n for n in ("batch_group", "n", "group", "i", *spatial, *kernel) if n in axes]
     rhs_axes = [n for n in ("group", "batch_group", "o", "i", *kernel) if n in axes]

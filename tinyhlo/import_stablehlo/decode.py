@@ -20,9 +20,7 @@ from tinyhlo.import_stablehlo.records import Block, Function, Operation, OtherTy
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
-EFFECTS = frozenset(
-    {"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"}
-)  # fmt: skip
+EFFECTS = frozenset({"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"})
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
 

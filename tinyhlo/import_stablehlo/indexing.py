@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tinyhlo.import_stablehlo.movement import known
-from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_scalar
+from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import GatherDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
     broadcast,
+    constant,
     elementwise,
     full,
     gather,
@@ -83,6 +86,9 @@ def index_component(starts: Node, vector_axis: int, component: int) -> Node:
     """Component `component` of every index vector, the vector's axis removed."""
     if vector_axis == len(starts.shape):
         return starts
+    known_starts = known_array(starts)
+    if known_starts is not None:
+        return constant(np.ascontiguousarray(known_starts.take(component, vector_axis)))
     first = [component if k == vector_axis else 0 for k in range(len(starts.shape))]
     last = [component + 1 if k == vector_axis else n for k, n in enumerate(starts.shape)]
     shape = tuple(n for k, n in enumerate(starts.shape) if k != vector_axis)

@@ -35,16 +35,12 @@ SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are sto
 
 
 def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return dense_node(operation.attributes["value"])
-
-
-def dense_node(dense: Dense | None) -> Node:
-    """A constant; splats stay expanded scalars."""
-    if dense is None:
+    """Splats stay expanded scalars."""
+    dense = operation.attributes["value"]
+    if not isinstance(dense, Dense):
         raise UnsupportedError("constants of this element type are not compiled yet")
-    return broadcast(constant(dense.value), dense.shape) if not dense.value.shape else (
-        constant(dense.value)
-    )  # fmt: skip
+    value = constant(dense.value)
+    return value if value.shape else broadcast(value, dense.shape)
 
 
 def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:

@@ -61,6 +61,9 @@ def type_range(dtype: DType) -> tuple[int, int]:
 
 def clamp_index(start: Node, limit: int, dtype: DType) -> Node:
     """max(0, min(start, limit)) as `dtype`; compared in the start's own type, so nothing wraps."""
+    known = known_scalar(start)
+    if known is not None:
+        return full(min(max(int(known), 0), limit), start.shape, dtype)
     first, last = type_range(start.dtype)
     if limit < last:
         start = elementwise(Op.MIN, start, like(limit, start))
@@ -70,9 +73,12 @@ def clamp_index(start: Node, limit: int, dtype: DType) -> Node:
 
 
 def inside(start: Node, limit: int) -> Node | None:
-    """0 <= start <= limit as i1; None when the type of `start` makes it certain."""
+    """0 <= start <= limit as i1; None when its type or value makes it certain."""
     first, last = type_range(start.dtype)
-    if limit < 0:
+    known = known_scalar(start)
+    if known is not None and 0 <= int(known) <= limit:
+        return None
+    if known is not None or limit < 0:
         return full(False, start.shape, BOOL)
     tests: list[Node] = []
     if first < 0:

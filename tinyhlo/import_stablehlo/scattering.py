@@ -8,7 +8,8 @@ XLA drops an update window that is not wholly inside; its index is then -1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tinyhlo.import_stablehlo.indexing import (
@@ -28,16 +29,17 @@ from tinyhlo.import_stablehlo.operands import (
 from tinyhlo.import_stablehlo.records import Operation, ScatterDimensions
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import broadcast, cast, iota, reshape, scalar, scatter, where
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import Graph, Node, Shape
 
 
 def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = (len(inputs) - 1) // 2
     operands, starts, updates = inputs[:count], inputs[count], inputs[count + 1 :]
     combiner = scope.graph(operation.regions[0])
-    place = Placement(operation.attributes["scatter_dimension_numbers"], starts, operands[0].shape,
-                      updates[0].shape)  # fmt: skip
-    if place.updates_are_empty:
+    numbers = operation.attributes["scatter_dimension_numbers"]
+    place = placement_of(numbers, starts, operands[0].shape, updates[0].shape)
+    if 0 in place.update:
         return operands
     if place.is_single:
         stored = place.store_block(operands, updates, combiner)
@@ -47,24 +49,22 @@ def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> S
     return scatter(operands, updates, place.indices(), combiner, unique)
 
 
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """Where each update element goes, read off the dimension numbers."""
+    """Where each update element goes. `operand` and `update` are shapes; `batch_axes` are the axes
+    of the updates that count windows; `window_axis` maps an operand axis to the updates' axis that
+    runs along it within a window."""
 
-    def __init__(
-        self, numbers: ScatterDimensions, starts: Node, operand: tuple[int, ...],
-        update: tuple[int, ...],
-    ) -> None:  # fmt: skip
-        self.numbers, self.starts = numbers, starts
-        self.operand, self.update = operand, update
-        self.batch_axes = [k for k in range(len(update)) if k not in numbers.update_window_dims]
-        removed = numbers.inserted_window_dims + numbers.input_batching_dims
-        windowed = [axis for axis in range(len(operand)) if axis not in removed]
-        self.window_axis = dict(zip(windowed, numbers.update_window_dims, strict=True))
-        self.dtype = index_dtype(operand)
+    numbers: ScatterDimensions
+    starts: Node
+    operand: Shape
+    update: Shape
+    batch_axes: tuple[int, ...]
+    window_axis: Mapping[int, int]
 
     @property
-    def updates_are_empty(self) -> bool:
-        return 0 in self.update
+    def dtype(self) -> DType:
+        return index_dtype(self.operand)
 
     @property
     def is_single(self) -> bool:
@@ -141,6 +141,17 @@ class Placement:
         return [
             store_at(operand, new, starts) for operand, new in zip(operands, combined, strict=True)
         ]
+
+
+def placement_of(
+    numbers: ScatterDimensions, starts: Node, operand: Shape, update: Shape
+) -> Placement:
+    """Read the dimension numbers of a scatter."""
+    batch_axes = tuple(k for k in range(len(update)) if k not in numbers.update_window_dims)
+    removed = numbers.inserted_window_dims + numbers.input_batching_dims
+    windowed = [axis for axis in range(len(operand)) if axis not in removed]
+    window_axis = dict(zip(windowed, numbers.update_window_dims, strict=True))
+    return Placement(numbers, starts, operand, update, batch_axes, window_axis)
 
 
 RULES: dict[str, Rule] = {"stablehlo.scatter": scatter_op}
