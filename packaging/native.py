@@ -33,7 +33,7 @@ FLAGS = (
     "-Wall",
     "-Wextra",
 )
-LIBRARIES = ("-lpthread", "-ldl")
+LIBRARIES = ("-lpthread", "-ldl") if sys.platform == "darwin" else ("-lpthread", "-ldl", "-s")
 
 
 def system_compiler() -> list[str] | None:
