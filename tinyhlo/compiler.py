@@ -22,6 +22,7 @@ from tinyhlo.config import Config, thread_count
 from tinyhlo.errors import TinyhloError
 from tinyhlo.import_stablehlo import Module, import_module
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import interpreted, native
 from tinyhlo.runtime.jit import host_target
@@ -73,7 +74,7 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     target = target_of(config)
     module = import_module(source)
     yield "import", module
-    graph = module.graph
+    graph = simplify(module.graph)
     yield "simplify", graph
     program = schedule(graph, module.name, module.aliases, target)
     yield "schedule", program
