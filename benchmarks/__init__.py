@@ -1,0 +1,1 @@
+"""What tinyhlo is timed with: `tinyhlo bench`, or `python -m benchmarks.record`."""

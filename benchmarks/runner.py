@@ -1,0 +1,184 @@
+"""Time the workloads on tiny and on XLA:CPU, alternating, in one process.
+
+In: names of workloads. Out: a table; `ratio` is XLA:CPU's time over tiny's, so above 1 tiny is
+faster. Every call waits for its result. A round times one backend, then the other; the medians of
+all rounds are compared, so that a busy moment of the machine hits both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.workloads import WORKLOADS, Workload
+from tinyhlo.check import scaled_error
+from tinyhlo.errors import TinyhloError
+
+BACKENDS = ("tiny", "cpu")
+SECONDS_PER_ROUND = 0.1
+FEWEST_CALLS = 3
+ALLOWED_ERROR = 1e-4  # of the largest magnitude
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One backend on one workload: median seconds of a call, cold compile time, and what went
+    wrong if anything did."""
+
+    seconds: float = math.nan
+    compile_seconds: float = math.nan
+    failure: str = ""
+
+
+def run_benchmarks(only: str, rounds: int, json_path: Path | None, list_only: bool) -> int:
+    """Run the workloads that `only` names; 0 when all of them ran and agreed.
+
+    Raises TinyhloError for a name that fits nothing, and when JAX has no backend "tiny".
+    """
+    chosen = select(only)
+    if list_only:
+        for workload in chosen:
+            print(workload.name)
+        return 0
+    devices = {backend: device_of(backend) for backend in BACKENDS}
+    console = Console()
+    rows: dict[str, dict[str, Measured]] = {}
+    with console.status("") as status:
+        for workload in chosen:
+            status.update(workload.name)
+            rows[workload.name] = measure(workload, devices, rounds)
+    console.print(table(rows))
+    if json_path:
+        content = {
+            name: {backend: asdict(measured) for backend, measured in row.items()}
+            for name, row in rows.items()
+        }
+        json_path.write_text(json.dumps(content, indent=1) + "\n")
+    failed = [
+        f"{n} on {b}: {m.failure}" for n, r in rows.items() for b, m in r.items() if m.failure
+    ]
+    for text in failed:
+        console.print(text, highlight=False)
+    return 1 if failed else 0
+
+
+def select(only: str) -> list[Workload]:
+    """Workloads whose names begin with one of the given prefixes."""
+    prefixes = tuple(filter(None, only.split(",")))
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in WORKLOADS):
+            raise TinyhloError(f"no benchmark is called {prefix!r}; see tinyhlo bench --list")
+    return [w for name, w in WORKLOADS.items() if not prefixes or name.startswith(prefixes)]
+
+
+def device_of(backend: str) -> jax.Device:
+    try:
+        return jax.devices(backend)[0]
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise TinyhloError(f"JAX has no backend {backend!r}: {reason}") from error
+
+
+def measure(workload: Workload, devices: dict[str, jax.Device], rounds: int) -> dict[str, Measured]:
+    """Both backends on one workload."""
+    calls: dict[str, Callable[[], object]] = {}
+    compiled: dict[str, float] = {}
+    outputs: dict[str, list[np.ndarray]] = {}
+    failures: dict[str, str] = {}
+    for backend, device in devices.items():
+        try:
+            calls[backend], compiled[backend] = prepare(workload, device)
+            outputs[backend] = [np.asarray(leaf) for leaf in jax.tree.leaves(calls[backend]())]
+        except Exception as error:  # one workload that fails must not hide the others
+            calls.pop(backend, None)
+            failures[backend] = str(error).splitlines()[0][:200]
+    samples: dict[str, list[float]] = {backend: [] for backend in calls}
+    for _ in range(rounds):
+        for backend, call in calls.items():
+            samples[backend] += sample(call)
+    if len(outputs) == len(devices):
+        error = largest_error(outputs["tiny"], outputs["cpu"])
+        if not error <= ALLOWED_ERROR:
+            failures["tiny"] = f"differs from XLA:CPU, scaled error {error:.1e}"
+    return {
+        backend: Measured(
+            statistics.median(samples[backend]) if backend in samples else math.nan,
+            compiled.get(backend, math.nan),
+            failures.get(backend, ""),
+        )
+        for backend in devices
+    }
+
+
+def prepare(workload: Workload, device: jax.Device) -> tuple[Callable[[], object], float]:
+    """A function that makes one blocking call, and the seconds of a cold compile."""
+    arguments = jax.device_put(workload.arguments(), device)
+    jax.clear_caches()
+    lowered = jax.jit(workload.function).lower(*arguments)
+    cold = {"tinyhlo_cache": "0"} if device.platform == "tiny" else None
+    started = time.perf_counter()
+    compiled = lowered.compile(compiler_options=cold)
+    seconds = time.perf_counter() - started
+    return lambda: jax.block_until_ready(compiled(*arguments)), seconds
+
+
+def sample(call: Callable[[], object]) -> list[float]:
+    """Seconds of calls, as many as fit into a round."""
+    seconds: list[float] = []
+    end = time.perf_counter() + SECONDS_PER_ROUND
+    while len(seconds) < FEWEST_CALLS or time.perf_counter() < end:
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def largest_error(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
+    return max(scaled_error(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def table(rows: dict[str, dict[str, Measured]]) -> Table:
+    """A row for each workload, their geometric mean last."""
+    processor = platform.processor() or platform.machine()
+    heading = f"milliseconds a call on {processor}, jax {jax.__version__}"
+    result = Table(title=heading, title_justify="left", title_style="", box=None, pad_edge=False)
+    result.add_column("workload")
+    columns = ("tiny", "XLA:CPU", "ratio", "GFLOP/s", "GB/s", "compile tiny", "compile XLA")
+    for column in columns:
+        result.add_column(column, justify="right")
+    ratios: list[float] = []
+    for name, row in rows.items():
+        ours, theirs = row["tiny"], row["cpu"]
+        ratio = theirs.seconds / ours.seconds
+        if not math.isnan(ratio):
+            ratios.append(ratio)
+        needed = WORKLOADS[name]
+        result.add_row(
+            name,
+            number(1e3 * ours.seconds, ".3f"),
+            number(1e3 * theirs.seconds, ".3f"),
+            number(ratio, ".2f"),
+            number(needed.flops / ours.seconds / 1e9, ".1f"),
+            number(needed.bytes / ours.seconds / 1e9, ".1f"),
+            number(1e3 * ours.compile_seconds, ".0f"),
+            number(1e3 * theirs.compile_seconds, ".0f"),
+        )
+    if ratios:
+        result.add_section()
+        result.add_row("geometric mean", "", "", f"{statistics.geometric_mean(ratios):.2f}")
+    return result
+
+
+def number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)

@@ -1,0 +1,45 @@
+"""A slice of openxla/stablehlo's own test data: a few cases of each op, over different dtypes.
+
+Constants of the cases are arguments here, so nothing passes by constant folding. `make conformance`
+runs all of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.suites import MISSING, Case, run_openxla, slice_names, suites_folder
+
+FOLDER = suites_folder()
+NAMES = slice_names(FOLDER) if FOLDER else []
+
+# case -> why it does not pass yet
+NO_SOLVE = "triangular_solve is not supported yet"
+KNOWN: dict[str, str] = {
+    "cumlogsumexp_float16_8_9": "4 ulp in float16 where 3 are allowed",
+    "triangular_solve_bfloat16_4_4_bfloat16_4_1": NO_SOLVE,
+    "triangular_solve_float16_4_4_float16_4_1": NO_SOLVE,
+    "triangular_solve_float32_2_8_8_float32_2_10_8": NO_SOLVE,
+}
+
+
+@pytest.fixture(scope="session")
+def results() -> dict[str, Case]:
+    """All cases of the slice, run once in two processes."""
+    assert FOLDER is not None
+    return {case.name: case for case in run_openxla(FOLDER, NAMES, processes=2)}
+
+
+@pytest.mark.skipif(FOLDER is None, reason=MISSING)
+def test_slice_is_large() -> None:
+    assert len(NAMES) >= 300
+
+
+@pytest.mark.skipif(FOLDER is None, reason=MISSING)
+@pytest.mark.parametrize("name", NAMES or ["absent"])
+def test_case(name: str, results: dict[str, Case]) -> None:
+    case = results[name]
+    if case.status != "pass" and name in KNOWN:
+        pytest.xfail(KNOWN[name])
+    assert case.status == "pass", f"{case.status}: {case.message}"
+    assert name not in KNOWN, "it passes: take it out of KNOWN"
