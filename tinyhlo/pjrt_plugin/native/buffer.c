@@ -156,15 +156,20 @@ Error* PJRT_Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_A
   return NULL;
 }
 
+/* The last `rank` of these are the minor-to-major order of a row-major array. */
+static const int64_t DESCENDING[MOST_AXES] = {
+    63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
+    41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
+    19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9,  8,  7,  6,  5,  4,  3,  2,  1,  0,
+};
+
 Error* PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
-  static int64_t descending[MOST_AXES]; /* 63 ... 0: the last `rank` are minor to major */
   Buffer* buffer = args->buffer;
-  for (int axis = 0; axis < MOST_AXES; axis++) descending[axis] = MOST_AXES - 1 - axis;
   PJRT_Buffer_MemoryLayout layout = {
       .struct_size = PJRT_Buffer_MemoryLayout_SIZE,
       .type = PJRT_Buffer_MemoryLayout_Type_Tiled,
       .tiled = {.struct_size = PJRT_Buffer_MemoryLayout_Tiled_SIZE,
-                .minor_to_major = descending + MOST_AXES - buffer->rank,
+                .minor_to_major = (void*)(DESCENDING + MOST_AXES - buffer->rank),
                 .minor_to_major_size = (size_t)buffer->rank},
   };
   SET(args, layout, layout);
