@@ -69,7 +69,7 @@ def run_benchmarks(only: str, rounds: int, json_path: Path | None, list_only: bo
         f"{n} on {b}: {m.failure}" for n, r in rows.items() for b, m in r.items() if m.failure
     ]
     for text in failed:
-        console.print(text, highlight=False)
+        console.print(text, highlight=False, soft_wrap=True)
     return 1 if failed else 0
 
 
@@ -153,7 +153,7 @@ def table(rows: dict[str, dict[str, Measured]]) -> Table:
     processor = platform.processor() or platform.machine()
     heading = f"milliseconds a call on {processor}, jax {jax.__version__}"
     result = Table(title=heading, title_justify="left", title_style="", box=None, pad_edge=False)
-    result.add_column("workload")
+    result.add_column("workload", no_wrap=True)
     columns = ("tiny", "XLA:CPU", "ratio", "GFLOP/s", "GB/s", "compile tiny", "compile XLA")
     for column in columns:
         result.add_column(column, justify="right")

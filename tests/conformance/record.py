@@ -1,0 +1,104 @@
+"""Run openxla's whole test data and the corpus of real programs, and write docs/conformance.md.
+
+python -m tests.conformance.record
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from tests.conformance.suites import CHECKOUT, MISSING, Case, run_corpus, run_openxla, suites_folder
+
+PAGE = CHECKOUT / "docs" / "conformance.md"
+SHOWN = 120  # characters of a message
+ORDER = ("pass", "loose", "fail", "error", "crash", "timeout", "unsupported", "skip")
+
+INTRODUCTION = """# Conformance
+
+Written by `make conformance`; do not edit. {date}, tinyhlo on {cpu}, Python {python}, {versions}.
+
+*pass* is what upstream demands (equal, or within 3 units in the last place), *loose* only within a
+wider tolerance, *unsupported* a clear `UnsupportedOp`, *skip* what the runner cannot run on one
+device. *Plain* cases have no complex, quantized or sub-byte type. Constants of the cases are given
+as arguments, so nothing passes by constant folding.
+"""
+
+
+def main() -> int:
+    """Write the page; the exit code is 0 when the suites are there, whatever passes."""
+    folder = suites_folder()
+    if folder is None:
+        print(f"nothing recorded: {MISSING}", file=sys.stderr)
+        return 2
+    print("running openxla's test data ...")
+    openxla = run_openxla(folder, None, processes=2)
+    print("running the corpus of real programs ...")
+    corpus = run_corpus(folder)
+    PAGE.write_text(page(openxla, corpus))
+    print(f"wrote {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    for name, cases in suites(openxla, corpus):
+        print(f"  {name}: {counts(cases)}")
+    return 0
+
+
+def suites(openxla: Sequence[Case], corpus: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+    plain = [case for case in openxla if case.plain]
+    other = [case for case in openxla if not case.plain]
+    return [
+        ("openxla/stablehlo testdata, plain", plain),
+        ("openxla/stablehlo testdata, other types", other),
+        ("corpus of real programs", list(corpus)),
+    ]
+
+
+def page(openxla: Sequence[Case], corpus: Sequence[Case]) -> str:
+    """The whole of docs/conformance.md."""
+    packages = ("jax", "jaxlib", "numpy", "llvmlite")
+    lines = [
+        INTRODUCTION.format(
+            date=datetime.date.today().isoformat(),
+            cpu=llvm.get_host_cpu_name(),
+            python=sys.version.split()[0],
+            versions=", ".join(f"{name} {version(name)}" for name in packages),
+        )
+    ]
+    lines += ["| suite | cases | " + " | ".join(ORDER) + " | pass rate |"]
+    lines += ["|---|" + "---:|" * (len(ORDER) + 2)]
+    for name, cases in suites(openxla, corpus):
+        lines.append(row(name, cases))
+    for name, cases in suites(openxla, corpus):
+        failing = [case for case in cases if case.status not in ("pass", "skip")]
+        lines += ["", f"## {name}: {len(failing)} not passing", ""]
+        lines += [f"* `{case.name}` {case.status}: {short(case.message)}" for case in failing]
+    return "\n".join(lines) + "\n"
+
+
+def row(name: str, cases: Sequence[Case]) -> str:
+    number = collections.Counter(case.status for case in cases)
+    ran = len(cases) - number["skip"]
+    rate = f"{number['pass'] / ran:.1%}" if ran else "-"
+    cells = [name, str(len(cases)), *(str(number[status]) for status in ORDER), rate]
+    return "| " + " | ".join(cells) + " |"
+
+
+def counts(cases: Sequence[Case]) -> str:
+    number = collections.Counter(case.status for case in cases)
+    return ", ".join(f"{number[status]} {status}" for status in ORDER if number[status])
+
+
+def short(message: str) -> str:
+    """The first line that says something, without what Markdown would read."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    useful = [line for line in lines if "unsupported op" not in line] or lines or [""]
+    return useful[0][:SHOWN].replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The command line: every format runs, forms print, mistakes end in one sentence and code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+import tinyhlo
+from tinyhlo.cli import main
+from tinyhlo.errors import InvalidProgram
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+W = np.linspace(2, -2, 6, dtype=np.float32).reshape(3, 2)
+
+
+def model(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.nn.relu(x @ w)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The model in every format, and its arguments."""
+    folder = tmp_path_factory.mktemp("models")
+    exported = export.export(jax.jit(model), platforms=["cpu"])(X, W)
+    lowered = jax.jit(model).lower(X, W)
+    contents = {
+        "text": lowered.as_text().encode(),
+        "portable": exported.mlir_module_serialized,
+        "exported": bytes(exported.serialize()),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    np.save(folder / "x.npy", X)
+    np.save(folder / "w.npy", W)
+    return {name: folder / name for name in [*contents, "x.npy", "w.npy"]}
+
+
+@pytest.mark.parametrize("form", ["text", "portable", "exported"])
+def test_run_on_arrays(form: str, files: dict[str, Path], tmp_path: Path) -> None:
+    prefix = tmp_path / "out"
+    arguments = ["run", files[form], files["x.npy"], files["w.npy"], "--save", prefix]
+    assert main([str(a) for a in arguments]) == 0
+    np.testing.assert_allclose(np.load(f"{prefix}0.npy"), np.maximum(X @ W, 0), rtol=1e-6)
+
+
+def test_check_against_xla(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["run", str(files["text"]), "--random", "7", "--check", "xla", "--repeat", "3"]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "as XLA:CPU" in printed
+    assert "3 runs: median" in printed
+
+
+def test_bfloat16_arrays_come_back(tmp_path: Path) -> None:
+    values = np.asarray([1.5, -2.0], jnp.bfloat16)
+    np.save(tmp_path / "x.npy", values)
+    (tmp_path / "m.mlir").write_text(jax.jit(lambda x: x + x).lower(values).as_text())
+    assert main(["run", str(tmp_path / "m.mlir"), str(tmp_path / "x.npy"), "--check", "xla"]) == 0
+
+
+def test_load_is_a_callable(files: dict[str, Path]) -> None:
+    program = tinyhlo.load(files["exported"])
+    assert [str(type_) for type_ in program.inputs] == ["f32[4,3]", "f32[3,2]"]
+    assert [str(type_) for type_ in program.outputs] == ["f32[4,2]"]
+    (y,) = program(jnp.asarray(X), W)
+    np.testing.assert_allclose(y, np.maximum(X @ W, 0), rtol=1e-6)
+
+
+def test_load_names_a_file_that_is_not_there() -> None:
+    with pytest.raises(InvalidProgram, match=r"cannot read nowhere\.mlir"):
+        tinyhlo.load("nowhere.mlir")
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("graph", "graph(f32[4,3], f32[3,2])"),
+        ("program", "program ("),
+        ("loops", "for "),
+        ("llvm", "define"),
+        ("asm", ".globl"),
+    ],
+)
+def test_show(
+    stage: str, expected: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(files["text"]), "--stage", stage]) == 0
+    assert expected in capsys.readouterr().out
+
+
+MISTAKES = {
+    "no such file": (["run", "nowhere.mlir"], "cannot read nowhere.mlir"),
+    "too few arrays": (
+        ["run", "{text}", "{x.npy}"],
+        "takes 2 arrays (f32[4,3], f32[3,2]), 1 given",
+    ),
+    "arrays and seed": (["run", "{text}", "{x.npy}", "--random", "1"], "not both"),
+    "wrong shape": (["run", "{text}", "{w.npy}", "{x.npy}"], "argument 0 must be f32[4,3]"),
+    "not an array": (["run", "{text}", "{text}", "{text}"], "is not a .npy file"),
+    "not a program": (["run", "{x.npy}", "--random", "0"], "neither StableHLO text"),
+    "no such benchmark": (["bench", "--only", "nothing"], "no benchmark is called 'nothing'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes(mistake: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, expected = MISTAKES[mistake]
+    paths = {f"{{{name}}}": str(path) for name, path in files.items()}
+    assert main([paths.get(argument, argument) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert expected in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    assert main(["options"]) == 0
+    printed = capsys.readouterr().out
+    assert "PYTHON" in printed
+    assert "TINYHLO_THREADS" in printed
