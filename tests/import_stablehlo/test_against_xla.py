@@ -160,6 +160,15 @@ STRUCTURES = {
         X,
         INDEX,
     ),
+    "scatter at known places": (
+        lambda x: (
+            x.at[np.array([3, 1, 3])].add(1.0),
+            x.at[2, 4].set(9.0),
+            x.at[1:3, 2].add(x[:2, 0]),
+        ),
+        X,
+    ),
+    "gather at known places": (lambda x: x[np.array([[3, 1], [0, 3]])], X),
     "scatter drops": (lambda x, i: x.at[i[:, 1]].set(1.0, mode="drop"), X, INDEX),
     "sort": (lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1), lax.top_k(x, 3)), X),
     "sort special": (jnp.sort, SPECIAL),

@@ -28,9 +28,10 @@ def known_array(value: Node) -> np.ndarray | None:
     splat = known_scalar(value)
     if splat is not None:
         return np.full(value.shape, splat)
-    while isinstance(value, Reshape):
-        value = value.inputs[0]
-    return value.value if isinstance(value, Constant) else None
+    source = value
+    while isinstance(source, Reshape):
+        source = source.inputs[0]
+    return source.value.reshape(value.shape) if isinstance(source, Constant) else None
 
 
 def like(number: float, node: Node) -> Node:
