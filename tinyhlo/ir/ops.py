@@ -59,6 +59,7 @@ class Op(Enum):
     LE = ("le", 2)
     # ternary
     WHERE = ("where", 3)  # (i1, T, T) -> T
+    FMA = ("fma", 3)  # a * b + c rounded once; only made by codegen, never in a Graph
 
     @property
     def label(self) -> str:

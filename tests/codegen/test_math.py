@@ -1,0 +1,247 @@
+"""The expansions of `codegen/math.py`, evaluated in NumPy against wider arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import special
+
+from tinyhlo.codegen.loops import Apply, Expression, Literal, Read
+from tinyhlo.codegen.math import expand
+from tinyhlo.ir.dtypes import BF16, F32, F64, DType
+from tinyhlo.ir.meaning import evaluate as meaning
+from tinyhlo.ir.ops import Op
+
+Array = np.ndarray
+INF, NAN = np.inf, np.nan
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """a * b = high + low exactly (Dekker), for moderate exponents."""
+
+    def split(x: Array) -> tuple[Array, Array]:
+        t = x * 134217729.0
+        high = t - (t - x)
+        return high, x - high
+
+    product = a * b
+    (a1, a2), (b1, b2) = split(a), split(b)
+    return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c rounded once (in f64: to within a hair of it)."""
+    if a.dtype == np.float32:
+        return (a.astype(np.float64) * b + c).astype(np.float32)
+    product, low = two_product(a, b)
+    total = product + c
+    back = total - product
+    error = (product - (total - back)) + (c - back)
+    exact = total + (error + low)
+    return np.where(np.isfinite(exact), exact, product + c)
+
+
+def evaluate(root: Expression, values: dict[str, Array]) -> Array:
+    """The NumPy value of an expression of Reads, Literals and Applys."""
+    size = next(iter(values.values())).shape
+    done: dict[Expression, Array] = {}
+
+    def visit(e: Expression) -> Array:
+        if e not in done:
+            done[e] = compute(e)
+        return done[e]
+
+    def compute(e: Expression) -> Array:
+        match e:
+            case Read(name=name):
+                return values[name]
+            case Literal(bits=bits, dtype=dtype):
+                raw = bits.to_bytes(dtype.itemsize, "little")
+                return np.broadcast_to(np.frombuffer(raw, dtype.numpy)[0], size)
+            case Apply(op=Op.FMA, arguments=arguments):
+                return fma(*map(visit, arguments))
+            case Apply(op=op, arguments=arguments, dtype=dtype):
+                return meaning(op, [visit(a) for a in arguments], dtype)
+        raise TypeError(e)
+
+    with np.errstate(all="ignore"):
+        return visit(root)
+
+
+def run(op: Op, dtype: DType, *arguments: Array) -> Array:
+    reads = tuple(Read(f"x{k}", dtype) for k in range(len(arguments)))
+    expression = expand(op, reads, dtype)
+    assert expression is not None
+    return evaluate(expression, {f"x{k}": value for k, value in enumerate(arguments)})
+
+
+def size_of(expression: Expression) -> int:
+    """Distinct primitives."""
+    seen: set[Expression] = set()
+    stack = [expression]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Apply) and e not in seen:
+            seen.add(e)
+            stack.extend(e.arguments)
+    return len(seen)
+
+
+def ulps(found: Array, exact: Array, dtype: type) -> Array:
+    """Distance in units of the last place of the rounded exact value; specials must agree."""
+    with np.errstate(all="ignore"):
+        return _ulps(found, exact, exact.astype(dtype), dtype)
+
+
+def _ulps(found: Array, exact: Array, rounded: Array, dtype: type) -> Array:
+    special_value = ~np.isfinite(rounded) | ~np.isfinite(found)
+    same = (np.isnan(found) & np.isnan(rounded)) | (found == rounded)
+    unit = np.spacing(np.abs(np.where(special_value, dtype(1), rounded)))
+    distance = np.abs(found.astype(exact.dtype) - exact) / unit
+    # where the exact value is within half a unit of overflow, either answer is right
+    return np.where(special_value, np.where(same, 0.0, np.inf), distance).astype(np.float64)
+
+
+def dense(dtype: type, low: float, high: float) -> Array:
+    """Both signs, all magnitudes from `low` to `high`, and the special numbers."""
+    generator = np.random.default_rng(0)
+    exponents = generator.uniform(np.log2(low), np.log2(high), 200_000)
+    values = np.exp2(exponents).astype(dtype)
+    linear = generator.uniform(0, min(high, 100.0), 100_000).astype(dtype)
+    small = generator.uniform(0, 2.0, 100_000).astype(dtype)
+    tiny = np.finfo(dtype).smallest_subnormal
+    edges = np.array([0, 1, 0.5, 2, tiny, tiny * 5, np.finfo(dtype).tiny], dtype)
+    everything = np.concatenate([values, linear, small, edges, [dtype(INF), dtype(NAN)]])
+    return np.concatenate([everything, -everything])
+
+
+@dataclass(frozen=True)
+class Case:
+    """At most `limit` ulp on magnitudes from `low` to `high`."""
+
+    op: Op
+    exact: Callable[[Array], Array]
+    limit: float
+    low: float = 1e-44
+    high: float = 3e38
+
+
+SINGLE = (
+    Case(Op.EXP, np.exp, 1.1),
+    Case(Op.EXPM1, np.expm1, 2.0),
+    Case(Op.LOG, np.log, 1.1),
+    Case(Op.LOG1P, np.log1p, 1.5),
+    Case(Op.SIN, np.sin, 1.6),
+    Case(Op.COS, np.cos, 1.6),
+    Case(Op.TAN, np.tan, 3.6),
+    Case(Op.TANH, np.tanh, 1.6),
+    Case(Op.ERF, special.erf, 2.0),
+)
+DOUBLE = (
+    Case(Op.EXP, np.exp, 1.1, 1e-320, 1e308),
+    Case(Op.EXPM1, np.expm1, 2.0, 1e-320, 1e308),
+    Case(Op.LOG, np.log, 1.1, 1e-320, 1e308),
+    Case(Op.LOG1P, np.log1p, 1.5, 1e-320, 1e308),
+    Case(Op.TANH, np.tanh, 2.2, 1e-320, 1e308),
+)
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=lambda case: case.op.label)
+def test_single_precision(case: Case) -> None:
+    x = dense(np.float32, case.low, case.high)
+    with np.errstate(all="ignore"):
+        exact = case.exact(x.astype(np.float64))
+    error = ulps(run(case.op, F32, x), exact, np.float32)
+    worst = int(np.argmax(error))
+    print(case.op.label, error[worst], "at", x[worst])
+    assert error[worst] <= case.limit, (x[worst], exact[worst])
+
+
+@pytest.mark.parametrize("case", DOUBLE, ids=lambda case: case.op.label)
+def test_double_precision(case: Case) -> None:
+    x = dense(np.float64, case.low, case.high)
+    with np.errstate(all="ignore"):
+        exact = case.exact(x.astype(np.longdouble))
+    error = ulps(run(case.op, F64, x), exact, np.float64)
+    worst = int(np.argmax(error))
+    print(case.op.label, error[worst], "at", x[worst])
+    assert error[worst] <= case.limit, (x[worst], exact[worst])
+
+
+@pytest.mark.parametrize("op", [Op.SIN, Op.TANH, Op.EXPM1, Op.LOG1P, Op.ERF, Op.TAN])
+def test_signed_zero(op: Op) -> None:
+    zeros = np.array([0.0, -0.0], np.float32)
+    assert list(np.signbit(run(op, F32, zeros))) == [False, True]
+
+
+SPECIAL = np.array(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        2.0,
+        -2.0,
+        0.5,
+        -0.5,
+        3.0,
+        -3.0,
+        INF,
+        -INF,
+        NAN,
+        1e-40,
+        -1e-40,
+        3e38,
+        1e30,
+    ],
+    np.float32,
+)
+
+
+@pytest.mark.parametrize(("op", "exact"), [(Op.POW, np.power), (Op.ATAN2, np.arctan2)])
+def test_special_pairs(op: Op, exact: Callable[..., Array]) -> None:
+    a, b = (m.ravel().astype(np.float32) for m in np.meshgrid(SPECIAL, SPECIAL))
+    with np.errstate(all="ignore"):
+        expected = exact(a.astype(np.float64), b.astype(np.float64))
+        sign = np.signbit(expected.astype(np.float32))
+    found = run(op, F32, a, b)
+    error = ulps(found, expected, np.float32)
+    bad = [(a[k], b[k], found[k], expected[k]) for k in np.flatnonzero(error > 2)]
+    assert not bad
+    number = ~np.isnan(found)
+    assert (np.signbit(found) == sign)[number].all()
+
+
+def test_pow_and_atan2_are_accurate() -> None:
+    generator = np.random.default_rng(1)
+    x = np.exp2(generator.uniform(-20, 20, 200_000)).astype(np.float32)
+    y = generator.uniform(-8, 8, 200_000).astype(np.float32)
+    exact = np.power(x.astype(np.float64), y.astype(np.float64))
+    with np.errstate(over="ignore"):
+        print("pow", (worst := ulps(run(Op.POW, F32, x, y), exact, np.float32).max()))
+    assert worst <= 1.0
+    x = x * np.where(generator.random(200_000) < 0.5, -1, 1).astype(np.float32)
+    exact = np.arctan2(y.astype(np.float64), x.astype(np.float64))
+    print("atan2", (worst := ulps(run(Op.ATAN2, F32, y, x), exact, np.float32).max()))
+    assert worst <= 2.5
+
+
+def test_half_precision_computes_in_f32() -> None:
+    x = np.linspace(-4, 4, 1000).astype(BF16.numpy)
+    expected = np.tanh(x.astype(np.float64)).astype(np.float32).astype(BF16.numpy)
+    assert (run(Op.TANH, BF16, x) == expected).mean() > 0.99
+
+
+@pytest.mark.parametrize(("op", "limit"), [(Op.EXP, 24), (Op.TANH, 36), (Op.LOG, 40), (Op.SIN, 60)])
+def test_expansions_stay_small(op: Op, limit: int) -> None:
+    expression = expand(op, (Read("x", F32),), F32)
+    assert expression is not None
+    assert size_of(expression) <= limit
+
+
+def test_what_has_no_expansion() -> None:
+    assert expand(Op.SIN, (Read("x", F64),), F64) is None
+    assert expand(Op.ADD, (Read("x", F32), Read("y", F32)), F32) is None

@@ -1,0 +1,55 @@
+"""Transcendental functions as primitives: branch-free, so they inline, fuse and vectorise.
+
+In: an op and its argument expressions. Out: an expression of ADD MUL FMA RINT BITCAST WHERE ..., or
+None where the library function is called instead (some f64 functions, targets without FMA).
+
+    expand(Op.EXP, (x,), F32)  ->  18 primitives: reduction, polynomial, scaling
+
+Polynomials are fits of our own (`math_tables.py`). Largest errors, from `tests/codegen`:
+exp and log 0.9, tanh 1.3, sin and cos 1.6, tan 3.6, the others below 2 ulp in f32 (2.2 in f64).
+NaN, infinities, signed zeros and denormals come out as IEEE 754 recommends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyhlo.codegen import math_exponential, math_logarithm, math_trigonometric
+from tinyhlo.codegen.loops import Expression
+from tinyhlo.codegen.math_terms import Term
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
+from tinyhlo.ir.ops import Op
+
+Rule = Callable[..., "Term | None"]
+
+RULES: dict[Op, Rule] = {
+    Op.EXP: math_exponential.exp,
+    Op.EXPM1: math_exponential.expm1,
+    Op.TANH: math_exponential.tanh,
+    Op.ERF: math_exponential.erf,
+    Op.POW: math_exponential.power,
+    Op.LOG: math_logarithm.logarithm,
+    Op.LOG1P: math_logarithm.log1p,
+    Op.SIN: math_trigonometric.sin,
+    Op.COS: math_trigonometric.cos,
+    Op.TAN: math_trigonometric.tan,
+    Op.ATAN2: math_trigonometric.atan2,
+}
+
+
+def expand(
+    op: Op, arguments: tuple[Expression, ...], dtype: DType, target: Target | None = None
+) -> Expression | None:
+    """`op` of `arguments` as primitives; None when there is no expansion."""
+    rule = RULES.get(op)
+    if rule is None or (target is not None and not target.fma):
+        return None
+    terms = [Term(argument) for argument in arguments]
+    if dtype in (BF16, F16):
+        result = rule(*(term.cast(F32) for term in terms))
+        return None if result is None else result.cast(dtype).expression
+    if dtype not in (F32, F64):
+        return None
+    result = rule(*terms)
+    return None if result is None else result.expression

@@ -1,0 +1,144 @@
+"""exp, expm1, tanh, erf and pow as primitives.
+
+All rest on one reduction: x = n log(2) + r, |r| <= log(2)/2, e^x = 2^n e^r. Adding a `magic`
+number rounds to an integer and leaves it in the low bits of the sum, from where a shift moves it
+into an exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range reduction).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log, nan
+
+from tinyhlo.codegen.math_logarithm import log2_of_magnitude
+from tinyhlo.codegen.math_tables import (
+    ERF_F32,
+    ERFC_F32,
+    EXP_F32,
+    EXP_F64,
+    EXPM1_F64,
+    LN2_F32,
+    LN2_F64,
+    TANH_F32,
+    Table,
+)
+from tinyhlo.codegen.math_terms import Term, polynomial, where
+from tinyhlo.ir.dtypes import F32, F64, DType
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Numbers of a float type. exp is 0 below `low` and infinite above `high`, expm1 is -1 below
+    `minus_one` and x up to `tiny`, tanh is 1 from `saturated` on."""
+
+    table: Table
+    ln2: tuple[float, float]
+    fraction_bits: int
+    bias: int
+    low: float
+    high: float
+    minus_one: float
+    tiny: float
+    saturated: float
+
+    @property
+    def magic(self) -> float:
+        return 1.5 * 2.0**self.fraction_bits
+
+    def scale(self, integer: Term, exponent: int, dtype: DType) -> Term:
+        """2^(n + exponent), n in the low bits of `integer`; the bits above fall off."""
+        offset = (exponent + self.bias) << self.fraction_bits
+        return ((integer << self.fraction_bits) + offset).as_float(dtype)
+
+
+FORMATS: dict[DType, Format] = {
+    F32: Format(EXP_F32, LN2_F32, 23, 127, -104.0, 89.0, -18.0, 2.0**-25, 9.2),
+    F64: Format(EXP_F64, LN2_F64, 52, 1023, -746.0, 710.0, -40.0, 2.0**-54, 20.0),
+}
+
+
+def reduce(x: Term) -> tuple[Term, Term]:
+    """(an integer with n in its low bits, r)."""
+    form = FORMATS[x.dtype]
+    high, low = form.ln2
+    shifted = x.fma(1 / log(2), form.magic)
+    n = shifted - form.magic
+    return shifted.bits(), n.fma(-low, n.fma(-high, x))
+
+
+def exp(x: Term) -> Term:
+    """2^n in two factors, so that results may overflow or be denormal with one rounding."""
+    form = FORMATS[x.dtype]
+    integer, r = reduce(x.at_least(form.low).at_most(form.high))
+    half = integer >> 1
+    value = polynomial(r, (1.0, 1.0, *form.table))
+    first = form.scale(half, 0, x.dtype)
+    second = form.scale(integer - half, 0, x.dtype)
+    return value * first * second
+
+
+def exp_moderate(x: Term) -> Term:
+    """exp where the result is known to be a normal number."""
+    form = FORMATS[x.dtype]
+    integer, r = reduce(x)
+    return polynomial(r, (1.0, 1.0, *form.table)) * form.scale(integer, 0, x.dtype)
+
+
+def expm1(x: Term) -> Term:
+    """2 (2^(n-1) q + (2^(n-1) - 1/2)), q = e^r - 1: half the power cannot overflow."""
+    form = FORMATS[x.dtype]
+    limited = x.at_least(form.minus_one).at_most(form.high)
+    integer, r = reduce(limited)
+    table = form.table
+    if x.dtype is F64:  # no reduction up to 1/2, which would cost half a unit of accuracy
+        near, table = abs(x) < 0.5, EXPM1_F64
+        integer, r = where(near, integer.constant(0), integer), where(near, x, r)
+    q = polynomial(r, table).fma(r * r, r)
+    half_power = form.scale(integer, -1, x.dtype)
+    value = half_power.fma(q, half_power - 0.5)
+    return where(abs(x) < form.tiny, x, value + value)
+
+
+def tanh(x: Term) -> Term:
+    """From e^(2 |x|); in f32 a polynomial near 0, in f64 expm1."""
+    form = FORMATS[x.dtype]
+    size = abs(x)
+    limited = size.at_most(form.saturated)
+    if x.dtype is F64:
+        t = expm1(limited + limited)
+        return (t / (t + 2.0)).with_sign(x.sign())
+    large = x.constant(1.0) - x.constant(2.0) / (exp_moderate(limited + limited) + 1.0)
+    square = size * size
+    small = (polynomial(square, TANH_F32) * square).fma(size, size)
+    return where(size < 0.625, small, large).with_sign(x.sign())
+
+
+def erf(x: Term) -> Term | None:
+    """A polynomial near 0, else 1 - exp(polynomial)."""
+    if x.dtype is not F32:
+        return None
+    size = abs(x)
+    small = polynomial(size * size, ERF_F32).fma(size, size)
+    large = x.constant(1.0) - exp_moderate(polynomial(size.at_most(4.0), ERFC_F32))
+    return where(size < 0.92, small, large).with_sign(x.sign())
+
+
+def power(x: Term, y: Term) -> Term | None:
+    """2^(y log2|x|) in f64, whose 29 spare bits absorb the multiplication by y."""
+    if x.dtype is not F32:
+        return None
+    logarithm = log2_of_magnitude(abs(x))
+    product = where(logarithm.equals(0.0), logarithm, logarithm * y.cast(F64))
+    limited = product.at_least(-200.0).at_most(200.0)
+    shifted = limited + FORMATS[F64].magic
+    r = (limited - (shifted - FORMATS[F64].magic)) * log(2)
+    scale = FORMATS[F64].scale(shifted.bits(), 0, F64)
+    size = (polynomial(r, (1.0, 1.0, *EXP_F32)) * scale).cast(F32)
+
+    half = y * 0.5
+    integral = y.trunc().equals(y)
+    odd = integral & half.trunc().differs(half)
+    signed = where(odd, size.flip_sign(x.sign()), size)
+    finite_negative = (x < 0.0) & (x > -inf)
+    real = where(finite_negative, where(integral, signed, x.constant(nan)), signed)
+    return where(y.equals(0.0), x.constant(1.0), real)

@@ -1,0 +1,99 @@
+"""log and log1p as primitives: log x = e log(2) + log m, x = 2^e m, 1/2 <= m^2 < 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log, nan
+
+from tinyhlo.codegen.math_tables import LN2_F32, LN2_F64, LOG_F32, LOG_F64
+from tinyhlo.codegen.math_terms import Term, polynomial, where
+from tinyhlo.ir.dtypes import F32, F64, DType
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`root` are the bits of sqrt(1/2); numbers below `normal` are denormal."""
+
+    fraction_bits: int
+    bias: int
+    root: int
+    normal: float
+    ln2: tuple[float, float]
+
+
+FORMATS: dict[DType, Format] = {
+    F32: Format(23, 127, 0x3F3504F3, 2.0**-126, LN2_F32),
+    F64: Format(52, 1023, 0x3FE6A09E667F3BCD, 2.0**-1022, LN2_F64),
+}
+
+
+def split(x: Term) -> tuple[Term, Term]:
+    """(e, m), e an integer, for a positive normal x."""
+    form = FORMATS[x.dtype]
+    bits = x.bits()
+    exponent = (bits - form.root) >> form.fraction_bits
+    return exponent, (bits - (exponent << form.fraction_bits)).as_float(x.dtype)
+
+
+def to_float(exponent: Term, dtype: DType) -> Term:
+    """A small integer as a float. AVX2 converts no 64-bit integers: add it to magic's bits."""
+    if dtype is F32:
+        return exponent.cast(F32)
+    magic = 1.5 * 2.0**52
+    number = (exponent + 0x4338000000000000).as_float(F64)
+    return number - magic
+
+
+def log1p_of_rest(f: Term, exponent: Term) -> Term:
+    """exponent * log(2) + log(1 + f)."""
+    high, low = FORMATS[f.dtype].ln2
+    square = f * f
+    if f.dtype is F32:
+        tail = (square * f).fma(polynomial(f, LOG_F32), exponent * low)
+        return exponent.fma(high, f + square.fma(-0.5, tail))
+    # as in FDLIBM's e_log.c: f - (f^2/2 - s (f^2/2 + R))
+    s = f / (f + 2.0)
+    z = s * s
+    half = square * 0.5
+    rest = s.fma(half + z * polynomial(z, LOG_F64), exponent * low)
+    return exponent.fma(high, f - (half - rest))
+
+
+def with_limits(x: Term, value: Term) -> Term:
+    """log's value where it is no number: -inf at 0, NaN below, inf at inf."""
+    outside = where(x.equals(0.0), x.constant(-inf), x.constant(nan))
+    return where(x > 0.0, where(x.equals(inf), x, value), outside)
+
+
+def logarithm(x: Term) -> Term:
+    form = FORMATS[x.dtype]
+    lift = form.fraction_bits + 1
+    denormal = x < form.normal
+    exponent, m = split(where(denormal, x * 2.0**lift, x))
+    number = to_float(exponent, x.dtype)
+    number = where(denormal, number - float(lift), number)
+    return with_limits(x, log1p_of_rest(m - 1.0, number))
+
+
+def log1p(x: Term) -> Term:
+    """log(u) for u = 1 + x rounded; what the rounding lost joins m - 1."""
+    form = FORMATS[x.dtype]
+    u = x + 1.0
+    lost = x - (u - 1.0)
+    exponent, m = split(u)
+    shift = exponent.at_most(100) << form.fraction_bits  # further up nothing was lost
+    scale = (shift.constant(form.bias << form.fraction_bits) - shift).as_float(x.dtype)
+    value = log1p_of_rest(lost.fma(scale, m - 1.0), to_float(exponent, x.dtype))
+    return where(x.equals(0.0), x, with_limits(u, value))
+
+
+def log2_of_magnitude(x: Term) -> Term:
+    """log2 of an f32 that is not negative, in f64 to about 2^-48; -inf, inf and NaN as usual."""
+    wide = x.cast(F64)
+    exponent, m = split(wide)
+    f = m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    natural = (z * polynomial(z, LOG_F64) + 2.0) * s
+    value = natural.fma(1 / log(2), to_float(exponent, F64))
+    return where(wide < inf, where(wide > 0.0, value, wide.constant(-inf)), wide)

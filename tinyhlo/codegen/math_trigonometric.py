@@ -1,0 +1,88 @@
+"""sin, cos, tan and atan2 of f32 as primitives.
+
+An angle is reduced in f64: x / (2 pi) = whole turns + t, t in [-1/2, 1/2], then quarters. The
+whole turns of a huge x come from leading bits of 1/(2 pi) that x turns into integers, so those
+bits are left out from the start (Payne and Hanek, Radian Reduction for Trigonometric Functions,
+1983): `TURNS[k]` is 1/(2 pi) without its first 28 k bits. The remaining product x * high stays
+below 2^52, and the fused multiply-add gives its fraction exactly.
+"""
+
+from __future__ import annotations
+
+from math import pi
+from typing import NamedTuple
+
+from tinyhlo.codegen.math_tables import ATAN_F32, COS_F32, SIN_F32, TURNS
+from tinyhlo.codegen.math_terms import Term, polynomial, where
+from tinyhlo.ir.dtypes import F32, F64
+
+LIMITS = (2.0**51, 2.0**79, 2.0**107)  # up to LIMITS[k], TURNS[k] is right
+ROUND = 1.5 * 2.0**23  # added to a small integer, shows it in the low bits
+
+
+class Quarters(NamedTuple):
+    """The angle is quarter * pi/2 + r; `sine` and `cosine` are those of r."""
+
+    quarter: Term  # an integer, of which only the last two bits count
+    sine: Term
+    cosine: Term
+
+
+def reduce(x: Term) -> Quarters:
+    """Quarter turns of an f32 angle; NaN for infinities."""
+    wide = x.cast(F64)
+    size = abs(x)
+    high, low = (wide.constant(part) for part in TURNS[-1])
+    for limit, (first, second) in zip(reversed(LIMITS), reversed(TURNS[:-1]), strict=True):
+        near = size < limit
+        high = where(near, wide.constant(first), high)
+        low = where(near, wide.constant(second), low)
+    turns = wide.fma(high, -(wide * high).rint())
+    turns = wide.fma(low, turns)
+    quarter = (turns * 4.0).rint()
+    r = (turns.fma(4.0, -quarter) * (pi / 2)).cast(F32)
+    square = r * r
+    sine = (polynomial(square, SIN_F32) * square).fma(r, r)
+    cosine = (square * square).fma(polynomial(square, COS_F32), square.fma(-0.5, 1.0))
+    return Quarters((quarter.cast(F32) + ROUND).bits(), sine, cosine)
+
+
+def sin(x: Term) -> Term | None:
+    if x.dtype is not F32:
+        return None
+    quarter, sine, cosine = reduce(x)
+    value = where((quarter & 1).differs(0), cosine, sine)
+    return where(x.equals(0.0), x, value.flip_sign((quarter & 2) << 30))
+
+
+def cos(x: Term) -> Term | None:
+    if x.dtype is not F32:
+        return None
+    quarter, sine, cosine = reduce(x)
+    value = where((quarter & 1).differs(0), sine, cosine)
+    return value.flip_sign(((quarter + 1) & 2) << 30)
+
+
+def tan(x: Term) -> Term | None:
+    if x.dtype is not F32:
+        return None
+    quarter, sine, cosine = reduce(x)
+    odd = (quarter & 1).differs(0)
+    value = where(odd, cosine, sine) / where(odd, sine, cosine)
+    return where(x.equals(0.0), x, value.flip_sign((quarter & 1) << 31))
+
+
+def atan2(y: Term, x: Term) -> Term | None:
+    """atan of the smaller by the larger, then unfolded into the octant."""
+    if x.dtype is not F32:
+        return None
+    across, up = abs(x), abs(y)
+    larger, smaller = across.at_least(up), across.at_most(up)
+    # 0/0 is 0 and inf/inf is 1 here, so that atan2 of them is a multiple of pi/4
+    ratio = where(smaller.equals(larger), x.constant(1.0), smaller / larger)
+    ratio = where(larger.equals(0.0), larger, ratio)
+    square = ratio * ratio
+    angle = (polynomial(square, ATAN_F32) * square).fma(ratio, ratio)
+    angle = where(across < up, x.constant(pi / 2) - angle, angle)
+    angle = where(x.bits() < 0, x.constant(pi) - angle, angle)
+    return angle.with_sign(y.sign())
