@@ -57,6 +57,12 @@ def test_formats() -> None:
     assert layouts[0].layout.major_to_minor == (0,)
 
 
+def test_shardings() -> None:
+    device = jax.devices("tiny")[0]
+    (output,) = jax.tree.leaves(small().output_shardings)
+    assert output.device_set == {device}
+
+
 def test_serialised_executables_load_again() -> None:
     payload = serialize_executable.serialize(small())
     with compiled(EXECUTABLE):

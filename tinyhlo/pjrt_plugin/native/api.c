@@ -29,7 +29,12 @@ static PJRT_Api api = {
                          .minor_version = PJRT_API_MINOR},
     PJRT_IMPLEMENTED_SLOTS(IMPLEMENTED) PJRT_UNIMPLEMENTED_SLOTS(ABSENT)};
 
-const PJRT_Api* tiny_plugin_api(void) { return &api; }
+bool serves_jaxlib;
+
+const PJRT_Api* tiny_plugin_api(void) {
+  serves_jaxlib = true;
+  return &api;
+}
 
 const PJRT_Api* GetPjrtApi(void) {
   if (!python_attached()) python_attach();

@@ -237,8 +237,9 @@ typedef void* (*CompileCallback)(Device* device, const void* program, int64_t pr
 TINY_API void tiny_plugin_install(CompileCallback compile, const int64_t* current_version,
                                   const int64_t* minimum_version);
 TINY_API const PJRT_Api* GetPjrtApi(void);
-/* The table without looking for Python: for the interpreter that has just called install. */
+/* The table for the JAX of the interpreter that has just called install. */
 TINY_API const PJRT_Api* tiny_plugin_api(void);
+extern bool serves_jaxlib;
 
 /* Compile in Python, on a thread with a big stack; NULL and *error when that fails. */
 Executable* python_compile(Device* device, const void* program, int64_t program_bytes,
