@@ -63,7 +63,7 @@ bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write d
 	@.venv/bin/python -m benchmarks.record
 
 docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
-	@.venv/bin/python tools/print_forms.py docs/how-it-works.md
+	@.venv/bin/python -m tools.print_forms docs/how-it-works.md
 
 clean:  ## remove what the targets made
 	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png

@@ -1,0 +1,119 @@
+"""Time the 41 workloads that lie beside the checkout and write docs/benchmarks.md.
+
+    python -m benchmarks.record
+
+`bench/bench_jax.py` (in ../shared, or in the folder beside TINYHLO_SUITES) does the timing: both
+backends alternate in one process, a fresh process for each workload, errors against float64.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+PAGE = CHECKOUT / "docs" / "benchmarks.md"
+ARGUMENTS = ["--backend", "cpu,tiny", "--fresh", "--rounds", "3", "--budget", "0.2"]
+
+INTRODUCTION = """# Benchmarks
+
+Written by `make bench-workloads`; do not edit. {date}, {cpu}, {threads} threads,
+Python {python}, {versions}.
+
+Milliseconds are medians of calls that wait for their result, the two backends alternating in one
+process. *Ratio* is XLA:CPU's time over tiny's: above 1 tiny is faster. *Compile* is cold, without
+caches. *Error* is the largest difference from the same function in float64, over the largest
+magnitude.
+
+| workload | tiny ms | XLA:CPU ms | ratio | GFLOP/s | GB/s | compile tiny | compile XLA | error tiny | error XLA |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+"""  # noqa: E501
+
+
+def main() -> int:
+    """Run and write; the exit code is 2 when the workloads are not there."""
+    script = workloads_script()
+    if script is None:
+        print("nothing recorded: bench/bench_jax.py is not in ../shared", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "results.json"
+        command = [sys.executable, str(script), *ARGUMENTS, "--json", str(out)]
+        subprocess.run(command, check=True, cwd=CHECKOUT)
+        results = json.loads(out.read_text())
+    PAGE.write_text(page(results))
+    print(f"wrote {PAGE}")
+    return 0
+
+
+def workloads_script() -> Path | None:
+    suites = os.environ.get("TINYHLO_SUITES")
+    shared = Path(suites).resolve().parent if suites else CHECKOUT.parent / "shared"
+    script = shared / "bench" / "bench_jax.py"
+    return script if script.exists() else None
+
+
+def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """The whole of docs/benchmarks.md."""
+    text = INTRODUCTION.format(
+        date=datetime.date.today().isoformat(),
+        cpu=llvm.get_host_cpu_name(),
+        threads=len(os.sched_getaffinity(0)),
+        python=sys.version.split()[0],
+        versions=", ".join(f"{name} {version(name)}" for name in ("jax", "jaxlib", "llvmlite")),
+    )
+    ratios: list[float] = []
+    failures: list[str] = []
+    for name, row in results.items():
+        ours, theirs = row.get("tiny", {}), row.get("cpu", {})
+        ratio = theirs.get("median_ms", math.nan) / ours.get("median_ms", math.nan)
+        if not math.isnan(ratio):
+            ratios.append(ratio)
+        text += line(name, ours, theirs, ratio)
+        if "error" in ours:
+            failures.append(f"* `{name}` {ours.get('stage', '')}: {ours['error'][:200]}")
+        elif ours.get("bad"):
+            failures.append(f"* `{name}` is wrong: error {ours['relmax']:.1e}")
+    if ratios:
+        mean, best = statistics.geometric_mean(ratios), sum(r > 1 for r in ratios)
+        text += (
+            f"\n{len(ratios)} of {len(results)} workloads run on both; tiny is faster on {best}; "
+        )
+        text += f"the geometric mean of the ratios is {mean:.2f}.\n"
+    if failures:
+        text += "\n## Not running, or wrong, on tiny\n\n" + "\n".join(failures) + "\n"
+    return text
+
+
+def line(name: str, ours: dict[str, Any], theirs: dict[str, Any], ratio: float) -> str:
+    cells = [
+        shown(ours.get("median_ms"), ".3f"),
+        shown(theirs.get("median_ms"), ".3f"),
+        shown(ratio, ".2f"),
+        shown(ours.get("gflops"), ".1f"),
+        shown(ours.get("gbs"), ".1f"),
+        shown(ours.get("compile_ms"), ".0f"),
+        shown(theirs.get("compile_ms"), ".0f"),
+        shown(ours.get("relmax"), ".1e"),
+        shown(theirs.get("relmax"), ".1e"),
+    ]
+    return f"| {name} | " + " | ".join(cells) + " |\n"
+
+
+def shown(value: float | None, form: str) -> str:
+    return "-" if value is None or math.isnan(value) else format(value, form)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

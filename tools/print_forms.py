@@ -1,0 +1,99 @@
+"""Print every form that `relu(x @ w + b)` takes into docs/how-it-works.md.
+
+    python -m tools.print_forms docs/how-it-works.md
+
+The page holds blocks that begin with the comment "form: NAME"; the code fence after it is replaced
+by what the compiler makes now. A test compares, so the page cannot grow stale. The target is a
+fixed processor, so that the page does not depend on the machine it was printed on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from tinyhlo.codegen.compile import render_kernels
+from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.codegen.target import Target
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.schedule import schedule
+from tinyhlo.schedule.program import Launch
+
+TARGET = Target(
+    device="CPU",
+    triple="x86_64-unknown-linux-gnu",
+    cpu="x86-64-v3",
+    features="",
+    vector_bytes=32,
+    vector_registers=16,
+    fma=True,
+    half=True,
+    bf16_dot=False,
+    int8_dot=False,
+    l1_bytes=32 << 10,
+    l2_bytes=512 << 10,
+    l3_bytes=32 << 20,
+    threads=2,
+)
+CHECKOUT = Path(__file__).resolve().parents[1]
+LONGEST = 60  # lines of a form that are shown
+BLOCK = re.compile(r"(<!-- form: (\w+) -->\n```\w*\n).*?(^```$)", re.DOTALL | re.MULTILINE)
+
+
+def model(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return jax.nn.relu(x @ w + b)
+
+
+def forms() -> dict[str, str]:
+    """Name -> printed form, in the order of the pipeline."""
+    shapes = ((64, 128), (128, 32), (32,))
+    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    lowered = jax.jit(model).trace(*arguments).lower(lowering_platforms=("tiny",))
+    text = lowered.as_text()
+    module = import_module(lowered.as_text(debug_info=True))
+    graph = simplify(module.graph)
+    program = schedule(graph, module.name, module.aliases, TARGET)
+    kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
+    rendered = render_kernels(program, TARGET, {})[kernel]
+    printed = {
+        "stablehlo": text,
+        "graph": graph,
+        "program": program,
+        "loops": lower_kernel(kernel, TARGET),
+        "moved": rendered.loops,
+        "llvm": rendered.text,
+    }
+    return {name: str(form).replace(f"{CHECKOUT}{os.sep}", "") for name, form in printed.items()}
+
+
+def fill(page: str, printed: dict[str, str]) -> str:
+    """The page with every block replaced."""
+
+    def block(match: re.Match[str]) -> str:
+        return match[1] + shortened(printed[match[2]]) + "\n" + match[3]
+
+    return BLOCK.sub(block, page)
+
+
+def shortened(text: str) -> str:
+    """At most `LONGEST` lines."""
+    lines = text.strip("\n").split("\n")
+    if len(lines) <= LONGEST:
+        return "\n".join(lines)
+    return "\n".join([*lines[:LONGEST], f"... {len(lines) - LONGEST} more lines"])
+
+
+def main(path: str) -> None:
+    page = Path(path)
+    page.write_text(fill(page.read_text(), forms()))
+    print(f"wrote {page}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
