@@ -6,12 +6,20 @@ from collections.abc import Callable
 
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.lower_scan import lower_scan
+from tinyhlo.codegen.lower_sort import lower_sort
+from tinyhlo.codegen.lower_update import lower_scatter, lower_update_slice
 from tinyhlo.codegen.target import Target
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
-from tinyhlo.ir.graph import LibraryCall, Node, Output
+from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
 from tinyhlo.schedule.program import Kernel
 
-LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {}
+LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {
+    UpdateSlice: lower_update_slice,
+    Scatter: lower_scatter,
+    Scan: lower_scan,
+    Sort: lower_sort,
+}
 
 
 def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:

@@ -1,0 +1,115 @@
+"""UpdateSlice and Scatter as loops over what they write.
+
+    for i in 4: for j in 8: y[(i + start)*8 + j] = update[i*8 + j]
+    for p in 100: if 0 <= where[p] < 50: y[where[p]] = y[where[p]] + updates[p]
+
+The operand is already in the result's memory when they share it (`Kernel.in_place`); otherwise it
+is copied first. Scatter's loops are serial in row-major order, so results never depend on timing.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.loops import (
+    Body,
+    If,
+    Load,
+    LoopProgram,
+    Memory,
+    Statement,
+    Store,
+    as_index,
+)
+from tinyhlo.codegen.lower import Lowering, argument_memories, inline
+from tinyhlo.ir.graph import Node, Output, Scatter, UpdateSlice
+from tinyhlo.ir.index import Condition, Index, linear
+from tinyhlo.schedule.program import Kernel
+
+
+def lower_update_slice(kernel: Kernel) -> LoopProgram:
+    """Store the update block."""
+    (root,) = kernel.graph.results
+    assert isinstance(root, UpdateSlice)
+    operand, update, *starts = root.inputs
+    reads, writes = argument_memories(kernel)
+    lowering = Lowering(reads)
+    if not kernel.in_place:
+        lowering.store(operand, writes[0])
+    block = Lowering(reads)
+    block.tables, block.names = lowering.tables, lowering.names
+    if update.type.size:
+        first = tuple(
+            as_index(block.emit(start, block.position(()), block.root, ()), (0, n - m))
+            for start, n, m in zip(starts, root.shape, update.shape, strict=True)
+        )
+        scope, at = block.nest(block.root, update.shape)
+        value = block.emit(update, at, scope, ())
+        place = tuple(a + i for a, i in zip(first, at, strict=True))
+        scope.stores.append(Store(writes[0], linear(place, root.shape), value))
+    body = lowering.root.body() + block.root.body()
+    return finished(kernel, reads, writes, body, lowering)
+
+
+def lower_scatter(kernel: Kernel) -> LoopProgram:
+    """Combine each update into its place, in order."""
+    root = kernel.graph.results[0].inputs[0]
+    assert isinstance(root, Scatter)
+    count = len(root.results)
+    operands, updates = root.inputs[:count], root.inputs[count : 2 * count]
+    indices = root.inputs[2 * count :]
+    reads, writes = argument_memories(kernel)
+    copies = Lowering(reads)
+    shared = {result for result, _ in kernel.in_place}
+    for position, node in enumerate(kernel.graph.results):
+        assert isinstance(node, Output)
+        if position not in shared:
+            copies.store(operands[node.position], writes[position])
+    block = Lowering(reads)
+    block.tables, block.names = copies.tables, copies.names
+    if updates[0].type.size:
+        targets = result_memories(kernel, writes)
+        scope, at = block.nest(block.root, updates[0].shape)
+        values = tuple(block.emit(update, at, scope, ()) for update in updates)
+        place: list[Index] = []
+        conditions: list[Condition] = []
+        for node, extent in zip(indices, root.results[0].shape, strict=True):
+            where = as_index(block.emit(node, at, scope, ()), dtype_bounds(node))
+            condition = Condition(where, 0, extent)
+            place.append(where)
+            if not condition.always:
+                conditions.append(condition)
+        address = linear(place, root.results[0].shape)
+        current = tuple(Load(memory, address) for memory in targets)
+        combined = inline(root.combiner, (*current, *values))
+        stores: Body = tuple(
+            Store(memory, address, value) for memory, value in zip(targets, combined, strict=True)
+        )
+        statements: tuple[Statement, ...] = stores
+        if conditions:
+            statements = (If(tuple(conditions), stores),)
+        scope.statements.extend(statements)
+    body = copies.root.body() + block.root.body()
+    return finished(kernel, reads, writes, body, copies)
+
+
+def result_memories(kernel: Kernel, writes: tuple[Memory, ...]) -> tuple[Memory, ...]:
+    """The memory of each result of the scatter, by result number."""
+    order = {node.position: k for k, node in enumerate(kernel.graph.results)}  # type: ignore[attr-defined]
+    return tuple(writes[order[position]] for position in range(len(order)))
+
+
+def dtype_bounds(node: Node) -> tuple[int, int]:
+    """All values that an index of this type can have."""
+    bits = min(node.dtype.bits, 63)
+    return (-(1 << (bits - 1)), (1 << bits) - 1)
+
+
+def finished(
+    kernel: Kernel,
+    reads: tuple[Memory, ...],
+    writes: tuple[Memory, ...],
+    body: Body,
+    lowering: Lowering,
+) -> LoopProgram:
+    """The LoopProgram around `body`."""
+    tables = tuple((memory, node.value) for node, memory in lowering.tables.items())
+    return LoopProgram(kernel.name, reads, writes, body, kernel.in_place, tables)
