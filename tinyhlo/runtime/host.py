@@ -107,7 +107,9 @@ def callback(
     return entry
 
 
-def check_arguments(arguments: Sequence[np.ndarray], types: Sequence[TensorType]) -> list[np.ndarray]:
+def check_arguments(
+    arguments: Sequence[np.ndarray], types: Sequence[TensorType]
+) -> list[np.ndarray]:
     """The arguments as dense arrays of the expected types.
 
     Raises ExecutionError when number, shapes or dtypes differ.
