@@ -69,7 +69,7 @@ def run_benchmarks(only: str, rounds: int, json_path: Path | None, list_only: bo
         f"{n} on {b}: {m.failure}" for n, r in rows.items() for b, m in r.items() if m.failure
     ]
     for text in failed:
-        console.print(text, highlight=False, soft_wrap=True)
+        console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
     return 1 if failed else 0
 
 

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         demonstrate(console, options.device, options.steps, options.plot)
     except (DemoError, jax.errors.JaxRuntimeError) as error:
-        console.print(f"[red]demo failed:[/red] {error}", highlight=False)
+        console.print(f"demo failed: {error}", highlight=False, markup=False, emoji=False)
         return 1
     return 0
 
