@@ -95,9 +95,9 @@ def test_exit_with_live_arrays(python: Python) -> None:
                 last = f(kept[-1])
                 sys.exit()      # an ordinary exit: the interpreter finalises
             children.append(child)
-            if len(children) == 5:
+            if len(children) == 2:
                 codes = [os.waitpid(child, 0)[1] for child in children]
-                assert codes == [0] * 5, (k, codes)
+                assert codes == [0, 0], (k, codes)
                 children.clear()
         print("done")
     """
