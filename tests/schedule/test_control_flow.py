@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.schedule.graphs import (
     F32,
@@ -76,6 +77,18 @@ def test_state_that_is_read_elsewhere_is_swapped() -> None:
     final = loop([start, scalar(0, I32)], counted((a, k), 1, 5), body, 5)
     program = planned(Graph((start.type,), (final[0],)), [normal(1000)])
     assert any(isinstance(s, Swap) for s in only_loop(program.body).body)
+
+
+@pytest.mark.parametrize("trips", [1, 2, 3])
+def test_memory_swapped_an_odd_number_of_times_stays_taken(trips: int) -> None:
+    a, k = param(0, (1000,), F32), param(1, (), I32)
+    body = Graph((a.type, k.type), (add(flip(a, (0,)), a), add(k, scalar(1, I32))))
+    start = param(0, (1000,), F32)
+    final = loop([start, scalar(0, I32)], counted((a, k), 1, trips), body, trips)[0]
+    later = add(flip(elementwise(Op.TANH, final), (0,)), start)
+    stored = gather(later, [iota((1000,), I32, 0)])
+    graph = Graph((start.type,), (add(stored, flip(later, (0,))), final))
+    planned(graph, [normal(1000)])
 
 
 def test_state_that_changes_places() -> None:

@@ -35,6 +35,7 @@ def plan(body: Block) -> tuple[Block, int]:
     """Assign offsets to all arena buffers of `body`; returns (placed body, arena bytes)."""
     ranges: dict[Buffer, LiveRange] = {}
     number(body, 0, ranges)
+    share_swapped(body, ranges)
     offsets, size = best_fit(ranges)
     placed = {buffer: replace(buffer, position=offset) for buffer, offset in offsets.items()}
     return rename(body, placed), size
@@ -104,6 +105,35 @@ def carried(block: Block) -> Iterator[Buffer]:
     for statement in block:
         if isinstance(statement, Swap):
             yield from (statement.first, statement.second)
+
+
+def share_swapped(body: Block, ranges: dict[Buffer, LiveRange]) -> None:
+    """After an odd number of swaps a value lies in its partner's memory: partners live as one."""
+    changed = True
+    while changed:
+        changed = False
+        for swap in swaps(body):
+            a, b = ranges[swap.first], ranges[swap.second]
+            first, last = min(a.first, b.first), max(a.last, b.last)
+            changed |= (a.first, a.last, b.first, b.last) != (first, last, first, last)
+            a.first = b.first = first
+            a.last = b.last = last
+
+
+def swaps(block: Block) -> Iterator[Swap]:
+    """All swaps, nested ones included."""
+    for statement in block:
+        match statement:
+            case Swap():
+                yield statement
+            case While(condition=condition, body=body):
+                yield from swaps(condition)
+                yield from swaps(body)
+            case Switch(blocks=blocks):
+                for inner in blocks:
+                    yield from swaps(inner)
+            case _:
+                pass
 
 
 def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:
