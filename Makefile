@@ -50,7 +50,7 @@ test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	fi
 
 lint: .venv/.installed  ## ruff (format and lint) and pyright
-	@.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/pyright
+	@.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/pyright --pythonpath .venv/bin/python
 
 bench: .venv/.installed  ## time the project's own benchmarks against XLA:CPU
 	@.venv/bin/tinyhlo bench
