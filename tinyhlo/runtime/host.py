@@ -17,6 +17,7 @@ from tinyhlo.errors import ExecutionError
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.schedule import Program
 
@@ -43,7 +44,8 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         status = entry(pointers(given), pointers(results), start, pointers(constants))
         if status:
-            raise ExecutionError(f"{module.name} failed with code {status}")
+            reason = core.last_error() or f"code {status}"
+            raise ExecutionError(f"{module.name} failed: {reason}")
         return tuple(results)
 
     return Executable(
@@ -59,6 +61,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         code_bytes=compiled.code_bytes,
         run=run,
         keepalive=(compiled, constants),
+        donors=module.donors,
     )
 
 
