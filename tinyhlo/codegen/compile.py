@@ -105,7 +105,9 @@ def render_kernels(
 def render(kernel: Kernel, target: Target, number: int, declarations: dict[str, str]) -> Rendered:
     name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
     symbol = f"k{number}_{name}"
-    loops = choose_moves(lower_kernel(kernel, target), target)
+    loops = lower_kernel(kernel, target)
+    if not loops.moves:  # a contraction comes with its own
+        loops = choose_moves(loops, target)
     inline = len(kernel.graph.nodes()) <= SMALL and not loops.moves
     return Rendered(symbol, loops, render_kernel(loops, target, symbol, inline, declarations))
 

@@ -60,7 +60,7 @@ def fits(index: Index, dtype: DType) -> bool:
     low, high = index.bounds
     if dtype.kind == "signed":
         return -(1 << (dtype.bits - 1)) <= low and high < 1 << (dtype.bits - 1)
-    return 0 <= low and high < 1 << dtype.bits
+    return low >= 0 and high < 1 << dtype.bits
 
 
 def within(index: Index, dtype: DType) -> Expression | None:

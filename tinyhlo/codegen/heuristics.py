@@ -1,10 +1,285 @@
-"""Good moves at once, from the Target's numbers."""
+"""Good moves at once, from the Target's numbers.
+
+In: a LoopProgram whose independent loops are serial. Out: the same program with loops joined,
+collapsed, vectorised along the axis that memory runs along, and the outermost one in parallel
+where there is enough work. `moves` lists what was done.
+"""
 
 from __future__ import annotations
 
-from tinyhlo.codegen.loops import LoopProgram
+from dataclasses import dataclass, field, replace
+
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    Expression,
+    If,
+    Loop,
+    LoopProgram,
+    Memory,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
 from tinyhlo.codegen.target import Target
+from tinyhlo.ir.index import Index, Var
+from tinyhlo.ir.ops import TRANSCENDENTAL
+
+PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
+STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
+SMALL_STRIP = 512
+REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
+COLUMN_CHAINS = 4  # vectors side by side when a reduce runs across rows
+
+
+@dataclass(slots=True)
+class Score:
+    """How the accesses of a loop body run along one variable."""
+
+    unit: int = 0
+    still: int = 0
+    gathers: int = 0
+    bits: int = 8
+    seen: set[object] = field(default_factory=set)
+
+    @property
+    def value(self) -> float:
+        return self.unit + 0.25 * self.still - 2.0 * self.gathers
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    return program
+    """Join, collapse, vectorise, parallelise."""
+    moves: list[str] = []
+    body = collapse(join(program.body))
+    body = tuple(vectorised(s, target, moves) for s in body)
+    body = parallelised(body, target, moves)
+    return replace(program, body=body, moves=tuple(moves))
+
+
+def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statement:
+    """Give the best loop of each path a vector width."""
+    if isinstance(statement, If):
+        return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+    if not isinstance(statement, Loop):
+        return statement
+    own = score(statement)
+    inner = [score(loop) for loop in innermost(statement)]
+    best = min((s.value for s in inner), default=-1.0)
+    usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
+    if usable and own.value > 0 and (own.value > best or statement in innermost(statement)):
+        lanes = max(1, target.vector_bytes * 8 // max(own.bits, 8))
+        chains = 1
+        if statement.axis is Axis.REDUCE:
+            chains = REDUCE_CHAINS
+        elif any(isinstance(s, Loop) for s in statement.body):
+            chains = COLUMN_CHAINS
+        while chains > 1 and lanes * chains > statement.var.extent:
+            chains //= 2
+        width = lanes * chains
+        if width > 1 and statement.var.extent >= lanes:
+            moves.append(f"vector {statement.var.name} {width}")
+            axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
+            return replace(statement, axis=axis, width=width)
+    return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def innermost(loop: Loop) -> list[Loop]:
+    """Loops without loops inside, below and including `loop`."""
+    inner = [s for s in flattened(loop.body) if isinstance(s, Loop)]
+    if not inner:
+        return [loop]
+    return [leaf for each in inner for leaf in innermost(each)]
+
+
+def flattened(body: Body) -> list[Statement]:
+    """Statements of a body, those under an `if` included."""
+    found: list[Statement] = []
+    for statement in body:
+        found.append(statement)
+        if isinstance(statement, If):
+            found.extend(flattened(statement.body))
+    return found
+
+
+def is_plain_reduce(loop: Loop) -> bool:
+    """A reduce loop whose body only accumulates: lanes may have their own accumulators."""
+    return loop.axis is Axis.REDUCE and all(isinstance(s, Accumulate) for s in loop.body)
+
+
+def score(loop: Loop) -> Score:
+    """Strides of every access below `loop` along its variable; inner ordered loops rule it out."""
+    result = Score()
+    for statement in flattened(loop.body):
+        visit(statement, loop.var, result)
+    return result
+
+
+def visit(statement: Statement, var: Var, result: Score) -> None:
+    match statement:
+        case Store(memory=memory, index=where, value=value):
+            access(memory, where, var, result)
+            expression(value, var, result)
+        case Declare(value=value) | Accumulate(value=value):
+            expression(value, var, result)
+        case Assign(values=values):
+            for value in values:
+                expression(value, var, result)
+        case Loop(body=body, axis=axis):
+            if axis is Axis.ORDERED:
+                result.gathers += 100
+            for inner in flattened(body):
+                visit(inner, var, result)
+        case _:
+            pass
+
+
+def access(memory: Memory, where: Index, var: Var, result: Score) -> None:
+    """Count one access, each distinct one once."""
+    if (memory, where) in result.seen:
+        return
+    result.seen.add((memory, where))
+    stride = where.coefficient(var)
+    result.bits = max(result.bits, memory.dtype.bits)
+    if stride == 1:
+        result.unit += 1
+    elif stride == 0:
+        result.still += 1
+    else:
+        result.gathers += 1
+    for atom, _ in where.terms:
+        inner = getattr(atom, "value", None)
+        if inner is not None:
+            expression(inner, var, result)
+
+
+def expression(value: Expression, var: Var, result: Score) -> None:
+    """Count the loads of an expression, shared parts once."""
+    pending = [value]
+    while pending:
+        e = pending.pop()
+        if e in result.seen or not e.loads:
+            if e not in result.seen and var in e.free:
+                result.bits = max(result.bits, e.dtype.bits if e.dtype.bits <= 64 else 64)
+            continue
+        result.seen.add(e)
+        result.bits = max(result.bits, e.dtype.bits)
+        memory = getattr(e, "memory", None)
+        if memory is not None:
+            access(memory, e.index, var, result)  # type: ignore[union-attr]
+        pending.extend(getattr(e, "arguments", ()))
+        if hasattr(e, "otherwise"):
+            pending.extend((e.value, e.otherwise))  # type: ignore[union-attr]
+
+
+# --- parallel ------------------------------------------------------------------------------------
+
+
+def parallelised(body: Body, target: Target, moves: list[str]) -> Body:
+    """Run top-level loops with enough work on all threads."""
+    if target.threads < 2:
+        return body
+    result: list[Statement] = []
+    for statement in body:
+        if not isinstance(statement, Loop) or work(statement) < PARALLEL_WORK:
+            result.append(statement)
+        elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
+            result.append(parallel(statement, moves))
+        elif statement.axis is Axis.REDUCE and can_split(statement, result):
+            declares = [
+                s for s in result if isinstance(s, Declare) and s.name in changed_names(statement)
+            ]
+            for declare in declares:
+                result.remove(declare)
+            length = strip_length(statement)
+            moves.append(f"parallel {statement.var.name}/{length}")
+            result.extend(split_reduce(declares, statement, length))
+        else:
+            result.append(statement)
+    return tuple(result)
+
+
+def parallel(loop: Loop, moves: list[str]) -> Loop:
+    """The loop itself when it has no lanes and enough turns, else its strips."""
+    if loop.axis is Axis.SERIAL and loop.var.extent >= 2:
+        moves.append(f"parallel {loop.var.name}")
+        return replace(loop, axis=Axis.PARALLEL)
+    length = strip_length(loop)
+    if length >= loop.var.extent:
+        return loop
+    moves.append(f"parallel {loop.var.name}/{length}")
+    return strips(loop, length)
+
+
+def strip_length(loop: Loop) -> int:
+    """A multiple of the vector width that gives about STRIPS strips."""
+    unit = max(loop.width, 1)
+    if loop.axis is Axis.VECTOR and not any(isinstance(s, Loop) for s in loop.body):
+        unit = -(-SMALL_STRIP // unit) * unit
+    each = -(-loop.var.extent // STRIPS)
+    return -(-each // unit) * unit
+
+
+def changed_names(loop: Loop) -> frozenset[str]:
+    names: set[str] = set()
+    for statement in flattened(loop.body):
+        match statement:
+            case Accumulate(name=name):
+                names.add(name)
+            case Loop():
+                names |= changed_names(statement)
+            case _:
+                pass
+    return frozenset(names)
+
+
+def can_split(loop: Loop, before: list[Statement]) -> bool:
+    """Only accumulations below, and the accumulators start right before the loop."""
+    if not only_accumulates(loop.body):
+        return False
+    names = changed_names(loop)
+    declared = {s.name: s for s in before if isinstance(s, Declare)}
+    if not names <= declared.keys():
+        return False
+    used = [s for s in before if not isinstance(s, Declare)]
+    return all(names.isdisjoint(names_in(s)) for s in used)
+
+
+def only_accumulates(body: Body) -> bool:
+    return all(
+        isinstance(s, Accumulate) or (isinstance(s, (Loop, If)) and only_accumulates(s.body))
+        for s in body
+    )
+
+
+def work(statement: Statement) -> float:
+    """Rough number of operations below a statement."""
+    match statement:
+        case Loop(var=var, body=body, count=count):
+            return min(count or var.extent, var.extent) * max(1.0, sum(map(work, body)))
+        case If(body=body):
+            return sum(map(work, body))
+        case Store(value=value) | Declare(value=value) | Accumulate(value=value):
+            return cost(value)
+        case Assign(values=values):
+            return sum(map(cost, values))
+    return 0.0
+
+
+def cost(value: Expression) -> float:
+    """Operations of an expression, shared parts once; a transcendental counts as 10."""
+    seen: set[Expression] = set()
+    pending, total = [value], 0.0
+    while pending:
+        e = pending.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        op = getattr(e, "op", None)
+        total += 10.0 if op in TRANSCENDENTAL else 1.0
+        pending.extend(getattr(e, "arguments", ()))
+        if hasattr(e, "otherwise"):
+            pending.extend((e.value, e.otherwise))  # type: ignore[union-attr]
+    return total

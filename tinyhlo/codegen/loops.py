@@ -35,7 +35,8 @@ class Axis(Enum):
     """How the iterations of a loop run."""
 
     PARALLEL = "parallel"  # over workers of the pool
-    SERIAL = "serial"
+    SERIAL = "serial"  # one after another; independent, so a move may run them otherwise
+    ORDERED = "ordered"  # each iteration needs the one before
     VECTOR = "vector"  # SIMD lanes; the renderer adds the remainder
     UNROLL = "unroll"  # written out
     REDUCE = "reduce"  # only accumulates: any order; `width` > 1 keeps one accumulator a lane
@@ -349,7 +350,32 @@ class Allocate:
     memory: Memory
 
 
-Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate]
+@dataclass(frozen=True, eq=False, slots=True)
+class Multiply:
+    """A register tile of a matrix product: for r in `rows`, c in `columns`,
+
+        tile[tile_start + r*columns + c] (+)=
+            sum over k in `depth` of left[left_start + r*left_row + k*left_step]
+                                   * right[right_start + k*columns + c]
+
+    `columns` is a number of whole vectors of `lanes`; `accumulate` adds to what the tile holds."""
+
+    left: Memory
+    left_start: Index
+    left_row: int
+    left_step: int
+    right: Memory
+    right_start: Index
+    tile: Memory
+    tile_start: Index
+    rows: int
+    columns: int
+    lanes: int
+    depth: int
+    accumulate: bool
+
+
+Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Multiply]
 Body = tuple[Statement, ...]
 
 

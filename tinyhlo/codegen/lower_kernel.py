@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyhlo.codegen.contraction import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lower import lower_fused
 from tinyhlo.codegen.lower_scan import lower_scan
@@ -32,7 +33,10 @@ def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
         root = root.inputs[0]
     if isinstance(root, LibraryCall):
         raise unsupported(kernel, root)
-    return LOWERINGS.get(type(root), lower_fused)(kernel)
+    lowering = LOWERINGS.get(type(root))
+    if lowering is not None:
+        return lowering(kernel)
+    return lower_contraction(kernel, target) or lower_fused(kernel)
 
 
 def unsupported(kernel: Kernel, call: LibraryCall) -> UnsupportedOp:

@@ -36,5 +36,5 @@ def lower_scan(kernel: Kernel) -> LoopProgram:
         running = Read(name, root.dtype)
         inner.stores.append(Store(writes[0], linear(at, root.shape), running))
         outer.statements.append(Declare(name, identity(root.op, root.dtype)))
-        outer.statements.append(Loop(step, Axis.SERIAL, inner.body()))
+        outer.statements.append(Loop(step, Axis.ORDERED, inner.body()))
     return finished(kernel, reads, writes, lowering.root.body(), lowering)

@@ -86,14 +86,14 @@ def merge_passes(
     zero = literal(0, I64)
     body: list[Statement] = []
     for source, target in ((front, back), (back, front)):
-        body.append(Loop(var, Axis.SERIAL, merge_step(comparator, source, target, var)))
+        body.append(Loop(var, Axis.ORDERED, merge_step(comparator, source, target, var)))
         body.append(Assign((RUN.name,), (apply(Op.ADD, (RUN, RUN), I64),)))
     cursors = [Declare(r.name, zero) for r in (LEFT, RIGHT, MIDDLE, END)]
     counter = Var(LETTERS[depth + 1], rounds)
     return [
         Declare(RUN.name, literal(1, I64)),
         *cursors,
-        Loop(counter, Axis.SERIAL, tuple(body)),
+        Loop(counter, Axis.ORDERED, tuple(body)),
     ]
 
 

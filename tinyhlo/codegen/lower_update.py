@@ -9,10 +9,14 @@ is copied first. Scatter's loops are serial in row-major order, so results never
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyhlo.codegen.loops import (
+    Axis,
     Body,
     If,
     Load,
+    Loop,
     LoopProgram,
     Memory,
     Statement,
@@ -87,8 +91,16 @@ def lower_scatter(kernel: Kernel) -> LoopProgram:
         if conditions:
             statements = (If(tuple(conditions), stores),)
         scope.statements.extend(statements)
-    body = copies.root.body() + block.root.body()
+    body = copies.root.body() + ordered(block.root.body())
     return finished(kernel, reads, writes, body, copies)
+
+
+def ordered(body: Body) -> Body:
+    """Updates may hit the same place, so their loops keep their order."""
+    return tuple(
+        replace(s, axis=Axis.ORDERED, body=ordered(s.body)) if isinstance(s, Loop) else s
+        for s in body
+    )
 
 
 def result_memories(kernel: Kernel, writes: tuple[Memory, ...]) -> tuple[Memory, ...]:

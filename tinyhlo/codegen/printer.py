@@ -31,6 +31,7 @@ from tinyhlo.codegen.loops import (
     Loop,
     LoopProgram,
     Memory,
+    Multiply,
     Read,
     Statement,
     Store,
@@ -119,8 +120,16 @@ class _Printer:
             case Store(memory=memory, index=index, value=value):
                 text = self.value(value)
                 self.line(f"{memory.name}[{self.index(index)}] = {text}")
+            case Multiply():
+                self.line(self.multiply(statement))
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
+
+    def multiply(self, m: Multiply) -> str:
+        tile = f"{m.tile.name}[{self.index(m.tile_start)}]"
+        left = f"{m.left.name}[{self.index(m.left_start)}]"
+        right = f"{m.right.name}[{self.index(m.right_start)}]"
+        return f"{tile} {'+' * m.accumulate}= {m.rows}x{m.columns} of {left} * {right}, {m.depth} deep"
 
     def header(self, loop: Loop) -> str:
         text = f"{loop.var} in {loop.var.extent}"

@@ -29,6 +29,7 @@ from tinyhlo.codegen.loops import (
     Loop,
     LoopProgram,
     Memory,
+    Multiply,
     Name,
     Store,
     index_free,
@@ -171,6 +172,8 @@ def used_names(body: Body) -> frozenset[Name]:
                 names |= value.free | index_free(index)
             case Bind(index=index):
                 names |= index_free(index)
+            case Multiply(left_start=left, right_start=right, tile_start=tile):
+                names |= index_free(left) | index_free(right) | index_free(tile)
             case Allocate():
                 pass
     return names

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm import arithmetic, indices
+from tinyhlo.codegen.llvm import arithmetic, indices, multiply
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Register, register_type
@@ -27,6 +27,7 @@ from tinyhlo.codegen.loops import (
     If,
     Loop,
     Memory,
+    Multiply,
     Statement,
     Store,
     index_free,
@@ -81,6 +82,8 @@ class Statements(Values):
             case Bind(var=var, index=index):
                 self.variables[var] = self.index(index)
                 self.bind(var)
+            case Multiply():
+                multiply.render(self, statement)
             case Allocate(memory=memory):
                 slot = self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
                 self.pointers[memory] = slot
@@ -364,7 +367,7 @@ def changed(body: Body) -> frozenset[str]:
 
 def stores_in(body: Body) -> bool:
     return any(
-        isinstance(s, Store) or (isinstance(s, (Loop, If)) and stores_in(s.body)) for s in body
+        isinstance(s, (Store, Multiply)) or (isinstance(s, (Loop, If)) and stores_in(s.body)) for s in body
     )
 
 

@@ -146,8 +146,8 @@ class Values(Scopes):
 
     def load(self, e: Load) -> Value:
         varying = self.is_varying(e.free)
-        if not varying and self.scope.mask is None:
-            return Value(self.load_lanes(e.memory, self.index(e.index), 1), 1)
+        if not varying:
+            return Value(self.load_lanes(e.memory, self.safe_index(e.index), 1), 1)
         lanes = self.lanes
         stride = indices.stride(self, e.index) if varying else None
         if stride == 1 and self.scope.mask is None:
@@ -162,6 +162,16 @@ class Values(Scopes):
             reversed_ = f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> <{order}>"
             return Value(self.b.value(reversed_), lanes)
         return Value(self.gather(e), lanes)
+
+    def safe_index(self, index: Index) -> str:
+        """A uniform index; where no lane is active it may be out of bounds, so 0 takes its place."""
+        text = self.index(index)
+        if self.scope.mask is None or index.is_constant:
+            return text
+        vector = lanes_type("i1", self.lanes)
+        name = f"llvm.vector.reduce.or.v{self.lanes}i1"
+        some = self.b.intrinsic(name, "i1", [(vector, self.scope.mask)])
+        return self.b.value(f"select i1 {some}, i64 {text}, i64 0")
 
     def address(self, memory: Memory, index: str) -> str:
         pointer = self.pointers[memory]
