@@ -367,7 +367,8 @@ def changed(body: Body) -> frozenset[str]:
 
 def stores_in(body: Body) -> bool:
     return any(
-        isinstance(s, (Store, Multiply)) or (isinstance(s, (Loop, If)) and stores_in(s.body)) for s in body
+        isinstance(s, (Store, Multiply)) or (isinstance(s, (Loop, If)) and stores_in(s.body))
+        for s in body
     )
 
 
