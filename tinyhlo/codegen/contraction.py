@@ -19,7 +19,7 @@ changes the order of a sum.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd
 
 from tinyhlo.codegen.contraction_plan import Plan, plan_contraction
 from tinyhlo.codegen.loops import (
@@ -42,7 +42,6 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
@@ -60,27 +59,13 @@ def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
     contraction = find_contraction(node)
     if contraction is None or not isinstance(node, Reduce):
         return None
-    result = kernel.graph.results[0]
-    if [n for n in result.shape if n > 1] != [n for n in node.shape if n > 1]:
+    layout = find_layout(kernel, node, contraction)
+    if layout is None:
         return None
-    contraction = columns_last(contraction)
-    plan = plan_contraction(contraction, node.dtype, target)
+    plan = plan_contraction(layout.contraction, node.dtype, target, layout.row_unit)
     if plan is None:
         return None
-    return Builder(kernel, node, contraction, plan).program()
-
-
-def columns_last(contraction: Contraction) -> Contraction:
-    """With the axis that is innermost in the result among the n axes."""
-    if max(contraction.m, default=-1) > max(contraction.n, default=-1):
-        return replace(
-            contraction,
-            left=contraction.right,
-            right=contraction.left,
-            m=contraction.n,
-            n=contraction.m,
-        )
-    return contraction
+    return Builder(kernel, node, layout, plan).program()
 
 
 class TileLowering(Lowering):
@@ -90,16 +75,76 @@ class TileLowering(Lowering):
         super().__init__(memories)
         self.total = total
         self.sum: Expression | None = None
+        self.seen: set[Position] = set()
 
     def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         if node is self.total:
             assert self.sum is not None
+            self.seen.add(at)
             return self.sum
         return super().compute(node, at, scope, guards)
 
     def value(self, node: Node, at: list[Index], guards: Conditions) -> Expression:
         held = self.guards.setdefault(guards, guards)
         return self.emit(node, self.position(tuple(at)), self.root, held)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """The contraction with its axes in the order of memory: n holds the axis innermost in the
+    result, m and n axes are sorted by their strides there, k axes by those in the left operand.
+    Axis k of the sum is axis `places[k]` of the result. Left is packed `by_row` unless it is
+    contiguous along m; then rows come in runs of `row_unit` that lie next to each other."""
+
+    contraction: Contraction
+    places: tuple[int | None, ...]
+    by_row: bool
+    row_unit: int
+
+
+def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
+    """None when the result is no permutation of the sum."""
+    reads, _ = argument_memories(kernel)
+    lowering = TileLowering(reads, node)
+    result = kernel.graph.results[0]
+    outer = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
+    lowering.sum = literal(0, node.dtype)
+    lowering.value(result, [index(var) for var in outer], ())
+    if len(lowering.seen) != 1:
+        return None
+    (seen,) = lowering.seen
+    places: list[int | None] = []
+    for position, extent in zip(seen, node.shape, strict=True):
+        found = [k for k, var in enumerate(outer) if extent > 1 and position == index(var)]
+        if extent > 1 and not found:
+            return None
+        places.append(found[0] if found else None)
+    if len({k for k in places if k is not None}) != sum(n > 1 for n in result.shape):
+        return None
+
+    kept = [axis for axis in range(len(c.left.shape)) if axis not in node.axes]
+    rank = {axis: k for axis, k in zip(kept, places, strict=True) if k is not None}
+    m = tuple(sorted(c.m, key=rank.__getitem__))
+    n = tuple(sorted(c.n, key=rank.__getitem__))
+    if m and (not n or rank[m[-1]] > rank[n[-1]]):
+        c, m, n = replace(c, left=c.right, right=c.left), n, m
+    strides = operand_strides(lowering, c.left)
+    k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
+    last = m[-1] if m else -1
+    by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
+    unit = 1 if by_row else c.left.shape[last]
+    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, unit)
+
+
+def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
+    """How far apart neighbours along each axis lie in the memory that an operand reads most."""
+    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(node.shape)]
+    value = lowering.value(node, [index(var) for var in variables], ())
+    found = [0] * len(variables)
+    for load in loads_of(value):
+        for axis, var in enumerate(variables):
+            found[axis] = max(found[axis], abs(load.index.coefficient(var) or 0))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +159,9 @@ class Place:
 class Builder:
     """Builds the loops. Variables are flat positions; `axes` of the product recover from them."""
 
-    def __init__(self, kernel: Kernel, node: Reduce, contraction: Contraction, plan: Plan) -> None:
-        self.kernel, self.node, self.contraction, self.plan = kernel, node, contraction, plan
+    def __init__(self, kernel: Kernel, node: Reduce, layout: Layout, plan: Plan) -> None:
+        self.kernel, self.node, self.layout, self.plan = kernel, node, layout, plan
+        contraction = self.contraction = layout.contraction
         self.reads, self.writes = argument_memories(kernel)
         self.lowering = TileLowering(self.reads, node)
         self.shape = contraction.left.shape
@@ -167,7 +213,7 @@ class Builder:
         inner = index(tile) * plan.rows
         one = plan.steps == 1
         where = ZERO if one else self.tile_start(row + inner, index(panel))
-        by_row = self.by_row()
+        by_row = self.layout.by_row
         product = Multiply(
             self.left,
             inner * plan.depth if by_row else inner,
@@ -234,33 +280,30 @@ class Builder:
     def pack_left(self, block: Index) -> Body:
         """left[row][k] where the operand is contiguous along k, else left[k][row]."""
         plan = self.plan
-        row = Var("row", plan.block_rows)
+        unit = gcd(self.layout.row_unit, plan.block_rows)
+        if self.layout.by_row or unit % plan.lanes:
+            unit = plan.block_rows
+        run, lane = Var("run", plan.block_rows // unit), Var("row", unit)
+        row = index(run) * unit + index(lane)
         start = self.start()
         loops, k = self.depth_loops()
-        place = replace(start, m=start.m + block + index(row))
+        place = replace(start, m=start.m + block + row)
         value = self.operand(self.contraction.left, place, k, "m")
         at = self.depth_position(k)
-        if self.by_row():
-            body: Body = (Store(self.left, index(row) * plan.depth + at, value),)
+        if self.layout.by_row:
+            body: Body = (Store(self.left, row * plan.depth + at, value),)
             *outer, inner = loops or [Var("k", 1)]
             body = (vector_loop(inner, body, plan.lanes),)
             for var in reversed(outer):
                 body = (Loop(var, Axis.SERIAL, body),)
-            return (Loop(row, Axis.SERIAL, body),)
-        body = (Store(self.left, at * plan.block_rows + index(row), value),)
-        body = (vector_loop(row, body, plan.lanes),)
+            return (Loop(lane, Axis.SERIAL, body),)
+        body = (Store(self.left, at * plan.block_rows + row, value),)
+        body = (vector_loop(lane, body, plan.lanes),)
+        if run.extent > 1:
+            body = (Loop(run, Axis.SERIAL, body),)
         for var in reversed(loops):
             body = (Loop(var, Axis.SERIAL, body),)
         return body
-
-    def by_row(self) -> bool:
-        """Whether left is packed row by row: unless it is contiguous along m."""
-        row = Var("row", self.plan.block_rows)
-        loops, k = self.depth_loops()
-        place = replace(self.start(), m=self.start().m + index(row))
-        value = self.operand(self.contraction.left, place, k, "m")
-        strides = [load.index.coefficient(row) for load in loads_of(value)]
-        return not loops or 1 not in strides
 
     def depth_loops(self) -> tuple[list[Var], list[Index]]:
         """Loop variables of one step along k, and the position along every k axis."""
@@ -331,10 +374,11 @@ class Builder:
         source = begin + index(r) * plan.columns + index(lane)
         at = self.product_position(place)
         result = self.kernel.graph.results[0]
-        kept = [at[axis] for axis in range(len(at)) if axis not in self.node.axes]
-        kept = [i for i, n in zip(kept, self.node.shape, strict=True) if n > 1]
-        spread = iter(kept)
-        where = [next(spread) if n > 1 else ZERO for n in result.shape]
+        where = [ZERO] * len(result.shape)
+        kept = [position for axis, position in enumerate(at) if axis not in self.node.axes]
+        for position, axis in zip(kept, self.layout.places, strict=True):
+            if axis is not None:
+                where[axis] = position
 
         self.lowering.sum = Load(self.tile, source)
         m_inside = Condition(place.m, 0, c.extent(c.m))
@@ -380,7 +424,3 @@ def loads_of(root: Expression) -> list[Load]:
             case _:
                 pass
     return found
-
-
-def size_in_bytes(extents: tuple[int, ...], dtype: DType) -> int:
-    return prod(extents) * dtype.itemsize

@@ -7,7 +7,7 @@ Out: a Plan, or None when packing does not pay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd, prod
+from math import gcd, lcm, prod
 
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction
@@ -16,10 +16,11 @@ from tinyhlo.ir.dtypes import BOOL, F32, F64, DType
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
 TILES = {16: ((6, 2), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
 MIN_WORK = 1 << 12  # multiply-adds below which packing costs more than it saves
-PARALLEL_WORK = 1 << 17  # multiply-adds worth waking another thread
+PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions packed at once
 RIGHT_BYTES = 1 << 20  # of a packed right operand (stack memory of one thread)
 SUMS_BYTES = 1 << 20
+MAX_UNIT = 512  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,9 @@ class Plan:
         )
 
 
-def plan_contraction(c: Contraction, dtype: DType, target: Target) -> Plan | None:
-    """Sizes for a contraction of `dtype` sums."""
+def plan_contraction(c: Contraction, dtype: DType, target: Target, row_unit: int) -> Plan | None:
+    """Sizes for a contraction of `dtype` sums. Blocks of rows start at multiples of `row_unit`
+    where that is not too coarse."""
     m, n, batch = c.extent(c.m), c.extent(c.n), c.extent(c.batch)
     extents = [c.left.shape[axis] for axis in c.k]
     k = prod(extents)
@@ -89,11 +91,14 @@ def plan_contraction(c: Contraction, dtype: DType, target: Target) -> Plan | Non
     if steps > 1:  # all sums of a chunk stay in memory
         limit = max(SUMS_BYTES // (chunk_columns * dtype.itemsize) // rows, 1) * rows
         row_chunks = max(row_chunks, ceil_div(m, limit))
-    chunk_rows = round_up(ceil_div(m, row_chunks), rows)
+    unit = lcm(rows, row_unit) if row_unit % lanes == 0 else rows
+    if unit > MAX_UNIT or unit > 2 * m:
+        unit = rows
+    chunk_rows = round_up(ceil_div(m, row_chunks), unit)
     # half of L2 for the packed rows
-    most = max(target.l2_bytes // 2 // (depth * dtype.itemsize) // rows, 1) * rows
+    most = max(target.l2_bytes // 2 // (depth * dtype.itemsize) // unit, 1) * unit
     blocks = ceil_div(chunk_rows, most)
-    block_rows = round_up(ceil_div(chunk_rows, blocks), rows)
+    block_rows = round_up(ceil_div(chunk_rows, blocks), unit)
     row_chunks = ceil_div(m, chunk_rows)
     return Plan(
         rows, columns, lanes, block_rows, chunk_rows, chunk_columns, batch, row_chunks,

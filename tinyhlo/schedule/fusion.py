@@ -137,9 +137,12 @@ def join_producers(
         other, value = max(candidates, key=lambda c: c[0].position)
         tried.add(other)
         target = consumer.root()
-        if other.structure is not None or not can_join(target, other, value):
+        if other.structure is not None:
             continue
-        if other.contraction and not epilogue_only(target, other, value, consumers, results):
+        if other.contraction:
+            if not epilogue_only(target, other, value, consumers, results):
+                continue
+        elif not can_join(target, other, value):
             continue
         if not reaches_around(other, target):
             merge(target, other)
@@ -193,6 +196,10 @@ def epilogue_only(
     """A contraction takes in elementwise work of its own shape that is its only use."""
     if len(other.items) != 1 or value in results:
         return False
+    if consumer.structure is not None or consumer.contraction:
+        return False
+    if len(consumer.reads | other.reads) > MAX_READS:
+        return False
     if {c.root() for c in consumers.get(value, ())} != {consumer}:
         return False
     return (
@@ -206,10 +213,11 @@ def epilogue_only(
 
 
 def is_identity(cluster: Cluster, value: Node) -> bool:
-    """Every access of `value` is at the index being computed."""
+    """Every access of `value` is at the index being computed, its axes in any order."""
     space = space_of(cluster.items[0])
-    own = [index(v) for v in space.kept if v.extent > 1]
-    return all([i for i in at if not i.is_constant] == own for at in cluster.reads[value])
+    own = {index(v) for v in space.kept if v.extent > 1}
+    moving = [[i for i in at if not i.is_constant] for at in cluster.reads[value]]
+    return all(len(axes) == len(own) and set(axes) == own for axes in moving)
 
 
 def reaches_around(first: Cluster, last: Cluster) -> bool:
