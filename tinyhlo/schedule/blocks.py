@@ -322,6 +322,14 @@ def launch(
                     isinstance(s, Copy) and s.target in {buffer_of(planner, r) for r in results}
                 )
             ]
+    else:
+        # A donated argument may end as its own successor (an optimizer's state).
+        places = [
+            (result, value)
+            for value in dict.fromkeys(stops.values())
+            for result in results
+            if buffer_of(planner, value) == buffer_of(planner, result)
+        ]
     if any(result.type.nbytes for result in results):
         kernel, order = planner.context.kernels.kernel(
             results, stops, places, planner.graph.locations
