@@ -12,7 +12,10 @@ and what is known of each kernel. Equal kernels are compiled once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.llvm.entry import EntryRenderer
@@ -21,11 +24,13 @@ from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lower_kernel import lower_kernel
 from tinyhlo.codegen.report import estimate_seconds, report
 from tinyhlo.codegen.target import Target
-from tinyhlo.config import Config
+from tinyhlo.config import Config, cache_folder
 from tinyhlo.ir.graph import graph_key
+from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.executable import KernelReport
-from tinyhlo.runtime.jit import Linked, compile_text, link
+from tinyhlo.runtime.jit import Linked, compile_text, link, llvm_version
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
+from tinyhlo.version import VERSION
 
 # Long chains of nodes and nested guards recurse in Python only, which needs no C stack.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
@@ -46,6 +51,7 @@ class Compiled:
     text: str = field(repr=False)
     loops: tuple[LoopProgram, ...] = field(repr=False)
     linked: Linked = field(repr=False)
+    counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.loops), self.text])
@@ -67,11 +73,17 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     """
     declarations: dict[str, str] = {}
     rendered = render_kernels(program, target, declarations)
-    entry = EntryRenderer(program, lambda kernel: rendered[kernel].symbol, declarations)
+    counters = np.zeros((len(rendered), 2), np.int64) if is_profiled(config) else None
+    entry = EntryRenderer(
+        program,
+        lambda kernel: rendered[kernel].symbol,
+        declarations,
+        None if counters is None else counter_addresses(counters, list(rendered)),
+    )
     body = entry.render("entry")
     distinct = {r.symbol: r for r in rendered.values()}.values()
     text = "\n\n".join([*declarations.values(), *(r.text for r in distinct), body])
-    code = compile_text(text, target)
+    code = object_code(text, target, config)
     linked = link(code)
     return Compiled(
         entry=linked.address("entry"),
@@ -82,7 +94,34 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         text=text,
         loops=tuple(r.loops for r in distinct),
         linked=linked,
+        counters=counters,
     )
+
+
+def is_profiled(config: Config) -> bool:
+    """Whether kernels are timed one by one."""
+    return config.debug >= 2 or bool(config.profile)
+
+
+def counter_addresses(counters: np.ndarray, kernels: list[Kernel]) -> Callable[[Kernel], int]:
+    """Where each kernel's row of `counters` lies."""
+    rows = {
+        kernel: counters.ctypes.data + k * counters.strides[0] for k, kernel in enumerate(kernels)
+    }
+    return rows.__getitem__
+
+
+def object_code(text: str, target: Target, config: Config) -> bytes:
+    """Compile, or take what an earlier process compiled from the same text for the same target."""
+    if not config.cache or is_profiled(config):  # counters have an address of their own
+        return compile_text(text, target)
+    cache = Cache(cache_folder(config) / "objects")
+    key = key_of((VERSION, llvm_version(), repr(target), text))
+    code = cache.load(key)
+    if code is None:
+        code = compile_text(text, target)
+        cache.store(key, code)
+    return code
 
 
 def render_kernels(

@@ -129,7 +129,8 @@ class _Printer:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"
         left = f"{m.left.name}[{self.index(m.left_start)}]"
         right = f"{m.right.name}[{self.index(m.right_start)}]"
-        return f"{tile} {'+' * m.accumulate}= {m.rows}x{m.columns} of {left} * {right}, {m.depth} deep"
+        shape = f"{m.rows}x{m.columns} of {left} * {right}, {m.depth} deep"
+        return f"{tile} {'+' * m.accumulate}= {shape}"
 
     def header(self, loop: Loop) -> str:
         text = f"{loop.var} in {loop.var.extent}"

@@ -5,13 +5,14 @@
     cache.store(key, code)
 
 A file holds a magic word, the SHA-256 of its payload, and the payload. It is written under a
-temporary name and renamed, so readers see all of it or nothing. A damaged file reads as absent. When
-the folder outgrows `limit` bytes, the files used longest ago go first. A folder that cannot be
-written is not an error: the program just compiles again.
+temporary name and renamed, so readers see all of it or nothing. A damaged file reads as absent.
+When the folder outgrows `limit` bytes, the files used longest ago go first. A folder that cannot
+be written is not an error: the program just compiles again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -55,10 +56,8 @@ class Cache:
         if raw[:start] != MAGIC + hashlib.sha256(payload).digest():
             path.unlink(missing_ok=True)
             return None
-        try:
+        with contextlib.suppress(OSError):  # a read-only folder is still a good cache
             os.utime(path)  # the time of last use, for `trim`
-        except OSError:
-            pass  # a read-only folder is still a good cache
         return payload
 
     def store(self, key: str, payload: bytes) -> bool:

@@ -51,6 +51,18 @@ class Executable:
     keepalive: Any = field(default=None, repr=False)
     donors: tuple[int, ...] = ()
 
+    counters: np.ndarray | None = field(default=None, repr=False)
+
+    def profile(self) -> list[tuple[KernelReport, int, float]]:
+        """(kernel, calls, seconds of all calls) since it was compiled; all zero unless the
+        program was compiled with TINYHLO_DEBUG >= 2 or TINYHLO_PROFILE."""
+        if self.counters is None:
+            return [(kernel, 0, 0.0) for kernel in self.kernels]
+        return [
+            (kernel, int(calls), float(nanoseconds) * 1e-9)
+            for kernel, (calls, nanoseconds) in zip(self.kernels, self.counters, strict=True)
+        ]
+
     def __call__(self, *arguments: np.ndarray) -> tuple[np.ndarray, ...]:
         """Run on host arrays; returns new arrays.
 

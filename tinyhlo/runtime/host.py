@@ -33,6 +33,9 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
     outputs = tuple(buffer.type for buffer in program.outputs)
     constants = tuple(aligned_copy(constant.value) for constant in program.constants)
     entry = ENTRY(compiled.entry)
+    if config.debug >= 2 and compiled.counters is not None:
+        entry = ENTRY(reporting(entry, compiled))
+    address = ctypes.cast(entry, ctypes.c_void_p).value or 0
 
     def run(*arguments: np.ndarray) -> Arrays:
         given = check_arguments(arguments, inputs)
@@ -53,16 +56,34 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         inputs=inputs,
         outputs=outputs,
         aliases=program.aliases,
-        entry=compiled.entry,
+        entry=address,
         arena_bytes=program.arena_bytes,
         constants=constants,
         estimated_seconds=compiled.estimated_seconds,
         kernels=compiled.kernels,
         code_bytes=compiled.code_bytes,
         run=run,
-        keepalive=(compiled, constants),
+        keepalive=(compiled, constants, entry),
         donors=module.donors,
+        counters=compiled.counters,
     )
+
+
+def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., int]:
+    """The entry, followed by a line per kernel that ran (TINYHLO_DEBUG=2)."""
+    from tinyhlo.report import kernel_line
+
+    def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
+        counters = compiled.counters
+        assert counters is not None
+        before = counters.copy()
+        status = entry(arguments, results, arena, constants)
+        for report, (calls, nanoseconds) in zip(compiled.kernels, counters - before, strict=True):
+            if calls:
+                print(kernel_line((report, int(calls), nanoseconds * 1e-9)), file=sys.stderr)
+        return int(status)
+
+    return run
 
 
 def interpreted(module: Module) -> Executable:

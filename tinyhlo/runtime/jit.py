@@ -89,6 +89,11 @@ def machine(target: Target) -> Any:
     )
 
 
+def llvm_version() -> str:
+    """The LLVM that compiles, for cache keys."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
 def compile_text(text: str, target: Target) -> bytes:
     """Object code of a module given as LLVM IR text."""
     target_machine = machine(target)

@@ -121,7 +121,7 @@ def compare(b: Builder, op: Op, arguments: Sequence[str], operand: DType, lanes:
     return b.value(f"icmp {name} {type_} {arguments[0]}, {arguments[1]}")
 
 
-# --- floats: f32 and f64 ---------------------------------------------------------------------------
+# --- floats: f32 and f64 -----------------------------------------------------------------------
 
 
 def float_binary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
@@ -175,7 +175,7 @@ def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes
     return result
 
 
-# --- integers --------------------------------------------------------------------------------------
+# --- integers ------------------------------------------------------------------------------------
 
 
 def int_binary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:

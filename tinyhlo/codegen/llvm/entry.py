@@ -28,12 +28,29 @@ from tinyhlo.schedule.program import (
     While,
 )
 
+CLOCK = """declare i32 @clock_gettime(i32, ptr)
+define internal i64 @tinyhlo.now() #0 {
+  %time = alloca {i64, i64}
+  %status = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %at
+  %scaled = mul i64 %seconds, 1000000000
+  %sum = add i64 %scaled, %rest
+  ret i64 %sum
+}"""
+
 
 class EntryRenderer:
-    """`symbol(kernel)` names the function of a kernel."""
+    """`symbol(kernel)` names the function of a kernel; `counters(kernel)`, when given, is the
+    address of two i64 that count its calls and their nanoseconds."""
 
     def __init__(
-        self, program: Program, symbol: Callable[[Kernel], str], declarations: dict[str, str]
+        self,
+        program: Program,
+        symbol: Callable[[Kernel], str],
+        declarations: dict[str, str],
+        counters: Callable[[Kernel], int] | None = None,
     ) -> None:
         self.b = Builder(declarations)
         self.symbol = symbol
@@ -41,6 +58,7 @@ class EntryRenderer:
         self.slots: dict[Buffer, str] = {}
         self.head: list[str] = []
         self.program = program
+        self.counters = counters
 
     def render(self, name: str) -> str:
         for buffer in swapped(self.program.body):
@@ -102,7 +120,11 @@ class EntryRenderer:
         match statement:
             case Launch(kernel=kernel, reads=reads, writes=writes):
                 given = ", ".join(f"ptr {self.pointer(buffer)}" for buffer in reads + writes)
-                self.b.line(f"call void @{self.symbol(kernel)}({given})")
+                call = f"call void @{self.symbol(kernel)}({given})"
+                if self.counters is None:
+                    self.b.line(call)
+                else:
+                    self.counted(call, self.counters(kernel))
             case Copy(source=source, target=target):
                 self.copy(source, target)
             case Swap(first=first, second=second):
@@ -113,6 +135,17 @@ class EntryRenderer:
                 self.loop(statement)
             case Switch():
                 self.switch(statement)
+
+    def counted(self, call: str, address: int) -> None:
+        """A call between two looks at the clock; `address` holds (calls, nanoseconds)."""
+        self.b.declarations["now"] = CLOCK
+        before = self.b.value("call i64 @tinyhlo.now()")
+        self.b.line(call)
+        after = self.b.value("call i64 @tinyhlo.now()")
+        took = self.b.value(f"sub i64 {after}, {before}")
+        for offset, step in ((0, "1"), (8, took)):
+            place = f"ptr inttoptr (i64 {address + offset} to ptr)"
+            self.b.line(f"atomicrmw add {place}, i64 {step} monotonic")
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         if source.type.nbytes == 0:

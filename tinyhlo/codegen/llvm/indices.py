@@ -86,7 +86,7 @@ def divide(
     return result
 
 
-# --- one number a lane -----------------------------------------------------------------------------
+# --- one number a lane ---------------------------------------------------------------------------
 
 
 def stride(v: Values, index: Index) -> int | None:

@@ -164,7 +164,7 @@ class Values(Scopes):
         return Value(self.gather(e), lanes)
 
     def safe_index(self, index: Index) -> str:
-        """A uniform index; where no lane is active it may be out of bounds, so 0 takes its place."""
+        """A uniform index; where no lane is active it may be out of bounds: then 0."""
         text = self.index(index)
         if self.scope.mask is None or index.is_constant:
             return text
