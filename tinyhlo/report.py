@@ -33,9 +33,10 @@ def kernel_line(timing: Timing) -> str:
 
 
 def short_location(location: str) -> str:
-    """The last folder and file of "path/to/model.py:31, in loss", so that columns stay narrow."""
-    path, separator, rest = location.partition(":")
-    return os.sep.join(path.split(os.sep)[-2:]) + separator + rest
+    """ "to/model.py:31" of "path/to/model.py:31, in loss", so that columns stay narrow."""
+    path, _, rest = location.partition(":")
+    line = rest.partition(",")[0]
+    return os.sep.join(path.split(os.sep)[-2:]) + (f":{line}" if line else "")
 
 
 def rates(timing: Timing) -> tuple[str, str, str]:
@@ -74,7 +75,7 @@ def kernel_table(timings: Sequence[Timing], title: str, count: int | None = None
     table.add_column("kernel", no_wrap=True)
     table.add_column("your line", no_wrap=True, overflow="ellipsis")
     for heading in ("share", "time", "GFLOP/s", "GB/s"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True, min_width=7)
     for timing in slowest(timings)[:count]:
         report, _, seconds = timing
         time_text, flops, moved = rates(timing)

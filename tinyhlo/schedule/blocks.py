@@ -28,8 +28,9 @@ from tinyhlo.ir.graph import (
     UpdateSlice,
     intern,
 )
-from tinyhlo.schedule.access import UNKNOWN
-from tinyhlo.schedule.fusion import Cluster, Fusion, fuse, is_identity
+from tinyhlo.ir.index import index, linear
+from tinyhlo.schedule.access import UNKNOWN, space_of
+from tinyhlo.schedule.fusion import Cluster, Fusion, fuse
 from tinyhlo.schedule.items import base, in_memory, is_invariant, is_leaf
 from tinyhlo.schedule.kernels import KernelTable
 from tinyhlo.schedule.program import (
@@ -101,7 +102,7 @@ def schedule_block(
     for cluster in fusion.clusters:
         for value in cluster.reads:
             readers.setdefault(value, set()).add(cluster)
-    own = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
+    own: set[Node] = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
     planner = Planner(context, graph, fusion, params, own, readers)
     keep = {base(result) for result in graph.results}
     for cluster in fusion.clusters:
@@ -224,8 +225,12 @@ def same_index(writer: Cluster, old: Node, value: Node) -> bool:
     """The kernel reads `old` only at the element that it is about to overwrite."""
     if writer.structure is not None or writer.contraction:
         return False
-    alike = all(item.shape == value.shape for item in writer.items)
-    return alike and old.type.nbytes == value.type.nbytes and is_identity(writer, old)
+    if any(item.shape != value.shape for item in writer.items):
+        return False
+    if old.type.nbytes != value.type.nbytes or old.type.size != value.type.size:
+        return False
+    element = linear(map(index, space_of(value).kept), value.shape)
+    return all(linear(at, old.shape) == element for at in writer.reads[old])
 
 
 def ordered(clusters: Sequence[Cluster]) -> list[Cluster]:
@@ -369,8 +374,9 @@ def swapped(body: Block, state: Sequence[Buffer]) -> Block:
     arena buffers that nothing else in those copies names."""
     copies: list[Copy] = []
     rest = list(body)
-    while rest and isinstance(rest[-1], Copy):
-        copies.insert(0, rest.pop())
+    while rest and isinstance(last := rest[-1], Copy):
+        copies.insert(0, last)
+        rest.pop()
     named = [b for copy in copies for b in (copy.source, copy.target)]
     changed: list[Statement] = []
     for copy in copies:
