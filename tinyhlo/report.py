@@ -72,10 +72,10 @@ def kernel_table(timings: Sequence[Timing], title: str, count: int | None = None
 
     total = sum(seconds for _, _, seconds in timings) or 1.0
     table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
-    table.add_column("kernel", no_wrap=True)
-    table.add_column("your line", no_wrap=True, overflow="ellipsis")
+    table.add_column("kernel", no_wrap=True, max_width=24)
+    table.add_column("your line", no_wrap=True, max_width=22)
     for heading in ("share", "time", "GFLOP/s", "GB/s"):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=7)
+        table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
     for timing in slowest(timings)[:count]:
         report, _, seconds = timing
         time_text, flops, moved = rates(timing)

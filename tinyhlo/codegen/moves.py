@@ -23,6 +23,7 @@ from tinyhlo.codegen.loops import (
     Load,
     Loop,
     Memory,
+    Multiply,
     Name,
     Read,
     Statement,
@@ -30,7 +31,8 @@ from tinyhlo.codegen.loops import (
     index_free,
     substitute_expression,
 )
-from tinyhlo.ir.index import Condition, Index, Var, index, substitute
+from tinyhlo.ir.index import Atom, Condition, Index, Var, index, substitute
+from tinyhlo.ir.ops import Op
 
 
 def names_in(statement: Statement) -> frozenset[Name]:
@@ -50,6 +52,8 @@ def names_in(statement: Statement) -> frozenset[Name]:
             )
         case Bind(index=where):
             return index_free(where)
+        case Multiply(left_start=left, right_start=right):
+            return index_free(left) | index_free(right)
         case Allocate():
             return frozenset()
 
@@ -149,6 +153,9 @@ def rewrite_body(body: Body, values: dict[Var, Index]) -> Body:
                 return If(held, tuple(map(rewrite, inner)))
             case Bind(var=var, index=where):
                 return Bind(var, substitute(where, values))
+            case Multiply(left_start=left, right_start=right):
+                starts = substitute(left, values), substitute(right, values)
+                return replace(statement, left_start=starts[0], right_start=starts[1])
             case Allocate():
                 return statement
 
@@ -179,7 +186,7 @@ def collapse_statement(statement: Statement) -> Statement:
     return Loop(whole, statement.axis, new)
 
 
-def divides(statement: Statement, atoms: set[object]) -> bool:
+def divides(statement: Statement, atoms: set[Atom]) -> bool:
     """Whether a quotient or remainder of a collapsed variable is left anywhere."""
     found = False
 
@@ -191,7 +198,7 @@ def divides(statement: Statement, atoms: set[object]) -> bool:
     return found
 
 
-def mentions(where: Index, atoms: set[object]) -> bool:
+def mentions(where: Index, atoms: set[Atom]) -> bool:
     for atom, _ in where.terms:
         if atom in atoms:
             return True
@@ -247,6 +254,9 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
                     walk(each)
             case Bind(index=where):
                 place(where)
+            case Multiply(left_start=left, right_start=right):
+                place(left)
+                place(right)
             case Allocate():
                 pass
 
@@ -282,9 +292,9 @@ def split_reduce(declares: list[Declare], loop: Loop, length: int) -> Body:
     )
 
 
-def accumulated(body: Body) -> dict[str, object]:
+def accumulated(body: Body) -> dict[str, Op]:
     """The monoid of every register that only accumulates in `body`."""
-    found: dict[str, object] = {}
+    found: dict[str, Op] = {}
     for statement in body:
         match statement:
             case Accumulate(name=name, op=op):

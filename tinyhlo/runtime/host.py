@@ -155,7 +155,7 @@ def view(address: int | None, type_: TensorType) -> np.ndarray:
     if type_.size == 0 or not address:
         return np.empty(type_.shape, type_.dtype.numpy)
     raw = (ctypes.c_uint8 * type_.nbytes).from_address(address)
-    return np.frombuffer(raw, type_.dtype.numpy).reshape(type_.shape)
+    return np.ctypeslib.as_array(raw).view(type_.dtype.numpy).reshape(type_.shape)
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:

@@ -224,7 +224,7 @@ def int_divide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes
         return b.value(f"{name} {type_} {x}, {y}")
     one = splat("1", scalar, lanes)
     is_zero = b.value(f"icmp eq {type_} {y}, zeroinitializer")
-    unsafe = is_zero
+    unsafe = is_minus_one = is_zero
     if signed:
         is_minus_one = b.value(f"icmp eq {type_} {y}, {minus_one}")
         unsafe = b.value(f"or {lanes_type('i1', lanes)} {is_zero}, {is_minus_one}")

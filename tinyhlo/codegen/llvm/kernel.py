@@ -43,8 +43,14 @@ PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
 class KernelRenderer(Statements):
     """Renders one function; parallel loops become further ones in `functions`."""
 
-    def __init__(  # type: ignore[no-untyped-def]
-        self, builder, target, pointers, may_repeat, symbol: str, attributes: Mapping[Memory, str]
+    def __init__(
+        self,
+        builder: Builder,
+        target: Target,
+        pointers: Mapping[Memory, str],
+        may_repeat: bool,
+        symbol: str,
+        attributes: Mapping[Memory, str],
     ) -> None:
         super().__init__(builder, target, pointers, may_repeat)
         self.symbol = symbol

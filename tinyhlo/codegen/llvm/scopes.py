@@ -75,7 +75,7 @@ class Scopes:
         return self.stack[self.current]
 
     @contextmanager
-    def at(self, depth: int) -> Iterator[None]:
+    def at(self, depth: int) -> Generator[None]:
         """Emit into an outer scope for a while."""
         if depth == self.current:
             yield
