@@ -7,7 +7,7 @@ own lines; they join the parent's when the scope closes, behind everything hoist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
