@@ -27,7 +27,7 @@ def plot_text(curves: Mapping[str, np.ndarray], width: int, height: int) -> Text
     text = Text()
     for row in range(height):
         share = 1.0 - row / max(1, height - 1)
-        text.append(f"{10 ** (low + share * (high - low)):9.2e} ┤", style="dim")
+        text.append(f"{10 ** (low + share * (high - low)):9.2g} ┤", style="dim")
         for column in range(width):
             bits = [int(layer[row, column]) for layer in layers]
             owners = [k for k, b in enumerate(bits) if b]
