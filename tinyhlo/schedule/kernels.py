@@ -54,11 +54,28 @@ class KernelTable:
         key = graph_key(graph), places
         kernel = self.known.get(key)
         if kernel is None:
-            found = dict.fromkeys(where for r in results if (where := locations.get(r)))
+            found = dict.fromkeys(filter(None, (nearest(r, is_read, locations) for r in results)))
             name = f"{describe(graph)}_{len(self.known)}"
             kernel = Kernel(name, graph, places, tuple(found))
             self.known[key] = kernel
         return kernel, reads
+
+
+def nearest(
+    result: Node, is_read: Mapping[Node, Node], locations: Mapping[Node, str]
+) -> str | None:
+    """The source line of a result, or of the nearest value it is made of: rewritten nodes have
+    none of their own."""
+    level, seen = [result], {result}
+    while level:
+        for node in level:
+            where = locations.get(node)
+            if where:
+                return where
+        inputs = (child for node in level for child in node.inputs if node not in is_read)
+        level = [child for child in dict.fromkeys(inputs) if child not in seen]
+        seen.update(level)
+    return None
 
 
 def rebuild(
