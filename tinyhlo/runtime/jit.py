@@ -160,4 +160,4 @@ def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
     from tinyhlo.runtime.core import address
 
-    return {"tiny_parallel": address("tiny_parallel")}
+    return {name: address(name) for name in ("tiny_parallel", "tiny_allocate", "tiny_free")}

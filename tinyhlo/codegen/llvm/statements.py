@@ -37,6 +37,9 @@ from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.ops import Op
 
 
+STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
+
+
 class Statements(Values):
     """Renders bodies; `slots` are stack slots at the start of the function. `may_repeat`: a lane
     may be stored twice, as nothing that is read is overwritten."""
@@ -54,7 +57,29 @@ class Statements(Values):
         # accumulators of vectorised reduces: the scalar register and the one with lanes
         self.lane_registers: dict[str, tuple[Register, Register]] = {}
 
+    def scratch(self, memory: Memory) -> str:
+        """Private memory: a stack slot, or a block of the C core's allocator when it is large."""
+        bytes_ = memory.size * memory.dtype.itemsize
+        if bytes_ <= STACK_BYTES:
+            return self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
+        return self.b.intrinsic("tiny_allocate", "ptr", [("i64", str(bytes_))])
+
+    def release(self, body: Body) -> None:
+        """Give large private memory of `body` back."""
+        for statement in body:
+            if not isinstance(statement, Allocate):
+                continue
+            memory = statement.memory
+            bytes_ = memory.size * memory.dtype.itemsize
+            if bytes_ > STACK_BYTES:
+                self.b.declarations["tiny_free"] = "declare void @tiny_free(ptr, i64)"
+                self.b.line(f"call void @tiny_free(ptr {self.pointers[memory]}, i64 {bytes_})")
+
     def body(self, body: Body) -> None:
+        self.run_body(body)
+        self.release(body)
+
+    def run_body(self, body: Body) -> None:
         position = 0
         while position < len(body):
             stores: list[Store] = []
@@ -85,8 +110,7 @@ class Statements(Values):
             case Multiply():
                 multiply.render(self, statement)
             case Allocate(memory=memory):
-                slot = self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
-                self.pointers[memory] = slot
+                self.pointers[memory] = self.scratch(memory)
             case _:
                 raise TypeError(statement)
 
