@@ -55,7 +55,7 @@ def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
     moves: list[str] = []
     body = collapse(join(program.body))
     body = tuple(vectorised(s, target, moves) for s in body)
-    body = parallelised(body, target, moves)
+    body = parallelised(body, moves)
     return replace(program, body=body, moves=tuple(moves))
 
 
@@ -177,10 +177,9 @@ def expression(value: Expression, var: Var, result: Score) -> None:
 # --- parallel ------------------------------------------------------------------------------------
 
 
-def parallelised(body: Body, target: Target, moves: list[str]) -> Body:
-    """Run top-level loops with enough work on all threads."""
-    if target.threads < 2:
-        return body
+def parallelised(body: Body, moves: list[str]) -> Body:
+    """Run top-level loops with enough work on all threads. One thread takes the same strips, so
+    that results are the same bits on any number of threads."""
     result: list[Statement] = []
     for statement in body:
         if not isinstance(statement, Loop) or work(statement) < PARALLEL_WORK:

@@ -36,7 +36,6 @@ from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.ops import Op
 
-
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
 
 

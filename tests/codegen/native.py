@@ -1,0 +1,49 @@
+"""Compile a Graph for this machine and hold it against the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhlo.codegen.compile import Compiled, compile_program
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import Module
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.host import native
+from tinyhlo.runtime.jit import host_target
+from tinyhlo.schedule import schedule
+
+CONFIG = Config(cache=0)
+
+
+def compiled(graph: Graph, threads: int = 2) -> Compiled:
+    """Native code of a graph."""
+    program = schedule(graph, "test", ())
+    return compile_program(program, host_target(threads), CONFIG)
+
+
+def run_native(
+    graph: Graph, arguments: Sequence[np.ndarray], threads: int = 2
+) -> tuple[np.ndarray, ...]:
+    """The results that generated code gives."""
+    program = schedule(graph, "test", ())
+    code = compile_program(program, host_target(threads), CONFIG)
+    module = Module(graph, "test", (), ())
+    return native(module, program, code, CONFIG)(*arguments)
+
+
+def check(
+    graph: Graph, arguments: Sequence[np.ndarray], rtol: float = 1e-5, atol: float = 1e-6
+) -> None:
+    """Generated code and interpreter agree."""
+    expected = run_graph(graph, arguments)
+    for got, want in zip(run_native(simplify(graph), arguments), expected, strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        if want.dtype.kind in "iub":
+            np.testing.assert_array_equal(got, want)
+        else:
+            wide = np.float64
+            np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=rtol, atol=atol)

@@ -1,0 +1,63 @@
+"""What the heuristics do with typical kernels, as printed loops and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.codegen.native import check, compiled, run_native
+from tests.schedule.graphs import F32, add, mul, over_rows, softmax
+from tinyhlo.ir.build import param, reduce
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.jit import host_target
+
+LANES = host_target(2).vector_bytes // 4
+
+
+def moves_of(graph: Graph) -> tuple[str, ...]:
+    (loops,) = compiled(graph).loops
+    return loops.moves
+
+
+def test_elementwise_runs_as_one_vector_loop() -> None:
+    x = param(0, (64, 3, 50), F32)
+    assert moves_of(Graph((x.type,), (add(x, x),))) == (f"vector ijk {LANES}",)
+
+
+def test_large_elementwise_runs_in_parallel_strips() -> None:
+    x = param(0, (1 << 20,), F32)
+    vector, parallel = moves_of(Graph((x.type,), (mul(x, x),)))
+    assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
+
+
+def test_softmax_rows_are_parallel_and_their_columns_vectors() -> None:
+    x = param(0, (512, 1024), F32)
+    moves = moves_of(Graph((x.type,), (softmax(x),)))
+    assert moves[-1] == "parallel i"
+    assert len([m for m in moves if m.startswith("vector j")]) == 3
+
+
+def test_sum_over_rows_walks_memory_in_order() -> None:
+    x = param(0, (300, 200), F32)
+    graph = Graph((x.type,), (reduce(Op.ADD, x, (0,)),))
+    (vector,) = [m for m in moves_of(graph) if m.startswith("vector")]
+    assert vector.startswith("vector i ")  # the result's axis, unit stride, not the summed one
+    value = np.random.default_rng(0).standard_normal((300, 200)).astype(np.float32)
+    check(graph, [value], atol=1e-4)
+
+
+def test_a_full_sum_is_the_same_on_any_number_of_threads() -> None:
+    x = param(0, (1000, 1000), F32)
+    graph = Graph((x.type,), (reduce(Op.ADD, x, (0, 1)),))
+    value = np.random.default_rng(0).standard_normal((1000, 1000)).astype(np.float32)
+    one, two = (run_native(graph, [value], threads) for threads in (1, 2))
+    np.testing.assert_allclose(one[0], value.sum(dtype=np.float64), rtol=1e-4)
+    assert one[0].tobytes() == two[0].tobytes()
+
+
+def test_sums_of_one_row_share_a_loop() -> None:
+    x = param(0, (32, 100), F32)
+    first, second = reduce(Op.ADD, x, (1,)), reduce(Op.ADD, mul(x, x), (1,))
+    graph = Graph((x.type,), (mul(over_rows(first, x.shape), over_rows(second, x.shape)),))
+    (loops,) = compiled(graph).loops
+    assert str(loops).count(" reduce") == 1

@@ -1,0 +1,75 @@
+"""Sorts, scans, scatters and block updates as generated code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import check
+from tinyhlo.ir import dtypes
+from tinyhlo.ir.build import elementwise, param, scalar, scan, scatter, sort, update_slice
+from tinyhlo.ir.dtypes import F32, I32, DType
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import MONOIDS, Op
+
+
+def values(shape: tuple[int, ...], dtype: DType = F32, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 10, shape).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 64, 1000])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sort_is_stable(length: int, axis: int) -> None:
+    keys = [param(k, (), dtype) for k, dtype in enumerate((F32, F32, I32, I32))]
+    comparator = Graph(tuple(k.type for k in keys), (elementwise(Op.LT, keys[0], keys[1]),))
+    shape = (length, 3) if axis == 0 else (3, length)
+    key, payload = param(0, shape, F32), param(1, shape, I32)
+    graph = Graph((key.type, payload.type), sort([key, payload], axis, comparator))
+    check(graph, [values(shape), np.arange(3 * length, dtype=np.int32).reshape(shape)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_along_any_axis(axis: int, reverse: bool) -> None:
+    x = param(0, (4, 50, 3), F32)
+    doubled = elementwise(Op.ADD, x, x)
+    check(Graph((x.type,), (scan(Op.ADD, doubled, axis, reverse),)), [values((4, 50, 3))])
+
+
+@pytest.mark.parametrize("op", MONOIDS)
+def test_scan_of_every_monoid(op: Op) -> None:
+    x = param(0, (17,), I32)
+    check(Graph((x.type,), (scan(op, x, 0, False),)), [values((17,), I32)])
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX, Op.MIN])
+@pytest.mark.parametrize("dtype", [F32, I32, dtypes.BF16, dtypes.U8])
+def test_scatter_drops_what_is_outside(op: Op, dtype: DType) -> None:
+    p, q = param(0, (), dtype), param(1, (), dtype)
+    combiner = Graph((p.type, q.type), (elementwise(op, p, q),))
+    table, updates, where = param(0, (5,), dtype), param(1, (9,), dtype), param(2, (9,), I32)
+    results = scatter([table], [updates], [where], combiner, False)
+    graph = Graph((table.type, updates.type, where.type), results)
+    index = np.array([0, 1, 1, 1, 4, 5, -1, 0, 2], np.int32)
+    check(graph, [values((5,), dtype), values((9,), dtype, seed=1), index])
+
+
+def test_scatter_of_rows() -> None:
+    from tinyhlo.ir.build import broadcast, iota
+
+    p, q = param(0, (), F32), param(1, (), F32)
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    table, updates, where = param(0, (6, 8), F32), param(1, (10, 8), F32), param(2, (10,), I32)
+    rows, columns = broadcast(where, (10, 8), (0,)), iota((10, 8), I32, 1)
+    results = scatter([table], [updates], [rows, columns], combiner, False)
+    graph = Graph((table.type, updates.type, where.type), results)
+    check(graph, [values((6, 8)), values((10, 8), seed=1), values((10,), I32, seed=2) % 6])
+
+
+def test_update_slice_at_a_place_known_at_run_time() -> None:
+    x, block = param(0, (10, 12), F32), param(1, (3, 4), F32)
+    row, column = param(2, (), I32), param(3, (), I32)
+    doubled = elementwise(Op.ADD, block, block)
+    result = update_slice(x, doubled, [row, elementwise(Op.ADD, column, scalar(1, I32))])
+    graph = Graph((x.type, block.type, row.type, column.type), (result,))
+    check(graph, [values((10, 12)), values((3, 4)), np.int32(7), np.int32(2)])
