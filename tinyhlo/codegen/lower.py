@@ -12,8 +12,8 @@ whose axes are all serial; `codegen/heuristics.py` decides how they run. A softm
 
 A reduce becomes a register, computed in the innermost scope that binds the variables of its
 index. Loop variables are named by depth and extent, so sibling loops over the same range use the
-same variable and equal subexpressions in them are the same object: `codegen/tidy.py` joins such
-loops and `codegen/staging.py` keeps what is dear to compute twice.
+same variable and equal subexpressions in them are the same object: `codegen/moves.py` joins such
+loops.
 """
 
 from __future__ import annotations
