@@ -31,6 +31,17 @@ as arguments, so nothing passes by constant folding.
 """
 
 
+# What was found out about cases that do not pass
+NOTES = {
+    "cumsum_bfloat16_8_9": "ours is the exact sum, rounded once; expected are sums rounded at "
+    "every step",
+    "hf_gpt2_train": "XLA:CPU on this module is 0.0054 away from the recorded outputs, and moves "
+    "by 0.0072 when the inputs move by 1e-7: Adam divides gradients that are zero but for rounding",
+    "llama_train_bf16": "XLA:CPU on this module is 0.017 away from the recorded outputs; bfloat16 "
+    "keeps 8 bits",
+}
+
+
 def main() -> int:
     """Write the page; the exit code is 0 when the suites are there, whatever passes."""
     folder = suites_folder()
@@ -76,7 +87,7 @@ def page(openxla: Sequence[Case], corpus: Sequence[Case]) -> str:
     for name, cases in suites(openxla, corpus):
         failing = [case for case in cases if case.status not in ("pass", "skip")]
         lines += ["", f"## {name}: {len(failing)} not passing", ""]
-        lines += [f"* `{case.name}` {case.status}: {short(case.message)}" for case in failing]
+        lines += [f"* `{case.name}` {case.status}: {remark(case)}" for case in failing]
     return "\n".join(lines) + "\n"
 
 
@@ -91,6 +102,12 @@ def row(name: str, cases: Sequence[Case]) -> str:
 def counts(cases: Sequence[Case]) -> str:
     number = collections.Counter(case.status for case in cases)
     return ", ".join(f"{number[status]} {status}" for status in ORDER if number[status])
+
+
+def remark(case: Case) -> str:
+    """The message of a case, and what is known about it."""
+    note = NOTES.get(case.name)
+    return short(case.message) + (f" ({note})" if note else "")
 
 
 def short(message: str) -> str:

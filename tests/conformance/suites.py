@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +26,9 @@ MISSING = "the suites are not here: set TINYHLO_SUITES=DIR, or put them at ../sh
 OTHER_TYPES = re.compile(r"complex<|!quant|\bx?u?i[24]\b|xu?i[24]>|<u?i[24]>|f8E|f4E|f6E")
 DTYPE = re.compile(r"_?(bool|u?int\d+|b?float\d+|complex\d+)")
 CASES_PER_OP = 4
+
+# A line of the corpus's runner: status, name, seconds, message
+RESULT = re.compile(r"(pass|fail|unsupported|error|timeout|crash)\s+(\S+)\s+[\d.]+s ?(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,13 @@ def run_corpus(folder: Path, timeout: int = 300) -> list[Case]:
     """Run every program of the corpus."""
     command = [sys.executable, str(folder / "run_corpus.py"), "--plugin", PLUGIN]
     output = subprocess.run([*command, "--timeout", str(timeout)], check=True, **PIPES).stdout
-    line = re.compile(
-        r"^(pass|fail|unsupported|error|timeout|crash)\s+(\S+)\s+[\d.]+s ?(.*)$", re.M
-    )
-    return [Case(name, status, message, True) for status, name, message in line.findall(output)]
+    cases: list[Case] = []
+    for line in output.splitlines():
+        if match := RESULT.match(line):
+            cases.append(Case(match[2], match[1], match[3], True))
+        elif cases and not line.startswith("{"):  # the rest of a message
+            cases[-1] = replace(cases[-1], message=f"{cases[-1].message}\n{line}")
+    return cases
 
 
 # The runners look for the plugin in the current folder.
