@@ -1,0 +1,168 @@
+"""Contractions against the interpreter: every layout, odd sizes, prologues and epilogues."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import TARGET, kernel_program, run_kernel
+from tinyhlo.codegen.contraction import lower_contraction
+from tinyhlo.codegen.contraction_plan import split_depth
+from tinyhlo.ir import build
+from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I32, DType
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Kernel
+
+Shape = tuple[int, ...]
+
+
+def product(left: Node, left_axes: Shape, right: Node, right_axes: Shape, shape: Shape) -> Node:
+    return build.elementwise(
+        Op.MUL, build.broadcast(left, shape, left_axes), build.broadcast(right, shape, right_axes)
+    )
+
+
+def dot(left: Node, right: Node) -> Node:
+    """(m, k) times (k, n)."""
+    (m, k), (_, n) = left.shape, right.shape
+    return build.reduce(Op.ADD, product(left, (0, 1), right, (1, 2), (m, k, n)), (1,))
+
+
+def numbers(shape: Shape, dtype: DType, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    if dtype.is_float:
+        return generator.standard_normal(shape).astype(dtype.numpy)
+    return generator.integers(-1000, 1000, shape).astype(dtype.numpy)
+
+
+def compare(graph: Graph, tiled: bool = True, tolerance: float = 5e-6) -> None:
+    """The kernel gives what the interpreter gives; `tiled`: it is a packed product."""
+    loops = lower_contraction(Kernel("kernel", graph), TARGET)
+    assert (loops is not None) == tiled
+    inputs = [numbers(t.shape, t.dtype, k) for k, t in enumerate(graph.params)]
+    (got,) = run_kernel(graph, *inputs)
+    (want,) = run_graph(graph, inputs)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if got.dtype.kind in "iu":
+        assert (got == want).all()
+        return
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    assert np.abs(got - want).max() <= tolerance * max(1.0, np.abs(want).max())
+
+
+SIZES = [(64, 64, 64), (50, 40, 70), (6, 300, 16), (7, 2000, 33), (100, 5000, 40), (130, 31, 9)]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), SIZES)
+@pytest.mark.parametrize("turned", ["", "left", "right", "both"])
+def test_matrix_product(m: int, k: int, n: int, turned: str) -> None:
+    left = build.param(0, (k, m) if turned in ("left", "both") else (m, k), F32)
+    right = build.param(1, (n, k) if turned in ("right", "both") else (k, n), F32)
+    a: Node = build.permute(left, (1, 0)) if turned in ("left", "both") else left
+    b: Node = build.permute(right, (1, 0)) if turned in ("right", "both") else right
+    compare(Graph((left.type, right.type), (dot(a, b),)))
+
+
+@pytest.mark.parametrize("dtype", [F64, I32, BY_NUMPY[np.dtype("uint8")]], ids=str)
+def test_other_types(dtype: DType) -> None:
+    left, right = build.param(0, (37, 65), dtype), build.param(1, (65, 45), dtype)
+    compare(Graph((left.type, right.type), (dot(left, right),)), tolerance=1e-14)
+
+
+def test_half_precision_is_packed_as_single() -> None:
+    left, right = build.param(0, (37, 65), BF16), build.param(1, (65, 45), BF16)
+    result = build.cast(dot(build.cast(left, F32), build.cast(right, F32)), BF16)
+    compare(Graph((left.type, right.type), (result,)), tolerance=1e-2)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_epilogue(order: Shape) -> None:
+    left, right = build.param(0, (33, 20), F32), build.param(1, (20, 47), F32)
+    shape = tuple((33, 47)[axis] for axis in order)
+    bias = build.param(2, (shape[1],), F32)
+    total = build.permute(dot(left, right), order)
+    shifted = build.elementwise(Op.ADD, total, build.broadcast(bias, shape, (1,)))
+    result = build.elementwise(Op.MAX, shifted, build.full(0.0, shape, F32))
+    compare(Graph((left.type, right.type, bias.type), (result,)))
+
+
+def test_prologue() -> None:
+    left, right = build.param(0, (33, 20), F32), build.param(1, (20, 47), F32)
+    result = dot(build.elementwise(Op.TANH, left), build.elementwise(Op.MUL, right, right))
+    compare(Graph((left.type, right.type), (result,)))
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (1, 2, 0, 3)])
+def test_batch(axes: Shape) -> None:
+    """The batch axis first, or between the others in memory."""
+    b, m, k, n = 5, 18, 24, 20
+    left, right = build.param(0, (b, m, k), F32), build.param(1, (b, k, n), F32)
+    shape = (b, m, k, n)
+    total = build.reduce(Op.ADD, product(left, (0, 1, 2), right, (0, 2, 3), shape), (2,))
+    order = [axis for axis in axes if axis != 3][:3]
+    compare(Graph((left.type, right.type), (build.permute(total, order),)))
+
+
+def convolution(x: Node, w: Node, pad: int, stride: int) -> Node:
+    """NHWC times HWIO, by windows."""
+    padded = build.pad(x, build.scalar(0.0, x.dtype), (0, pad, pad, 0), (0, pad, pad, 0))
+    kh, kw, ci, co = w.shape
+    windows = build.window(padded, (1, kh, kw, 1), (1, stride, stride, 1), (1, 1, 1, 1))
+    n, h, wide, _ = windows.shape[:4]
+    left = build.reshape(windows, (n, h, wide, ci, kh, kw))
+    shape = (n, h, wide, co, ci, kh, kw)
+    return build.reduce(
+        Op.ADD, product(left, (0, 1, 2, 4, 5, 6), w, (5, 6, 4, 3), shape), (4, 5, 6)
+    )
+
+
+@pytest.mark.parametrize(("pad", "stride"), [(0, 1), (1, 1), (1, 2)])
+@pytest.mark.parametrize(("ci", "co"), [(8, 16), (3, 20), (16, 5)])
+def test_convolution(pad: int, stride: int, ci: int, co: int) -> None:
+    x, w = build.param(0, (2, 9, 11, ci), F32), build.param(1, (3, 3, ci, co), F32)
+    compare(Graph((x.type, w.type), (convolution(x, w, pad, stride),)))
+
+
+def test_convolution_weight_gradient() -> None:
+    x, y = build.param(0, (4, 10, 12, 16), F32), build.param(1, (4, 10, 12, 8), F32)
+    padded = build.pad(x, build.scalar(0.0, F32), (0, 1, 1, 0), (0, 1, 1, 0))
+    windows = build.window(padded, (1, 10, 12, 1), (1, 1, 1, 1), (1, 1, 1, 1))
+    left = build.reshape(windows, (4, 3, 3, 16, 10, 12))
+    shape = (4, 3, 3, 16, 8, 10, 12)
+    total = build.reduce(
+        Op.ADD, product(left, (0, 1, 2, 3, 5, 6), y, (0, 5, 6, 4), shape), (0, 5, 6)
+    )
+    compare(Graph((x.type, y.type), (total,)), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 100, 100), (100, 100, 1), (2, 2, 2)])
+def test_small_ones_take_the_general_way(m: int, k: int, n: int) -> None:
+    left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    compare(Graph((left.type, right.type), (dot(left, right),)), tiled=False, tolerance=1e-5)
+
+
+def test_nan_stays_in_its_row() -> None:
+    left, right = build.param(0, (20, 20), F32), build.param(1, (20, 20), F32)
+    a, b = numbers((20, 20), F32, 0), numbers((20, 20), F32, 1)
+    a[7, 3] = np.nan
+    (got,) = run_kernel(Graph((left.type, right.type), (dot(left, right),)), a, b)
+    assert np.isnan(got).all(axis=1).tolist() == [k == 7 for k in range(20)]
+
+
+def test_split_depth() -> None:
+    """(axis cut in parts, parts, positions a step)."""
+    assert split_depth([512]) == (0, 1, 512)
+    assert split_depth([4096]) == (0, 4, 1024)
+    assert split_depth([8, 56, 56]) == (1, 4, 784)
+    assert split_depth([4099]) == (0, 1, 4099)
+
+
+def test_printed_form() -> None:
+    left, right = build.param(0, (512, 512), F32), build.param(1, (512, 512), F32)
+    program = kernel_program(Graph((left.type, right.type), (dot(left, right),)))
+    loops = lower_contraction(program.body[0].kernel, TARGET)
+    text = str(loops)
+    assert "parallel 1x2x1 chunks" in text and "stage left, right" in text
+    assert "512 deep" in text
