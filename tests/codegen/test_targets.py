@@ -1,0 +1,69 @@
+"""Code for processors that this machine is not: the generator asks the Target, never the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.random_graphs import random_program
+from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
+from tinyhlo.codegen.compile import render_kernels
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.build import broadcast, param, scan
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.jit import assembly
+from tinyhlo.schedule import schedule
+
+AVX2 = Target(
+    device="CPU",
+    triple="x86_64-unknown-linux-gnu",
+    cpu="x86-64-v3",
+    features="",
+    vector_bytes=32,
+    vector_registers=16,
+    fma=True,
+    half=True,
+    bf16_dot=False,
+    int8_dot=False,
+    l1_bytes=32 << 10,
+    l2_bytes=512 << 10,
+    l3_bytes=32 << 20,
+    threads=2,
+)
+AVX512 = replace(AVX2, cpu="x86-64-v4", vector_bytes=64, vector_registers=32, l2_bytes=1 << 20)
+
+
+def code(graph: Graph, target: Target) -> str:
+    """Assembly of all kernels of a graph."""
+    program = schedule(graph, "test", (), target)
+    declarations: dict[str, str] = {}
+    rendered = render_kernels(program, target, declarations)
+    texts = {kernel.symbol: kernel.text for kernel in rendered.values()}
+    public = [text.replace("define internal", "define") for text in texts.values()]
+    return assembly("\n\n".join([*declarations.values(), *public]), target)
+
+
+def programs() -> dict[str, Graph]:
+    x, w, b = param(0, (128, 256), F32), param(1, (256, 96), F32), param(2, (96,), F32)
+    dense = relu(add(matmul(x, w), broadcast(b, (128, 96), (1,))))
+    return {
+        "softmax": Graph((x.type,), (softmax(x),)),
+        "layernorm": Graph((x.type,), (layernorm(x),)),
+        "dense": Graph((x.type, w.type, b.type), (dense,)),
+        "scan": Graph((x.type,), (scan(Op.ADD, x, 1, False),)),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(programs()))
+@pytest.mark.parametrize(("target", "register"), [(AVX2, "%ymm"), (AVX512, "%zmm")])
+def test_full_vectors_are_used(name: str, target: Target, register: str) -> None:
+    text = code(programs()[name], target)
+    assert name == "scan" or register in text
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_program_compiles_for_avx512(seed: int) -> None:
+    graph, _ = random_program(seed, 12)
+    assert code(graph, AVX512)
