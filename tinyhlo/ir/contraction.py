@@ -50,15 +50,17 @@ class Contraction:
         return count
 
 
-def find_contraction(node: Node) -> Contraction | None:
-    """The contraction that `node` computes, or None: at least one k axis and one of m or n."""
+def find_contraction(node: Node, memo: dict[Node, Axes] | None = None) -> Contraction | None:
+    """The contraction that `node` computes, or None: at least one k axis and one of m or n.
+    `memo` keeps what `varies` finds, for callers that ask about many nodes of one graph."""
     if not isinstance(node, Reduce) or node.op is not Op.ADD:
         return None
     product = node.inputs[0]
     if not isinstance(product, Elementwise) or product.op is not Op.MUL:
         return None
     left, right = product.inputs
-    in_left, in_right = varies(left), varies(right)
+    memo = {} if memo is None else memo
+    in_left, in_right = varies(left, memo), varies(right, memo)
     axes = [axis for axis, extent in enumerate(product.shape) if extent != 1]
     k = tuple(axis for axis in axes if axis in node.axes)
     if not k or any(axis not in in_left or axis not in in_right for axis in k):

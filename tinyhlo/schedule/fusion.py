@@ -90,6 +90,7 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
 
     clusters: list[Cluster] = []
     producer: dict[Node, Cluster] = {}
+    memo: dict[Node, frozenset[int]] = {}
     structures = set(items.structures)
     for position, node in enumerate(graph.nodes()):
         if node in structures:
@@ -105,7 +106,7 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             reads = {}
             for value, at in access(node, stop).items():
                 reads.setdefault(base(value), set()).update(at)
-            contraction = isinstance(node, Reduce) and find_contraction(node) is not None
+            contraction = isinstance(node, Reduce) and find_contraction(node, memo) is not None
             cluster = Cluster([node], dict(reads), {node: reads}, position, contraction=contraction)
             producer[node] = cluster
         elif isinstance(node, Output) and node.inputs[0] in producer:

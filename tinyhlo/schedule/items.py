@@ -136,7 +136,7 @@ def find_items(graph: Graph) -> Items:
             for child in node.inputs
         ):
             derived.add(node)
-        chosen.update(operand for operand in operands(node) if operand in derived)
+        chosen.update(operand for operand in operands(node, memo) if operand in derived)
         if node in forced or is_reduced(node) or is_shared(node, users, work):
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
@@ -144,10 +144,10 @@ def find_items(graph: Graph) -> Items:
     return Items(values, structures, {node: tuple(found) for node, found in users.items()})
 
 
-def operands(node: Node) -> tuple[Node, ...]:
+def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
-    if not isinstance(node, Reduce) or find_contraction(node) is None:
+    if not isinstance(node, Reduce) or find_contraction(node, memo) is None:
         return ()
     found: list[Node] = []
     for factor in node.inputs[0].inputs:
