@@ -38,7 +38,7 @@ demo: .venv/.installed  ## train a small convolutional network on tiny and on XL
 # The newest Python and jax first, so that the last lines are the whole suite's.
 test: .venv/.installed test-313  ## run every test; the plugin's also on Python 3.13 with the newest jax
 	@echo "== tests"
-	@.venv/bin/python -m pytest -q --durations=5 </dev/null
+	@.venv/bin/python -m pytest --durations=5 </dev/null
 
 test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	@if [ -z "$(PYTHON313)" ]; then \
@@ -46,7 +46,7 @@ test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	else \
 	  $(MAKE) .venv313/.installed && \
 	  echo "== plugin tests on Python 3.13, jax $$(.venv313/bin/python -c 'import jax; print(jax.__version__)')" && \
-	  .venv313/bin/python -m pytest -q -p no:cacheprovider tests/pjrt_plugin </dev/null; \
+	  .venv313/bin/python -m pytest -p no:cacheprovider tests/pjrt_plugin </dev/null; \
 	fi
 
 lint: .venv/.installed  ## ruff (format and lint) and pyright
