@@ -38,7 +38,8 @@ NOTES = {
     "hf_gpt2_train": "XLA:CPU on this module is 0.0054 away from the recorded outputs, and moves "
     "by 0.0072 when the inputs move by 1e-7: Adam divides gradients that are zero but for rounding",
     "llama_train_bf16": "XLA:CPU on this module is 0.017 away from the recorded outputs; bfloat16 "
-    "keeps 8 bits",
+    "keeps 8 bits. Computed in float32, the program is 0.030 away from ours and 0.044 from the "
+    "recorded outputs",
 }
 
 
