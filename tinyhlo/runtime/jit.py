@@ -117,7 +117,8 @@ def optimized(text: str, target: Target, target_machine: Any) -> Any:
 
 def optimize(module: Any, target_machine: Any) -> None:
     """The passes that our IR needs: it is already hoisted, vectorised and free of duplicates.
-    LLVM's level 0 inlines what is marked so; level 2 as a whole takes four times as long."""
+    LLVM's level 0 inlines what is marked so; level 2 as a whole takes 1.6 to 2.4 times as long and
+    gives code within 5 % on softmax, exp and cumsum, but 20 % faster code for argmax."""
     inline = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options(0))
     inline.getModulePassManager().run(module, inline)
     builder = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options(2))
