@@ -1,8 +1,8 @@
 """Element types: one frozen DType each, in a table.
 
 `F32.numpy` is the NumPy dtype, `F32.bits` the width, `F32.kind` one of
-"bool", "signed", "unsigned", "float". Booleans are stored one a byte.
-Complex numbers are no DType: they are (re, im) pairs of planes from import on.
+"bool", "signed", "unsigned", "float". Booleans are stored one a byte. `ALL` are the types that a
+Graph computes in; complex and small types, which it stores as these, are in `ir/elements.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 
-Kind = Literal["bool", "signed", "unsigned", "float"]
+Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 
 
 @dataclass(frozen=True, slots=True)
