@@ -24,6 +24,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
+from tinyhlo.codegen.staging import stage_rows
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL
@@ -51,9 +52,9 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    """Join, collapse, vectorise, parallelise."""
+    """Join, collapse, stage, vectorise, parallelise."""
     moves: list[str] = []
-    body = collapse(join(program.body))
+    body = stage_rows(collapse(join(program.body)), target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = parallelised(body, moves)
     return replace(program, body=body, moves=tuple(moves))
@@ -105,8 +106,9 @@ def flattened(body: Body) -> list[Statement]:
 
 
 def is_plain_reduce(loop: Loop) -> bool:
-    """A reduce loop whose body only accumulates: lanes may have their own accumulators."""
-    return loop.axis is Axis.REDUCE and all(isinstance(s, Accumulate) for s in loop.body)
+    """A reduce loop whose body only accumulates (and stages): lanes may have their own
+    accumulators."""
+    return loop.axis is Axis.REDUCE and all(isinstance(s, (Accumulate, Store)) for s in loop.body)
 
 
 def score(loop: Loop) -> Score:

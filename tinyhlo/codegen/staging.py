@@ -1,0 +1,236 @@
+"""Keep a row of dear values in private memory between the passes over that row.
+
+In: a Body whose reduces are joined. Out: the same with values that several sibling loops over one
+range compute put into a scratch row by the first and read back by the others:
+
+    for i in 64:                                  for i in 64:
+      for j in 100: sum0 += exp(x[i*100 + j])       local row0: f32[100]
+      for j in 100: y[i*100 + j] =            ->    for j in 100: t = exp(x[i*100 + j])
+          exp(x[i*100 + j]) / sum0                                sum0 += t; row0[j] = t
+                                                    for j in 100: y[i*100 + j] = row0[j] / sum0
+
+Expressions are hash-consed, so "the same value" is the same object. A value pays when computing it
+again costs more than a store and a load that stay in the cache: that is the only rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Axis,
+    Body,
+    Declare,
+    Expression,
+    Guard,
+    Load,
+    Loop,
+    Memory,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.index import Var, index
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+
+STORE_AND_LOAD = 4.0  # operations that one staged element costs, cache misses of L1 included
+DEAR = {Op.DIV: 5.0, Op.REM: 5.0, Op.SQRT: 5.0}
+TRANSCENDENTAL_COST = 20.0
+
+
+@dataclass(slots=True)
+class Stager:
+    """Names scratch rows; `budget` is what one row's scratch may take of the cache."""
+
+    budget: int
+    moves: list[str]
+    count: int = 0
+
+    def memory(self, value: Expression, var: Var) -> Memory:
+        self.count += 1
+        return Memory(f"row{self.count - 1}", value.dtype, var.extent, local=True)
+
+
+def stage_rows(body: Body, target: Target, moves: list[str]) -> Body:
+    """Stage in every row loop. Half of L2 is left to the row that is read."""
+    stager = Stager(target.l2_bytes // 2, moves)
+    return tuple(visit(statement, stager) for statement in body)
+
+
+def visit(statement: Statement, stager: Stager) -> Statement:
+    """Inside a loop its passes are staged; the top level is no row: scratch would be a whole
+    array there, and its loops run on several threads."""
+    match statement:
+        case Loop(axis=Axis.SERIAL, body=body):
+            inner = tuple(visit(s, stager) for s in body)
+            return replace(statement, body=staged(inner, stager))
+        case _:
+            return statement
+
+
+def staged(body: Body, stager: Stager) -> Body:
+    """Each pass in turn gives what later ones need again."""
+    result: list[Statement] = list(body)
+    place = 0
+    while place < len(result):
+        first = result[place]
+        if is_pass(first):
+            assert isinstance(first, Loop)
+            memories, result[place:] = stage(first, result[place + 1 :], stager)
+            result[place:place] = memories
+            place += len(memories)
+        place += 1
+    return tuple(result)
+
+
+def is_pass(statement: Statement) -> bool:
+    """A loop over elements of the row, independent or accumulating."""
+    return (
+        isinstance(statement, Loop)
+        and statement.axis in (Axis.SERIAL, Axis.REDUCE)
+        and statement.count is None
+        and all(isinstance(s, (Accumulate, Store)) for s in statement.body)
+    )
+
+
+def stage(
+    first: Loop, rest: list[Statement], stager: Stager
+) -> tuple[list[Statement], list[Statement]]:
+    """(scratch, the passes from `first` on): what `first` computes and a later pass needs."""
+    var = first.var
+    later = [s for s in rest if is_pass(s) and isinstance(s, Loop) and s.var == var]
+    if not later:
+        return [], [first, *rest]
+    changing = frozenset(s.name for s in first.body if isinstance(s, Accumulate))
+    known = computed(first.body)
+    wanted: dict[Expression, None] = {}
+    for loop in later:
+        for value in values_of(loop.body):
+            find_shared(value, known, var, changing, wanted)
+    memories: list[Statement] = []
+    stores: list[Statement] = []
+    values: dict[Expression, Expression] = {}
+    for value in wanted:
+        bytes_ = var.extent * value.dtype.itemsize
+        if bytes_ > stager.budget:
+            continue
+        memory = stager.memory(value, var)
+        stager.moves.append(f"stage {memory.name}")
+        memories.append(Allocate(memory))
+        stores.append(Store(memory, index(var), value))
+        values[value] = Load(memory, index(var))
+    if not stores:
+        return [], [first, *rest]
+    done: dict[Expression, Expression] = {}
+    passes = [
+        replace(s, body=tuple(exchanged(inner, values, done) for inner in s.body))
+        if isinstance(s, Loop) and s in later
+        else s
+        for s in rest
+    ]
+    return memories, [replace(first, body=(*first.body, *stores)), *passes]
+
+
+def values_of(body: Body) -> list[Expression]:
+    return [s.value for s in body if isinstance(s, (Accumulate, Store, Declare))]
+
+
+def computed(body: Body) -> set[Expression]:
+    """Everything that is computed for every element: what stands under a guard may not be."""
+    found: set[Expression] = set()
+    pending = values_of(body)
+    while pending:
+        e = pending.pop()
+        if e not in found:
+            found.add(e)
+            if isinstance(e, Apply):
+                pending.extend(e.arguments)
+    return found
+
+
+def find_shared(
+    root: Expression,
+    known: set[Expression],
+    var: Var,
+    changing: frozenset[str],
+    wanted: dict[Expression, None],
+) -> None:
+    """The largest dear subexpressions of `root` that are in `known`."""
+    seen: set[Expression] = set()
+    pending = [root]
+    while pending:
+        e = pending.pop()
+        if e in seen or e in wanted or not e.depends_on(var):
+            continue
+        seen.add(e)
+        fixed = e.free.isdisjoint(changing)  # a running total differs from its final value
+        if e in known and fixed and again(e, var) > STORE_AND_LOAD:
+            wanted[e] = None
+            continue
+        pending.extend(parts(e))
+
+
+def parts(e: Expression) -> tuple[Expression, ...]:
+    match e:
+        case Apply(arguments=arguments):
+            return arguments
+        case Guard(value=value, otherwise=otherwise):
+            return (value, otherwise)
+        case _:
+            return ()
+
+
+def again(root: Expression, var: Var) -> float:
+    """Operations to compute `root` once more for another element; what does not depend on the
+    element is computed once a row."""
+    seen: set[Expression] = set()
+    pending, total = [root], 0.0
+    while pending:
+        e = pending.pop()
+        if e in seen or not e.depends_on(var):
+            continue
+        seen.add(e)
+        op = getattr(e, "op", None)
+        total += TRANSCENDENTAL_COST if op in TRANSCENDENTAL else DEAR.get(op, 1.0)  # type: ignore[arg-type]
+        pending.extend(parts(e))
+    return total
+
+
+def exchanged(
+    statement: Statement, values: dict[Expression, Expression], done: dict[Expression, Expression]
+) -> Statement:
+    """A statement of a pass with staged values read back."""
+    match statement:
+        case Accumulate(name=name, op=op, value=value):
+            return Accumulate(name, op, exchange(value, values, done))
+        case Store(memory=memory, index=where, value=value):
+            return Store(memory, where, exchange(value, values, done))
+        case _:
+            return statement
+
+
+def exchange(
+    root: Expression, values: dict[Expression, Expression], done: dict[Expression, Expression]
+) -> Expression:
+    """`root` with `values` in place of its subexpressions."""
+    if root in values:
+        return values[root]
+    found = done.get(root)
+    if found is not None:
+        return found
+    match root:
+        case Apply(op=op, arguments=arguments, dtype=dtype):
+            result: Expression = Apply(
+                op, tuple(exchange(a, values, done) for a in arguments), dtype
+            )
+        case Guard(conditions=conditions, value=value, otherwise=otherwise):
+            result = Guard(
+                conditions, exchange(value, values, done), exchange(otherwise, values, done)
+            )
+        case _:
+            result = root
+    done[root] = result
+    return result
