@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.verifier import verify_graph
+from tinyhlo.runtime.host import interpreted
 
 
 def interpret(source: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Import the program and run its Graph in the NumPy interpreter."""
-    graph = import_module(source).graph
-    verify_graph(graph)
-    return list(run_graph(graph, [np.asarray(value) for value in inputs]))
+    module = import_module(source)
+    verify_graph(module.graph)
+    types = [type_.dtype.numpy for type_ in module.inputs]
+    return list(interpreted(module)(*map(np.asarray, inputs, types)))

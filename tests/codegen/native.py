@@ -31,7 +31,7 @@ def run_native(
     """The results that generated code gives."""
     program = schedule(graph, "test", ())
     code = compile_program(program, host_target(threads), CONFIG)
-    module = Module(graph, "test", (), ())
+    module = Module(graph, "test", graph.params, tuple(node.type for node in graph.results))
     return native(module, program, code, CONFIG)(*arguments)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -22,6 +21,7 @@ from tinyhlo.import_stablehlo.records import (
     GatherDimensions,
     ScatterDimensions,
 )
+from tinyhlo.ir.elements import BY_NAME, SMALL
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,46 +72,59 @@ def decode_dense(attribute: Any) -> Any:
     if element.startswith("complex") or element not in NUMPY:
         return None
     dtype = NUMPY[element]
+    if element in SMALL_NAMES:
+        return Dense(decode_text(str(attribute), dtype, shape), shape)
     if attribute.is_splat:
         value = attribute.get_splat_value().value
         if value == value:  # the payload of a NaN is only in the elements themselves
             return Dense(np.asarray(value).astype(dtype), shape)
     if element == "bf16":
-        return Dense(decode_bfloat16(str(attribute), shape), shape)
+        return Dense(decode_text(str(attribute), dtype, shape), shape)
     array = np.array(attribute)
     if attribute.is_splat and array.size:
         array = array.reshape(-1)[0].reshape(())
     return Dense(array, shape)
 
 
-NUMPY = {
-    "i1": np.dtype(np.bool_),
-    **{f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"ui{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"f{bits}": np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "index": np.dtype(np.int64),
-}
+NUMPY = {**{name: dtype.numpy for name, dtype in BY_NAME.items()}, "index": np.dtype(np.int64)}
+SMALL_NAMES = frozenset(dtype.name for dtype in SMALL)
 
 
-def decode_bfloat16(text: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The bindings cannot read bf16 elements: take them from the printed text, which is either
-    one hex string (little-endian) or a list of decimal and 0x numbers."""
+def decode_text(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Elements that the bindings cannot read, from the printed text: one hex string (little-endian,
+    at least a byte an element), or a list of decimal and 0x numbers."""
     body = text[text.index("<") + 1 : text.rindex("> :")]
     if body.startswith('"0x'):
-        array = np.frombuffer(bytes.fromhex(body[3:-1]), ml_dtypes.bfloat16)
+        array = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
     else:
-        words = re.findall(r"[-+.\w]+", body)
-        bits = [
-            int(word, 16)
-            if word.startswith("0x")
-            else int(np.asarray(float(word)).astype(ml_dtypes.bfloat16).view(np.uint16))
-            for word in words
-        ]
-        array = np.array(bits, np.uint16).view(ml_dtypes.bfloat16)
+        word = np.dtype(f"u{dtype.itemsize}")
+        array = np.array(
+            [
+                int(number, 16)
+                if number.startswith("0x")
+                else int(np.asarray(float(WORDS.get(number, number))).astype(dtype).view(word))
+                for number in re.findall(r"[-+.\w]+", body)
+            ],
+            word,
+        ).view(dtype)
     if array.size == 1:
         return array.reshape(())
     return array.reshape(shape)
+
+
+WORDS = {"true": "1", "false": "0"}
+
+
+def decode_complex_constant(operation: ir.Operation) -> Dense:
+    """The elements of a complex constant, from the op's text: `(re, im)` pairs or a hex string."""
+    type_ = ir.RankedTensorType(operation.results[0].type)
+    plane = NUMPY[str(ir.ComplexType(type_.element_type).element_type)]
+    shape = tuple(type_.shape)
+    text = str(operation)
+    text = text[text.index("dense<") :]
+    pairs = decode_text(text, plane, (-1, 2)) if int(np.prod(shape)) else np.empty((0, 2), plane)
+    array = np.ascontiguousarray(pairs).view(f"c{2 * plane.itemsize}").reshape(-1)
+    return Dense(array.reshape(()) if array.size == 1 else array.reshape(shape), shape)
 
 
 def _text(attribute: Any) -> str:

@@ -1,4 +1,4 @@
-"""CHLO ops: a few have a direct meaning here, the others are expanded by jaxlib's own pass.
+"""Ops that jaxlib's own passes expand: most of CHLO, and some complex functions.
 
 In: one `chlo.lgamma` op. Out: a function of StableHLO ops with its operands as arguments.
 
@@ -23,13 +23,18 @@ NATIVE_CHLO = frozenset(
         "chlo.next_after",
     }
 )
-PIPELINE = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
+# on complex numbers: near the branch points and at the ends of the range the plain formulas fail
+COMPLEX_EXPANDED = frozenset({"stablehlo.log", "stablehlo.log_plus_one", "stablehlo.sqrt"})
+PIPELINE = (
+    "builtin.module(func.func(chlo-legalize-to-stablehlo,stablehlo-complex-math-expander),"
+    "canonicalize,cse)"
+)
 
 stablehlo.register_stablehlo_passes()
 
 
 def chlo_key(operation: ir.Operation) -> str:
-    """Equal for CHLO ops with the same expansion."""
+    """Equal for ops with the same expansion."""
     types = [str(value.type) for value in (*operation.operands, *operation.results)]
     if len(operation.regions):
         return f"{types} {operation}"
@@ -37,7 +42,7 @@ def chlo_key(operation: ir.Operation) -> str:
     return f"{operation.name} {types} {attributes}"
 
 
-def legalize_chlo(operation: ir.Operation) -> ir.Module:
+def legalize(operation: ir.Operation) -> ir.Module:
     """A module whose one function computes what `operation` computes."""
     operands = tuple(operation.operands)
     results = [value.type for value in operation.results]

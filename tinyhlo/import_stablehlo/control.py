@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import known_scalar
-from tinyhlo.import_stablehlo.records import Block, Operation
+from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
+from tinyhlo.import_stablehlo.operands import known_scalar, map_region
+from tinyhlo.import_stablehlo.records import Block, Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, full, loop, param, sort, where
 from tinyhlo.ir.dtypes import I32
@@ -36,24 +37,25 @@ def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
     fixed = {k: inputs[k] for k in invariant if is_closed(inputs[k])}
     captures = scope.captures((condition, body))
     carried = [k for k in range(len(inputs)) if k not in fixed]
-    initial = [inputs[k] for k in carried] + [scope.value(slot) for slot in captures]
+    captured = flatten(scope.value(slot) for slot in captures)
+    initial = flatten(inputs[k] for k in carried) + captured
 
     condition_graph = scope.graph(condition, captures, fixed)
     body_graph = scope.graph(body, captures, fixed)
-    body_graph = with_invariants(body_graph, carried, len(captures))
-    trips = trip_count(initial, condition_graph, body_graph)  # type: ignore[arg-type]
-    results = loop(initial, condition_graph, body_graph, trips)  # type: ignore[arg-type]
-    final = dict(zip(carried, results, strict=False))
+    kept = unflatten(body_graph.results, operation.types)
+    body_graph = with_invariants(body_graph, flatten(kept[k] for k in carried), captured)
+    trips = trip_count(initial, condition_graph, body_graph)
+    results = loop(initial, condition_graph, body_graph, trips)
+    values = unflatten(results, [operation.types[k] for k in carried])
+    final = dict(zip(carried, values, strict=True))
     return [inputs[k] if k in invariant else final[k] for k in range(len(inputs))]
 
 
-def with_invariants(body: Graph, carried: Sequence[int], captured: int) -> Graph:
+def with_invariants(body: Graph, carried: Sequence[Node], captured: Sequence[Node]) -> Graph:
     """The body's Graph, returning the state still carried and then the captured values."""
-    count = len(carried)
-    types = body.params[count : count + captured]
-    params = [param(count + k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
-    kept = tuple(body.results[k] for k in carried)
-    return Graph(body.params, kept + tuple(params), body.effects, body.locations)
+    first = len(body.params) - len(captured)
+    params = [param(first + k, node.shape, node.dtype) for k, node in enumerate(captured)]
+    return Graph(body.params, (*carried, *params), body.effects, body.locations)
 
 
 def trip_count(initial: Sequence[Node], condition: Graph, body: Graph) -> int | None:
@@ -103,7 +105,7 @@ def case(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequenc
         position = int(known)
         chosen = blocks[position] if 0 <= position < len(blocks) else blocks[-1]
         return scope.run(chosen, ())
-    return branch_on(selector, blocks, scope)
+    return branch_on(selector, blocks, operation.types, scope)
 
 
 def if_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -113,24 +115,45 @@ def if_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequen
     if known is not None:
         return scope.run(then if known else other, ())
     selector = where(condition, full(0, (), I32), full(1, (), I32))
-    return branch_on(selector, (then, other), scope)
+    return branch_on(selector, (then, other), operation.types, scope)
 
 
-def branch_on(selector: Node, blocks: Sequence[Block], scope: Scope) -> Sequence[Value]:
+def branch_on(
+    selector: Node, blocks: Sequence[Block], types: Sequence[ValueType], scope: Scope
+) -> Sequence[Value]:
     """A Branch whose operands are the values that any of its blocks captures."""
     captures = scope.captures(blocks)
     graphs = [scope.graph(block, captures) for block in blocks]
     if not graphs[0].results:
         return ()
-    operands = [scope.value(slot) for slot in captures]
-    return branch(selector, operands, graphs)  # type: ignore[arg-type]
+    operands = flatten(scope.value(slot) for slot in captures)
+    return unflatten(branch(selector, operands, graphs), types)
 
 
 def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     rank = len(inputs[0].shape)
     axis = operation.attributes.get("dimension", -1)
-    comparator = scope.graph(operation.regions[0])
+    comparator = by_pairs(scope.graph(operation.regions[0]), operation.regions[0])
     return sort(inputs, axis + rank if axis < 0 else axis, comparator)
+
+
+def by_pairs(comparator: Graph, region: Block) -> Graph:
+    """The comparator with its params in pairs (left, right) also where a complex value is two."""
+    places = list(range(len(comparator.params)))
+    following = iter(places)
+    planes = [[next(following) for _ in flat_types([type_])] for type_ in region.types]
+    pairs = zip(planes[::2], planes[1::2], strict=True)
+    order = [
+        place for left, right in pairs for pair in zip(left, right, strict=True) for place in pair
+    ]
+    if order == places:
+        return comparator
+    types = tuple(comparator.params[place] for place in order)
+    params = [param(order.index(k), t.shape, t.dtype) for k, t in enumerate(comparator.params)]
+    results = map_region(comparator, params, ())
+    if results is None:
+        raise UnsupportedError("its comparator is not elementwise")
+    return Graph(types, results, (), comparator.locations)
 
 
 RULES: dict[str, Rule] = {

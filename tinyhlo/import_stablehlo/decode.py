@@ -14,9 +14,17 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.chlo import NATIVE_CHLO, chlo_key, legalize_chlo
-from tinyhlo.import_stablehlo.records import Block, Function, Operation, OtherType, ValueType
+from tinyhlo.import_stablehlo.attributes import decode_attribute, decode_complex_constant
+from tinyhlo.import_stablehlo.chlo import COMPLEX_EXPANDED, NATIVE_CHLO, chlo_key, legalize
+from tinyhlo.import_stablehlo.lifting import form_of
+from tinyhlo.import_stablehlo.records import (
+    Block,
+    Form,
+    Function,
+    Operation,
+    OtherType,
+    ValueType,
+)
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
@@ -38,6 +46,7 @@ class Decoder:
         self._expanding: set[str] = set()
         self._types: dict[ir.Type, ValueType] = {}
         self._has_other_types = False
+        self._has_lifted_types = False
         self._attributes: dict[ir.Attribute, Any] = {}
 
     def function(self, name: str) -> Function:
@@ -82,10 +91,12 @@ class Decoder:
             slots[argument] = (len(slots), type_)
         operations: list[Operation] = []
         returned: tuple[int, ...] = ()
+        returned_types: tuple[ValueType, ...] = ()
         for view in block.operations:
             operation = view.operation
             if operation.name in TERMINATORS:
                 returned = tuple([slots[value][0] for value in operation.operands])
+                returned_types = tuple([slots[value][1] for value in operation.operands])
             else:
                 operations.append(self._operation(operation, slots))
         live, needed = live_operations(operations, returned)
@@ -94,6 +105,7 @@ class Decoder:
             types=types,
             operations=live,
             returned=returned,
+            returned_types=returned_types,
             captures=tuple(sorted(slot for slot in needed if slot < outer)),
             effect=any(operation.effect for operation in live),
         )
@@ -102,7 +114,10 @@ class Decoder:
         name = operation.name
         attributes = self._attributes_of(operation)
         operands = [slots[value] for value in operation.operands]
-        if name.startswith("chlo.") and name not in NATIVE_CHLO:
+        form = Form.PLAIN
+        if self._has_lifted_types or self._lifts(operation):
+            form = form_of([self._type(v.type) for v in (*operation.operands, *operation.results)])
+        if is_expanded(name, form):
             callee = self._legalized(operation)
             if callee is not None:
                 name, attributes = "func.call", {"callee": callee}
@@ -134,7 +149,14 @@ class Decoder:
             regions=regions,
             location=operation.location,
             effect=effect,
+            form=form,
         )
+
+    def _lifts(self, operation: ir.Operation) -> bool:
+        """Whether a result is the first value of a complex or small type in the module."""
+        for value in operation.results:
+            self._type(value.type)
+        return self._has_lifted_types
 
     def _legalized(self, operation: ir.Operation) -> str | None:
         """The private function that holds a CHLO op's expansion; None when jaxlib has none."""
@@ -145,7 +167,7 @@ class Decoder:
             return None
         self._expanding.add(key)
         try:
-            module = legalize_chlo(operation)
+            module = legalize(operation)
         except ir.MLIRError:
             return None
         self._functions[key] = self._function(key, module.body.operations[0].operation)
@@ -156,6 +178,7 @@ class Decoder:
         if found is None:
             found = self._types[type_] = decode_type(type_)
             self._has_other_types = self._has_other_types or isinstance(found, OtherType)
+            self._has_lifted_types = self._has_lifted_types or form_of([found]) is not Form.PLAIN
         return found
 
     @staticmethod
@@ -163,12 +186,13 @@ class Decoder:
         return next((type_.hint for type_ in types if isinstance(type_, OtherType)), "")
 
     def _attributes_of(self, operation: ir.Operation) -> dict[str, Any]:
-        """All attributes of an op; None for complex elements, which the bindings refuse to give."""
+        """All attributes of an op. Complex elements, which the bindings refuse to give, are read
+        from the op's text."""
         values = operation.attributes
         try:
             return {key: self._attribute(value) for key, value in values.items()}
         except TypeError:
-            return dict.fromkeys(values)
+            return {"value": decode_complex_constant(operation)}
 
     def _attribute(self, attribute: ir.Attribute) -> Any:
         try:
@@ -176,6 +200,14 @@ class Decoder:
         except KeyError:
             value = self._attributes[attribute] = decode_attribute(attribute)
             return value
+
+
+def is_expanded(name: str, form: Form) -> bool:
+    """Whether jaxlib's passes write an op as several others: most of CHLO, and the complex
+    functions whose accurate form is long."""
+    if name.startswith("chlo."):
+        return name not in NATIVE_CHLO or form is Form.COMPLEX
+    return form is Form.COMPLEX and name in COMPLEX_EXPANDED
 
 
 def live_operations(

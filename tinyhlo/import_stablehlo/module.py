@@ -19,10 +19,13 @@ from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.lifting import Complex
+from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.import_stablehlo.records import Function, OtherType
-from tinyhlo.import_stablehlo.rules import RULES
+from tinyhlo.import_stablehlo.rules import LIFTED_RULES, RULES
 from tinyhlo.import_stablehlo.walker import Value, Walker
-from tinyhlo.ir.build import constant, param
+from tinyhlo.ir.build import constant, param, reshape, slice_
+from tinyhlo.ir.elements import PLANES, stored
 from tinyhlo.ir.graph import Graph, Node, TensorType
 
 SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
@@ -31,11 +34,14 @@ PASS_ARRAYS = "pass arrays, not tokens or tuples"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An imported program. `aliases`: (result, argument) pairs that share memory. `donors`:
-    arguments whose memory may be used for any result."""
+    """An imported program. `inputs` and `outputs`: the types that its users see, which the Graph
+    may store as others (`ir/elements.py`). `aliases`: (result, argument) pairs that share memory.
+    `donors`: arguments whose memory may be used for any result."""
 
     graph: Graph
     name: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
     aliases: tuple[tuple[int, int], ...] = ()
     donors: tuple[int, ...] = ()
 
@@ -62,10 +68,10 @@ def import_module(
 
 def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -> Module:
     """The Module of a parsed program; see `import_module`."""
-    walker = Walker(Decoder(parsed), RULES)
+    walker = Walker(Decoder(parsed), RULES, LIFTED_RULES)
     function = walker.decoder.function(walker.decoder.entry)
     arguments: list[Value] = [
-        param(k, type_.shape, type_.dtype) if isinstance(type_, TensorType) else None
+        argument(k, type_) if isinstance(type_, TensorType) else None
         for k, type_ in enumerate(function.body.types)
     ]
     for position, value in static_arguments.items():
@@ -74,10 +80,41 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
         raise UnsupportedOp(refused)
-    if not all(isinstance(result, Node) for result in results):
+    if not all(isinstance(result, (Node, Complex)) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
-    graph = Graph(function.body.types, tuple(results), (), walker.lines)  # type: ignore[arg-type]
-    return Module(graph, module_name(parsed), aliases_of(function), donors_of(function))
+    inputs: tuple[TensorType, ...] = function.body.types  # type: ignore[assignment]
+    graph = Graph(tuple(map(stored, inputs)), tuple(map(result_node, results)), (), walker.lines)
+    return Module(
+        graph,
+        module_name(parsed),
+        inputs,
+        function.body.returned_types,  # type: ignore[arg-type]
+        aliases_of(function),
+        donors_of(function),
+    )
+
+
+def argument(position: int, type_: TensorType) -> Value:
+    """The value of an argument; a complex one is two views of a buffer of pairs."""
+    kept = stored(type_)
+    node = param(position, kept.shape, kept.dtype)
+    if type_.dtype not in PLANES:
+        return node
+    rank = len(type_.shape)
+    first = [
+        slice_(node, [0] * rank + [k], [*type_.shape, k + 1], [1] * (rank + 1)) for k in (0, 1)
+    ]
+    re, im = (reshape(plane, type_.shape) for plane in first)
+    return Complex(re, im)
+
+
+def result_node(value: Value) -> Node:
+    """What is stored for a result; a complex one as pairs."""
+    if isinstance(value, Complex):
+        pieces = [reshape(plane, (*plane.shape, 1)) for plane in value.planes]
+        return join(pieces, len(value.shape))
+    assert isinstance(value, Node)
+    return value
 
 
 def module_name(module: ir.Module) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from tinyhlo.ir.graph import TensorType
@@ -47,10 +48,19 @@ class TupleType:
 ValueType = TensorType | OtherType | TokenType | TupleType
 
 
+class Form(Enum):
+    """Which element types an op has among its operands and results; complex outranks small."""
+
+    PLAIN = "plain"
+    SMALL = "small"
+    COMPLEX = "complex"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One live op. `location` is opaque here, see `locations.source_line`. `refusal`: what to tell
-    the user when one of the types cannot be compiled, else "". `effect`: needed even if unused."""
+    the user when one of the types cannot be compiled, else "". `effect`: needed even if unused.
+    `form`: whether types are complex or small, see `lifting.py`."""
 
     name: str
     operands: tuple[int, ...]
@@ -62,6 +72,7 @@ class Operation:
     regions: tuple[Block, ...]
     location: Any
     effect: bool
+    form: Form = Form.PLAIN
 
     @property
     def type(self) -> TensorType:
@@ -83,6 +94,7 @@ class Block:
     types: tuple[ValueType, ...]
     operations: tuple[Operation, ...]
     returned: tuple[int, ...]
+    returned_types: tuple[ValueType, ...]
     captures: tuple[int, ...]
     effect: bool
 

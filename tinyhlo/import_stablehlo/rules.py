@@ -1,9 +1,15 @@
-"""The table of rules: every op that can be imported, from the files of its families."""
+"""The tables of rules: every op that can be imported, from the files of its families.
+
+`RULES` are for plain tensors; `LIFTED_RULES` for ops on complex and small element types that
+differ from the plain rule applied by plane or by value (`lifting.py`).
+"""
 
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo import (
     calls,
+    complex_arithmetic,
+    complex_functions,
     contraction,
     control,
     conversions,
@@ -16,8 +22,10 @@ from tinyhlo.import_stablehlo import (
     random_bits,
     reductions,
     scattering,
+    small_rules,
     windows,
 )
+from tinyhlo.import_stablehlo.records import Form
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = (
@@ -38,3 +46,7 @@ FAMILIES = (
 )
 
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
+LIFTED_RULES: dict[Form, dict[str, Rule]] = {
+    Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES},
+    Form.SMALL: small_rules.RULES,
+}

@@ -196,6 +196,7 @@ def encode_power_of_two(x: Node) -> Node:
         x = cast(x, F32)
     word = bitcast(x, unsigned_of(F32))
     code = with_number(Op.SHR, with_number(Op.ADD, word, 1 << 22), 23)
+    code = where(with_number(Op.LT, word, 3 << 21), like(0, code), code)  # nearest is 2**-127
     finite_ = elementwise(Op.LT, x, like(np.inf, x))
     positive = elementwise(Op.AND, elementwise(Op.LT, like(0, x), x), finite_)
     return cast(where(positive, code, like(255, code)), U8)

@@ -1,7 +1,7 @@
 """MLIR types as value types.
 
 tensor<8x4xf32>  ->  TensorType((8, 4), F32)
-tensor<8xcomplex<f32>>  ->  OtherType, with a hint for the user
+tensor<?xf32>    ->  OtherType, with a hint for the user
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from jaxlib.mlir import ir
 
 from tinyhlo.import_stablehlo.records import OtherType, TokenType, TupleType, ValueType
-from tinyhlo.ir.dtypes import BY_NAME
+from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 
 TENSOR = re.compile(r"tensor<((?:\d+x)*)([^,]*)(?:, .*)?>")
@@ -19,11 +19,7 @@ TENSOR = re.compile(r"tensor<((?:\d+x)*)([^,]*)(?:, .*)?>")
 # pattern in the type's text -> what to do about it
 HINTS = (
     (r"\?", "dynamic shapes are not compiled: export or jit the function with static shapes"),
-    (r"complex<", "complex numbers are not compiled yet: compute with real and imaginary parts, "
-     "or run this function on XLA with jax.jit(f, backend='cpu')"),
     (r"!quant", "quantized types are not compiled yet: dequantize before this op"),
-    (r"f[864]E\w+", "8-bit floats and smaller are not compiled yet: convert to bfloat16"),
-    (r"[x<]u?i[24]\b", "integers under 8 bits are not compiled yet: convert to int8 or uint8"),
 )  # fmt: skip
 
 

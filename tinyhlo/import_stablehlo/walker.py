@@ -15,12 +15,22 @@ from typing import Any, Union
 
 from tinyhlo.errors import UnsupportedItem, VerificationError
 from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.lifting import (
+    Complex,
+    flat_types,
+    flatten,
+    lifted,
+    matches,
+    unflatten,
+    zeros,
+)
 from tinyhlo.import_stablehlo.locations import Place, SourceLines
-from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
-from tinyhlo.ir.build import full, param
+from tinyhlo.import_stablehlo.records import Block, Form, Operation, TupleType, ValueType
+from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Constant, Expand, Graph, Iota, Node, Reshape, TensorType
 
-Value = Union[Node, tuple["Value", ...], None]  # None: a token, or of a type that is not compiled
+# None: a token, or of a type that is not compiled
+Value = Union[Node, Complex, tuple["Value", ...], None]
 Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Sequence[Value]]]
 
 NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit(f, backend='cpu')"
@@ -34,9 +44,15 @@ class UnsupportedError(Exception):
 class Walker:
     """The state of one import: what was found unsupported, where nodes come from, call results."""
 
-    def __init__(self, decoder: Decoder, rules: Mapping[str, Rule]) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        rules: Mapping[str, Rule],
+        lifted_rules: Mapping[Form, Mapping[str, Rule]],
+    ) -> None:
         self.decoder = decoder
         self.rules = rules
+        self.lifted_rules = lifted_rules
         self.lines = SourceLines()
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
         self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
@@ -70,14 +86,16 @@ class Walker:
         for operation in block.operations:
             inputs = tuple([values[slot] for slot in operation.operands])
             try:
-                results = apply_rule(rules.get(operation.name), operation, inputs, scope)
+                plain = operation.form is Form.PLAIN
+                rule = rules.get(operation.name) if plain else self.rule_of(operation)
+                results = apply_rule(rule, operation, inputs, scope)
             except UnsupportedError as reason:
                 self.refuse(operation, str(reason))
                 results = tuple(map(placeholder, operation.types))
             for slot, value in zip(operation.results, results, strict=True):
                 values[slot] = value
-                if isinstance(value, Node):
-                    note(value, operation.location, self._caller)
+                for node in flatten((value,)) if isinstance(value, (Node, Complex)) else ():
+                    note(node, operation.location, self._caller)
         return tuple([values[slot] for slot in block.returned])
 
     def refuse(self, operation: Operation, hint: str) -> None:
@@ -92,6 +110,15 @@ class Walker:
         for region in operation.regions:
             self._survey(region)
 
+    def rule_of(self, operation: Operation) -> Rule | None:
+        """How to import an op. On complex and small types: its rule for them, or the one for plain
+        tensors lifted; None when there is neither."""
+        plain = self.rules.get(operation.name)
+        if operation.form is Form.PLAIN:
+            return plain
+        own = self.lifted_rules[operation.form].get(operation.name)
+        return own or (lifted(plain, operation) if plain is not None else None)
+
     def _survey(self, block: Block) -> None:
         """Find unsupported ops by name and types only, where values are not known."""
         if id(block) in self._surveyed:
@@ -100,7 +127,7 @@ class Walker:
         for operation in block.operations:
             if operation.name == "func.call":
                 self._survey(self.decoder.function(operation.attributes["callee"]).body)
-            elif operation.refusal or operation.name not in self.rules:
+            elif operation.refusal or self.rule_of(operation) is None:
                 self.refuse(operation, operation.refusal or NO_RULE)
             for region in operation.regions:
                 self._survey(region)
@@ -115,10 +142,10 @@ def apply_rule(
     if rule is None:
         raise UnsupportedError(NO_RULE)
     results = rule(operation, inputs, scope)
-    if isinstance(results, Node):
+    if isinstance(results, (Node, Complex)):
         results = (results,)
     for value, stated in zip(results, operation.types, strict=True):
-        if isinstance(value, Node) and value.type != stated:
+        if isinstance(value, Node) and value.type != stated and not matches(value, stated):
             raise VerificationError(f"{operation.name} gave {value.type}, expected {stated}")
     return results
 
@@ -126,8 +153,8 @@ def apply_rule(
 def placeholder(type_: ValueType) -> Value:
     """Something to go on with after an unsupported op."""
     match type_:
-        case TensorType(shape, dtype):
-            return full(0, shape, dtype)
+        case TensorType():
+            return zeros(type_)
         case TupleType(members):
             return tuple(map(placeholder, members))
         case _:
@@ -158,37 +185,42 @@ class Scope:
         self,
         block: Block,
         captures: Sequence[int] = (),
-        fixed: Mapping[int, Node] | None = None,
+        fixed: Mapping[int, Value] | None = None,
     ) -> Graph:
-        """A region as a Graph whose params are its arguments, then the captured slots.
+        """A region as a Graph whose params are its arguments, then the captured slots; a complex
+        one is two params.
 
         `fixed` gives values to some argument positions, which then are no params.
         Raises UnsupportedError when it reads other outer values.
         """
         fixed = fixed or {}
-        types = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
-        outer: dict[int, Value] = {}
-        for slot in captures:
-            captured = self._values[slot]
-            if not isinstance(captured, Node):
-                raise UnsupportedError(OUTER_VALUE)
-            outer[slot] = param(len(types), captured.shape, captured.dtype)
-            types.append(captured.type)
+        given = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
+        outer = {slot: self._values[slot] for slot in captures}
+        if not all(isinstance(value, (Node, Complex)) for value in outer.values()):
+            raise UnsupportedError(OUTER_VALUE)
+        types = flat_types(given) + [node.type for node in flatten(outer.values())]
+        if not all(isinstance(type_, TensorType) for type_ in types):
+            raise UnsupportedError("its region has arguments that are no tensors")
+        params = iter([param(k, t.shape, t.dtype) for k, t in enumerate(types)])  # type: ignore[union-attr]
+        following = iter(unflatten(params, given))
+        arguments = [fixed[k] if k in fixed else next(following) for k in range(len(block.types))]
+        for slot, value in outer.items():
+            outer[slot] = (
+                Complex(next(params), next(params)) if isinstance(value, Complex) else next(params)
+            )
         for slot in block.captures:
             if slot not in outer:
                 if not is_closed(self._values[slot]):
                     raise UnsupportedError(OUTER_VALUE)
                 outer[slot] = self._values[slot]
-        if not all(isinstance(type_, TensorType) for type_ in types):
-            raise UnsupportedError("its region has arguments that are no tensors")
-        params = iter([param(k, t.shape, t.dtype) for k, t in enumerate(types)])  # type: ignore[union-attr]
-        arguments = [fixed[k] if k in fixed else next(params) for k in range(len(block.types))]
-        results = self.walker.run(block, arguments, outer)
-        return Graph(tuple(types), results, (), self.walker.lines)  # type: ignore[arg-type]
+        results = flatten(self.walker.run(block, arguments, outer))
+        return Graph(tuple(types), tuple(results), (), self.walker.lines)  # type: ignore[arg-type]
 
 
 def is_closed(value: Value) -> bool:
     """Whether a value is a constant or iota that a region can simply repeat."""
+    if isinstance(value, Complex):
+        return is_closed(value.re) and is_closed(value.im)
     while isinstance(value, (Expand, Reshape)):
         value = value.inputs[0]
     return isinstance(value, (Constant, Iota))

@@ -15,23 +15,25 @@ from tinyhlo.codegen.compile import Compiled
 from tinyhlo.config import Config
 from tinyhlo.errors import ExecutionError
 from tinyhlo.import_stablehlo import Module
+from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import ALIGNMENT, aligned_copy, aligned_empty, pointers, view
 from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.library import take_exception
 from tinyhlo.schedule import Program
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
-ALIGNMENT = 64
 Arrays = tuple[np.ndarray, ...]
 
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
     """An Executable around compiled code."""
-    inputs = tuple(buffer.type for buffer in program.inputs)
-    outputs = tuple(buffer.type for buffer in program.outputs)
+    inputs, outputs = module.inputs, module.outputs
     constants = tuple(aligned_copy(constant.value) for constant in program.constants)
+    constants += tuple(library.descriptor for library in compiled.libraries)
     entry = ENTRY(compiled.entry)
     if config.debug >= 2 and compiled.counters is not None:
         entry = ENTRY(reporting(entry, compiled))
@@ -48,7 +50,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         status = entry(pointers(given), pointers(results), start, pointers(constants))
         if status:
             reason = core.last_error() or f"code {status}"
-            raise ExecutionError(f"{module.name} failed: {reason}")
+            raise ExecutionError(f"{module.name} failed: {reason}") from take_exception()
         return tuple(results)
 
     return Executable(
@@ -89,11 +91,13 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
 def interpreted(module: Module) -> Executable:
     """An Executable that runs the Graph in the NumPy interpreter (TINYHLO_DEVICE=PYTHON)."""
     graph = module.graph
-    inputs = graph.params
-    outputs = tuple(node.type for node in graph.results)
+    inputs, outputs = module.inputs, module.outputs
 
     def run(*arguments: np.ndarray) -> Arrays:
-        return run_graph(graph, check_arguments(arguments, inputs))
+        given = check_arguments(arguments, inputs)
+        kept = [reinterpret(x, stored(t)) for x, t in zip(given, inputs, strict=True)]
+        results = run_graph(graph, kept)
+        return tuple(reinterpret(x, t) for x, t in zip(results, outputs, strict=True))
 
     entry = ENTRY(callback(run, inputs, outputs))
     address = ctypes.cast(entry, ctypes.c_void_p).value or 0
@@ -150,28 +154,7 @@ def check_arguments(
     return given
 
 
-def view(address: int | None, type_: TensorType) -> np.ndarray:
-    """The array at `address`, not copied."""
-    if type_.size == 0 or not address:
-        return np.empty(type_.shape, type_.dtype.numpy)
-    raw = (ctypes.c_uint8 * type_.nbytes).from_address(address)
-    return np.ctypeslib.as_array(raw).view(type_.dtype.numpy).reshape(type_.shape)
-
-
-def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
-
-
-def aligned_empty(type_: TensorType) -> np.ndarray:
-    """An uninitialised array whose data start on a cache line."""
-    raw = np.empty(type_.nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + type_.nbytes].view(type_.dtype.numpy).reshape(type_.shape)
-
-
-def aligned_copy(value: np.ndarray) -> np.ndarray:
-    from tinyhlo.ir import dtypes
-
-    copy = aligned_empty(TensorType(value.shape, dtypes.BY_NUMPY[value.dtype]))
-    copy[...] = value
-    return copy
+def reinterpret(array: np.ndarray, type_: TensorType) -> np.ndarray:
+    """The same memory as an array of another type of the same size."""
+    dense = np.ascontiguousarray(array).reshape(-1)
+    return dense.view(type_.dtype.numpy).reshape(type_.shape)

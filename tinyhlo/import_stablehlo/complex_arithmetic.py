@@ -1,0 +1,360 @@
+"""Complex numbers: constants, parts, arithmetic, comparisons, products.
+
+    multiply(x, y)  ->  (x.re*y.re - x.im*y.im, x.re*y.im + x.im*y.re)
+
+Functions (exp, tanh, ...) are in `complex_functions.py`; what works plane by plane in `lifting.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.import_stablehlo import contraction, conversions, convolution
+from tinyhlo.import_stablehlo.attributes import Dense
+from tinyhlo.import_stablehlo.lifting import Complex, plane_type, with_types
+from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.small_rules import bitcast_convert as bitcast_small
+from tinyhlo.import_stablehlo.small_types import compute_type, decode
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
+from tinyhlo.ir.build import (
+    bitcast,
+    broadcast,
+    cast,
+    constant,
+    elementwise,
+    full,
+    iota,
+    reshape,
+    slice_,
+    where,
+)
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.elements import PLANES, SMALL
+from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.ops import Op
+
+
+def add(a: Node, b: Node) -> Node:
+    return elementwise(Op.ADD, a, b)
+
+
+def sub(a: Node, b: Node) -> Node:
+    return elementwise(Op.SUB, a, b)
+
+
+def mul(a: Node, b: Node) -> Node:
+    return elementwise(Op.MUL, a, b)
+
+
+def div(a: Node, b: Node) -> Node:
+    return elementwise(Op.DIV, a, b)
+
+
+def neg(a: Node) -> Node:
+    return elementwise(Op.NEG, a)
+
+
+def is_nan(a: Node) -> Node:
+    return elementwise(Op.NE, a, a)
+
+
+def is_infinite(a: Node) -> Node:
+    return elementwise(Op.EQ, elementwise(Op.ABS, a), like(np.inf, a))
+
+
+def all_hold(*tests: Node) -> Node:
+    result, *others = tests
+    for test in others:
+        result = elementwise(Op.AND, result, test)
+    return result
+
+
+def any_holds(*tests: Node) -> Node:
+    result, *others = tests
+    for test in others:
+        result = elementwise(Op.OR, result, test)
+    return result
+
+
+def copy_sign(size: Node, sign: Node) -> Node:
+    """|size| with the sign bit of `sign`."""
+    word = conversions.signed_of(size.dtype)
+    top = full(-(1 << (size.dtype.bits - 1)), size.shape, word)
+    sign_bit = elementwise(Op.AND, bitcast(sign, word), top)
+    return bitcast(
+        elementwise(Op.OR, bitcast(elementwise(Op.ABS, size), word), sign_bit), size.dtype
+    )
+
+
+def product(x: Complex, y: Complex) -> Complex:
+    return Complex(
+        sub(mul(x.re, y.re), mul(x.im, y.im)),
+        add(mul(x.re, y.im), mul(x.im, y.re)),
+    )
+
+
+def quotient(x: Complex, y: Complex) -> Complex:
+    """Smith's method ("Algorithm 116: complex division", 1962), which does not overflow on the
+    way; infinities and zeros as in C99, Annex G.5.1."""
+    c, d = y.planes
+    is_wide = elementwise(Op.LE, elementwise(Op.ABS, d), elementwise(Op.ABS, c))
+    long, short = where(is_wide, c, d), where(is_wide, d, c)
+    ratio = div(short, long)
+    scale = add(long, mul(short, ratio))
+    # x / y for |c| >= |d|; the other case is the same with both parts of x exchanged
+    first, second = where(is_wide, x.re, x.im), where(is_wide, x.im, x.re)
+    re = div(add(first, mul(second, ratio)), scale)
+    im = div(sub(second, mul(first, ratio)), scale)
+    im = where(is_wide, im, neg(im))
+    return infinite_quotient(x, y, Complex(re, im))
+
+
+def infinite_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
+    """Repair quotients that came out as NaN although a limit exists."""
+    (a, b), (c, d) = x.planes, y.planes
+    zero = like(0, a)
+
+    def finite(z: Complex) -> Node:
+        return elementwise(
+            Op.NOT, any_holds(*(any_holds(is_infinite(p), is_nan(p)) for p in z.planes))
+        )
+
+    def infinite(z: Complex) -> Node:
+        return any_holds(is_infinite(z.re), is_infinite(z.im))
+
+    def unit(part: Node) -> Node:
+        """+-1 for infinities, +-0 for the rest."""
+        return copy_sign(where(is_infinite(part), like(1, part), like(0, part)), part)
+
+    lost = all_hold(is_nan(found.re), is_nan(found.im))
+    by_zero = all_hold(
+        elementwise(Op.EQ, c, zero),
+        elementwise(Op.EQ, d, zero),
+        elementwise(Op.NOT, all_hold(is_nan(a), is_nan(b))),
+    )
+    infinity = copy_sign(like(np.inf, a), c)
+    over_finite = all_hold(infinite(x), finite(y))
+    p, q = unit(a), unit(b)
+    endless = like(np.inf, a)
+    under_infinite = all_hold(infinite(y), finite(x))
+    r, s = unit(c), unit(d)
+    cases = (
+        (
+            under_infinite,
+            mul(zero, add(mul(a, r), mul(b, s))),
+            mul(zero, sub(mul(b, r), mul(a, s))),
+        ),
+        (
+            over_finite,
+            mul(endless, add(mul(p, c), mul(q, d))),
+            mul(endless, sub(mul(q, c), mul(p, d))),
+        ),
+        (by_zero, mul(infinity, a), mul(infinity, b)),
+    )
+    re, im = found.planes
+    for test, real, imaginary in cases:
+        test = all_hold(lost, test)
+        re, im = where(test, real, re), where(test, imaginary, im)
+    return Complex(re, im)
+
+
+def magnitude(x: Complex) -> Node:
+    """hypot(re, im), scaled so that squares neither overflow nor vanish."""
+    a, b = elementwise(Op.ABS, x.re), elementwise(Op.ABS, x.im)
+    large, small = elementwise(Op.MAX, a, b), elementwise(Op.MIN, a, b)
+    ratio = div(small, large)
+    root = mul(large, elementwise(Op.SQRT, add(like(1, ratio), mul(ratio, ratio))))
+    root = where(elementwise(Op.EQ, small, like(0, small)), large, root)
+    # equal parts: the ratio of infinities is NaN, and the root of two is better rounded
+    root = where(elementwise(Op.EQ, a, b), mul(like(np.sqrt(2.0), a), a), root)
+    return where(any_holds(is_infinite(a), is_infinite(b)), like(np.inf, root), root)
+
+
+def equal(x: Complex, y: Complex) -> Node:
+    return all_hold(elementwise(Op.EQ, x.re, y.re), elementwise(Op.EQ, x.im, y.im))
+
+
+def before(x: Complex, y: Complex) -> Node:
+    """x < y, real parts first."""
+    same = all_hold(elementwise(Op.EQ, x.re, y.re), elementwise(Op.LT, x.im, y.im))
+    return any_holds(elementwise(Op.LT, x.re, y.re), same)
+
+
+def choose(test: Node, x: Complex, y: Complex) -> Complex:
+    return Complex(where(test, x.re, y.re), where(test, x.im, y.im))
+
+
+def has_nan(x: Complex) -> Node:
+    return any_holds(is_nan(x.re), is_nan(x.im))
+
+
+# --- rules -------------------------------------------------------------------------------------
+
+
+def on_values(function: Any) -> Rule:
+    """The rule of an op that is a function of its operands alone."""
+    return lambda operation, inputs, scope: function(*inputs)
+
+
+def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    dense = operation.attributes["value"]
+    if not isinstance(dense, Dense):
+        raise UnsupportedError("this constant cannot be read: pass the array as an argument")
+    planes = [constant(np.array(part)) for part in (dense.value.real, dense.value.imag)]
+    return Complex(*(p if p.shape else broadcast(p, dense.shape) for p in planes))
+
+
+def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    shape, dtype = operation.type.shape, PLANES[operation.type.dtype]
+    along = iota(shape, dtype, operation.attributes["iota_dimension"])
+    return Complex(along, full(0, shape, dtype))
+
+
+def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node | Complex:
+    """To complex the imaginary part is zero; from complex it is dropped."""
+    (x,) = inputs
+    given: TensorType = operation.operand_types[0]  # type: ignore[assignment]
+    target = operation.type.dtype
+    if target not in PLANES:
+        if target in SMALL:
+            raise UnsupportedError("convert the real part instead")
+        plain = with_types(operation, plane_type)
+        return conversions.convert(plain, (x.re,), scope)  # type: ignore[return-value]
+    plane = PLANES[target]
+    if isinstance(x, Complex):
+        return Complex(cast(x.re, plane), cast(x.im, plane))
+    if given.dtype in SMALL:
+        x = decode(x, given.dtype)
+    return Complex(cast(x, plane), full(0, x.shape, plane))
+
+
+def compare(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    x, y = inputs
+    match operation.attributes["comparison_direction"]:
+        case "EQ":
+            return equal(x, y)
+        case "NE":
+            return elementwise(Op.NOT, equal(x, y))
+        case direction:
+            raise UnsupportedError(f"complex numbers have no order ({direction}): compare parts")
+
+
+def extreme(larger: bool) -> Rule:
+    """Maximum or minimum in lexicographic order; a NaN wins."""
+
+    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+        x, y = inputs
+        first = before(y, x) if larger else before(x, y)
+        return choose(any_holds(first, has_nan(x), all_hold(equal(x, y))), x, y)
+
+    return rule
+
+
+def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    return bilinear(contraction.dot_general, operation, inputs, scope)
+
+
+def convolve(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    return bilinear(convolution.RULES["stablehlo.convolution"], operation, inputs, scope)
+
+
+def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    """A sum of products: four real ones, or two where an operand is real."""
+    plain = with_types(operation, plane_type)
+    plane = plain.type.dtype
+    operands: list[Sequence[Node]] = []
+    for value, type_ in zip(inputs, operation.operand_types, strict=True):
+        if isinstance(value, Complex):
+            operands.append(tuple(cast(part, plane) for part in value.planes))
+        else:
+            dtype = type_.dtype  # type: ignore[union-attr]
+            node = decode(value, dtype) if dtype in SMALL else value
+            operands.append((cast(node, plane),))
+    shapes = [TensorType(parts[0].shape, plane) for parts in operands]
+    plain = replace(with_types(plain, compute_type), operand_types=tuple(shapes))
+
+    def real(a: Node, b: Node) -> Node:
+        return rule(plain, (a, b), scope)
+
+    match operands:
+        case [[a], [c, d]]:
+            return Complex(real(a, c), real(a, d))
+        case [[a, b], [c]]:
+            return Complex(real(a, c), real(b, c))
+        case [[a, b], [c, d]]:
+            return Complex(sub(real(a, c), real(b, d)), add(real(a, d), real(b, c)))
+        case _:
+            raise UnsupportedError("a complex product of real operands: convert one to complex")
+
+
+def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node | Complex:
+    """complex<f32> <-> f32[..., 2], through these to other types of the same total width."""
+    (x,) = inputs
+    given: TensorType = operation.operand_types[0]  # type: ignore[assignment]
+    wanted = operation.type
+    if BOOL in (given.dtype, wanted.dtype):
+        raise UnsupportedError("booleans are stored one a byte: use convert")
+    if isinstance(x, Complex):
+        if wanted.dtype in PLANES:
+            if wanted.dtype is given.dtype:
+                return x
+            raise UnsupportedError("complex numbers of different widths: bitcast their parts")
+        planes = [reshape(part, (*part.shape, 1)) for part in x.planes]
+        from tinyhlo.import_stablehlo.movement import join
+
+        pairs = join(planes, len(x.shape))
+        return cast_bits(pairs, wanted, operation, scope)
+    plane = PLANES[wanted.dtype]
+    pairs = cast_bits(x, TensorType((*wanted.shape, 2), plane), operation, scope)
+    rank = len(wanted.shape)
+    parts = [
+        reshape(
+            slice_(pairs, [0] * rank + [k], [*wanted.shape, k + 1], [1] * (rank + 1)), wanted.shape
+        )
+        for k in (0, 1)
+    ]
+    return Complex(*parts)
+
+
+def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -> Node:
+    """Bits of real elements as `wanted`, through a flat last axis where the ranks ask for it."""
+    total = x.type.nbytes * 8 // wanted.dtype.bits
+    ratio = x.dtype.bits // wanted.dtype.bits
+    if ratio > 1:
+        plain = replace(
+            operation, operand_types=(x.type,), types=(TensorType((*x.shape, ratio), wanted.dtype),)
+        )
+        return reshape(bitcast_small(plain, (x,), scope), wanted.shape)
+    if ratio == 1:
+        return reshape(bitcast(x, wanted.dtype), wanted.shape)
+    group = wanted.dtype.bits // x.dtype.bits
+    split = reshape(x, (total, group))
+    plain = replace(
+        operation, operand_types=(split.type,), types=(TensorType((total,), wanted.dtype),)
+    )
+    return reshape(bitcast_small(plain, (split,), scope), wanted.shape)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.constant": constant_op,
+    "chlo.constant": constant_op,
+    "stablehlo.iota": iota_op,
+    "stablehlo.complex": on_values(Complex),
+    "stablehlo.real": on_values(lambda x: x.re),
+    "stablehlo.imag": on_values(lambda x: x.im),
+    "stablehlo.multiply": on_values(product),
+    "stablehlo.divide": on_values(quotient),
+    "stablehlo.abs": on_values(magnitude),
+    "stablehlo.compare": compare,
+    "stablehlo.maximum": extreme(larger=True),
+    "stablehlo.minimum": extreme(larger=False),
+    "stablehlo.convert": convert,
+    "stablehlo.bitcast_convert": bitcast_convert,
+    "stablehlo.dot_general": dot_general,
+    "stablehlo.convolution": convolve,
+}

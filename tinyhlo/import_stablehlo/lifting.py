@@ -1,0 +1,255 @@
+"""Ops on complex and small element types, by the rules for plain tensors.
+
+In: the rule of an op for plain tensors, and an op that has operands or results of other element
+types. Out: its results.
+
+    add(complex, complex)         ->  the rule of add on each plane
+    multiply(complex, complex)    ->  a rule of its own (complex_arithmetic.RULES)
+    while(..., complex, ...)      ->  two pieces of state
+    add(f8E5M2, f8E5M2)           ->  decode both to f32, add, encode
+    transpose(f8E5M2)             ->  transpose of the bits
+
+A complex value is a `Complex`, a value of a small type a node of its bits (ui8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from tinyhlo.import_stablehlo.records import Form, Operation, TupleType, ValueType
+from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
+from tinyhlo.ir.build import full
+from tinyhlo.ir.dtypes import U8, DType
+from tinyhlo.ir.elements import PLANES, SMALL
+from tinyhlo.ir.graph import Node, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex array: its real and its imaginary part."""
+
+    re: Node
+    im: Node
+
+    @property
+    def planes(self) -> tuple[Node, Node]:
+        return self.re, self.im
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.re.shape
+
+
+# ops that only move elements: on a plane or on bits they do what they do on numbers
+MOVES = frozenset(
+    {
+        "stablehlo.broadcast",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.concatenate",
+        "stablehlo.dynamic_broadcast_in_dim",
+        "stablehlo.dynamic_gather",
+        "stablehlo.dynamic_pad",
+        "stablehlo.dynamic_reshape",
+        "stablehlo.dynamic_slice",
+        "stablehlo.dynamic_update_slice",
+        "stablehlo.gather",
+        "stablehlo.pad",
+        "stablehlo.real_dynamic_slice",
+        "stablehlo.reshape",
+        "stablehlo.reverse",
+        "stablehlo.select",
+        "stablehlo.slice",
+        "stablehlo.transpose",
+    }
+)
+LINEAR = MOVES | {"stablehlo.add", "stablehlo.negate", "stablehlo.subtract"}
+# ops over any number of values: each plane is a value of its own
+VARIADIC = frozenset(
+    {
+        "sdy.propagation_barrier",
+        "sdy.reshard",
+        "sdy.sharding_constraint",
+        "stablehlo.all_gather",
+        "stablehlo.all_reduce",
+        "stablehlo.all_to_all",
+        "stablehlo.collective_broadcast",
+        "stablehlo.collective_permute",
+        "stablehlo.map",
+        "stablehlo.optimization_barrier",
+        "stablehlo.reduce",
+        "stablehlo.reduce_scatter",
+        "stablehlo.reduce_window",
+        "stablehlo.scatter",
+        "stablehlo.sort",
+    }
+)
+# ops whose rules handle values of every kind themselves
+STRUCTURAL = frozenset(
+    {
+        "func.call",
+        "sdy.manual_computation",
+        "stablehlo.after_all",
+        "stablehlo.case",
+        "stablehlo.composite",
+        "stablehlo.custom_call",
+        "stablehlo.get_tuple_element",
+        "stablehlo.if",
+        "stablehlo.tuple",
+        "stablehlo.while",
+    }
+)
+
+
+def form_of(types: Iterable[ValueType]) -> Form:
+    """The form of an op with these operand and result types."""
+    form = Form.PLAIN
+    for type_ in types:
+        if isinstance(type_, TupleType):
+            type_form = form_of(type_.members)
+            if type_form is Form.COMPLEX:
+                return type_form
+            form = type_form if form is Form.PLAIN else form
+        elif isinstance(type_, TensorType):
+            if type_.dtype in PLANES:
+                return Form.COMPLEX
+            if type_.dtype in SMALL:
+                form = Form.SMALL
+    return form
+
+
+def flat_types(types: Sequence[ValueType]) -> list[ValueType]:
+    """The types of the nodes that values of `types` consist of."""
+    flat: list[ValueType] = []
+    for type_ in types:
+        if isinstance(type_, TensorType) and type_.dtype in PLANES:
+            flat += [TensorType(type_.shape, PLANES[type_.dtype])] * 2
+        elif isinstance(type_, TensorType) and type_.dtype in SMALL:
+            flat.append(TensorType(type_.shape, U8))
+        else:
+            flat.append(type_)
+    return flat
+
+
+def flatten(values: Iterable[Any]) -> list[Any]:
+    """The nodes that values consist of."""
+    flat: list[Any] = []
+    for value in values:
+        flat += value.planes if isinstance(value, Complex) else (value,)
+    return flat
+
+
+def unflatten(nodes: Iterable[Any], types: Iterable[ValueType]) -> list[Any]:
+    """Values of `types` from their nodes."""
+    following = iter(nodes)
+    return [
+        Complex(next(following), next(following)) if is_complex(type_) else next(following)
+        for type_ in types
+    ]
+
+
+def is_complex(type_: ValueType) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in PLANES
+
+
+def is_small(type_: ValueType) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in SMALL
+
+
+def zeros(type_: TensorType) -> Node | Complex:
+    """Zeros of any element type."""
+    if type_.dtype in PLANES:
+        plane = full(0, type_.shape, PLANES[type_.dtype])
+        return Complex(plane, plane)
+    return full(0, type_.shape, U8 if type_.dtype in SMALL else type_.dtype)
+
+
+def matches(value: Any, stated: ValueType) -> bool:
+    """Whether a rule's result is of the type that the module states."""
+    if isinstance(value, Complex):
+        (plane, _) = flat_types([stated]) if is_complex(stated) else (None, None)
+        return value.re.type == value.im.type == plane
+    return not isinstance(value, Node) or [value.type] == flat_types([stated])
+
+
+def lifted(rule: Any, operation: Operation) -> Any:
+    """The rule for an op on complex or small types, made from the one for plain tensors; None
+    when complex numbers need a rule of their own."""
+    if operation.name in STRUCTURAL:
+        return rule
+    if operation.name in VARIADIC:
+        return partial(by_values, rule)
+    if operation.form is Form.COMPLEX:
+        return partial(by_planes, rule) if operation.name in LINEAR else None
+    return partial(on_bits if operation.name in MOVES else decoded, rule)
+
+
+def by_values(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:
+    """Each plane a value of its own."""
+    flat = replace(
+        operation,
+        operand_types=tuple(flat_types(operation.operand_types)),
+        types=tuple(flat_types(operation.types)),
+    )
+    results = rule(flat, tuple(flatten(inputs)), scope)
+    return unflatten([results] if isinstance(results, Node) else results, operation.types)
+
+
+def by_planes(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:
+    """The real part of the result from the real parts, the imaginary part from the others."""
+    plain = with_types(operation, plane_type)
+    parts = [
+        rule(plain, tuple(plane_of(value, position) for value in inputs), scope)
+        for position in (0, 1)
+    ]
+    return Complex(*parts)
+
+
+def on_bits(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:
+    """Bits are moved like any other elements."""
+    return rule(with_types(operation, stored_type), inputs, scope)
+
+
+def decoded(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:
+    """Decode the operands, apply the rule in wider types, encode the results."""
+    wide = with_types(operation, compute_type)
+    operands = [
+        decode(value, type_.dtype) if is_small(type_) else value  # type: ignore[union-attr]
+        for value, type_ in zip(inputs, operation.operand_types, strict=True)
+    ]
+    results = rule(wide, tuple(operands), scope)
+    if isinstance(results, Node):
+        results = (results,)
+    return [
+        encode(value, type_.dtype) if is_small(type_) else value  # type: ignore[union-attr]
+        for value, type_ in zip(results, operation.types, strict=True)
+    ]
+
+
+def plane_of(value: Any, position: int) -> Any:
+    return value.planes[position] if isinstance(value, Complex) else value
+
+
+def plane_type(dtype: DType) -> DType:
+    return PLANES.get(dtype, dtype)
+
+
+def stored_type(dtype: DType) -> DType:
+    return U8 if dtype in SMALL else dtype
+
+
+def with_types(operation: Operation, change: Any) -> Operation:
+    """The op with other element types."""
+
+    def changed(type_: ValueType) -> ValueType:
+        if isinstance(type_, TensorType):
+            return TensorType(type_.shape, change(type_.dtype))
+        return type_
+
+    return replace(
+        operation,
+        operand_types=tuple(map(changed, operation.operand_types)),
+        types=tuple(map(changed, operation.types)),
+    )
