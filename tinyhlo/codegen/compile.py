@@ -21,7 +21,7 @@ from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.llvm.entry import EntryRenderer
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import LoopProgram
-from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
 from tinyhlo.codegen.report import estimate_seconds, report
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, cache_folder
@@ -29,6 +29,7 @@ from tinyhlo.ir.graph import graph_key
 from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.executable import KernelReport
 from tinyhlo.runtime.jit import Linked, compile_text, link, llvm_version
+from tinyhlo.runtime.library import Library, bind
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
 from tinyhlo.version import VERSION
 
@@ -41,7 +42,8 @@ SMALL = 64  # statements and expressions; kernels up to this size are inlined in
 @dataclass(frozen=True, eq=False, slots=True)
 class Compiled:
     """Code that can be called, as long as this object lives. `object_code` is what a cache keeps:
-    `link(object_code)` makes it callable again."""
+    `link(object_code)` makes it callable again. The addresses of the descriptors of `libraries`
+    follow the program's constants in the table that the entry takes."""
 
     entry: int
     kernels: tuple[KernelReport, ...]
@@ -50,6 +52,7 @@ class Compiled:
     object_code: bytes = field(repr=False)
     text: str = field(repr=False)
     loops: tuple[LoopProgram, ...] = field(repr=False)
+    libraries: tuple[Library, ...] = field(repr=False)
     linked: Linked = field(repr=False)
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
 
@@ -72,27 +75,36 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     Raises UnsupportedOp, naming every kernel that cannot be compiled.
     """
     declarations: dict[str, str] = {}
-    rendered = render_kernels(program, target, declarations)
-    counters = np.zeros((len(rendered), 2), np.int64) if is_profiled(config) else None
+    kernels = kernels_of(program.body)
+    libraries = bind_libraries(kernels)
+    rendered = render_kernels(
+        [kernel for kernel in kernels if kernel not in libraries], target, declarations
+    )
+    counters = np.zeros((len(kernels), 2), np.int64) if is_profiled(config) else None
     entry = EntryRenderer(
         program,
         lambda kernel: rendered[kernel].symbol,
         declarations,
-        None if counters is None else counter_addresses(counters, list(rendered)),
+        {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
+        None if counters is None else counter_addresses(counters, kernels),
     )
     body = entry.render("entry")
     distinct = {r.symbol: r for r in rendered.values()}.values()
     text = "\n\n".join([*declarations.values(), *(r.text for r in distinct), body])
     code = object_code(text, target, config)
     linked = link(code)
+    sources = {kernel: str(r.loops) for kernel, r in rendered.items()}
     return Compiled(
         entry=linked.address("entry"),
-        kernels=tuple(report(kernel, rendered[kernel].loops) for kernel in rendered),
-        estimated_seconds=estimate_seconds(program, target),
+        kernels=tuple(report(kernel, sources.get(kernel, "")) for kernel in kernels),
+        estimated_seconds=estimate_seconds(
+            program, target, {kernel: library.seconds for kernel, library in libraries.items()}
+        ),
         code_bytes=len(code),
         object_code=code,
         text=text,
         loops=tuple(r.loops for r in distinct),
+        libraries=tuple(libraries.values()),
         linked=linked,
         counters=counters,
     )
@@ -124,15 +136,19 @@ def object_code(text: str, target: Target, config: Config) -> bytes:
     return code
 
 
+def bind_libraries(kernels: list[Kernel]) -> dict[Kernel, Library]:
+    """The descriptors of the kernels that are library calls."""
+    calls = ((kernel, library_call_of(kernel)) for kernel in kernels)
+    return {kernel: bind(call) for kernel, call in calls if call is not None}
+
+
 def render_kernels(
-    program: Program, target: Target, declarations: dict[str, str]
+    kernels: list[Kernel], target: Target, declarations: dict[str, str]
 ) -> dict[Kernel, Rendered]:
-    """Every kernel of the program; structurally equal ones share their code."""
+    """Code of every kernel; structurally equal ones share it."""
     by_structure: dict[object, Rendered] = {}
     rendered: dict[Kernel, Rendered] = {}
-    for kernel in kernels_of(program.body):
-        if kernel in rendered:
-            continue
+    for kernel in kernels:
         key = (graph_key(kernel.graph), kernel.in_place)
         found = by_structure.get(key)
         if found is None:

@@ -11,7 +11,7 @@ from tinyhlo.codegen.lower_scan import lower_scan
 from tinyhlo.codegen.lower_sort import lower_sort
 from tinyhlo.codegen.lower_update import lower_scatter, lower_update_slice
 from tinyhlo.codegen.target import Target
-from tinyhlo.errors import UnsupportedItem, UnsupportedOp
+from tinyhlo.codegen.transform import lower_transform
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
 from tinyhlo.schedule.program import Kernel
 
@@ -23,24 +23,20 @@ LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {
 }
 
 
-def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
-    """The LoopProgram of any kernel.
+def library_call_of(kernel: Kernel) -> LibraryCall | None:
+    """The call that a kernel consists of, when it does; such a kernel has no loops of its own."""
+    roots = (*kernel.graph.results, *kernel.graph.effects)
+    root = roots[0].inputs[0] if isinstance(roots[0], Output) else roots[0]
+    return root if isinstance(root, LibraryCall) else None
 
-    Raises UnsupportedOp for library calls that have no native form yet.
-    """
+
+def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
+    """The LoopProgram of any kernel but library calls."""
     root = kernel.graph.results[0]
     if isinstance(root, Output):
         root = root.inputs[0]
-    if isinstance(root, LibraryCall):
-        raise unsupported(kernel, root)
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel)
-    return lower_contraction(kernel, target) or lower_fused(kernel)
-
-
-def unsupported(kernel: Kernel, call: LibraryCall) -> UnsupportedOp:
-    types = ", ".join(str(node.type) for node in call.inputs)
-    location = kernel.locations[0] if kernel.locations else ""
-    hint = "the CPU backend cannot call this function yet; run it outside of jit"
-    return UnsupportedOp((UnsupportedItem(call.target, f"({types})", location, hint),))
+    transform = lower_transform(kernel, target)
+    return transform or lower_contraction(kernel, target) or lower_fused(kernel)

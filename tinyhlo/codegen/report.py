@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
-from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Elementwise, MultiReduce, Node, Reduce, Scan
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
@@ -32,14 +32,14 @@ def flops_of(node: Node) -> int:
     return 0
 
 
-def report(kernel: Kernel, loops: LoopProgram) -> KernelReport:
+def report(kernel: Kernel, source: str) -> KernelReport:
     return KernelReport(
         name=kernel.name,
         location=kernel.locations[0] if kernel.locations else "",
         flops=sum(flops_of(node) for node in kernel.graph.nodes()),
         bytes_read=sum(type_.nbytes for type_ in kernel.graph.params),
         bytes_written=sum(node.type.nbytes for node in kernel.graph.results),
-        source=str(loops),
+        source=source,
     )
 
 
@@ -55,9 +55,12 @@ def weight(node: Node) -> int:
     return 10 if isinstance(node, Elementwise) and node.op in TRANSCENDENTAL else 1
 
 
-def estimate_seconds(program: Program, target: Target) -> float:
-    """A rough time of the whole program, to decide whether it is worth leaving the caller."""
-    known: dict[Kernel, float] = {}
+def estimate_seconds(
+    program: Program, target: Target, known: Mapping[Kernel, float] | None = None
+) -> float:
+    """A rough time of the whole program, to decide whether it is worth leaving the caller; `known`
+    are the times of kernels whose graph does not tell (library calls)."""
+    known = dict(known or {})
 
     def block(statements: Block) -> float:
         return sum(map(statement, statements))

@@ -1,19 +1,21 @@
 """The native entry of a Program: one function that runs all its statements.
 
-In: a Program and the symbol of each kernel. Out: the text of
+In: a Program, the symbol of each kernel, the table entry of each library call. Out: the text of
 
     define i32 @entry(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants)
 
 Loops and branches are native control flow. Scalar buffers are stack slots, so that LLVM keeps the
 state of a small loop in registers once the kernels are inlined. Buffers that are swapped have
-their pointer in a slot.
+their pointer in a slot. A library call goes through the descriptor that its entry of the table of
+constants points to, so the code holds no address of this process; one that fails ends the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.ir.graph import Node, Output, Param
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -42,14 +44,16 @@ define internal i64 @tinyhlo.now() #0 {
 
 
 class EntryRenderer:
-    """`symbol(kernel)` names the function of a kernel; `counters(kernel)`, when given, is the
-    address of two i64 that count its calls and their nanoseconds."""
+    """`symbol(kernel)` names the function of a kernel, `libraries` gives the table entries of those
+    that are library calls; `counters(kernel)`, when given, is the address of two i64 that count
+    its calls and their nanoseconds."""
 
     def __init__(
         self,
         program: Program,
         symbol: Callable[[Kernel], str],
         declarations: dict[str, str],
+        libraries: Mapping[Kernel, int] | None = None,
         counters: Callable[[Kernel], int] | None = None,
     ) -> None:
         self.b = Builder(declarations)
@@ -58,6 +62,7 @@ class EntryRenderer:
         self.slots: dict[Buffer, str] = {}
         self.head: list[str] = []
         self.program = program
+        self.libraries = libraries or {}
         self.counters = counters
 
     def render(self, name: str) -> str:
@@ -118,13 +123,11 @@ class EntryRenderer:
 
     def statement(self, statement: Statement) -> None:
         match statement:
+            case Launch(kernel=kernel) if kernel in self.libraries:
+                self.library_call(statement)
             case Launch(kernel=kernel, reads=reads, writes=writes):
                 given = ", ".join(f"ptr {self.pointer(buffer)}" for buffer in reads + writes)
-                call = f"call void @{self.symbol(kernel)}({given})"
-                if self.counters is None:
-                    self.b.line(call)
-                else:
-                    self.counted(call, self.counters(kernel))
+                self.counted(kernel, f"call void @{self.symbol(kernel)}({given})")
             case Copy(source=source, target=target):
                 self.copy(source, target)
             case Swap(first=first, second=second):
@@ -136,8 +139,42 @@ class EntryRenderer:
             case Switch():
                 self.switch(statement)
 
-    def counted(self, call: str, address: int) -> None:
-        """A call between two looks at the clock; `address` holds (calls, nanoseconds)."""
+    def library_call(self, launch: Launch) -> None:
+        """Call through a descriptor; the entry returns when it fails."""
+        kernel = launch.kernel
+        self.b.declarations["library"] = "declare i32 @tiny_library_call(ptr, ptr, ptr)"
+        root = kernel.graph.results[0] if kernel.graph.results else kernel.graph.effects[0]
+        call = root.inputs[0] if isinstance(root, Output) else root
+        inputs = self.pointer_array([launch.reads[param_of(child)] for child in call.inputs])
+        outputs = self.pointer_array(launch.writes)
+        where = f"getelementptr ptr, ptr %constants, i64 {self.libraries[kernel]}"
+        library = self.b.value(f"load ptr, ptr {self.b.value(where)}")
+        given = f"ptr {library}, ptr {inputs}, ptr {outputs}"
+        status = f"%{self.b.fresh()}"
+        self.counted(kernel, f"{status} = call i32 @tiny_library_call({given})")
+        failed, after = self.b.fresh(), self.b.fresh()
+        bad = self.b.value(f"icmp ne i32 {status}, 0")
+        self.b.line(f"br i1 {bad}, label %{failed}, label %{after}")
+        self.b.lines.append(f"{failed}:")
+        self.b.line(f"ret i32 {status}")
+        self.b.lines.append(f"{after}:")
+
+    def pointer_array(self, buffers: Sequence[Buffer]) -> str:
+        """The addresses of buffers in an array on the stack."""
+        array = f"%array{self.b.fresh()}"
+        self.head.append(f"  {array} = alloca [{max(1, len(buffers))} x ptr]")
+        for k, buffer in enumerate(buffers):
+            place = self.b.value(f"getelementptr ptr, ptr {array}, i64 {k}")
+            self.b.line(f"store ptr {self.pointer(buffer)}, ptr {place}")
+        return array
+
+    def counted(self, kernel: Kernel, call: str) -> None:
+        """A call, when profiling between two looks at the clock; the kernel's counters are
+        (calls, nanoseconds)."""
+        if self.counters is None:
+            self.b.line(call)
+            return
+        address = self.counters(kernel)
         self.b.declarations["now"] = CLOCK
         before = self.b.value("call i64 @tinyhlo.now()")
         self.b.line(call)
@@ -179,6 +216,13 @@ class EntryRenderer:
             self.block(block)
             self.b.line(f"br label %{after}")
         self.b.lines.append(f"{after}:")
+
+
+def param_of(operand: Node) -> int:
+    """Which param of the kernel's graph an operand of its library call is."""
+    while not isinstance(operand, Param):
+        operand = operand.inputs[0]  # a Reshape: the same memory
+    return operand.position
 
 
 def swapped(block: Block) -> dict[Buffer, None]:

@@ -1,0 +1,47 @@
+"""NumPy arrays over native memory, and native pointers to NumPy arrays.
+
+view(address, f32[2,3])  ->  the array that lies there, not copied
+pointers([x, y])         ->  void*[2]
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhlo.ir import elements
+from tinyhlo.ir.graph import TensorType
+
+ALIGNMENT = 64
+
+
+def view(address: int | None, type_: TensorType) -> np.ndarray:
+    """The array at `address`, not copied."""
+    if type_.size == 0 or not address:
+        return np.empty(type_.shape, type_.dtype.numpy)
+    raw = (ctypes.c_uint8 * type_.nbytes).from_address(address)
+    return np.ctypeslib.as_array(raw).view(type_.dtype.numpy).reshape(type_.shape)
+
+
+def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    """The addresses of arrays, as C takes them; one NULL for none."""
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+def aligned_empty(type_: TensorType) -> np.ndarray:
+    """An uninitialised array whose data start on a cache line."""
+    raw = np.empty(type_.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + type_.nbytes].view(type_.dtype.numpy).reshape(type_.shape)
+
+
+def aligned_copy(value: np.ndarray) -> np.ndarray:
+    """A copy whose data start on a cache line."""
+    copy = aligned_empty(TensorType(value.shape, BY_NUMPY[value.dtype]))
+    copy[...] = value
+    return copy
+
+
+BY_NUMPY = {dtype.numpy: dtype for dtype in elements.ELEMENTS}

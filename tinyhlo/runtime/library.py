@@ -1,0 +1,168 @@
+"""Library calls: which function a call's name means, and the descriptor through which it is called.
+
+In: a LibraryCall of a Graph. Out: a `Library`, whose descriptor generated code passes to
+`tiny_library_call` (native/library.h).
+
+    REGISTRY["double"] = lambda call: python_call(double, call.operands, call.results)
+    library = bind(node)
+    run(library, [x])            # the same call, made from Python
+
+A Python function takes a list of arrays and returns a list of arrays. They are copies: it may keep
+them. What it raises ends the program with its traceback as the text of the error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
+from tinyhlo.ir import interpreter
+from tinyhlo.ir.graph import LibraryCall, TensorType
+from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import aligned_empty, pointers, view
+
+Function = Callable[[list[np.ndarray]], Sequence[Any]]
+Pointers = ctypes.POINTER(ctypes.c_void_p)
+RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, Pointers, Pointers)
+INVALID_ARGUMENT, INTERNAL = 3, 13  # absl::Status codes
+PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on the stream
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A LibraryCall as its implementation sees it: types as the user wrote them (complex and
+    small element types included), attributes by name."""
+
+    target: str
+    attributes: Mapping[str, Any]
+    operands: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Library:
+    """A function that generated code can call: `descriptor` is the memory of its TinyLibrary,
+    `keepalive` what it points to, `seconds` a rough time of one call."""
+
+    descriptor: np.ndarray
+    keepalive: Any = field(default=None, repr=False)
+    seconds: float = 0.0
+
+
+# name of a target -> what makes its descriptor
+REGISTRY: dict[str, Callable[[Call], Library]] = {}
+
+
+def call_of(node: LibraryCall) -> Call:
+    """What a node asks for. Import leaves the user's types of its operands and results in the
+    attributes `operands` and `results` when they differ from the stored ones."""
+    attributes = dict(node.attributes)
+    operands = attributes.pop("operands", None) or tuple(child.type for child in node.inputs)
+    results = attributes.pop("results", None) or node.results
+    return Call(node.target, attributes, operands, results)
+
+
+def bind(node: LibraryCall) -> Library:
+    """The descriptor of a call.
+
+    Raises UnsupportedOp when no function of that name is known.
+    """
+    make = REGISTRY.get(node.target)
+    if make is None:
+        types = ", ".join(str(child.type) for child in node.inputs)
+        hint = f"no function of that name: tinyhlo.register_custom_call({node.target!r}, f)"
+        raise UnsupportedOp((UnsupportedItem(node.target, f"({types})", "", hint),))
+    return make(call_of(node))
+
+
+def run(
+    library: Library, operands: Sequence[np.ndarray], results: Sequence[TensorType]
+) -> tuple[np.ndarray, ...]:
+    """Call from Python, on arrays as they are stored.
+
+    Raises ExecutionError with what the function said.
+    """
+    given = [np.ascontiguousarray(array).reshape(array.shape) for array in operands]
+    made = tuple(aligned_empty(type_) for type_ in results)
+    call = core.library().tiny_library_call
+    if call(library.descriptor.ctypes.data, pointers(given), pointers(made)):
+        raise ExecutionError(core.last_error() or "a library call failed") from take_exception()
+    return made
+
+
+def evaluate(node: LibraryCall, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The interpreter's rule."""
+    return run(bind(node), operands, node.results)
+
+
+interpreter.RULES[LibraryCall] = evaluate
+
+
+# --- Python functions --------------------------------------------------------------------------
+
+_raised = threading.local()
+
+
+def take_exception() -> BaseException | None:
+    """What the last Python function of this thread raised, once."""
+    raised = getattr(_raised, "exception", None)
+    _raised.exception = None
+    return raised
+
+
+class Head(ctypes.Structure):
+    """Mirror of TinyLibrary in native/library.h."""
+
+    _fields_ = [("run", ctypes.c_void_p)]
+
+
+def memory_of(structure: ctypes.Structure) -> np.ndarray:
+    """The bytes of a C structure, as an entry of a table of constants."""
+    return np.frombuffer(memoryview(structure).cast("B"), np.uint8)
+
+
+def python_call(
+    function: Function, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Library:
+    """A call of a Python function, which must return arrays of the stated shapes and dtypes."""
+    operands, results = tuple(operands), tuple(results)
+
+    @RUN
+    def trampoline(_: int, inputs: Any, outputs: Any) -> int:
+        try:
+            given = [view(inputs[k], type_).copy() for k, type_ in enumerate(operands)]
+            returned = checked(function(given), results)
+            for k, (type_, value) in enumerate(zip(results, returned, strict=True)):
+                view(outputs[k], type_)[...] = value
+        except BaseException as error:  # nothing may cross the C boundary
+            _raised.exception = error
+            code = INVALID_ARGUMENT if isinstance(error, ExecutionError) else INTERNAL
+            text = "".join(traceback.format_exception(error)).strip()
+            core.library().tiny_set_error(code, text.encode())
+            return code
+        return 0
+
+    head = Head(ctypes.cast(trampoline, ctypes.c_void_p).value)
+    return Library(memory_of(head), trampoline, PYTHON_SECONDS)
+
+
+def checked(returned: Sequence[Any], types: Sequence[TensorType]) -> list[np.ndarray]:
+    """The results of a Python function as arrays.
+
+    Raises ExecutionError when they are not what the program was compiled for.
+    """
+    arrays = [np.asarray(value) for value in returned]
+    if len(arrays) != len(types):
+        raise ExecutionError(f"the function returned {len(arrays)} arrays, not {len(types)}")
+    for position, (array, type_) in enumerate(zip(arrays, types, strict=True)):
+        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
+            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise ExecutionError(f"result {position} of the function must be {type_}, got {found}")
+    return arrays
