@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tinyhlo.artifact import LoadedProgram, load
+    from tinyhlo.artifact import LoadedProgram, PolymorphicProgram, load
 
-__all__ = ["LoadedProgram", "load"]
+__all__ = ["LoadedProgram", "PolymorphicProgram", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,23 +1,29 @@
-"""Programs in files: load one and call it on arrays.
+"""Load a StableHLO program from a file and call it.
 
-In: a file of StableHLO text, MLIR bytecode, a portable artifact, or what `jax.export` serialised;
+In: a file with StableHLO text, MLIR bytecode, a portable artifact, or what `jax.export` serialised;
 which of them is seen from the content. Out: `LoadedProgram`.
 
     model = tinyhlo.load("model.mlir")
     print(model.inputs)          # (f32[8,4], f32[4,2])
     (y,) = model(x, w)
+
+A program with symbolic dimensions is compiled at the first call with each set of shapes; its
+inputs print as f32[?,4].
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.config import Config, from_environment
-from tinyhlo.errors import InvalidProgram
+from tinyhlo.errors import ExecutionError, InvalidProgram
+from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime.executable import Executable
 
@@ -45,7 +51,51 @@ class LoadedProgram:
         return self.executable(*(np.asarray(argument) for argument in arguments))
 
 
-def load(path: str | Path, config: Config | None = None) -> LoadedProgram:
+@dataclass(frozen=True, slots=True)
+class PolymorphicProgram:
+    """A file whose program takes arrays of many shapes, compiled once for each."""
+
+    path: Path
+    inputs: tuple[ArgumentType, ...]
+    source: bytes = field(repr=False)
+    config: Config = field(repr=False)
+    executables: dict[tuple[TensorType, ...], Executable] = field(default_factory=dict, repr=False)
+    compiling: Any = field(default_factory=Lock, repr=False)
+
+    def __call__(self, *arguments: Any) -> tuple[np.ndarray, ...]:
+        """Run on arrays, compiling the program first if these shapes are new.
+
+        Raises ExecutionError when the arrays do not match `inputs`, or when their sizes break an
+        assertion of the program's.
+        """
+        arrays = [np.asarray(argument) for argument in arguments]
+        return self.for_shapes(arrays)(*arrays)
+
+    def for_shapes(self, arrays: Sequence[np.ndarray]) -> Executable:
+        """The program compiled for arrays like these."""
+        from tinyhlo.compiler import compile_module
+
+        types = self.types_of(arrays)
+        with self.compiling:
+            found = self.executables.get(types)
+            if found is None:
+                static = refine_source(self.source, types)
+                found = self.executables[types] = compile_module(static, self.config)
+        return found
+
+    def types_of(self, arrays: Sequence[np.ndarray]) -> tuple[TensorType, ...]:
+        """Types of the arrays. Raises ExecutionError when they do not match `inputs`."""
+        if len(arrays) != len(self.inputs):
+            raise ExecutionError(f"expected {len(self.inputs)} arguments, got {len(arrays)}")
+        for position, (array, type_) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if not type_.admits(array):
+                found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+                raise ExecutionError(f"argument {position} must be {type_}, got {found}")
+        pairs = zip(arrays, self.inputs, strict=True)
+        return tuple(TensorType(array.shape, type_.dtype) for array, type_ in pairs)
+
+
+def load(path: str | Path, config: Config | None = None) -> LoadedProgram | PolymorphicProgram:
     """Read and compile a file; options come from the environment when `config` is not given.
 
     Raises InvalidProgram when the file cannot be read or is none of the formats, UnsupportedOp
@@ -54,7 +104,11 @@ def load(path: str | Path, config: Config | None = None) -> LoadedProgram:
     from tinyhlo.compiler import compile_module
 
     source = read(path)
-    return LoadedProgram(Path(path), compile_module(source, config or from_environment()))
+    config = config or from_environment()
+    try:
+        return LoadedProgram(Path(path), compile_module(source, config))
+    except DynamicShapes as found:
+        return PolymorphicProgram(Path(path), found.arguments, source, config)
 
 
 def read(path: str | Path) -> bytes:

@@ -26,6 +26,7 @@ from tinyhlo.ir.graph import TensorType
 
 if TYPE_CHECKING:
     from tinyhlo.compiler import Stages
+    from tinyhlo.import_stablehlo.refine import ArgumentType
 
 USER_ERROR = 2
 DIFFERENT = 1
@@ -132,7 +133,9 @@ def run_command(options: argparse.Namespace) -> int:
     return 0 if all(comparison.equal for comparison in comparisons) else DIFFERENT
 
 
-def given_arguments(options: argparse.Namespace, types: tuple[TensorType, ...]) -> list[np.ndarray]:
+def given_arguments(
+    options: argparse.Namespace, types: Sequence[TensorType | ArgumentType]
+) -> list[np.ndarray]:
     """Arrays from the files or the seed.
 
     Raises TinyhloError when neither fits the program's arguments.
@@ -141,7 +144,7 @@ def given_arguments(options: argparse.Namespace, types: tuple[TensorType, ...]) 
         if options.arrays:
             raise TinyhloError("give either .npy files or --random SEED, not both")
         random = np.random.default_rng(options.random)
-        return [random_array(random, type_) for type_ in types]
+        return [random_array(random, known_shape(type_)) for type_ in types]
     if len(options.arrays) != len(types):
         signature = ", ".join(map(str, types)) or "no arguments"
         raise TinyhloError(
@@ -151,7 +154,17 @@ def given_arguments(options: argparse.Namespace, types: tuple[TensorType, ...]) 
     return [read_array(path, type_) for path, type_ in zip(options.arrays, types, strict=True)]
 
 
-def read_array(path: str, type_: TensorType) -> np.ndarray:
+def known_shape(type_: TensorType | ArgumentType) -> TensorType:
+    """The type of a random argument. Raises TinyhloError when it has sizes that the user sets."""
+    if isinstance(type_, TensorType):
+        return type_
+    sizes = tuple(size for size in type_.shape if size is not None)
+    if len(sizes) < len(type_.shape):
+        raise TinyhloError(f"an argument is {type_}: choose its sizes by passing .npy files")
+    return TensorType(sizes, type_.dtype)
+
+
+def read_array(path: str, type_: TensorType | ArgumentType) -> np.ndarray:
     """One .npy file. Types that NumPy does not know (bf16) come back from it as raw bytes.
 
     Raises TinyhloError when it cannot be read.

@@ -10,6 +10,8 @@ MLIR interns dies with it, and threads share nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -17,7 +19,8 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.artifact import is_artifact, read_artifact
+from tinyhlo.import_stablehlo.artifact import is_artifact, read_artifact, read_platforms
+from tinyhlo.import_stablehlo.platforms import choose_platform
 
 BYTECODE_MAGIC = b"ML\xefR"
 PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
@@ -43,25 +46,39 @@ def parse_module(source: bytes | str) -> ir.Module:
 
     Raises InvalidProgram with the parser's own message when it is not a StableHLO module.
     """
-    if not isinstance(source, str):
-        source = bytes(source)
-        if is_artifact(source):
-            source = read_artifact(source)
-        elif not source.startswith(BYTECODE_MAGIC):
-            source = _decode_text(source)
+    if isinstance(source, str):
+        return parse_source(source)
+    source = bytes(source)
+    if is_artifact(source):
+        module = parse_source(read_artifact(source))
+        choose_platform(module, read_platforms(source))
+        return module
+    if not source.startswith(BYTECODE_MAGIC):
+        return parse_source(_decode_text(source))
+    return parse_source(source)
+
+
+def parse_source(source: bytes | str) -> ir.Module:
+    """A module from text, bytecode or a portable artifact. What MLIR would print about a bad one
+    goes into the error instead."""
     if not source.strip():
         raise InvalidProgram("the program is empty: expected a StableHLO module")
     context = make_context()
-    if isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]:
-        return _deserialize(source, context)
-    try:
-        return ir.Module.parse(source, context)
-    except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
-        raise InvalidProgram(f"not a readable StableHLO module: {error}") from error
+    portable = isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]
+    with collect_diagnostics(context) as complaints:
+        try:
+            if portable:
+                return stablehlo.deserialize_portable_artifact(context, source)
+            return ir.Module.parse(source, context)
+        except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
+            reasons = "; ".join(complaints) or str(error)
+            kind = "portable artifact" if portable else "StableHLO module"
+            raise InvalidProgram(f"not a readable {kind}: {reasons}") from error
 
 
-def _deserialize(source: bytes, context: ir.Context) -> ir.Module:
-    """A portable artifact. What MLIR would print about a bad one goes into the error instead."""
+@contextmanager
+def collect_diagnostics(context: ir.Context) -> Generator[list[str]]:
+    """What MLIR says while the block runs, instead of printing it."""
     complaints: list[str] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
@@ -70,10 +87,7 @@ def _deserialize(source: bytes, context: ir.Context) -> ir.Module:
 
     handler: Any = context.attach_diagnostic_handler(collect)
     try:
-        return stablehlo.deserialize_portable_artifact(context, source)
-    except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
-        reasons = "; ".join(complaints) or str(error)
-        raise InvalidProgram(f"not a readable portable artifact: {reasons}") from error
+        yield complaints
     finally:
         handler.detach()
 

@@ -22,6 +22,7 @@ from tinyhlo.import_stablehlo.decode import Decoder
 from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.import_stablehlo.records import Function, OtherType
+from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import LIFTED_RULES, RULES
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import constant, param, reshape, slice_
@@ -61,7 +62,13 @@ def import_module(
     compiled.
     """
     try:
-        return read_module(parse_module(source), static_arguments or {})
+        parsed = parse_module(source)
+        try:
+            return read_module(parsed, static_arguments or {})
+        except UnsupportedOp as error:
+            if not needs_refining(error):
+                raise
+        return read_module(with_known_shapes(parsed), static_arguments or {})
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 
