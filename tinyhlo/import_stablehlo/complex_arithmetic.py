@@ -29,13 +29,14 @@ from tinyhlo.ir.build import (
     elementwise,
     full,
     iota,
+    reduce,
     reshape,
     slice_,
     where,
 )
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.elements import PLANES, SMALL
-from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.graph import Node, Reduce, TensorType
 from tinyhlo.ir.ops import Op
 
 
@@ -287,9 +288,23 @@ def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Sc
         case [[a, b], [c]]:
             return Complex(real(a, c), real(b, c))
         case [[a, b], [c, d]]:
-            return Complex(sub(real(a, c), real(b, d)), add(real(a, d), real(b, c)))
+            return Complex(
+                together(Op.SUB, real(a, c), real(b, d)), together(Op.ADD, real(a, d), real(b, c))
+            )
         case _:
             raise UnsupportedError("a complex product of real operands: convert one to complex")
+
+
+FEW_PRODUCTS = 1 << 14  # below, one pass over both operands beats two tiled products
+
+
+def together(op: Op, left: Node, right: Node) -> Node:
+    """The sum or difference of two sums of products; of small ones, in one sum."""
+    if isinstance(left, Reduce) and isinstance(right, Reduce) and left.axes == right.axes:
+        (a,), (b,) = left.inputs, right.inputs
+        if a.type == b.type and a.type.size <= FEW_PRODUCTS:
+            return reduce(left.op, elementwise(op, a, b), left.axes)
+    return elementwise(op, left, right)
 
 
 def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node | Complex:

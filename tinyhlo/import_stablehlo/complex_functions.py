@@ -74,14 +74,12 @@ def exponential(x: Complex) -> Complex:
 def exponential_minus_one(x: Complex) -> Complex:
     """expm1(a) cos b - 2 sin(b/2)**2 + i e**a sin b."""
     half_sine = elementwise(Op.SIN, mul(x.im, like(0.5, x.im)))
-    cosine = elementwise(Op.COS, x.im)
+    minus = elementwise(Op.EXPM1, x.re)
     lost = mul(like(2, half_sine), mul(half_sine, half_sine))
-    re = sub(mul(elementwise(Op.EXPM1, x.re), cosine), lost)
-    real = is_zero(x.im)
-    re = where(real, elementwise(Op.EXPM1, x.re), re)
-    plain = exponential(x)
+    re = sub(mul(minus, elementwise(Op.COS, x.im)), lost)
+    re = where(is_zero(x.im), minus, re)
     # far from zero the difference to exp is below rounding
-    far = elementwise(Op.LT, like(40, x.re), x.re)
+    plain, far = exponential(x), elementwise(Op.LT, like(40, x.re), x.re)
     return Complex(where(far, plain.re, re), plain.im)
 
 
@@ -120,16 +118,9 @@ def cosine(x: Complex) -> Complex:
 
 
 def times_either(factor: Node, size: Node) -> Node:
-    """The same, where the size too may be an exact zero beside an undefined factor."""
-    return where(
-        is_zero(size),
-        size if size is factor else times(zero_if_nan(factor), size),
-        times(factor, size),
-    )
-
-
-def zero_if_nan(x: Node) -> Node:
-    return where(is_nan(x), like(0, x), x)
+    """The same; a size of zero gives zero even when the factor is undefined."""
+    undefined = all_hold(is_zero(size), is_nan(factor))
+    return where(undefined, size, times(factor, size))
 
 
 def tanh(x: Complex) -> Complex:

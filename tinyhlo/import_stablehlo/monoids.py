@@ -33,6 +33,25 @@ def monoid_of(graph: Graph) -> Op | None:
     return result.op if positions == {0, 1} else None
 
 
+def monoids_of(graph: Graph) -> list[Op] | None:
+    """The monoid of each value, where a region of 2n scalars combines each with its own kind."""
+    count = len(graph.results)
+    found: list[Op] = []
+    for position, result in enumerate(graph.results):
+        if count == 1:
+            op = monoid_of(graph)
+        elif isinstance(result, Elementwise) and result.op in MONOIDS:
+            op = result.op
+            if {_position(node) for node in result.inputs} != {position, position + count}:
+                return None
+        else:
+            op = None
+        if op is None:
+            return None
+        found.append(op)
+    return found
+
+
 def _position(node: Node) -> int | None:
     """Which param a node is, looking through a widening cast."""
     if isinstance(node, Elementwise) and node.op is Op.CAST:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
+from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import cast, multi_reduce, reduce
@@ -37,11 +37,13 @@ def reduce_arrays(
         cast(node, type_.dtype)
         for node, type_ in zip(sources, combiner.params[count:], strict=True)
     ]
-    op = monoid_of(combiner)
-    if op is None:
+    monoids = monoids_of(combiner)
+    if monoids is None:
         return multi_reduce(sources, initials, axes, combiner)
-    reduced = with_initial(op, reduce(op, widen(op, sources[0]), axes), initials[0])
-    return [cast(reduced, sources[0].dtype)]
+    return [
+        cast(with_initial(op, reduce(op, widen(op, source), axes), initial), source.dtype)
+        for op, source, initial in zip(monoids, sources, initials, strict=True)
+    ]
 
 
 RULES: dict[str, Rule] = {"stablehlo.reduce": reduce_op}

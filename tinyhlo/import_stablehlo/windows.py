@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
+from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.operands import index_dtype, like, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import reduce_arrays
@@ -116,10 +116,16 @@ def scan_arrays(
     sources: Sequence[Node], initials: Sequence[Node], along: Cumulative, combiner: Graph
 ) -> Sequence[Node] | None:
     """A cumulative reduction, or None when its combiner is not a function of scalars only."""
-    op = monoid_of(combiner)
-    if op is not None:
-        wide = scan(op, widen(op, sources[0]), along.axis, along.reverse)
-        return [cast(with_initial(op, wide, initials[0]), sources[0].dtype)]
+    monoids = monoids_of(combiner)
+    if monoids is not None:
+        scans = [
+            scan(op, widen(op, source), along.axis, along.reverse)
+            for op, source in zip(monoids, sources, strict=True)
+        ]
+        return [
+            cast(with_initial(op, wide, initial), source.dtype)
+            for op, wide, initial, source in zip(monoids, scans, initials, sources, strict=True)
+        ]
     shape = sources[0].shape
     starts = [broadcast(initial, shape) for initial in initials]
     results = shifted_scan(sources, along, combiner)
