@@ -11,25 +11,6 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import barrier, full
 from tinyhlo.ir.graph import Node
 
-# custom calls that say where data lives or how it is split: the value passes through
-ANNOTATIONS = frozenset(
-    {
-        "Sharding",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "annotate_device_placement",
-        "LayoutConstraint",
-        "MoveToDevice",
-        "MoveToHost",
-        "xla.sdy.FuncResultSharding",
-        "xla.sdy.GlobalToLocalShape",
-        "xla.sdy.LocalToGlobalShape",
-    }
-)
-CUSTOM_CALL = (
-    "tinyhlo has no implementation of this call: run this function on XLA, "
-    "jax.jit(f, backend='cpu')"
-)
 SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
 
 
@@ -43,14 +24,6 @@ def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Se
     if op is not None and len(inputs) == op.arity:
         return [primitive(op)(operation, inputs, scope)]  # type: ignore[list-item]
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
-
-
-def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    if operation.attributes["call_target_name"] in ANNOTATIONS and len(inputs) == 1:
-        if operation.operand_types == operation.types:
-            return inputs
-        raise UnsupportedError(SEVERAL_DEVICES)
-    raise UnsupportedError(CUSTOM_CALL)
 
 
 def identity(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -120,7 +93,6 @@ IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier
 RULES: dict[str, Rule] = {
     "func.call": call,
     "stablehlo.composite": composite,
-    "stablehlo.custom_call": custom_call,
     "stablehlo.optimization_barrier": optimization_barrier,
     "stablehlo.tuple": tuple_op,
     "stablehlo.get_tuple_element": get_tuple_element,

@@ -3,7 +3,8 @@
     while (i < 10) { i = i + 1; x = f(x, w) }  ->  Loop((i, x, w), ..., trip_count=10)
 
 Outer values that a region reads become extra loop-invariant state, or extra operands of a Branch;
-constants and iotas are simply repeated inside.
+constants and iotas are simply repeated inside. Tokens are no state: the order of effects is that of
+the Graph's `effects`, where a loop or branch around an effect is one itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tinyhlo.import_stablehlo.records import Block, Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, full, loop, param, sort, where
 from tinyhlo.ir.dtypes import I32
-from tinyhlo.ir.graph import Elementwise, Graph, Node, Param, TensorType
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
 
 
@@ -25,10 +26,6 @@ def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
     """State that the body hands on unchanged leaves the loop's results; where it starts from a
     constant, it leaves the state as well."""
     condition, body = operation.regions
-    if not all(isinstance(type_, TensorType) for type_ in operation.types):
-        raise UnsupportedError(
-            "tokens cannot be loop state: ordered effects in loops are not compiled"
-        )
     invariant = {
         k
         for k, (given, back) in enumerate(zip(body.arguments, body.returned, strict=True))
@@ -40,12 +37,14 @@ def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
     captured = flatten(scope.value(slot) for slot in captures)
     initial = flatten(inputs[k] for k in carried) + captured
 
-    condition_graph = scope.graph(condition, captures, fixed)
-    body_graph = scope.graph(body, captures, fixed)
+    condition_graph = scope.graph(condition, captures, fixed, effects=True)
+    body_graph = scope.graph(body, captures, fixed, effects=True)
     kept = unflatten(body_graph.results, operation.types)
     body_graph = with_invariants(body_graph, flatten(kept[k] for k in carried), captured)
     trips = trip_count(initial, condition_graph, body_graph)
     results = loop(initial, condition_graph, body_graph, trips)
+    if condition_graph.effects or body_graph.effects:
+        scope.walker.add_effect(results)
     values = unflatten(results, [operation.types[k] for k in carried])
     final = dict(zip(carried, values, strict=True))
     return [inputs[k] if k in invariant else final[k] for k in range(len(inputs))]
@@ -123,11 +122,12 @@ def branch_on(
 ) -> Sequence[Value]:
     """A Branch whose operands are the values that any of its blocks captures."""
     captures = scope.captures(blocks)
-    graphs = [scope.graph(block, captures) for block in blocks]
-    if not graphs[0].results:
-        return ()
+    graphs = [scope.graph(block, captures, effects=True) for block in blocks]
     operands = flatten(scope.value(slot) for slot in captures)
-    return unflatten(branch(selector, operands, graphs), types)
+    results = branch(selector, operands, graphs)
+    if any(graph.effects for graph in graphs):
+        scope.walker.add_effect(results)
+    return unflatten(results, types)
 
 
 def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:

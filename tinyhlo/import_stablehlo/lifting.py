@@ -9,17 +9,18 @@ types. Out: its results.
     add(f8E5M2, f8E5M2)           ->  decode both to f32, add, encode
     transpose(f8E5M2)             ->  transpose of the bits
 
-A complex value is a `Complex`, a value of a small type a node of its bits (ui8).
+A complex value is a `Complex`, a value of a small type a node of its bits (ui8), a token None:
+it consists of no nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tinyhlo.import_stablehlo.records import Form, Operation, TupleType, ValueType
+from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.ir.build import full
 from tinyhlo.ir.dtypes import U8, DType
@@ -128,7 +129,7 @@ def flat_types(types: Sequence[ValueType]) -> list[ValueType]:
             flat += [TensorType(type_.shape, PLANES[type_.dtype])] * 2
         elif isinstance(type_, TensorType) and type_.dtype in SMALL:
             flat.append(TensorType(type_.shape, U8))
-        else:
+        elif not isinstance(type_, TokenType):
             flat.append(type_)
     return flat
 
@@ -137,17 +138,22 @@ def flatten(values: Iterable[Any]) -> list[Any]:
     """The nodes that values consist of."""
     flat: list[Any] = []
     for value in values:
-        flat += value.planes if isinstance(value, Complex) else (value,)
+        if value is not None:
+            flat += value.planes if isinstance(value, Complex) else (value,)
     return flat
 
 
 def unflatten(nodes: Iterable[Any], types: Iterable[ValueType]) -> list[Any]:
     """Values of `types` from their nodes."""
     following = iter(nodes)
-    return [
-        Complex(next(following), next(following)) if is_complex(type_) else next(following)
-        for type_ in types
-    ]
+    return [value_of(type_, following) for type_ in types]
+
+
+def value_of(type_: ValueType, following: Iterator[Any]) -> Any:
+    """The value of a type that the next nodes make."""
+    if isinstance(type_, TokenType):
+        return None
+    return Complex(next(following), next(following)) if is_complex(type_) else next(following)
 
 
 def is_complex(type_: ValueType) -> bool:

@@ -19,18 +19,17 @@ from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder
-from tinyhlo.import_stablehlo.lifting import Complex
-from tinyhlo.import_stablehlo.movement import join
-from tinyhlo.import_stablehlo.records import Function, OtherType
+from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
+from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import LIFTED_RULES, RULES
 from tinyhlo.import_stablehlo.walker import Value, Walker
-from tinyhlo.ir.build import constant, param, reshape, slice_
-from tinyhlo.ir.elements import PLANES, stored
-from tinyhlo.ir.graph import Graph, Node, TensorType
+from tinyhlo.ir.build import constant, param
+from tinyhlo.ir.elements import stored
+from tinyhlo.ir.graph import Graph, TensorType
 
 SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
-PASS_ARRAYS = "pass arrays, not tokens or tuples"
+PASS_ARRAYS = "pass arrays, not tuples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,50 +77,34 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
     walker = Walker(Decoder(parsed), RULES, LIFTED_RULES)
     function = walker.decoder.function(walker.decoder.entry)
     arguments: list[Value] = [
-        argument(k, type_) if isinstance(type_, TensorType) else None
+        argument(k, type_) if isinstance(type_, (TensorType, TokenType)) else None
         for k, type_ in enumerate(function.body.types)
     ]
     for position, value in static_arguments.items():
         arguments[position] = constant(np.asarray(value))
-    results = walker.run(function.body, arguments, {})
+    results, effects = walker.region(function.body, arguments, {})
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
         raise UnsupportedOp(refused)
-    if not all(isinstance(result, (Node, Complex)) for result in results):
+    if any(isinstance(result, tuple) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
-    inputs: tuple[TensorType, ...] = function.body.types  # type: ignore[assignment]
-    graph = Graph(tuple(map(stored, inputs)), tuple(map(result_node, results)), (), walker.lines)
+    inputs = tuple(map(visible, function.body.types))
+    outputs = tuple(map(visible, function.body.returned_types))
+    nodes = tuple(map(buffer_of, results))
     return Module(
-        graph,
+        Graph(tuple(map(stored, inputs)), nodes, effects, walker.lines),
         module_name(parsed),
         inputs,
-        function.body.returned_types,  # type: ignore[arg-type]
+        outputs,
         aliases_of(function),
         donors_of(function),
     )
 
 
-def argument(position: int, type_: TensorType) -> Value:
-    """The value of an argument; a complex one is two views of a buffer of pairs."""
-    kept = stored(type_)
-    node = param(position, kept.shape, kept.dtype)
-    if type_.dtype not in PLANES:
-        return node
-    rank = len(type_.shape)
-    first = [
-        slice_(node, [0] * rank + [k], [*type_.shape, k + 1], [1] * (rank + 1)) for k in (0, 1)
-    ]
-    re, im = (reshape(plane, type_.shape) for plane in first)
-    return Complex(re, im)
-
-
-def result_node(value: Value) -> Node:
-    """What is stored for a result; a complex one as pairs."""
-    if isinstance(value, Complex):
-        pieces = [reshape(plane, (*plane.shape, 1)) for plane in value.planes]
-        return join(pieces, len(value.shape))
-    assert isinstance(value, Node)
-    return value
+def argument(position: int, type_: ValueType) -> Value:
+    """The value of an argument."""
+    kept = stored(visible(type_))
+    return loaded(param(position, kept.shape, kept.dtype), type_)
 
 
 def module_name(module: ir.Module) -> str:
@@ -139,7 +122,7 @@ def refused_signature(module: ir.Module, function: Function) -> list[Unsupported
         if name in counts and decode_attribute(counts[name]) != 1
     ]
     for position, type_ in enumerate(function.body.types):
-        if not isinstance(type_, TensorType):
+        if not isinstance(type_, (TensorType, TokenType)):
             hint = type_.hint if isinstance(type_, OtherType) else PASS_ARRAYS
             items.append(UnsupportedItem(f"argument {position}", str(type_), "", hint))
     return items

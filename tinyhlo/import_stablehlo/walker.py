@@ -27,13 +27,23 @@ from tinyhlo.import_stablehlo.lifting import (
 from tinyhlo.import_stablehlo.locations import Place, SourceLines
 from tinyhlo.import_stablehlo.records import Block, Form, Operation, TupleType, ValueType
 from tinyhlo.ir.build import param
-from tinyhlo.ir.graph import Constant, Expand, Graph, Iota, Node, Reshape, TensorType
+from tinyhlo.ir.graph import (
+    Constant,
+    Expand,
+    Graph,
+    Iota,
+    Node,
+    Output,
+    Reshape,
+    TensorType,
+)
 
 # None: a token, or of a type that is not compiled
 Value = Union[Node, Complex, tuple["Value", ...], None]
 Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Sequence[Value]]]
 
 NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit(f, backend='cpu')"
+INNER_EFFECT = "its region has effects: only loops and branches may have them"
 OUTER_VALUE = "its region reads values from outside: pass them as operands"
 
 
@@ -58,6 +68,8 @@ class Walker:
         self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
         self._surveyed: set[int] = set()
         self._caller: Place | None = None  # the call being walked
+        self._effects: list[Node] = []  # of the region being walked
+        self._effect_count = 0
 
     @property
     def unsupported(self) -> tuple[UnsupportedItem, ...]:
@@ -71,9 +83,32 @@ class Walker:
         if found is None:
             body = self.decoder.function(callee).body
             outer, self._caller = self._caller, Place(location, self._caller)
-            found = self._calls[key] = self.run(body, inputs, {})
+            found = self.run(body, inputs, {})
             self._caller = outer
+            if not body.effect:  # an effect happens at every call
+                self._calls[key] = found
         return found
+
+    def region(
+        self, block: Block, arguments: Sequence[Value], outer: Mapping[int, Value]
+    ) -> tuple[tuple[Value, ...], tuple[Node, ...]]:
+        """(results, effects in order) of a block that becomes a Graph of its own; see `run`."""
+        around, self._effects = self._effects, []
+        try:
+            results = self.run(block, arguments, outer)
+            return results, tuple(self._effects)
+        finally:
+            self._effects = around
+
+    def add_effect(self, outputs: Sequence[Node]) -> None:
+        """The node with these outputs runs for its effect, after the effects before it."""
+        node = outputs[0]
+        self._effects.append(node.inputs[0] if isinstance(node, Output) else node)
+
+    def effect_number(self) -> int:
+        """A number that no other effectful call of this program has."""
+        self._effect_count += 1
+        return self._effect_count - 1
 
     def run(
         self, block: Block, arguments: Sequence[Value], outer: Mapping[int, Value]
@@ -186,12 +221,14 @@ class Scope:
         block: Block,
         captures: Sequence[int] = (),
         fixed: Mapping[int, Value] | None = None,
+        effects: bool = False,
     ) -> Graph:
         """A region as a Graph whose params are its arguments, then the captured slots; a complex
         one is two params.
 
         `fixed` gives values to some argument positions, which then are no params.
-        Raises UnsupportedError when it reads other outer values.
+        Raises UnsupportedError when it reads other outer values, or has effects and the op must
+        not have any.
         """
         fixed = fixed or {}
         given = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
@@ -213,14 +250,16 @@ class Scope:
                 if not is_closed(self._values[slot]):
                     raise UnsupportedError(OUTER_VALUE)
                 outer[slot] = self._values[slot]
-        results = flatten(self.walker.run(block, arguments, outer))
-        return Graph(tuple(types), tuple(results), (), self.walker.lines)  # type: ignore[arg-type]
+        results, found = self.walker.region(block, arguments, outer)
+        if found and not effects:
+            raise UnsupportedError(INNER_EFFECT)
+        return Graph(tuple(types), tuple(flatten(results)), found, self.walker.lines)  # type: ignore[arg-type]
 
 
 def is_closed(value: Value) -> bool:
-    """Whether a value is a constant or iota that a region can simply repeat."""
+    """Whether a value is a constant, iota or token, which a region can simply repeat."""
     if isinstance(value, Complex):
         return is_closed(value.re) and is_closed(value.im)
     while isinstance(value, (Expand, Reshape)):
         value = value.inputs[0]
-    return isinstance(value, (Constant, Iota))
+    return value is None or isinstance(value, (Constant, Iota))

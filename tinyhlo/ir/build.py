@@ -46,6 +46,8 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import COMPARISONS, Op
 
+ORDER = "order"  # attribute of an effectful call: its number in the program
+
 
 def param(position: int, shape: Shape, dtype: DType) -> Param:
     return intern(Param, TensorType(shape, dtype), (), position)
@@ -249,15 +251,17 @@ def sort(inputs: Sequence[Node], axis: int, comparator: Graph) -> tuple[Node, ..
 def loop(
     initial: Sequence[Node], condition: Graph, body: Graph, trip_count: int | None
 ) -> tuple[Node, ...]:
+    """The outputs; of a loop without state, which runs for its effects, the loop itself."""
     types = tuple(node.type for node in initial)
     node = intern(Loop, VOID, tuple(initial), condition, body, trip_count, types)
-    return outputs(node, types)
+    return outputs(node, types) or (node,)
 
 
 def branch(selector: Node, operands: Sequence[Node], branches: Sequence[Graph]) -> tuple[Node, ...]:
+    """The outputs; of a branch without results, which runs for its effects, the branch itself."""
     types = tuple(node.type for node in branches[0].results)
     node = intern(Branch, VOID, (selector, *operands), tuple(branches), types)
-    return outputs(node, types)
+    return outputs(node, types) or (node,)
 
 
 def library_call(
@@ -267,7 +271,7 @@ def library_call(
     attributes: dict[str, Any] | None = None,
     effect: bool = False,
 ) -> tuple[Node, ...]:
-    """Returns the outputs; with no result, the call node itself is `outputs(...)`'s source."""
+    """The outputs; of a call without results, which runs for its effect, the call itself."""
     pairs = tuple(sorted((attributes or {}).items()))
     types = tuple(types)
     node = intern(LibraryCall, VOID, tuple(operands), target, pairs, effect, types)

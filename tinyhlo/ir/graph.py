@@ -233,7 +233,8 @@ class Branch(Node):
 @dataclass(frozen=True, eq=False, slots=True)
 class LibraryCall(Node):
     """A call of a named native or Python function; `attributes` is sorted (name, value) pairs.
-    `effect`: the call must happen even if no result is used, in program order."""
+    `effect`: the call must happen even if no result is used, in program order; its attributes
+    hold a number of its own (`build.ORDER`), so that no two such calls are one node."""
 
     target: str
     attributes: tuple[tuple[str, Any], ...]
@@ -262,7 +263,8 @@ VOID = TensorType((0,), DType("void", "bool", 8, np.dtype(np.bool_)))  # type of
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Graph:
     """A closed program: `params` are the types of `Param` 0..n-1, `results` the values returned,
-    `effects` the effectful calls in order, `locations` the user's source lines of nodes."""
+    `effects` the nodes that must run even if nobody reads them, in program order: effectful calls
+    and the loops and branches around them. `locations`: the user's source lines of nodes."""
 
     params: tuple[TensorType, ...]
     results: tuple[Node, ...]
@@ -270,8 +272,9 @@ class Graph:
     locations: Mapping[Node, str] = field(default_factory=dict, repr=False)
 
     def nodes(self) -> list[Node]:
-        """Every node reachable from the results, inputs before users. Regions not included."""
-        return topological(self.results + self.effects)
+        """Every node reachable from effects and results, inputs before users, effects in their
+        order. Regions not included."""
+        return topological(self.effects + self.results)
 
     def __str__(self) -> str:
         from tinyhlo.ir.printer import format_graph

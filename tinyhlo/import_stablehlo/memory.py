@@ -1,0 +1,51 @@
+"""Values as they lie in memory: what arguments, results and library calls pass.
+
+    Complex(re, im) of shape (4,)  ->  f32[4,2], pairs
+    a token                        ->  bool[0], nothing
+
+`visible` is the type that users see, `ir/elements.stored` the type of its buffer.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.import_stablehlo.lifting import Complex
+from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.records import TokenType, ValueType
+from tinyhlo.import_stablehlo.walker import Value
+from tinyhlo.ir.build import full, reshape, slice_
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.elements import PLANES
+from tinyhlo.ir.graph import Node, TensorType
+
+EMPTY = TensorType((0,), BOOL)
+
+
+def visible(type_: ValueType) -> TensorType:
+    """The type that users pass; a token is the empty array that JAX passes for it."""
+    assert isinstance(type_, (TensorType, TokenType))
+    return EMPTY if isinstance(type_, TokenType) else type_
+
+
+def loaded(buffer: Node, type_: ValueType) -> Value:
+    """The value of `type_` in a buffer; a complex one is two views of pairs."""
+    if isinstance(type_, TokenType):
+        return None
+    assert isinstance(type_, TensorType)
+    if type_.dtype not in PLANES:
+        return buffer
+    ends = [0] * len(type_.shape)
+    re, im = (
+        reshape(slice_(buffer, [*ends, k], [*type_.shape, k + 1]), type_.shape) for k in (0, 1)
+    )
+    return Complex(re, im)
+
+
+def buffer_of(value: Value) -> Node:
+    """What is stored for a value; a complex one as pairs."""
+    if isinstance(value, Complex):
+        pieces = [reshape(plane, (*plane.shape, 1)) for plane in value.planes]
+        return join(pieces, len(value.shape))
+    if value is None:
+        return full(False, EMPTY.shape, EMPTY.dtype)
+    assert isinstance(value, Node)
+    return value
