@@ -354,7 +354,7 @@ class Allocate:
 class Multiply:
     """A register tile of a matrix product: for r in `rows`, c in `columns`,
 
-        tile[tile_start + r*columns + c] (+)=
+        tile[tile_start + r*tile_row + c] (+)=
             sum over k in `depth` of left[left_start + r*left_row + k*left_step]
                                    * right[right_start + k*columns + c]
 
@@ -373,6 +373,7 @@ class Multiply:
     lanes: int
     depth: int
     accumulate: bool
+    tile_row: int = 0  # distance of rows in `tile`; 0 means `columns`
 
 
 Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Multiply]

@@ -25,6 +25,7 @@ def render(s: Statements, m: Multiply) -> None:
     right = s.address(m.right, s.index(m.right_start))
     tile = s.address(m.tile, s.index(m.tile_start))
     vectors = m.columns // m.lanes
+    tile_row = m.tile_row or m.columns
     places = [(r, v) for r in range(m.rows) for v in range(vectors)]
 
     def offset(pointer: str, count: int | str) -> str:
@@ -35,7 +36,7 @@ def render(s: Statements, m: Multiply) -> None:
     first = dict.fromkeys(places, "zeroinitializer")
     if m.accumulate:
         for r, v in places:
-            place = offset(tile, r * m.columns + v * m.lanes)
+            place = offset(tile, r * tile_row + v * m.lanes)
             first[r, v] = b.value(f"load {type_}, ptr {place}, align {alignment}")
     loop, after, before = b.fresh(), b.fresh(), s.scope.label
     k, following, more = (f"%{b.fresh()}" for _ in range(3))
@@ -68,7 +69,7 @@ def render(s: Statements, m: Multiply) -> None:
     b.lines.append(f"{after}:")
     s.scope.label = after
     for r, v in places:
-        place = offset(tile, r * m.columns + v * m.lanes)
+        place = offset(tile, r * tile_row + v * m.lanes)
         b.line(f"store {type_} {results[r, v]}, ptr {place}, align {alignment}")
     s.stored()
 
