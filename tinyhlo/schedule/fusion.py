@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output, Reduce
 from tinyhlo.ir.index import index
+from tinyhlo.ir.transform import find_transform
 from tinyhlo.schedule.access import Indices, access, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
 
@@ -61,6 +63,7 @@ def fuse(graph: Graph) -> Fusion:
     """Cluster the whole graph: consumers with producers, then siblings."""
     items = find_items(graph)
     clusters, producer = first_clusters(items, graph)
+    order_effects(graph, producer)
     consumers: dict[Node, set[Cluster]] = {}
     for cluster in clusters:
         for value in cluster.reads:
@@ -78,7 +81,14 @@ def fuse(graph: Graph) -> Fusion:
         cluster.reads = {v: at for v, at in cluster.reads.items() if v not in cluster.items}
         stored.update(v for v in cluster.reads if v in producer)
         cluster.before = {producer[v] for v in cluster.reads if v in producer} - {cluster}
+    order_effects(graph, producer)
     return Fusion(tuple(alive), producer, frozenset(stored))
+
+
+def order_effects(graph: Graph, producer: dict[Node, Cluster]) -> None:
+    """Let each effect run after the one before it."""
+    for earlier, later in pairwise(graph.effects):
+        producer[later].before.add(producer[earlier])
 
 
 def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node, Cluster]]:
@@ -106,7 +116,11 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             reads = {}
             for value, at in access(node, stop).items():
                 reads.setdefault(base(value), set()).update(at)
+            transform = find_transform(node, memo)
             contraction = isinstance(node, Reduce) and find_contraction(node, memo) is not None
+            if transform is not None:  # its coefficients become part of the code
+                contraction = True
+                reads = {v: at for v, at in reads.items() if v not in transform.constants}
             cluster = Cluster([node], dict(reads), {node: reads}, position, contraction=contraction)
             producer[node] = cluster
         elif isinstance(node, Output) and node.inputs[0] in producer:

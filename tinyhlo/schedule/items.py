@@ -37,6 +37,7 @@ from tinyhlo.ir.graph import (
     Window,
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.transform import find_transform
 
 STRUCTURES = (Scatter, UpdateSlice, Scan, Sort, Loop, Branch, LibraryCall, Barrier)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
@@ -117,9 +118,11 @@ def find_items(graph: Graph) -> Items:
     chosen: set[Node] = set()
     computed: set[Node] = set()
     derived: set[Node] = set()  # values made from results of other kernels
+    inlined: set[Node] = set()  # views that repeat values which are computed once all the same
     for node in nodes:
         for child in must_store(node):
             forced.add(base(child))
+        inlined.update(transform_views(node, memo))
     for node in nodes:
         if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
             continue
@@ -127,7 +130,7 @@ def find_items(graph: Graph) -> Items:
         if is_index_arithmetic(node, computed):
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
-        for child in multiplied(node, memo):
+        for child in () if node in inlined else multiplied(node, memo):
             inner = base(child)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, Gather)):
                 chosen.add(inner)
@@ -155,6 +158,18 @@ def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
             factor = factor.inputs[0]
         if isinstance(factor, Elementwise):
             found.append(factor)
+    return tuple(found)
+
+
+def transform_views(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
+    """Views between a product with a small constant matrix and what it multiplies: all rows are
+    computed together, so a value that they share is needed once."""
+    transform = find_transform(node, memo)
+    if transform is None:
+        return ()
+    found = [transform.source]
+    while isinstance(found[-1], VIEWS):
+        found.append(found[-1].inputs[0])
     return tuple(found)
 
 

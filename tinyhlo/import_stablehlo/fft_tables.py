@@ -1,0 +1,98 @@
+"""Numbers of Fourier transforms: roots of unity, matrices, how a length is factored.
+
+    roots(numerators, n)   ->  exp(-2 pi i numerators / n), float64, exactly symmetric
+    radices(1000)          ->  (10, 10, 10)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import inf, log2
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+MAX_RADIX = 32  # its butterfly in registers; larger primes are a matrix product
+MAX_PRIME = 127  # larger ones by a convolution (Bluestein)
+PASS_COST = 16.0  # operations an element that walking the array once more costs
+
+
+def roots(numerators: Array, n: int) -> Array:
+    """exp(-2 pi i k / n) for integers k. Angles are reduced to an eighth of a turn in integers, so
+    each value is correctly placed and equal magnitudes are equal bits."""
+    k = np.asarray(numerators, np.int64) % n
+    lower = 2 * k > n
+    k = np.where(lower, n - k, k)  # upper half: the conjugate
+    left = 4 * k > n
+    k = np.where(left, n - 2 * k, 2 * k)  # in half turns, within the right half
+    steep = 4 * k > n
+    k = np.where(steep, n - 2 * k, 2 * k)  # in quarter turns, within an eighth
+    angle = k * (np.pi / (2 * n))
+    cosine, sine = np.cos(angle), np.sin(angle)
+    cosine, sine = np.where(steep, sine, cosine), np.where(steep, cosine, sine)
+    cosine = np.where(left, -cosine, cosine)
+    return cosine + 1j * np.where(lower, sine, -sine)
+
+
+def planes_matrix(weights: Array, real_input: bool) -> Array:
+    """The real matrix [plane, k, plane, t] of complex weights [k, t]; a real input has one plane."""
+    matrix = np.stack(
+        [
+            np.stack([weights.real, -weights.imag], axis=1),
+            np.stack([weights.imag, weights.real], axis=1),
+        ]
+    )
+    return matrix[:, :, :1] if real_input else matrix
+
+
+@cache
+def radices(n: int) -> tuple[int, ...] | None:
+    """Factors of n, first pass first, that cost least; None when a prime factor is too large."""
+    if n == 1:
+        return ()
+    largest = max(primes(n))
+    if largest > MAX_PRIME:
+        return None
+    choices = [r for r in range(2, min(n, MAX_RADIX) + 1) if n % r == 0]
+    choices += [p for p in set(primes(n)) if p > MAX_RADIX]
+    best: tuple[float, tuple[int, ...]] = (inf, ())
+    for radix in choices:
+        rest = radices(n // radix)
+        assert rest is not None
+        found = tuple(sorted((radix, *rest), reverse=True))
+        best = min(best, (sum(map(radix_cost, found)), found))
+    return best[1]
+
+
+def radix_cost(radix: int) -> float:
+    """Operations an element of one pass."""
+    if radix > MAX_RADIX:
+        return PASS_COST + 4.0 * radix
+    return PASS_COST + sum(2.5 if p == 2 else 1.3 * p for p in primes(radix))
+
+
+@cache
+def primes(n: int) -> tuple[int, ...]:
+    """Prime factors with multiplicity."""
+    found: list[int] = []
+    p = 2
+    while p * p <= n:
+        while n % p == 0:
+            found.append(p)
+            n //= p
+        p += 1
+    return (*found, n) if n > 1 else tuple(found)
+
+
+def good_length(least: int) -> int:
+    """The cheapest length of at least `least` points without prime factors above 5."""
+    candidates = (
+        (1 << a) * 3**b * 5**c for a in range(2, 40) for b in range(3) for c in range(3)
+    )
+    near = [n for n in candidates if least <= n < 2 * least + 4]
+    return min(near, key=lambda n: (n * sum(map(radix_cost, radices(n) or ())), n))
+
+
+__all__ = ["good_length", "log2", "planes_matrix", "primes", "radices", "roots"]

@@ -1,0 +1,59 @@
+"""The two planes of complex values along an axis of their own, and apart.
+
+    stack(re, im)          ->  x[plane, ...]
+    planes(x)              ->  (re, im)
+    stack(*planes(x))      ->  x itself: what was one array in memory is taken as one
+"""
+
+from __future__ import annotations
+
+from tinyhlo.ir.build import broadcast, elementwise, full, iota, permute, reshape, slice_, where
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import Node, Reshape, Slice
+from tinyhlo.ir.ops import Op
+
+
+def stack(re: Node, im: Node | None) -> Node:
+    """[plane, ...]: two planes, or one when there is no imaginary part."""
+    if im is None:
+        return reshape(re, (1, *re.shape))
+    found = joined(re, im)
+    if found is not None:
+        source, axis = found
+        return permute(source, (axis, *(k for k in range(len(source.shape)) if k != axis)))
+    shape = (2, *re.shape)
+    axes = range(1, len(shape))
+    return where(is_real_part(shape), broadcast(re, shape, axes), broadcast(im, shape, axes))
+
+
+def is_real_part(shape: tuple[int, ...]) -> Node:
+    """True on the first of two planes along the leading axis."""
+    return elementwise(Op.LT, iota(shape, I32, 0), full(1, shape, I32))
+
+
+def planes(x: Node) -> tuple[Node, Node | None]:
+    """The parts of what `stack` gives."""
+    rank, shape = len(x.shape), x.shape[1:]
+    if x.shape[0] == 1:
+        return reshape(x, shape), None
+    re, im = (slice_(x, [k] + [0] * (rank - 1), [k + 1, *shape], [1] * rank) for k in (0, 1))
+    return reshape(re, shape), reshape(im, shape)
+
+
+def joined(re: Node, im: Node) -> tuple[Node, int] | None:
+    """(x, axis) when the parts are x at 0 and at 1 of an axis of extent 2."""
+    match re, im:
+        case (
+            Reshape(inputs=(Slice(inputs=(x,)) as first,)),
+            Reshape(inputs=(Slice(inputs=(y,)) as second,)),
+        ) if x is y:
+            pass
+        case _:
+            return None
+    cut = [k for k, n in enumerate(first.shape) if n != x.shape[k]]
+    if len(cut) != 1 or x.shape[cut[0]] != 2 or second.shape != first.shape:
+        return None
+    (axis,) = cut
+    inner = tuple(n for k, n in enumerate(x.shape) if k != axis)
+    starts = first.start[axis], second.start[axis]
+    return (x, axis) if starts == (0, 1) and re.shape == im.shape == inner else None

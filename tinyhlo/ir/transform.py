@@ -1,0 +1,110 @@
+"""Recognise a product with a small constant matrix: a Fourier butterfly, a change of colours.
+
+    y[k, j] = sum over t of where(M[k, t] != 0, M[k, t] * x[t, j], 0)
+
+with M constant and the mask optional (with it, a zero coefficient hides an infinity in x; without
+it, 0 * inf is NaN and the coefficient counts). Small means that a register can be spent on every
+coefficient: code generation computes such a product without a loop over t or k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.ir.contraction import Axes, varies
+from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Permute, Reduce, Reshape
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import splat_value
+
+MAX_SIDE = 64  # rows and columns of the matrix
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Transform:
+    """`matrix` has one row for each point of the `row_axes` of the summed product, and one column
+    for each point of its summed axes; `source` has the product's shape and is the same along
+    `row_axes`. `constants` are the nodes that hold matrix and mask."""
+
+    matrix: np.ndarray[Any, Any]
+    row_axes: tuple[int, ...]
+    source: Node
+    constants: tuple[Node, ...]
+
+
+def find_transform(node: Node, memo: dict[Node, Axes] | None = None) -> Transform | None:
+    """The product with a small constant matrix that `node` computes, or None."""
+    if not isinstance(node, Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
+        return None
+    masked = masked_product(node.inputs[0])
+    if masked is None:
+        return None
+    mask, product = masked
+    memo = {} if memo is None else memo
+    for factor, source in (product.inputs, product.inputs[::-1]):
+        if not is_small_constant(factor):
+            continue
+        in_matrix, in_source = varies(factor, memo), varies(source, memo)
+        rows = tuple(sorted(in_matrix - set(node.axes)))
+        shape = product.shape
+        sides = prod(shape[k] for k in rows), prod(shape[k] for k in node.axes)
+        if in_source & set(rows) or max(sides) > MAX_SIDE or min(sides) < 2:
+            return None
+        if mask is not None and not is_small_constant(mask):
+            return None
+        matrix = values(factor, rows, node.axes).reshape(sides)
+        if mask is not None and not np.array_equal(
+            values(mask, rows, node.axes).reshape(sides), matrix != 0
+        ):
+            return None
+        if mask is None and not matrix.all():
+            return None
+        constants = tuple(behind_views(n) for n in (factor, mask) if n is not None)
+        return Transform(matrix, rows, source, constants)
+    return None
+
+
+def masked_product(node: Node) -> tuple[Node | None, Elementwise] | None:
+    """(mask, product) of where(mask, product, 0), or (None, product)."""
+    match node:
+        case Elementwise(op=Op.MUL):
+            return None, node
+        case Elementwise(op=Op.WHERE, inputs=(mask, Elementwise(op=Op.MUL) as product, zero)):
+            return (mask, product) if splat_value(zero) == 0 else None
+    return None
+
+
+def is_small_constant(node: Node) -> bool:
+    """Views that only repeat and rearrange a constant array."""
+    node = behind_views(node)
+    return isinstance(node, Constant) and 1 < node.value.size <= MAX_SIDE * MAX_SIDE
+
+
+def behind_views(node: Node) -> Node:
+    while isinstance(node, (Expand, Reshape, Permute)):
+        node = node.inputs[0]
+    return node
+
+
+def values(node: Node, rows: tuple[int, ...], columns: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The values of such views along `rows` and `columns`; they are the same along other axes."""
+    array = evaluate_views(node)
+    others = tuple(k for k in range(array.ndim) if k not in rows and k not in columns)
+    picked = array[tuple(0 if k in others else slice(None) for k in range(array.ndim))]
+    kept = [k for k in range(array.ndim) if k not in others]
+    return picked.transpose([kept.index(k) for k in (*rows, *columns)])
+
+
+def evaluate_views(node: Node) -> np.ndarray[Any, Any]:
+    match node:
+        case Constant(value=value):
+            return value
+        case Expand(inputs=(source,)):
+            return np.broadcast_to(evaluate_views(source), node.shape)
+        case Permute(inputs=(source,), order=order):
+            return evaluate_views(source).transpose(order)
+        case _:
+            return evaluate_views(node.inputs[0]).reshape(node.shape)
