@@ -1,0 +1,122 @@
+"""Complex programs against XLA:CPU and NumPy, through the interpreter and as native code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.plugs import interpret
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+
+SHAPE = (4, 5)
+TOLERANCE = {np.complex64: 4e-6, np.complex128: 1e-14}
+
+
+def arrays(dtype: type, count: int) -> list[np.ndarray]:
+    numbers = np.random.default_rng(0).standard_normal((count, 2, *SHAPE))
+    return [(re + 1j * im).astype(dtype) for re, im in numbers]
+
+
+def square_and_add(x: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, c: c * c + x, x)
+
+
+def turn_if_positive(x: jax.Array) -> jax.Array:
+    return jax.lax.cond(x[0, 0].real > 0, lambda v: v * 2j, lambda v: v - 1, x)
+
+
+UNARY: list[Callable[..., Any]] = [
+    jnp.abs, jnp.exp, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, jnp.sin, jnp.cos, jnp.tan, jnp.tanh,
+    jnp.sinh, jnp.cosh, jnp.arctan, jnp.arcsin, jnp.arccosh, jnp.conj, jnp.sign, jnp.real, jnp.imag,
+    jnp.angle, jax.lax.rsqrt, jnp.sum, jnp.prod, jnp.max, jnp.cumsum, jnp.cumprod, jnp.sort,
+    jnp.transpose, square_and_add, turn_if_positive,
+    lambda x: x[1:, ::2],
+    lambda x: x.at[jnp.array([1, 2])].add(1j),
+    lambda x: x.at[jnp.array([1, 2, 1])].multiply(2j),
+    lambda x: x * (1 + 2j) + jnp.array([1, 2j, 3, 4, 5]),
+    lambda x: jax.lax.map(lambda row: row.sum(), x),
+    lambda x: jnp.where(x.real > 0, x, -x),
+    lambda x: jax.lax.reduce(x, np.array(1, x.dtype), jax.lax.mul, (0,)),
+]  # fmt: skip
+BINARY: list[Callable[..., Any]] = [
+    jnp.add, jnp.subtract, jnp.multiply, jnp.divide, jnp.power, jnp.equal, jnp.maximum, jnp.minimum,
+    lambda x, y: x @ y.T,
+    lambda x, y: x.real @ y.T,
+    lambda x, y: jnp.stack([x, y]),
+    lambda x, y: jax.lax.complex(x.real, y.imag),
+]  # fmt: skip
+
+
+def check(function: Callable[..., Any], inputs: list[np.ndarray]) -> None:
+    with jax.enable_x64(True):
+        text = jax.jit(function).trace(*inputs).lower(lowering_platforms=("cpu",)).as_text()
+        expected = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function)(*inputs))]
+    tolerance = TOLERANCE[inputs[0].dtype.type]
+    for results in (interpret(text, inputs), compile_module(text, Config())(*inputs)):
+        for found, wanted in zip(results, expected, strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("function", UNARY)
+def test_one_array(function: Callable[..., Any], dtype: type) -> None:
+    check(function, arrays(dtype, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("function", BINARY)
+def test_two_arrays(function: Callable[..., Any], dtype: type) -> None:
+    check(function, arrays(dtype, 2))
+
+
+INF, NAN = float("inf"), float("nan")
+SPECIAL = np.array(
+    [complex(re, im) for re in (0.0, -0.0, 1.0, -2.0, INF, -INF, NAN)
+     for im in (0.0, -0.0, 1.5, INF, NAN)],
+    np.complex128,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["abs", "conj", "square"])
+def test_infinities_and_nans(name: str) -> None:
+    with jax.enable_x64(True):
+        lowered = jax.jit(getattr(jnp, name)).trace(SPECIAL).lower(lowering_platforms=("cpu",))
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(SPECIAL)
+    (found,) = compile_module(lowered.as_text(), Config())(SPECIAL)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    ordinary = np.isfinite(expected)
+    np.testing.assert_array_equal(found[ordinary], expected[ordinary])
+
+
+def test_quotients_do_not_overflow_on_the_way() -> None:
+    text = """func.func @main(%x: tensor<5xcomplex<f32>>, %y: tensor<5xcomplex<f32>>)
+        -> tensor<5xcomplex<f32>> {
+      %0 = stablehlo.divide %x, %y : tensor<5xcomplex<f32>>
+      return %0 : tensor<5xcomplex<f32>> }"""
+    x = np.array([1e30 + 1e30j, 1e-30 + 1e-30j, 1 + 2j, INF, 1 + 1j], np.complex64)
+    y = np.array([1e30 + 1e30j, 1e-30 - 1e-30j, 0, 2 + 1j, INF + INF * 1j], np.complex64)
+    (found,) = compile_module(text, Config())(x, y)
+    np.testing.assert_allclose(found[:2], [1, 1j], rtol=1e-6)
+    assert np.isinf(found[2].real)
+    assert np.isinf(found[3].real)
+    assert found[4] == 0
+
+
+def test_constants_of_every_form() -> None:
+    text = """func.func @main() -> (tensor<2x2xcomplex<f32>>, tensor<3xcomplex<f64>>, tensor<0xcomplex<f32>>) {
+      %a = stablehlo.constant dense<[[(1.0,2.0),(0.0,-1.0)],[(3.5,0.0),(0x7F800000,1.0)]]> : tensor<2x2xcomplex<f32>>
+      %b = stablehlo.constant dense<(2.0,-0.5)> : tensor<3xcomplex<f64>>
+      %c = stablehlo.constant dense<> : tensor<0xcomplex<f32>>
+      return %a, %b, %c : tensor<2x2xcomplex<f32>>, tensor<3xcomplex<f64>>, tensor<0xcomplex<f32>> }"""  # noqa: E501
+    a, b, c = compile_module(text, Config())()
+    np.testing.assert_array_equal(a, np.array([[1 + 2j, -1j], [3.5, complex(INF, 1)]], a.dtype))
+    np.testing.assert_array_equal(b, np.full(3, 2 - 0.5j))
+    assert c.shape == (0,)

@@ -1,0 +1,145 @@
+"""Integers under 8 bits and floats of 8 bits and less: their codecs against ml_dtypes (an
+independent implementation), and programs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo.small_types import decode, encode
+from tinyhlo.ir.build import param
+from tinyhlo.ir.dtypes import F32, F64, I32, U8, DType
+from tinyhlo.ir.elements import BY_NAME, F8E8M0FNU, SMALL_FLOATS, SMALL_INTEGERS
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.interpreter import run_graph
+
+
+def apply(function: Callable[..., Node], array: np.ndarray, dtype: DType, small: DType) -> Any:
+    """`function(param, small)` on an array."""
+    given = param(0, array.shape, dtype)
+    return run_graph(Graph((given.type,), (function(given, small),)), [array])[0]
+
+
+def codes(dtype: DType) -> np.ndarray:
+    return np.arange(1 << dtype.bits, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("dtype", (*SMALL_FLOATS, *SMALL_INTEGERS), ids=str)
+def test_every_code_decodes(dtype: DType) -> None:
+    found = apply(decode, codes(dtype), U8, dtype)
+    expected = codes(dtype).view(dtype.numpy).astype(found.dtype)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[found == 0]))
+
+
+def samples(dtype: DType) -> np.ndarray:
+    """Numbers of every size, the representable ones, the middles between them, specials."""
+    rng = np.random.default_rng(0)
+    sizes = (1e-8, 1e-3, 1e-2, 0.1, 1, 10, 100, 1e5, 1e20)
+    spread = np.concatenate([rng.standard_normal(500) * size for size in sizes])
+    values = codes(dtype).view(dtype.numpy).astype(np.float32)
+    values = np.sort(values[np.isfinite(values)])
+    middles = ((values[1:] + values[:-1]) / 2).astype(np.float32)
+    near = [np.nextafter(middles, np.float32(side)) for side in (-np.inf, np.inf)]
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -3e38]
+    return np.concatenate([spread, values, middles, *near, special]).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
+@pytest.mark.parametrize("wide", [F32, F64], ids=str)
+def test_floats_round_to_nearest_even(dtype: DType, wide: DType) -> None:
+    given = samples(dtype)  # float32 numbers, so that NumPy's way through float32 is exact
+    if dtype is F8E8M0FNU:  # ml_dtypes rounds float32's denormals twice
+        given = given[np.abs(given) >= np.finfo(np.float32).tiny]
+    with np.errstate(all="ignore"):
+        expected = given.astype(dtype.numpy).view(np.uint8)
+    found = apply(encode, given.astype(wide.numpy), wide, dtype)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_float64_is_rounded_once() -> None:
+    just_above_the_middle = np.array([1 + 2**-3 + 2**-40])  # in float32 this is the middle
+    found = apply(encode, just_above_the_middle, F64, BY_NAME["f8E5M2"])
+    assert found.view(BY_NAME["f8E5M2"].numpy).astype(np.float64) == 1.25
+
+
+@pytest.mark.parametrize("dtype", SMALL_INTEGERS, ids=str)
+def test_integers_wrap_around(dtype: DType) -> None:
+    given = np.arange(-40, 40, dtype=np.int32)
+    found = apply(encode, given, I32, dtype)
+    np.testing.assert_array_equal(found, given & ((1 << dtype.bits) - 1))
+
+
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("dtype", (*SMALL_FLOATS, *SMALL_INTEGERS), ids=str)
+def test_arithmetic(name: str, dtype: DType) -> None:
+    """As in a wider type, then converted back."""
+    type_ = f"tensor<{1 << dtype.bits}x{dtype}>"
+    text = f"""func.func @main(%x: {type_}, %y: {type_}) -> {type_} {{
+      %0 = stablehlo.{name} %x, %y : {type_}
+      return %0 : {type_} }}"""
+    x = codes(dtype).view(dtype.numpy)
+    y = x[::-1].copy()
+    wide = np.float32 if dtype.is_float else np.int32
+    a, b = x.astype(wide), y.astype(wide)
+    if name == "divide" and not dtype.is_float:
+        b[b == 0] = 1
+        y = b.astype(dtype.numpy)
+    with np.errstate(all="ignore"):
+        quotient = np.trunc(a / b).astype(wide) if not dtype.is_float else a / b
+        expected = {
+            "add": a + b, "subtract": a - b, "multiply": a * b, "divide": quotient,
+            "maximum": np.maximum(a, b), "minimum": np.minimum(a, b),
+        }[name].astype(dtype.numpy)  # fmt: skip
+    (found,) = compile_module(text, Config())(x, y)
+    assert found.dtype == dtype.numpy
+    ordinary = ~np.isnan(expected.astype(np.float32)) if dtype is not F8E8M0FNU else a * b > 0
+    if name in ("maximum", "minimum"):  # of zeros of both signs either may come
+        found, expected = found + x * 0, expected + x * 0
+    np.testing.assert_array_equal(
+        found[ordinary].astype(np.float32), expected[ordinary].astype(np.float32)
+    )
+
+
+def test_bits_of_integers() -> None:
+    text = """func.func @main(%x: tensor<16xi4>, %n: tensor<16xi4>)
+        -> (tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<8xui8>) {
+      %0 = stablehlo.shift_right_logical %x, %n : tensor<16xi4>
+      %1 = stablehlo.shift_right_arithmetic %x, %n : tensor<16xi4>
+      %2 = stablehlo.popcnt %x : tensor<16xi4>
+      %3 = stablehlo.count_leading_zeros %x : tensor<16xi4>
+      %4 = stablehlo.reshape %x : (tensor<16xi4>) -> tensor<8x2xi4>
+      %5 = stablehlo.bitcast_convert %4 : (tensor<8x2xi4>) -> tensor<8xui8>
+      return %0, %1, %2, %3, %5
+          : tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<8xui8> }"""
+    bits = np.arange(16, dtype=np.uint8)
+    int4 = BY_NAME["i4"].numpy
+    logical, arithmetic, ones, zeros, joined = compile_module(text, Config())(
+        bits.view(int4), np.full(16, 1, np.uint8).view(int4)
+    )
+    np.testing.assert_array_equal(logical.view(np.uint8), bits >> 1)
+    np.testing.assert_array_equal(arithmetic.astype(int), bits.view(int4).astype(int) >> 1)
+    np.testing.assert_array_equal(ones.view(np.uint8), [int(b).bit_count() for b in bits])
+    np.testing.assert_array_equal(zeros.view(np.uint8), [4 - int(b).bit_length() for b in bits])
+    np.testing.assert_array_equal(joined, bits[::2] | bits[1::2] << 4)
+
+
+def test_float8_matmul_sums_in_float32() -> None:
+    text = """func.func @main(%x: tensor<8x32xf8E4M3FN>, %y: tensor<32x8xf8E5M2>)
+        -> tensor<8x8xf32> {
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+          : (tensor<8x32xf8E4M3FN>, tensor<32x8xf8E5M2>) -> tensor<8x8xf32>
+      return %0 : tensor<8x8xf32> }"""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 32)).astype(BY_NAME["f8E4M3FN"].numpy)
+    y = rng.standard_normal((32, 8)).astype(BY_NAME["f8E5M2"].numpy)
+    (found,) = compile_module(text, Config())(x, y)
+    np.testing.assert_allclose(found, x.astype(np.float32) @ y.astype(np.float32), rtol=1e-5)
