@@ -276,14 +276,15 @@ def specialise(region: Graph, values: dict[int, Node], keep: bool) -> Graph:
     used = {node for node in region.nodes() if isinstance(node, Param) and node.position in values}
     plain = {result for result in region.results if keep and isinstance(result, Param)}
     readers = [node for node in region.nodes() if any(child in used for child in node.inputs)]
-    if not used or region.effects or (not readers and used <= plain):
+    if not used or (not readers and used <= plain):
         return region
     arguments: list[Node] = [
         values.get(k, build.param(k, type_.shape, type_.dtype))
         for k, type_ in enumerate(region.params)
     ]
+    effects = tuple(inline(effect, arguments) for effect in region.effects)
     results = tuple(r if r in plain else inline(r, arguments) for r in region.results)
-    return Graph(region.params, results, region.effects, region.locations)
+    return Graph(region.params, results, effects, region.locations)
 
 
 def gather_of_constants(node: Gather) -> Node | None:

@@ -335,13 +335,15 @@ def launch(
             for result in results
             if buffer_of(planner, value) == buffer_of(planner, result)
         ]
-    if any(result.type.nbytes for result in results):
+    written = [result for result in results if not isinstance(result, LibraryCall)]
+    effect = isinstance(node, LibraryCall) and node.effect
+    if effect or any(result.type.nbytes for result in written):
         kernel, order = planner.context.kernels.kernel(
             results, stops, places, planner.graph.locations
         )
         taken = {operand: buffer_of(planner, result) for result, operand in places}
         read = tuple(taken.get(value) or buffer_of(planner, value) for value in order)
-        statements.append(Launch(kernel, read, tuple(buffer_of(planner, r) for r in results)))
+        statements.append(Launch(kernel, read, tuple(buffer_of(planner, r) for r in written)))
 
 
 def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None:

@@ -16,6 +16,7 @@ from tinyhlo.ir.graph import (
     Elementwise,
     Expand,
     Graph,
+    LibraryCall,
     MultiReduce,
     Node,
     Output,
@@ -82,7 +83,8 @@ def rebuild(
     results: Sequence[Node], is_read: Mapping[Node, Node]
 ) -> tuple[Graph, tuple[Node, ...]]:
     """The results over Params; `is_read` as in `KernelTable.kernel`. Params are numbered by first
-    use. A result that is itself in `is_read` is still computed."""
+    use. A result that is itself in `is_read` is still computed; one that is a call, which has no
+    results of its own, becomes an effect."""
     made: dict[Node, Node] = {}
     reads: list[Node] = []
 
@@ -107,9 +109,10 @@ def rebuild(
         else:
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.inputs))
-    new = tuple(made[r] if r in made else copy(r, (made[r.inputs[0]],)) for r in results)
+    new = [made[r] if r in made else copy(r, (made[r.inputs[0]],)) for r in results]
     types = tuple(value.type for value in reads)
-    return Graph(types, new), tuple(reads)
+    effects = tuple(node for node in new if isinstance(node, LibraryCall))
+    return Graph(types, tuple(n for n in new if n not in effects), effects), tuple(reads)
 
 
 def copy(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -133,6 +136,8 @@ def describe(graph: Graph) -> str:
             word = type(node).__name__.lower()
             if isinstance(node, MultiReduce):
                 word = "arg_reduce"
+            elif isinstance(node, LibraryCall):
+                word = node.target
         if word and word not in words and word not in ("constant", "where", "cast"):
             words.append(word)
     reduces = [w for w in words if w.startswith(("reduce", "matmul"))]
