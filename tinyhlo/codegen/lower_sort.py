@@ -1,48 +1,38 @@
-"""Sort as a bottom-up merge sort, the comparator inlined, no branch on data.
+"""Sort: every row is copied to scratch, sorted there, and copied out.
 
-Each row is copied to scratch, merged back and forth between two scratch rows in runs of 1, 2, 4,
-and so on, and copied out. One pass is one loop over the row: at the start of a pair of runs the
-cursors `left` and `right` are set; then the smaller element (the left one of equals: the sort is
-stable) moves.
+In: a kernel whose root is a Sort. The way is chosen by what the comparator means (`ir/order.py`)
+and the length of the rows: radix sort where it orders by numbers, else merge sort.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
     Allocate,
-    Assign,
     Axis,
-    Declare,
-    Expression,
-    IndexValue,
     Load,
     Loop,
     LoopProgram,
     Memory,
-    Read,
     Statement,
     Store,
-    as_index,
-    literal,
 )
-from tinyhlo.codegen.lower import LETTERS, Lowering, argument_memories, inline
+from tinyhlo.codegen.lower import LETTERS, Lowering, argument_memories
 from tinyhlo.codegen.lower_update import finished
-from tinyhlo.ir.dtypes import BOOL, I64
-from tinyhlo.ir.graph import Graph, Output, Sort
-from tinyhlo.ir.index import Var, index, linear
-from tinyhlo.ir.ops import Op
+from tinyhlo.codegen.sort_merge import merge_sort
+from tinyhlo.codegen.sort_radix import Row, radix_sort
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.graph import Output, Sort
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear
+from tinyhlo.ir.order import find_order
 from tinyhlo.schedule.program import Kernel
 
-RUN = Read("run", I64)
-LEFT, RIGHT = Read("left", I64), Read("right", I64)
-MIDDLE, END = Read("middle", I64), Read("end", I64)
-TAKE_RIGHT = Read("take_right", BOOL)
+BLOCK = 1 << 14  # elements of one row that are worth a thread of their own
 
 
-def lower_sort(kernel: Kernel) -> LoopProgram:
+def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
     """Sort every row; rows are independent."""
     root = kernel.graph.results[0].inputs[0]
     assert isinstance(root, Sort)
@@ -51,100 +41,52 @@ def lower_sort(kernel: Kernel) -> LoopProgram:
     shape, axis = root.results[0].shape, root.axis
     if root.results[0].size:
         length = shape[axis]
-        row_scope, row = lowering.nest(lowering.root, (*shape[:axis], 1, *shape[axis + 1 :]))
-        var = Var(LETTERS[row_scope.depth], length)
+        outer, row = lowering.nest(lowering.root, (*shape[:axis], 1, *shape[axis + 1 :]))
+        var = Var(LETTERS[outer.depth], length)
         at = lowering.position((*row[:axis], index(var), *row[axis + 1 :]))
-        address = linear(at, shape)
-        front, back = (
-            [Memory(f"{side}{k}", t.dtype, length, local=True) for k, t in enumerate(root.results)]
-            for side in ("front", "back")
-        )
-        row_scope.statements += [Allocate(memory) for memory in (*front, *back)]
+        rows = root.results[0].size // length
+        way = choose_way(root, rows, target)
+        outer.statements += [Allocate(column) for column in way.columns]
         fill = [
-            Store(memory, index(var), lowering.emit(source, at, row_scope, ()))
-            for memory, source in zip(front, root.inputs, strict=True)
+            Store(column, index(var), lowering.emit(source, at, outer, ()))
+            for column, source in zip(way.columns, root.inputs, strict=True)
         ]
-        row_scope.statements.append(Loop(var, Axis.SERIAL, tuple(fill)))
-        row_scope.statements += merge_passes(root.comparator, front, back, var, row_scope.depth)
+        outer.statements.append(Loop(var, Axis.SERIAL, tuple(fill)))
+        outer.statements += way.statements
         drain: list[Statement] = []
         for memory, node in zip(writes, kernel.graph.results, strict=True):
             assert isinstance(node, Output)
-            drain.append(Store(memory, address, Load(front[node.position], index(var))))
-        row_scope.statements.append(Loop(var, Axis.SERIAL, tuple(drain)))
+            value = Load(way.columns[node.position], way.start + index(var))
+            drain.append(Store(memory, linear(at, shape), value))
+        outer.statements.append(Loop(var, Axis.SERIAL, tuple(drain)))
     return finished(kernel, reads, writes, lowering.root.body(), lowering)
 
 
-def merge_passes(
-    comparator: Graph, front: Sequence[Memory], back: Sequence[Memory], var: Var, depth: int
-) -> list[Statement]:
-    """Two passes a round, so that the sorted row ends where it began."""
-    rounds = 0
-    while 4**rounds < var.extent:
-        rounds += 1
-    if not rounds:
-        return []
-    zero = literal(0, I64)
-    body: list[Statement] = []
-    for source, target in ((front, back), (back, front)):
-        body.append(Loop(var, Axis.ORDERED, merge_step(comparator, source, target, var)))
-        body.append(Assign((RUN.name,), (apply(Op.ADD, (RUN, RUN), I64),)))
-    cursors = [Declare(r.name, zero) for r in (LEFT, RIGHT, MIDDLE, END)]
-    counter = Var(LETTERS[depth + 1], rounds)
-    return [
-        Declare(RUN.name, literal(1, I64)),
-        *cursors,
-        Loop(counter, Axis.ORDERED, tuple(body)),
-    ]
+@dataclass(frozen=True, slots=True)
+class Way:
+    """`statements` sort the row that lies at the start of `columns`, one an operand; the sorted
+    row then begins at `start`."""
+
+    columns: tuple[Memory, ...]
+    statements: Sequence[Statement]
+    start: Index
 
 
-def merge_step(
-    comparator: Graph, source: Sequence[Memory], target: Sequence[Memory], var: Var
-) -> tuple[Statement, ...]:
-    """Move one element to position `var` of `target`."""
-    here = IndexValue(index(var), I64)
-    length = literal(var.extent, I64)
-    last = var.extent - 1
-    pair = add(RUN, RUN)
-    starts = compare(
-        Op.EQ, apply(Op.AND, (here, add(pair, literal(-1, I64))), I64), literal(0, I64)
+def choose_way(root: Sort, rows: int, target: Target) -> Way:
+    """Radix sort where the comparator orders by numbers, else merge sort."""
+    length = root.results[0].shape[root.axis]
+    keys = find_order(root.comparator)
+    if keys is None:
+        columns, spare = scratch("front", root, length), scratch("back", root, length)
+        return Way(columns, merge_sort(root.comparator, columns, spare, length), ZERO)
+    columns = scratch("data", root, 2 * length)
+    blocks = min(target.threads, length // BLOCK) if rows < target.threads else 1
+    layout = Row(columns, length, max(1, blocks))
+    return Way(columns, radix_sort(keys, layout, target.vector_bytes // 4), layout.origin)
+
+
+def scratch(name: str, root: Sort, size: int) -> tuple[Memory, ...]:
+    """Private memory for every operand."""
+    return tuple(
+        Memory(f"{name}{k}", type_.dtype, size, local=True) for k, type_ in enumerate(root.results)
     )
-    cursors = (
-        apply(Op.WHERE, (starts, here, LEFT), I64),
-        apply(Op.WHERE, (starts, add(here, RUN), RIGHT), I64),
-        apply(Op.WHERE, (starts, least(add(here, RUN), length), MIDDLE), I64),
-        apply(Op.WHERE, (starts, least(add(here, pair), length), END), I64),
-    )
-    names = (LEFT.name, RIGHT.name, MIDDLE.name, END.name)
-    at_left = as_index(least(LEFT, literal(last, I64)), (0, last))
-    at_right = as_index(least(RIGHT, literal(last, I64)), (0, last))
-    lefts = [Load(memory, at_left) for memory in source]
-    rights = [Load(memory, at_right) for memory in source]
-    pairs = [value for both in zip(rights, lefts, strict=True) for value in both]
-    (right_first,) = inline(comparator, pairs)
-    left_empty = compare(Op.LE, MIDDLE, LEFT)
-    right_left = compare(Op.LT, RIGHT, END)
-    decision = apply(Op.AND, (right_left, apply(Op.OR, (left_empty, right_first), BOOL)), BOOL)
-    stores = [
-        Store(memory, index(var), apply(Op.WHERE, (TAKE_RIGHT, r, q), memory.dtype))
-        for memory, r, q in zip(target, rights, lefts, strict=True)
-    ]
-    moved = apply(Op.CAST, (TAKE_RIGHT,), I64)
-    stayed = apply(Op.SUB, (literal(1, I64), moved), I64)
-    return (
-        Assign(names, cursors),
-        Declare(TAKE_RIGHT.name, decision),
-        *stores,
-        Assign((LEFT.name, RIGHT.name), (add(LEFT, stayed), add(RIGHT, moved))),
-    )
-
-
-def add(a: Expression, b: Expression) -> Expression:
-    return apply(Op.ADD, (a, b), I64)
-
-
-def least(a: Expression, b: Expression) -> Expression:
-    return apply(Op.MIN, (a, b), I64)
-
-
-def compare(op: Op, a: Expression, b: Expression) -> Expression:
-    return apply(op, (a, b), BOOL)

@@ -36,6 +36,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.index import Var
 
 PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
 
@@ -58,16 +59,18 @@ class KernelRenderer(Statements):
         self.functions: list[str] = []
 
     def parallel(self, loop: Loop) -> None:
-        if len(self.stack) > 1:
+        if self.lanes > 1:
             super().parallel(loop)
             return
         symbol = f"{self.symbol}.{len(self.functions)}"
         used = used_names(loop.body)
         memories = list(self.pointers)
         captured = [name for name in self.registers if name in used]
+        outer = [var for var in self.variables if var in used and var in self.depth]
         sources = [self.pointers[m] for m in memories]
         sources += [self.registers[name].slot for name in captured]
-        self.functions.append(self.range_function(symbol, loop, memories, captured))
+        sources += map(self.saved, outer)
+        self.functions.append(self.range_function(symbol, loop, memories, captured, outer))
         self.functions.append(body_function(symbol, len(sources)))
         context = self.slot(f"[{len(sources)} x ptr]")
         for position, source in enumerate(sources):
@@ -79,17 +82,32 @@ class KernelRenderer(Statements):
         self.forget(())
         self.stored()
 
+    def saved(self, var: Var) -> str:
+        """A slot with the value of a variable of a loop around a parallel one."""
+        slot = self.slot("i64")
+        self.b.line(f"store i64 {self.variables[var]}, ptr {slot}")
+        return slot
+
     def range_function(
-        self, symbol: str, loop: Loop, memories: list[Memory], captured: list[str]
+        self,
+        symbol: str,
+        loop: Loop,
+        memories: list[Memory],
+        captured: list[str],
+        outer: list[Var],
     ) -> str:
         pointers = {m: f"%p{k}" for k, m in enumerate(memories)}
         arguments = [f"ptr {self.attributes.get(m, '')} {pointers[m]}" for m in memories]
         arguments += [f"ptr noalias readonly %r{k}" for k in range(len(captured))]
+        arguments += [f"ptr noalias readonly %v{k}" for k in range(len(outer))]
         inner = Statements(Builder(self.b.declarations), self.target, pointers, self.may_repeat)
         for position, name in enumerate(captured):
             dtype = self.registers[name].dtype
             inner.registers[name] = Register(f"%r{position}", dtype, 1)
             inner.bind(name)
+        for position, var in enumerate(outer):
+            inner.variables[var] = inner.b.value(f"load i64, ptr %v{position}")
+            inner.bind(var)
         inner.run(loop, "%begin", "%end", 1)
         head = f"define internal void @{symbol}.range({', '.join(arguments)}, i64 %begin, i64 %end)"
         return function(head, "noinline", inner)

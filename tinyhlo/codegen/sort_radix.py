@@ -1,0 +1,196 @@
+"""Radix sort of one row, least significant digit first: for comparators that order by numbers.
+
+    data: two halves of n elements each; `origin` is where the current half starts
+    for every digit of the key, the least significant first:
+      count the elements of each digit value, block by block
+      running sums: where the first element of each digit value and block goes
+      move every element to its place in the other half, unless all have the same digit
+
+Sorting is stable, and a stable order is unique: blocks run in parallel, and their number changes
+nothing. All columns (operands) move together; the key is computed from them when it is needed.
+LSD radix sort: Knuth, The Art of Computer Programming 3, section 5.2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.loops import (
+    Allocate,
+    Assign,
+    Axis,
+    Declare,
+    Expression,
+    If,
+    Load,
+    Loop,
+    Memory,
+    Read,
+    Statement,
+    Store,
+    as_index,
+    literal,
+)
+from tinyhlo.codegen.lower import inline
+from tinyhlo.ir.dtypes import I32, I64
+from tinyhlo.ir.index import Condition, Index, Var, index
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.order import Key
+
+WIDE_DIGITS = 11  # bits; 2048 counters lie in the first cache, fewer passes over memory
+NARROW_DIGITS = 8  # clearing and summing 256 counters is cheap beside a short row
+LONG = 1 << 13  # elements from which wide digits pay
+
+ORIGIN = Read("origin", I64)
+DIGIT = "digit"
+PLACE = Read("place", I32)
+RUNNING = Read("running", I32)
+BEFORE = Read("before", I32)
+MOST = Read("most", I32)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`columns` hold 2n elements each, the unsorted row in the first half."""
+
+    columns: tuple[Memory, ...]
+    length: int
+    blocks: int
+
+    @property
+    def origin(self) -> Index:
+        """Where the current half starts."""
+        return as_index(ORIGIN, (0, self.length))
+
+    def elements(self, at: Index) -> list[Expression]:
+        return [Load(column, at) for column in self.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`bits` bits of `key` from bit `shift` on."""
+
+    key: Key
+    shift: int
+    bits: int
+
+    @property
+    def values(self) -> int:
+        return 1 << self.bits
+
+    def of(self, elements: Sequence[Expression]) -> Expression:
+        (key,) = inline(self.key.graph, elements)
+        if self.shift:
+            key = apply(Op.SHR, (key, literal(self.shift, key.dtype)), key.dtype)
+        if self.shift + self.bits < key.dtype.bits:
+            key = apply(Op.AND, (key, literal(self.values - 1, key.dtype)), key.dtype)
+        return key
+
+
+def digits_of(keys: Sequence[Key], length: int) -> list[Digit]:
+    """All digits, least significant first; those of one key have about the same width."""
+    widest = WIDE_DIGITS if length >= LONG else NARROW_DIGITS
+    digits: list[Digit] = []
+    for key in reversed(keys):
+        passes = -(-key.bits // widest)
+        each = -(-key.bits // passes)
+        for shift in range(0, key.bits, each):
+            digits.append(Digit(key, shift, min(each, key.bits - shift)))
+    return digits
+
+
+def radix_sort(keys: Sequence[Key], row: Row, lanes: int) -> list[Statement]:
+    """Statements that leave the sorted row at `ORIGIN` of the columns."""
+    digits = digits_of(keys, row.length)
+    most = max(digit.values for digit in digits)
+    counts = Memory("counts", I32, row.blocks * most, local=True)
+    statements: list[Statement] = [Allocate(counts), Declare(ORIGIN.name, literal(0, I64))]
+    statements += [Declare(r.name, literal(0, I32)) for r in (RUNNING, MOST)]
+    for digit in digits:
+        statements += one_pass(digit, row, counts, lanes)
+    return statements
+
+
+def one_pass(digit: Digit, row: Row, counts: Memory, lanes: int) -> list[Statement]:
+    """Sort by one digit."""
+    zero = literal(0, I32)
+    varied = Condition(as_index(MOST, (0, row.length)), 0, row.length)
+    turned = apply(Op.SUB, (literal(row.length, I64), ORIGIN), I64)
+    return [
+        in_blocks(row, lambda block: count(digit, row, counts, block, lanes)),
+        Assign((RUNNING.name, MOST.name), (zero, zero)),
+        Loop(Var(DIGIT, digit.values), Axis.ORDERED, sums(digit, row, counts)),
+        If(
+            (varied,),
+            (
+                in_blocks(row, lambda block: move(digit, row, counts, block)),
+                Assign((ORIGIN.name,), (turned,)),
+            ),
+        ),
+    ]
+
+
+def in_blocks(row: Row, body: Callable[[Index], Sequence[Statement]]) -> Loop:
+    """Run `body(block)` for every block of the row."""
+    block = Var("block", row.blocks)
+    return Loop(block, Axis.PARALLEL if row.blocks > 1 else Axis.ORDERED, tuple(body(index(block))))
+
+
+def elements_of(row: Row, block: Index, body: Sequence[Statement]) -> Loop:
+    """A loop over the elements of one block, in order."""
+    each = -(-row.length // row.blocks)
+    return Loop(element(row), Axis.ORDERED, tuple(body), 1, block * each, each)
+
+
+def element(row: Row) -> Var:
+    return Var("element", row.length)
+
+
+def count(digit: Digit, row: Row, counts: Memory, block: Index, lanes: int) -> list[Statement]:
+    """How often each digit value occurs in a block."""
+    value = Var(DIGIT, digit.values)
+    clear = Store(counts, block * digit.values + index(value), literal(0, I32))
+    at = counter(digit, row, block)
+    more = apply(Op.ADD, (Load(counts, at), literal(1, I32)), I32)
+    clearing = Loop(value, Axis.VECTOR, (clear,), min(lanes, digit.values))
+    return [clearing, elements_of(row, block, [Store(counts, at, more)])]
+
+
+def counter(digit: Digit, row: Row, block: Index) -> Index:
+    """The counter of the current element's digit."""
+    value = digit.of(row.elements(row.origin + index(element(row))))
+    return block * digit.values + as_index(value, (0, digit.values - 1))
+
+
+def sums(digit: Digit, row: Row, counts: Memory) -> tuple[Statement, ...]:
+    """Counts of one digit value become places: after all smaller values, and after the same value
+    in earlier blocks."""
+    block = Var("block", row.blocks)
+    at = index(block) * digit.values + index(Var(DIGIT, digit.values))
+    one_block = (
+        Declare(PLACE.name, Load(counts, at)),
+        Store(counts, at, RUNNING),
+        Assign((RUNNING.name,), (apply(Op.ADD, (RUNNING, PLACE), I32),)),
+    )
+    here = apply(Op.SUB, (RUNNING, BEFORE), I32)
+    return (
+        Declare(BEFORE.name, RUNNING),
+        Loop(block, Axis.ORDERED, one_block),
+        Assign((MOST.name,), (apply(Op.MAX, (MOST, here), I32),)),
+    )
+
+
+def move(digit: Digit, row: Row, counts: Memory, block: Index) -> list[Statement]:
+    """Every element of a block goes to its place in the other half."""
+    at = counter(digit, row, block)
+    place = as_index(PLACE, (0, row.length - 1))
+    target = place + row.length - row.origin
+    source = row.origin + index(element(row))
+    body = [
+        Declare(PLACE.name, Load(counts, at)),
+        Store(counts, at, apply(Op.ADD, (PLACE, literal(1, I32)), I32)),
+        *(Store(column, target, Load(column, source)) for column in row.columns),
+    ]
+    return [elements_of(row, block, body)]
