@@ -21,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.config import Config, from_environment
+from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import ExecutionError, InvalidProgram
+from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime.cache import Cache
 from tinyhlo.runtime.executable import Executable
 
 
@@ -79,9 +81,13 @@ class PolymorphicProgram:
         with self.compiling:
             found = self.executables.get(types)
             if found is None:
-                static = refine_source(self.source, types)
+                static = self.refined(arrays)
                 found = self.executables[types] = compile_module(static, self.config)
         return found
+
+    def refined(self, arrays: Sequence[np.ndarray]) -> bytes:
+        """Bytecode of the program for arrays like these."""
+        return refine_source(self.source, self.types_of(arrays))
 
     def types_of(self, arrays: Sequence[np.ndarray]) -> tuple[TensorType, ...]:
         """Types of the arrays. Raises ExecutionError when they do not match `inputs`."""
@@ -103,12 +109,21 @@ def load(path: str | Path, config: Config | None = None) -> LoadedProgram | Poly
     """
     from tinyhlo.compiler import compile_module
 
-    source = read(path)
     config = config or from_environment()
+    source = read_program(path, config)
     try:
         return LoadedProgram(Path(path), compile_module(source, config))
     except DynamicShapes as found:
         return PolymorphicProgram(Path(path), found.arguments, source, config)
+
+
+def read_program(path: str | Path, config: Config) -> bytes:
+    """What `read` gives, in a form that is safe to parse in this process (see `quarantine`).
+
+    Raises InvalidProgram when it cannot be read or is damaged.
+    """
+    cache = Cache(cache_folder(config) / "quarantine") if config.cache else None
+    return admit(read(path), cache)
 
 
 def read(path: str | Path) -> bytes:

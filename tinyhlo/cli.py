@@ -110,7 +110,7 @@ def positive(text: str) -> int:
 
 def run_command(options: argparse.Namespace) -> int:
     """`tinyhlo run`: outputs' summaries, times, and the comparison when asked for."""
-    from tinyhlo.artifact import load, read
+    from tinyhlo.artifact import PolymorphicProgram, load, read_program
 
     started = time.perf_counter()
     program = load(options.model)
@@ -126,8 +126,12 @@ def run_command(options: argparse.Namespace) -> int:
     if options.check is None:
         return 0
     from tinyhlo.check import compare, run_on_xla
+    from tinyhlo.config import from_environment
 
-    comparisons = compare(outputs, run_on_xla(read(options.model), arguments))
+    source = read_program(options.model, from_environment())
+    if isinstance(program, PolymorphicProgram):
+        source = program.refined(arguments)
+    comparisons = compare(outputs, run_on_xla(source, arguments))
     for comparison in comparisons:
         print(comparison)
     return 0 if all(comparison.equal for comparison in comparisons) else DIFFERENT
@@ -228,11 +232,13 @@ def timed(call: Callable[[], object], count: int) -> str:
 
 def show_command(options: argparse.Namespace) -> int:
     """`tinyhlo show`."""
-    from tinyhlo.artifact import read
+    from tinyhlo.artifact import read_program
     from tinyhlo.compiler import run_stages
     from tinyhlo.config import from_environment
 
-    print(FORMS[options.stage](run_stages(read(options.model), from_environment())))
+    config = from_environment()
+    stages = run_stages(read_program(options.model, config), config)
+    print(FORMS[options.stage](stages))
     return 0
 
 

@@ -1,0 +1,134 @@
+"""Read files of unknown origin in a process of their own first.
+
+In: bytes that may be damaged. Out: bytecode that jaxlib itself has just written.
+
+    clean = admit(Path("model.bc").read_bytes(), cache)
+
+MLIR's bytecode reader trusts its input: one flipped bit crashes it once in a hundred times, and the
+process with it (docs/decisions/0010-quarantine.md). So another process reads the file and writes
+what it has read; when that one dies, this one raises InvalidProgram. A file read before is known
+by its digest and costs nothing. Text needs none of this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from threading import Lock, Timer
+
+from jaxlib.version import __version__ as jaxlib_version
+
+from tinyhlo.errors import InvalidProgram
+from tinyhlo.import_stablehlo.artifact import is_artifact
+from tinyhlo.import_stablehlo.context import BYTECODE_MAGIC
+from tinyhlo.runtime.cache import Cache, key_of
+
+HEADER = struct.Struct("<BQ")  # verdict, bytes that follow
+READ, REFUSED = 0, 1
+SECONDS, SECONDS_PER_BYTE = 30.0, 1e-6
+CRASHED = "the file is damaged: MLIR's reader does not survive it"
+CHILD = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from tinyhlo.import_stablehlo.quarantine_process import serve; serve()"
+)
+
+
+def admit(source: bytes, cache: Cache | None = None) -> bytes:
+    """`source` itself when it is text, else fresh bytecode of the same program.
+
+    Raises InvalidProgram when it cannot be read.
+    """
+    if not source.startswith(BYTECODE_MAGIC) and not is_artifact(source):
+        return source
+    key = key_of((source, "quarantine", jaxlib_version))
+    known = cache.load(key) if cache else None
+    if known is not None:
+        return known
+    clean = _reader.read(source)
+    if cache:
+        cache.store(key, clean)
+    return clean
+
+
+class Reader:
+    """The process that reads, started when needed; it ends by itself after idle seconds."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def read(self, source: bytes) -> bytes:
+        """Fresh bytecode of a program.
+
+        Raises InvalidProgram with the parser's words, or when the process died or hung.
+        """
+        with self._lock:
+            for process in (self._running(), None):
+                try:
+                    return self._ask(process or self._start(), source)
+                except BrokenPipeError:  # it was idle and left just now
+                    continue
+        raise InvalidProgram(CRASHED)
+
+    def close(self) -> None:
+        """End the process, if this process started it."""
+        process, self._process = self._running(), None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes] | None:
+        process = self._process
+        if process is None or self._owner != os.getpid() or process.poll() is not None:
+            return None
+        return process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        path = [str(Path(__file__).parents[2]), *sys.path]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", CHILD, *path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise InvalidProgram(
+                f"cannot start {sys.executable!r} to check the file: {error}; "
+                "StableHLO text is read without it"
+            ) from error
+        self._owner = os.getpid()
+        return self._process
+
+    def _ask(self, process: subprocess.Popen[bytes], source: bytes) -> bytes:
+        assert process.stdin and process.stdout
+        seconds = SECONDS + SECONDS_PER_BYTE * len(source)
+        timer = Timer(seconds, process.kill)
+        timer.start()
+        try:
+            process.stdin.write(HEADER.pack(READ, len(source)) + source)
+            process.stdin.flush()
+            header = process.stdout.read(HEADER.size)
+            if len(header) < HEADER.size:
+                process.wait()
+                raise InvalidProgram(CRASHED if timer.is_alive() else _too_slow(seconds))
+            verdict, length = HEADER.unpack(header)
+            payload = process.stdout.read(length)
+        finally:
+            timer.cancel()
+        if verdict != READ or len(payload) < length:
+            raise InvalidProgram(payload.decode(errors="replace"))
+        return payload
+
+
+def _too_slow(seconds: float) -> str:
+    return f"the file is damaged: it was not read within {seconds:.0f} s"
+
+
+_reader = Reader()
+atexit.register(_reader.close)

@@ -1,0 +1,59 @@
+"""The other side of `quarantine`: reads programs from stdin, writes them back as fresh bytecode.
+
+It may crash, hang or fill memory; that is what it is for.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from contextlib import suppress
+
+from tinyhlo.errors import InvalidProgram
+from tinyhlo.import_stablehlo.context import parse_module
+
+IDLE_SECONDS = 10.0
+MEMORY_BYTES, MEMORY_PER_BYTE = 4 << 30, 64
+
+
+def serve() -> None:
+    """Answer requests until the other side goes away or says nothing for a while."""
+    from tinyhlo.import_stablehlo.quarantine import HEADER, READ, REFUSED
+
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not get between replies
+    while select.select([requests], [], [], IDLE_SECONDS)[0]:
+        header = requests.read(HEADER.size)
+        if len(header) < HEADER.size:
+            return
+        _, length = HEADER.unpack(header)
+        source = requests.read(length)
+        limit_memory(MEMORY_BYTES + MEMORY_PER_BYTE * length)
+        verdict, payload = READ, b""
+        try:
+            payload = rewritten(source)
+        except InvalidProgram as error:
+            verdict, payload = REFUSED, str(error).encode()
+        except Exception as error:
+            verdict, payload = REFUSED, f"the file is damaged: {error!r}".encode()
+        replies.write(HEADER.pack(verdict, len(payload)) + payload)
+        replies.flush()
+
+
+def rewritten(source: bytes) -> bytes:
+    """Bytecode of what `source` holds."""
+    fresh = io.BytesIO()
+    parse_module(source).operation.write_bytecode(fresh)
+    return fresh.getvalue()
+
+
+def limit_memory(size: int) -> None:
+    """At most `size` bytes of address space, and no core files."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (size, hard))
