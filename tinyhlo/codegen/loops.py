@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Union
 
@@ -351,32 +351,67 @@ class Allocate:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Multiply:
-    """A register tile of a matrix product: for r in `rows`, c in `columns`,
+class TileProduct:
+    """A register tile of a matrix product: for every row r and every vector v of `lanes` columns,
 
-        tile[tile_start + r*tile_row + c] (+)=
-            sum over k in `depth` of left[left_start + r*left_row + k*left_step]
-                                   * right[right_start + k*columns + c]
+        tile[tile_start + r*tile_row + v*lanes + lane] (+)=
+            sum over `depth` of left[left_rows[r] + left_step]
+                              * right[right_vectors[v] + right_step + lane]
 
-    `columns` is a number of whole vectors of `lanes`; `accumulate` adds to what the tile holds."""
+    The two steps are indices over the variables in `depth`, the last of which runs fastest.
+    `accumulate` adds to what the tile holds."""
 
     left: Memory
-    left_start: Index
-    left_row: int
-    left_step: int
+    left_rows: tuple[Index, ...]
+    left_step: Index
     right: Memory
-    right_start: Index
+    right_vectors: tuple[Index, ...]
+    right_step: Index
+    depth: tuple[Var, ...]
     tile: Memory
     tile_start: Index
-    rows: int
-    columns: int
+    tile_row: int
     lanes: int
-    depth: int
     accumulate: bool
-    tile_row: int = 0  # distance of rows in `tile`; 0 means `columns`
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """Every index but the steps: those that names around the statement occur in."""
+        return (*self.left_rows, *self.right_vectors, self.tile_start)
+
+    def substitute(self, values: Mapping[Var, Index]) -> TileProduct:
+        return replace(
+            self,
+            left_rows=tuple(substitute(i, values) for i in self.left_rows),
+            right_vectors=tuple(substitute(i, values) for i in self.right_vectors),
+            tile_start=substitute(self.tile_start, values),
+        )
 
 
-Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Multiply]
+def Multiply(  # noqa: N802 - the name and the order of its fields before TileProduct
+    left: Memory, left_start: Index, left_row: int, left_step: int, right: Memory,
+    right_start: Index, tile: Memory, tile_start: Index, rows: int, columns: int, lanes: int,
+    depth: int, accumulate: bool, tile_row: int = 0,
+) -> TileProduct:  # fmt: skip
+    """A TileProduct of a packed right panel, [depth][columns], and evenly spaced left rows."""
+    k = Var("depth", depth)
+    return TileProduct(
+        left,
+        tuple(left_start + r * left_row for r in range(rows)),
+        Index(0, ((k, left_step),)) if depth > 1 else ZERO,
+        right,
+        tuple(right_start + first for first in range(0, columns, lanes)),
+        Index(0, ((k, columns),)) if depth > 1 else ZERO,
+        (k,),
+        tile,
+        tile_start,
+        tile_row or columns,
+        lanes,
+        accumulate,
+    )
+
+
+Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, TileProduct]
 Body = tuple[Statement, ...]
 
 

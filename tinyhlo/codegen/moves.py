@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
+    NOTHING,
     Accumulate,
     Allocate,
     Assign,
@@ -23,11 +24,11 @@ from tinyhlo.codegen.loops import (
     Load,
     Loop,
     Memory,
-    Multiply,
     Name,
     Read,
     Statement,
     Store,
+    TileProduct,
     index_free,
     substitute_expression,
 )
@@ -52,8 +53,8 @@ def names_in(statement: Statement) -> frozenset[Name]:
             )
         case Bind(index=where):
             return index_free(where)
-        case Multiply(left_start=left, right_start=right):
-            return index_free(left) | index_free(right)
+        case TileProduct(indices=indices):
+            return NOTHING.union(*map(index_free, indices))
         case Allocate():
             return frozenset()
 
@@ -153,9 +154,8 @@ def rewrite_body(body: Body, values: dict[Var, Index]) -> Body:
                 return If(held, tuple(map(rewrite, inner)))
             case Bind(var=var, index=where):
                 return Bind(var, substitute(where, values))
-            case Multiply(left_start=left, right_start=right):
-                starts = substitute(left, values), substitute(right, values)
-                return replace(statement, left_start=starts[0], right_start=starts[1])
+            case TileProduct():
+                return statement.substitute(values)
             case Allocate():
                 return statement
 
@@ -254,9 +254,9 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
                     walk(each)
             case Bind(index=where):
                 place(where)
-            case Multiply(left_start=left, right_start=right):
-                place(left)
-                place(right)
+            case TileProduct(indices=indices):
+                for where in indices:
+                    place(where)
             case Allocate():
                 pass
 

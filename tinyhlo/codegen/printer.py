@@ -31,10 +31,10 @@ from tinyhlo.codegen.loops import (
     Loop,
     LoopProgram,
     Memory,
-    Multiply,
     Read,
     Statement,
     Store,
+    TileProduct,
 )
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder
 from tinyhlo.ir.ops import Op
@@ -120,17 +120,18 @@ class _Printer:
             case Store(memory=memory, index=index, value=value):
                 text = self.value(value)
                 self.line(f"{memory.name}[{self.index(index)}] = {text}")
-            case Multiply():
-                self.line(self.multiply(statement))
+            case TileProduct():
+                self.line(self.tile_product(statement))
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
 
-    def multiply(self, m: Multiply) -> str:
+    def tile_product(self, m: TileProduct) -> str:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"
-        left = f"{m.left.name}[{self.index(m.left_start)}]"
-        right = f"{m.right.name}[{self.index(m.right_start)}]"
-        shape = f"{m.rows}x{m.columns} of {left} * {right}, {m.depth} deep"
-        return f"{tile} {'+' * m.accumulate}= {shape}"
+        left = f"{m.left.name}[{self.index(m.left_rows[0])} + {self.index(m.left_step)}]"
+        right = f"{m.right.name}[{self.index(m.right_vectors[0])} + {self.index(m.right_step)}]"
+        shape = f"{len(m.left_rows)}x{len(m.right_vectors) * m.lanes}"
+        depth = ", ".join(f"{var} in {var.extent}" for var in m.depth)
+        return f"{tile} {'+' * m.accumulate}= {shape} of {left} * {right}, {depth}"
 
     def header(self, loop: Loop) -> str:
         text = f"{loop.var} in {loop.var.extent}"

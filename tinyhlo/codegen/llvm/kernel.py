@@ -29,9 +29,9 @@ from tinyhlo.codegen.loops import (
     Loop,
     LoopProgram,
     Memory,
-    Multiply,
     Name,
     Store,
+    TileProduct,
     index_free,
 )
 from tinyhlo.codegen.target import Target
@@ -196,8 +196,8 @@ def used_names(body: Body) -> frozenset[Name]:
                 names |= value.free | index_free(index)
             case Bind(index=index):
                 names |= index_free(index)
-            case Multiply(left_start=left, right_start=right, tile_start=tile):
-                names |= index_free(left) | index_free(right) | index_free(tile)
+            case TileProduct(indices=indices):
+                names = names.union(*map(index_free, indices))
             case Allocate():
                 pass
     return names

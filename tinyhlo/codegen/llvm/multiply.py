@@ -1,7 +1,11 @@
-"""The register tile of a matrix product as LLVM IR: accumulators stay in registers over k.
+"""The register tile of a matrix product as LLVM IR: accumulators stay in registers over the depth.
 
-In: a Multiply statement. Out: one loop whose body loads a row of right vectors and broadcasts one
-left element after the other, with one multiply-add per accumulator.
+In: a TileProduct. Out: a nest of loops over its depth. The innermost body loads the vectors of one
+right row, broadcasts one left element after the other, and does one multiply-add an accumulator:
+
+    for kh in 3: for k in 192:            # phi of 6x2 accumulators
+      b0, b1 = right[...], right[... + 8]
+      c00 += left[row 0 ...] * b0; c01 += left[row 0 ...] * b1; c10 += ...
 """
 
 from __future__ import annotations
@@ -9,69 +13,117 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.llvm.types import stored_type, value_type
-from tinyhlo.codegen.loops import Multiply
+from tinyhlo.codegen.loops import TileProduct
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.index import Index, Var
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
 
+Place = tuple[int, int]  # row and vector of an accumulator
 
-def render(s: Statements, m: Multiply) -> None:
-    """Append the tile's loop to the current scope."""
-    b, dtype = s.b, m.tile.dtype
-    type_, element = value_type(dtype, m.lanes), stored_type(dtype)
-    alignment = m.lanes * dtype.itemsize
-    left = s.address(m.left, s.index(m.left_start))
-    right = s.address(m.right, s.index(m.right_start))
-    tile = s.address(m.tile, s.index(m.tile_start))
-    vectors = m.columns // m.lanes
-    tile_row = m.tile_row or m.columns
-    places = [(r, v) for r in range(m.rows) for v in range(vectors)]
 
-    def offset(pointer: str, count: int | str) -> str:
-        if count == 0:
+def render(s: Statements, m: TileProduct) -> None:
+    """Append the tile's loops to the current scope."""
+    TileRenderer(s, m).render()
+
+
+class TileRenderer:
+    def __init__(self, s: Statements, m: TileProduct) -> None:
+        self.s, self.m, self.b = s, m, s.b
+        self.dtype = m.tile.dtype
+        self.type = value_type(self.dtype, m.lanes)
+        self.element = stored_type(self.dtype)
+        rows, vectors = range(len(m.left_rows)), range(len(m.right_vectors))
+        self.places: list[Place] = [(r, v) for r in rows for v in vectors]
+
+    def render(self) -> None:
+        s, m, b = self.s, self.m, self.b
+        self.rows = self.pointers(s.address(m.left, "0"), m.left_rows)
+        self.vectors = self.pointers(s.address(m.right, "0"), m.right_vectors)
+        tile = s.address(m.tile, s.index(m.tile_start))
+        places = {(r, v): self.offset(tile, r * m.tile_row + v * m.lanes) for r, v in self.places}
+        size = f"align {self.dtype.itemsize}"
+        totals = dict.fromkeys(self.places, "zeroinitializer")
+        if m.accumulate:
+            totals = {p: b.value(f"load {self.type}, ptr {at}, {size}") for p, at in places.items()}
+        depth = [var for var in m.depth if var.extent > 1]
+        totals = self.nest(depth, totals)
+        for place, at in places.items():
+            b.line(f"store {self.type} {totals[place]}, ptr {at}, {size}")
+        s.stored()
+
+    def pointers(self, memory: str, starts: tuple[Index, ...]) -> list[tuple[str, int]]:
+        """(pointer, constant offset) of every start: those that differ by constants share one."""
+        shared: dict[Index, str] = {}
+        found: list[tuple[str, int]] = []
+        first = starts[0].offset
+        for start in starts:
+            varying = start + (first - start.offset)
+            if varying not in shared:
+                shared[varying] = self.offset(memory, self.s.index(varying))
+            found.append((shared[varying], start.offset - first))
+        return found
+
+    def offset(self, pointer: str, count: int | str) -> str:
+        if count in (0, "0"):
             return pointer
-        return b.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {count}")
+        return self.b.value(f"getelementptr {self.element}, ptr {pointer}, i64 {count}")
 
-    first = dict.fromkeys(places, "zeroinitializer")
-    if m.accumulate:
-        for r, v in places:
-            place = offset(tile, r * tile_row + v * m.lanes)
-            first[r, v] = b.value(f"load {type_}, ptr {place}, align {alignment}")
-    loop, after, before = b.fresh(), b.fresh(), s.scope.label
-    k, following, more = (f"%{b.fresh()}" for _ in range(3))
-    totals = {place: f"%{b.fresh()}" for place in places}
-    b.line(f"br label %{loop}")
-    b.lines.append(f"{loop}:")
-    head = len(b.lines)
-    row = offset(right, b.value(f"mul nuw nsw i64 {k}, {m.columns}"))
-    column = offset(left, b.value(f"mul nuw nsw i64 {k}, {m.left_step}"))
-    vector = [
-        b.value(f"load {type_}, ptr {offset(row, v * m.lanes)}, align {alignment}")
-        for v in range(vectors)
-    ]
-    results: dict[tuple[int, int], str] = {}
-    for r in range(m.rows):
-        scalar = b.value(f"load {element}, ptr {offset(column, r * m.left_row)}")
-        factor = b.broadcast(scalar, element, m.lanes)
-        for v in range(vectors):
-            results[r, v] = multiply_add(s, dtype, m.lanes, factor, vector[v], totals[r, v])
-    b.lines[head:head] = [
-        f"  {k} = phi i64 [0, %{before}], [{following}, %{loop}]",
-        *(
-            f"  {totals[p]} = phi {type_} [{first[p]}, %{before}], [{results[p]}, %{loop}]"
-            for p in places
-        ),
-    ]
-    b.line(f"{following} = add nuw nsw i64 {k}, 1")
-    b.line(f"{more} = icmp ult i64 {following}, {m.depth}")
-    b.line(f"br i1 {more}, label %{loop}, label %{after}")
-    b.lines.append(f"{after}:")
-    s.scope.label = after
-    for r, v in places:
-        place = offset(tile, r * tile_row + v * m.lanes)
-        b.line(f"store {type_} {results[r, v]}, ptr {place}, align {alignment}")
-    s.stored()
+    def nest(self, depth: list[Var], totals: dict[Place, str]) -> dict[Place, str]:
+        """Loops over `depth` from `totals` to the totals after them."""
+        if not depth:
+            return self.multiply_add(totals)
+        s, b = self.s, self.b
+        var, *inner = depth
+        header, after = b.fresh(), b.fresh()
+        counter, following, more = (f"%{b.fresh()}" for _ in range(3))
+        inside = {place: f"%{b.fresh()}" for place in self.places}
+        s.open(header)
+        before = s.bind(var)
+        s.variables[var] = counter
+        results = self.nest(inner, inside)
+        scope = s.close()
+        s.unbind(var, before)
+        entry = s.scope.label
+        s.scope.lines += [
+            f"  br label %{header}",
+            f"{header}:",
+            f"  {counter} = phi i64 [0, %{entry}], [{following}, %{scope.label}]",
+            *(
+                f"  {inside[p]} = phi {self.type} [{totals[p]}, %{entry}], "
+                f"[{results[p]}, %{scope.label}]"
+                for p in self.places
+            ),
+            *scope.lines,
+            f"  {following} = add nuw nsw i64 {counter}, 1",
+            f"  {more} = icmp ult i64 {following}, {var.extent}",
+            f"  br i1 {more}, label %{header}, label %{after}",
+            f"{after}:",
+        ]
+        s.scope.label = after
+        return results
+
+    def multiply_add(self, totals: dict[Place, str]) -> dict[Place, str]:
+        """One point of the depth."""
+        s, m, b = self.s, self.m, self.b
+        size = f"align {self.dtype.itemsize}"
+        right_step, left_step = s.index(m.right_step), s.index(m.left_step)
+        moved = {base: self.offset(base, right_step) for base, _ in self.vectors}
+        vectors = [
+            b.value(f"load {self.type}, ptr {self.offset(moved[base], constant)}, {size}")
+            for base, constant in self.vectors
+        ]
+        moved = {base: self.offset(base, left_step) for base, _ in self.rows}
+        results: dict[Place, str] = {}
+        for r, (base, constant) in enumerate(self.rows):
+            place = self.offset(moved[base], constant)
+            scalar = b.value(f"load {self.element}, ptr {place}, {size}")
+            factor = b.broadcast(scalar, self.element, m.lanes)
+            for v, vector in enumerate(vectors):
+                total = totals[r, v]
+                results[r, v] = multiply_add(s, self.dtype, m.lanes, factor, vector, total)
+        return results
 
 
 def multiply_add(s: Statements, dtype: DType, lanes: int, x: str, y: str, total: str) -> str:

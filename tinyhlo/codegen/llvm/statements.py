@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm import arithmetic, indices, multiply
+from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Register, register_type
@@ -27,9 +27,9 @@ from tinyhlo.codegen.loops import (
     If,
     Loop,
     Memory,
-    Multiply,
     Statement,
     Store,
+    TileProduct,
     index_free,
 )
 from tinyhlo.codegen.target import Target
@@ -106,7 +106,7 @@ class Statements(Values):
             case Bind(var=var, index=index):
                 self.variables[var] = self.index(index)
                 self.bind(var)
-            case Multiply():
+            case TileProduct():
                 multiply.render(self, statement)
             case Allocate(memory=memory):
                 self.pointers[memory] = self.scratch(memory)
@@ -156,9 +156,10 @@ class Statements(Values):
     # --- stores ------------------------------------------------------------------------------
 
     def stores(self, stores: list[Store]) -> None:
-        values = [self.emit(store.value) for store in stores]
-        for store, value in zip(stores, values, strict=True):
-            self.store(store, value.lanes)
+        for store in stores:
+            self.emit(store.value)
+        for store in interleave.store_blocks(self, stores):
+            self.store(store, self.emit(store.value).lanes)
         self.stored()
 
     def store(self, store: Store, lanes: int) -> None:
@@ -390,7 +391,7 @@ def changed(body: Body) -> frozenset[str]:
 
 def stores_in(body: Body) -> bool:
     return any(
-        isinstance(s, (Store, Multiply)) or (isinstance(s, (Loop, If)) and stores_in(s.body))
+        isinstance(s, (Store, TileProduct)) or (isinstance(s, (Loop, If)) and stores_in(s.body))
         for s in body
     )
 
