@@ -59,6 +59,10 @@ bench: .venv/.installed  ## time the project's own benchmarks against XLA:CPU
 conformance: .venv/.installed  ## run the whole suites and the corpus, write docs/conformance.md
 	@.venv/bin/python -m tests.conformance.record
 
+# FILES="lax_test nn_test" (default: all), X64=1 or both; JAX's tests are fetched once.
+jax-suite: .venv/.installed  ## run JAX's own tests on tiny, write their section of docs/conformance.md
+	@.venv/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0)
+
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.record
 
@@ -68,4 +72,4 @@ docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 clean:  ## remove what the targets made
 	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 lint bench conformance bench-workloads docs clean
+.PHONY: help venv demo test test-313 lint bench conformance jax-suite bench-workloads docs clean

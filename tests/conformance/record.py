@@ -1,4 +1,4 @@
-"""Run openxla's whole test data and the corpus of real programs, and write docs/conformance.md.
+"""Run openxla's whole test data and the corpus, and write their section of docs/conformance.md.
 
 python -m tests.conformance.record
 """
@@ -6,23 +6,18 @@ python -m tests.conformance.record
 from __future__ import annotations
 
 import collections
-import datetime
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 
-import llvmlite.binding as llvm
+from tests.conformance.sections import circumstances, shortened, write_section
+from tests.conformance.suites import MISSING, Case, run_corpus, run_openxla, suites_folder
 
-from tests.conformance.suites import CHECKOUT, MISSING, Case, run_corpus, run_openxla, suites_folder
-
-PAGE = CHECKOUT / "docs" / "conformance.md"
 SHOWN = 120  # characters of a message
 ORDER = ("pass", "loose", "fail", "error", "crash", "timeout", "unsupported", "skip")
 
-INTRODUCTION = """# Conformance
+INTRODUCTION = """## Suites that others wrote
 
-Written by `make conformance`; do not edit. {date}, tinyhlo on {cpu}, Python {python}, {versions}.
+{circumstances}
 
 *pass* is what upstream demands (equal, or within 3 units in the last place), *loose* only within a
 wider tolerance, *unsupported* a clear `UnsupportedOp`, *skip* what the runner cannot run on one
@@ -53,8 +48,8 @@ def main() -> int:
     openxla = run_openxla(folder, None, processes=2)
     print("running the corpus of real programs ...")
     corpus = run_corpus(folder)
-    PAGE.write_text(page(openxla, corpus))
-    print(f"wrote {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+    write_section("suites", section(openxla, corpus))
+    print("wrote the suites' section of docs/conformance.md")
     for name, cases in suites(openxla, corpus):
         print(f"  {name}: {counts(cases)}")
     return 0
@@ -70,24 +65,16 @@ def suites(openxla: Sequence[Case], corpus: Sequence[Case]) -> list[tuple[str, l
     ]
 
 
-def page(openxla: Sequence[Case], corpus: Sequence[Case]) -> str:
-    """The whole of docs/conformance.md."""
-    packages = ("jax", "jaxlib", "numpy", "llvmlite")
-    lines = [
-        INTRODUCTION.format(
-            date=datetime.date.today().isoformat(),
-            cpu=llvm.get_host_cpu_name(),
-            python=sys.version.split()[0],
-            versions=", ".join(f"{name} {version(name)}" for name in packages),
-        )
-    ]
+def section(openxla: Sequence[Case], corpus: Sequence[Case]) -> str:
+    """The suites' section of docs/conformance.md."""
+    lines = [INTRODUCTION.format(circumstances=circumstances())]
     lines += ["| suite | cases | " + " | ".join(ORDER) + " | pass rate |"]
     lines += ["|---|" + "---:|" * (len(ORDER) + 2)]
     for name, cases in suites(openxla, corpus):
         lines.append(row(name, cases))
     for name, cases in suites(openxla, corpus):
         failing = [case for case in cases if case.status not in ("pass", "skip")]
-        lines += ["", f"## {name}: {len(failing)} not passing", ""]
+        lines += ["", f"### {name}: {len(failing)} not passing", ""]
         lines += [f"* `{case.name}` {case.status}: {remark(case)}" for case in failing]
     return "\n".join(lines) + "\n"
 
@@ -108,14 +95,7 @@ def counts(cases: Sequence[Case]) -> str:
 def remark(case: Case) -> str:
     """The message of a case, and what is known about it."""
     note = NOTES.get(case.name)
-    return short(case.message) + (f" ({note})" if note else "")
-
-
-def short(message: str) -> str:
-    """The first line that says something, without what Markdown would read."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    useful = [line for line in lines if "unsupported op" not in line] or lines or [""]
-    return useful[0][:SHOWN].replace("<", "&lt;")
+    return shortened(case.message, SHOWN) + (f" ({note})" if note else "")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+"""Sections of docs/conformance.md: each target writes its own and leaves the others.
+
+A section stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
+NAMES = ("suites", "harnesses", "jax-tests")  # in the order of the page
+HEAD = """# Conformance
+
+Written by `make conformance` (suites that others wrote), `make harnesses` (JAX's primitives) and
+`make jax-suite` (JAX's own tests), each its own section; do not edit.
+"""
+SECTION = "<!-- begin {name} -->\n{text}\n<!-- end {name} -->\n"
+FOUND = re.compile(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->\n", re.DOTALL)
+
+
+def write_section(name: str, text: str, page: Path = PAGE) -> None:
+    """Replace one section of the page, or add it."""
+    if name not in NAMES:
+        raise ValueError(f"unknown section {name!r}; known: {', '.join(NAMES)}")
+    present = dict(FOUND.findall(page.read_text())) if page.exists() else {}
+    present[name] = text.strip("\n")
+    parts = [SECTION.format(name=known, text=present[known]) for known in NAMES if known in present]
+    page.write_text("\n".join([HEAD, *parts]))
+
+
+def circumstances() -> str:
+    """Day, machine and versions, for the head of a section."""
+    packages = ("jax", "jaxlib", "numpy", "llvmlite")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    python = sys.version.split()[0]
+    day = datetime.date.today().isoformat()
+    return f"{day}, tinyhlo on {llvm.get_host_cpu_name()}, Python {python}, {versions}."
+
+
+def shortened(message: str, length: int) -> str:
+    """The first line that says something, without what Markdown would read."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    useful = [line for line in lines if "unsupported op" not in line] or lines or [""]
+    return useful[0][:length].replace("<", "&lt;")

@@ -1,0 +1,95 @@
+"""What became of the tests of one file: read from the log of its workers, counted.
+
+In: a log of `plugin/jax_suite_plugin.py`. Out: `FileOutcomes`, whose `applicable` tests are those
+that neither JAX skips on this platform nor our skip list leaves out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFECTS = ("failed", "crash", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`outcome`: passed, failed, crash (the process died), timeout, skipped (by JAX), excluded
+    (by our list)."""
+
+    test: str
+    outcome: str
+    seconds: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcomes:
+    """All tests of one file of JAX's."""
+
+    file: str
+    outcomes: tuple[Outcome, ...]
+
+    def count(self, *kinds: str) -> int:
+        return sum(outcome.outcome in kinds for outcome in self.outcomes)
+
+    @property
+    def applicable(self) -> int:
+        return self.count("passed", *DEFECTS)
+
+    @property
+    def defects(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.outcome in DEFECTS]
+
+    @property
+    def seconds(self) -> float:
+        return sum(outcome.seconds for outcome in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log so far: what is finished, and the test that is running."""
+
+    finished: tuple[Outcome, ...]
+    running: str | None
+    collected: int
+
+
+def read_log(path: Path) -> Log:
+    """What a log says; a last line that is being written is left for the next time."""
+    finished: dict[str, Outcome] = {}
+    running, collected = None, 0
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            event = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        match event["event"]:
+            case "collected":
+                collected = event["count"]
+            case "start":
+                running = event["test"]
+            case _:
+                outcome = Outcome(
+                    event["test"], event["outcome"], event["seconds"], event["message"]
+                )
+                finished[outcome.test] = outcome
+                running = None
+    return Log(tuple(finished.values()), running, collected)
+
+
+def append(path: Path, outcome: Outcome) -> None:
+    """What the runner, not the worker, knows of a test: that its process died, or was stopped."""
+    fields = {name: getattr(outcome, name) for name in Outcome.__slots__}
+    with path.open("a") as log:
+        log.write(json.dumps({"event": "end", **fields}) + "\n")
+
+
+def summary(outcomes: FileOutcomes) -> str:
+    """lax_test: 540 of 543 passed, 2 failed, 1 crash, 48 skipped"""
+    number = Counter(outcome.outcome for outcome in outcomes.outcomes)
+    parts = [f"{number[kind]} {kind}" for kind in (*DEFECTS, "skipped", "excluded") if number[kind]]
+    passed = f"{number['passed']} of {outcomes.applicable} passed"
+    return f"{outcomes.file}: " + ", ".join([passed, *parts])

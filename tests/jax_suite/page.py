@@ -1,0 +1,96 @@
+"""The section of docs/conformance.md about JAX's own tests.
+
+In: outcomes per file, with 64-bit types off and on. Out: a table with a row per file, then what
+does not pass, grouped by cause, and what the skip list leaves out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tests.conformance.sections import circumstances, shortened
+from tests.jax_suite.outcomes import FileOutcomes, Outcome
+from tests.jax_suite.skips import LEFT_OUT
+
+INTRODUCTION = """## JAX's own tests
+
+{circumstances}
+
+`JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation, slow tests left out as JAX offers.
+
+*Applicable* tests are neither skipped by JAX on an unknown platform nor *excluded* by
+`tests/jax_suite/skips.py`; *died* counts deaths of the process and time limits.
+"""
+MESSAGE = 200
+NAMED = 4  # tests named per cause
+VARYING = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?")
+
+
+def section(runs: Mapping[str, Sequence[FileOutcomes]]) -> str:
+    """`runs`: title (64-bit types off, on) -> files."""
+    lines = [INTRODUCTION.format(circumstances=circumstances())]
+    for title, files in runs.items():
+        ordered = sorted(files, key=lambda file: file.file)
+        lines += ["", f"### {title}", "", *table(ordered), "", *causes(ordered)]
+    excluded = sorted(
+        {
+            (file.file, outcome.message)
+            for files in runs.values()
+            for file in files
+            for outcome in file.outcomes
+            if outcome.outcome == "excluded"
+        }
+    )
+    lines += ["", "### Excluded", ""]
+    lines += [f"* `{file}`: {reason}" for file, reason in excluded]
+    for left in LEFT_OUT:
+        lines.append(f"* {', '.join(f'`{name}`' for name in left.files)}: {left.reason}")
+    return "\n".join(lines)
+
+
+def table(files: Sequence[FileOutcomes]) -> list[str]:
+    lines = ["| file | applicable | passed | failed | died | skipped | excluded | passed % |"]
+    lines += ["|---|" + "---:|" * 7]
+    everything = FileOutcomes("**all**", tuple(o for file in files for o in file.outcomes))
+    return lines + [row(file) for file in (*files, everything)]
+
+
+def row(file: FileOutcomes) -> str:
+    passed, applicable = file.count("passed"), file.applicable
+    numbers = [applicable, passed, file.count("failed"), file.count("crash", "timeout")]
+    numbers += [file.count("skipped"), file.count("excluded")]
+    rate = f"{passed / applicable:.1%}" if applicable else "-"
+    return "| " + " | ".join([file.file, *map(str, numbers), rate]) + " |"
+
+
+def causes(files: Sequence[FileOutcomes]) -> list[str]:
+    """Messages that differ only in numbers are one cause; the most frequent come first."""
+    groups: dict[str, list[tuple[str, Outcome]]] = defaultdict(list)
+    for file in files:
+        for outcome in file.defects:
+            groups[cause(outcome)].append((file.file, outcome))
+    lines = []
+    for members in sorted(groups.values(), key=len, reverse=True):
+        names = [f"`{file} {outcome.test}`" for file, outcome in members[:NAMED]]
+        more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
+        first = members[0][1]
+        message = shortened(telling(first.message), MESSAGE)
+        lines.append(f"* {len(members)} {first.outcome}: {message} ({', '.join(names)}{more})")
+    return lines
+
+
+def cause(outcome: Outcome) -> str:
+    return outcome.outcome + VARYING.sub("#", telling(outcome.message)[:MESSAGE])
+
+
+def telling(message: str) -> str:
+    """The part of a message that tells most: of several unsupported ops the first, of a comparison
+    the sizes of the error."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    for marker in ("UnsupportedOp", "Mismatched elements", "Max absolute", "location mismatch"):
+        for k, line in enumerate(lines):
+            if marker in line:
+                return " ".join(lines[k : k + 2])
+    return next((line for line in lines if not line.endswith("Error:")), "")

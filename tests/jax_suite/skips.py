@@ -1,0 +1,69 @@
+"""What of JAX's own tests is left out, and why.
+
+What JAX's decorators skip on an unknown platform is not listed here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """`test`: a regular expression found in the names of tests of one file."""
+
+    file: str
+    test: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Whole files."""
+
+    files: tuple[str, ...]
+    reason: str
+
+
+SKIPS = (Skip("lax_test", "testSuccessOnComplexPlane_sinc_complex64", "fails on XLA:CPU too"),)
+
+LEFT_OUT = (
+    LeftOut(
+        (
+            "cudnn_fusion_test",
+            "fused_attention_stablehlo_test",
+            "fused_test",
+            "gpu_memory_flags_test",
+            "magma_linalg_test",
+            "mock_gpu_test",
+            "mock_gpu_topology_test",
+            "mosaic_test",
+            "multiprocess_gpu_test",
+            "pgle_test",
+            "ragged_collective_test",
+            "scaled_matmul_stablehlo_test",
+        ),
+        "for GPUs and TPUs",
+    ),
+    LeftOut(
+        (
+            "absl_cpp_logging_test",
+            "array_api_test",
+            "colocated_python_test",
+            "distributed_initialize_test",
+            "distributed_test",
+            "documentation_coverage_test",
+            "hardware_utils_test",
+            "heap_profiler_test",
+            "lazy_loader_test",
+            "local_wheel_smoke_test",
+            "package_structure_test",
+            "profiler_session_test",
+            "profiler_test",
+            "pytorch_interoperability_test",
+            "typing_test",
+            "version_test",
+        ),
+        "about JAX's packaging, its services, other packages or several hosts",
+    ),
+)
