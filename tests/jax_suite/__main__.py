@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.conformance.outcomes import Group, read_log, summary
 from tests.conformance.sections import write_section
-from tests.jax_suite.outcomes import FileOutcomes, read_log, summary
 from tests.jax_suite.page import section
 from tests.jax_suite.run import Settings, run_files
 from tests.jax_suite.skips import LEFT_OUT
@@ -94,11 +94,11 @@ def results_folder(results: Path, key: str) -> Path:
     return results / key
 
 
-def recorded(results: Path) -> dict[str, list[FileOutcomes]]:
+def recorded(results: Path) -> dict[str, list[Group]]:
     """The last results of every file that was run."""
     runs = {
         TITLES[key]: [
-            FileOutcomes(log.stem, read_log(log).finished)
+            Group(log.stem, read_log(log).finished)
             for log in sorted(results_folder(results, key).glob("*.jsonl"))
         ]
         for key in TITLES

@@ -10,8 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from tests.conformance.outcomes import Group, Outcome
 from tests.conformance.sections import circumstances, shortened
-from tests.jax_suite.outcomes import FileOutcomes, Outcome
 from tests.jax_suite.skips import LEFT_OUT
 
 INTRODUCTION = """## JAX's own tests
@@ -28,15 +28,15 @@ NAMED = 4  # tests named per cause
 VARYING = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?")
 
 
-def section(runs: Mapping[str, Sequence[FileOutcomes]]) -> str:
+def section(runs: Mapping[str, Sequence[Group]]) -> str:
     """`runs`: title (64-bit types off, on) -> files."""
     lines = [INTRODUCTION.format(circumstances=circumstances())]
     for title, files in runs.items():
-        ordered = sorted(files, key=lambda file: file.file)
+        ordered = sorted(files, key=lambda file: file.name)
         lines += ["", f"### {title}", "", *table(ordered), "", *causes(ordered)]
     excluded = sorted(
         {
-            (file.file, outcome.message)
+            (file.name, outcome.message)
             for files in runs.values()
             for file in files
             for outcome in file.outcomes
@@ -50,27 +50,27 @@ def section(runs: Mapping[str, Sequence[FileOutcomes]]) -> str:
     return "\n".join(lines)
 
 
-def table(files: Sequence[FileOutcomes]) -> list[str]:
+def table(files: Sequence[Group]) -> list[str]:
     lines = ["| file | applicable | passed | failed | died | skipped | excluded | passed % |"]
     lines += ["|---|" + "---:|" * 7]
-    everything = FileOutcomes("**all**", tuple(o for file in files for o in file.outcomes))
+    everything = Group("**all**", tuple(o for file in files for o in file.outcomes))
     return lines + [row(file) for file in (*files, everything)]
 
 
-def row(file: FileOutcomes) -> str:
+def row(file: Group) -> str:
     passed, applicable = file.count("passed"), file.applicable
     numbers = [applicable, passed, file.count("failed"), file.count("crash", "timeout")]
     numbers += [file.count("skipped"), file.count("excluded")]
     rate = f"{passed / applicable:.1%}" if applicable else "-"
-    return "| " + " | ".join([file.file, *map(str, numbers), rate]) + " |"
+    return "| " + " | ".join([file.name, *map(str, numbers), rate]) + " |"
 
 
-def causes(files: Sequence[FileOutcomes]) -> list[str]:
+def causes(files: Sequence[Group]) -> list[str]:
     """Messages that differ only in numbers are one cause; the most frequent come first."""
     groups: dict[str, list[tuple[str, Outcome]]] = defaultdict(list)
     for file in files:
         for outcome in file.defects:
-            groups[cause(outcome)].append((file.file, outcome))
+            groups[cause(outcome)].append((file.name, outcome))
     lines = []
     for members in sorted(groups.values(), key=len, reverse=True):
         names = [f"`{file} {outcome.test}`" for file, outcome in members[:NAMED]]

@@ -1,7 +1,7 @@
-"""What became of the tests of one file: read from the log of its workers, counted.
+"""What became of a group of tests: read from the log of its workers, counted.
 
-In: a log of `plugin/jax_suite_plugin.py`. Out: `FileOutcomes`, whose `applicable` tests are those
-that neither JAX skips on this platform nor our skip list leaves out.
+In: a log with lines such as `{"event": "start", "test": "LaxTest::testAdd"}`. Out: `Group`, whose
+`applicable` tests are those that are neither skipped on this platform nor left out by our lists.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class FileOutcomes:
-    """All tests of one file of JAX's."""
+class Group:
+    """All tests of a file, or of a primitive."""
 
-    file: str
+    name: str
     outcomes: tuple[Outcome, ...]
 
     def count(self, *kinds: str) -> int:
@@ -87,9 +87,9 @@ def append(path: Path, outcome: Outcome) -> None:
         log.write(json.dumps({"event": "end", **fields}) + "\n")
 
 
-def summary(outcomes: FileOutcomes) -> str:
+def summary(outcomes: Group) -> str:
     """lax_test: 540 of 543 passed, 2 failed, 1 crash, 48 skipped"""
     number = Counter(outcome.outcome for outcome in outcomes.outcomes)
     parts = [f"{number[kind]} {kind}" for kind in (*DEFECTS, "skipped", "excluded") if number[kind]]
     passed = f"{number['passed']} of {outcomes.applicable} passed"
-    return f"{outcomes.file}: " + ", ".join([passed, *parts])
+    return f"{outcomes.name}: " + ", ".join([passed, *parts])
