@@ -29,7 +29,8 @@ from tinyhlo.ir.graph import graph_key
 from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.executable import KernelReport
 from tinyhlo.runtime.jit import Linked, compile_text, link, llvm_version
-from tinyhlo.runtime.library import Library, bind
+from tinyhlo.runtime.library import Library
+from tinyhlo.runtime.targets import bind
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
 from tinyhlo.version import VERSION
 

@@ -140,6 +140,43 @@ def _dictionary(attribute: Any) -> dict[str, Any]:
     return {named.name: decode_attribute(named.attr) for named in attribute}
 
 
+def decode_configuration(attribute: ir.DictAttr) -> dict[str, Any]:
+    """The attributes of a custom call. Their types matter to native functions: numbers are NumPy
+    scalars and arrays here, dictionaries inside are sorted pairs."""
+    return {named.name: typed(named.attr) for named in attribute}
+
+
+def typed(attribute: Any) -> Any:
+    """One attribute of a custom call."""
+    match attribute:
+        case ir.DictAttr():
+            return tuple(sorted(decode_configuration(attribute).items()))
+        case ir.IntegerAttr() | ir.FloatAttr() | ir.BoolAttr():
+            return np.array(attribute.value, number_type(attribute.type))
+        case ir.DenseElementsAttr() | ir.DenseIntElementsAttr() | ir.DenseFPElementsAttr():
+            dense = decode_dense(attribute)
+            return dense.array.reshape(-1) if isinstance(dense, Dense) else dense
+        case _ if type(attribute) in DENSE_ARRAYS:
+            return np.array(attribute, DENSE_ARRAYS[type(attribute)])
+        case _:
+            return decode_attribute(attribute)
+
+
+def number_type(type_: ir.Type) -> np.dtype:
+    """`si8` and `i8` are the same type."""
+    return NUMPY[str(type_).removeprefix("s")]
+
+
+DENSE_ARRAYS = {
+    ir.DenseBoolArrayAttr: np.bool_,
+    ir.DenseI8ArrayAttr: np.int8,
+    ir.DenseI16ArrayAttr: np.int16,
+    ir.DenseI32ArrayAttr: np.int32,
+    ir.DenseI64ArrayAttr: np.int64,
+    ir.DenseF32ArrayAttr: np.float32,
+    ir.DenseF64ArrayAttr: np.float64,
+}
+
 DECODERS: dict[type, Callable[[Any], Any]] = {
     ir.DenseI64ArrayAttr: tuple,
     ir.DenseI32ArrayAttr: tuple,

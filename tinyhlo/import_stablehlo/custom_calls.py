@@ -3,21 +3,24 @@
     custom_call @tiny.callback(%x) {has_side_effect = true}  ->  LibraryCall, an effect of its Graph
 
 Its attributes are those of the call's `mhlo.backend_config`, or a text as `backend_config`. Tokens
-are no operands and no results: effects run in program order anyway.
+are no operands and no results: effects run in program order anyway. An operand or result whose
+layout is not row-major is permuted, so that it lies in memory as the function expects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ORDER, library_call
+from tinyhlo.ir.build import ORDER, library_call, permute
 from tinyhlo.ir.elements import stored
-from tinyhlo.ir.graph import TensorType
-from tinyhlo.runtime.library import REGISTRY
+from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.runtime.library import ALIASES, OPERANDS, RESULTS
+from tinyhlo.runtime.targets import find
 
 # calls that say where data lives or how it is split: the value passes through
 ANNOTATIONS = frozenset(
@@ -50,26 +53,84 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
 def call_library(
     target: str, operation: Operation, inputs: tuple[Any, ...], scope: Scope
 ) -> Sequence[Value]:
-    """The call over buffers. Types that are stored as others stand in its attributes."""
-    if target not in REGISTRY:
+    """The call over buffers."""
+    if find(target) is None:
         raise UnsupportedError(f"no function of that name: {REGISTER.format(target)}")
-    operands = tensors(operation.operand_types)
-    types = tensors(operation.types)
     attributes = attributes_of(operation)
-    for name, seen in (("operands", operands), ("results", types)):
-        if tuple(map(stored, seen)) != seen:
-            attributes[name] = seen
+    aliases = aliases_of(operation.attributes)
+    if aliases:
+        attributes[ALIASES] = aliases
     if operation.effect:
         attributes[ORDER] = scope.walker.effect_number()
-    given = [buffer_of(value) for value in inputs if value is not None]
-    results = library_call(target, given, tuple(map(stored, types)), attributes, operation.effect)
+    operands = tensors(operation.operand_types)
+    types = tensors(operation.types)
+    operand_orders = orders(operation, "operand_layouts", operation.operand_types)
+    result_orders = orders(operation, "result_layouts", operation.types)
+    values = [value for value in inputs if value is not None]
+    given = [in_order(buffer_of(v), order) for v, order in zip(values, operand_orders, strict=True)]
+    buffers = [in_order_type(stored(t), o) for t, o in zip(types, result_orders, strict=True)]
+    results = call_buffers(
+        target, given, operands, buffers, types, attributes, effect=operation.effect
+    )
     if operation.effect:
         scope.walker.add_effect(results)
-    following = iter(results)
+    placed = iter(zip(results, result_orders, strict=False))  # a call node stands for no result
     return [
-        None if isinstance(type_, TokenType) else loaded(next(following), type_)
+        None if isinstance(type_, TokenType) else loaded(out_of_order(*next(placed)), type_)
         for type_ in operation.types
     ]
+
+
+def call_buffers(
+    target: str,
+    buffers: Sequence[Node],
+    operands: tuple[TensorType, ...],
+    result_buffers: Sequence[TensorType],
+    results: tuple[TensorType, ...],
+    attributes: dict[str, Any],
+    effect: bool = False,
+) -> tuple[Node, ...]:
+    """The outputs of a LibraryCall whose function sees `operands` and `results` where the buffers
+    may have other types: complex numbers as pairs, axes in another order."""
+    own = dict(attributes)
+    if operands != tuple(buffer.type for buffer in buffers):
+        own[OPERANDS] = operands
+    if results != tuple(result_buffers):
+        own[RESULTS] = results
+    return library_call(target, buffers, result_buffers, own, effect)
+
+
+# --- layouts -----------------------------------------------------------------------------------
+
+Order = tuple[int, ...]  # axes of a value as they lie in memory, outermost first
+
+
+def orders(operation: Operation, key: str, types: Sequence[ValueType]) -> list[Order]:
+    """How the tensors among `types` lie in memory; layouts list the innermost axis first."""
+    layouts = operation.attributes.get(key)
+    found: list[Order] = []
+    for position, type_ in enumerate(types):
+        if isinstance(type_, TensorType):
+            axes = range(len(type_.shape) - 1, -1, -1)
+            layout = axes if layouts is None else layouts[position].array.reshape(-1).tolist()
+            found.append(tuple(reversed(layout)))
+    return found
+
+
+def in_order(buffer: Node, order: Order) -> Node:
+    """A buffer with its axes as in memory; the axis of pairs stays the last."""
+    return permute(buffer, (*order, *range(len(order), len(buffer.shape))))
+
+
+def in_order_type(type_: TensorType, order: Order) -> TensorType:
+    axes = (*order, *range(len(order), len(type_.shape)))
+    return TensorType(tuple(type_.shape[axis] for axis in axes), type_.dtype)
+
+
+def out_of_order(buffer: Node, order: Order) -> Node:
+    """The inverse of `in_order`."""
+    axes = (*order, *range(len(order), len(buffer.shape)))
+    return permute(buffer, sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def tensors(types: Sequence[ValueType]) -> tuple[TensorType, ...]:
@@ -88,5 +149,18 @@ def attributes_of(operation: Operation) -> dict[str, Any]:
     text = operation.attributes.get("backend_config", "")
     return dict(text) if isinstance(text, dict) else {"backend_config": text} if text else {}
 
+
+def aliases_of(attributes: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+    """(result, operand) pairs of `output_operand_aliases`."""
+    found: list[tuple[int, int]] = []
+    for text in attributes.get("output_operand_aliases", ()):
+        numbers = ALIAS.search(text)
+        if numbers is None:
+            raise UnsupportedError("operands and results that are tuples cannot share memory")
+        found.append((int(numbers[1] or 0), int(numbers[2])))
+    return tuple(found)
+
+
+ALIAS = re.compile(r"output_tuple_indices = \[(\d*)\], *operand_index = (\d+)")
 
 RULES: dict[str, Rule] = {"stablehlo.custom_call": custom_call}

@@ -14,7 +14,11 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.attributes import decode_attribute, decode_complex_constant
+from tinyhlo.import_stablehlo.attributes import (
+    decode_attribute,
+    decode_complex_constant,
+    decode_configuration,
+)
 from tinyhlo.import_stablehlo.chlo import COMPLEX_EXPANDED, NATIVE_CHLO, chlo_key, legalize
 from tinyhlo.import_stablehlo.lifting import form_of
 from tinyhlo.import_stablehlo.records import (
@@ -129,6 +133,7 @@ class Decoder:
             effect = effect or any(region.effect for region in regions)
         if name == "stablehlo.custom_call":
             effect = bool(attributes.get("has_side_effect"))
+            attributes |= configuration_of(operation)
         elif name == "func.call":
             effect = self.function(attributes["callee"]).body.effect
         first = len(slots)
@@ -200,6 +205,16 @@ class Decoder:
         except KeyError:
             value = self._attributes[attribute] = decode_attribute(attribute)
             return value
+
+
+def configuration_of(operation: ir.Operation) -> dict[str, Any]:
+    """The attributes of a custom call that are meant for its target."""
+    given = operation.attributes
+    return {
+        key: decode_configuration(given[key])
+        for key in ("mhlo.backend_config", "backend_config")
+        if key in given and isinstance(given[key], ir.DictAttr)
+    }
 
 
 def is_expanded(name: str, form: Form) -> bool:

@@ -46,7 +46,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import COMPARISONS, Op
 
-ORDER = "order"  # attribute of an effectful call: its number in the program
+ORDER = "#order"  # attribute of an effectful call: its number in the program
 
 
 def param(position: int, shape: Shape, dtype: DType) -> Param:

@@ -1,11 +1,11 @@
-"""Library calls: which function a call's name means, and the descriptor through which it is called.
+"""Library calls: descriptors of functions that generated code does not contain.
 
-In: a LibraryCall of a Graph. Out: a `Library`, whose descriptor generated code passes to
-`tiny_library_call` (native/library.h).
+In: what a LibraryCall of a Graph asks for. Out: a `Library`, whose descriptor generated code passes
+to `tiny_library_call` (native/library.h). `targets.py` finds what a name means.
 
     REGISTRY["double"] = lambda call: python_call(double, call.operands, call.results)
-    library = bind(node)
-    run(library, [x])            # the same call, made from Python
+    library = targets.bind(node)
+    run(library, [x], [x_type])            # the same call, made from Python
 
 A Python function takes a list of arrays and returns a list of arrays. They are copies: it may keep
 them. What it raises ends the program with its traceback as the text of the error.
@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
-from tinyhlo.ir import interpreter
+from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, pointers, view
@@ -35,15 +34,22 @@ INVALID_ARGUMENT, INTERNAL = 3, 13  # absl::Status codes
 PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on the stream
 
 
+# Attributes of a LibraryCall that import adds to those the call has; no user's begins with "#".
+OPERANDS, RESULTS = "#operands", "#results"  # types, where they differ from those of the nodes
+ALIASES = "#aliases"  # (result, operand) pairs that must be the same memory
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A LibraryCall as its implementation sees it: types as the user wrote them (complex and
-    small element types included), attributes by name."""
+    small element types included), attributes by name: NumPy scalars and arrays, texts, mappings.
+    `aliases` are (result, operand) pairs whose memory the function wants to be the same."""
 
     target: str
     attributes: Mapping[str, Any]
     operands: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
+    aliases: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,30 +62,31 @@ class Library:
     seconds: float = 0.0
 
 
+Maker = Callable[[Call], Library]
+
 # name of a target -> what makes its descriptor
-REGISTRY: dict[str, Callable[[Call], Library]] = {}
+REGISTRY: dict[str, Maker] = {}
 
 
 def call_of(node: LibraryCall) -> Call:
-    """What a node asks for. Import leaves the user's types of its operands and results in the
-    attributes `operands` and `results` when they differ from the stored ones."""
-    attributes = dict(node.attributes)
-    operands = attributes.pop("operands", None) or tuple(child.type for child in node.inputs)
-    results = attributes.pop("results", None) or node.results
-    return Call(node.target, attributes, operands, results)
+    """What a node asks for."""
+    given = dict(node.attributes)
+    operands = given.get(OPERANDS) or tuple(child.type for child in node.inputs)
+    own = tuple((name, value) for name, value in given.items() if not name.startswith("#"))
+    results = given.get(RESULTS) or node.results
+    return Call(node.target, plain(own), operands, results, given.get(ALIASES, ()))
 
 
-def bind(node: LibraryCall) -> Library:
-    """The descriptor of a call.
+def plain(attributes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Attributes as functions take them; in nodes scalars are arrays and dictionaries pairs."""
 
-    Raises UnsupportedOp when no function of that name is known.
-    """
-    make = REGISTRY.get(node.target)
-    if make is None:
-        types = ", ".join(str(child.type) for child in node.inputs)
-        hint = f"no function of that name: tinyhlo.register_custom_call({node.target!r}, f)"
-        raise UnsupportedOp((UnsupportedItem(node.target, f"({types})", "", hint),))
-    return make(call_of(node))
+    def value_of(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value[()]
+        is_pairs = isinstance(value, tuple) and all(isinstance(v, tuple) for v in value)
+        return plain(value) if is_pairs else value
+
+    return {name: value_of(value) for name, value in attributes}
 
 
 def run(
@@ -95,14 +102,6 @@ def run(
     if call(library.descriptor.ctypes.data, pointers(given), pointers(made)):
         raise ExecutionError(core.last_error() or "a library call failed") from take_exception()
     return made
-
-
-def evaluate(node: LibraryCall, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The interpreter's rule."""
-    return run(bind(node), operands, node.results)
-
-
-interpreter.RULES[LibraryCall] = evaluate
 
 
 # --- Python functions --------------------------------------------------------------------------

@@ -1,0 +1,38 @@
+/* Calls of XLA FFI handlers: what ffi.c (the call) and ffi_api.c (what handlers may ask) share. */
+#ifndef TINYHLO_FFI_H
+#define TINYHLO_FFI_H
+
+#include "ffi_abi.h"
+#include "library.h"
+
+/* The descriptor of one call; tinyhlo/runtime/ffi.py has its mirror and fills it. */
+typedef struct {
+  TinyLibrary head;
+  FfiHandler* handlers[FFI_STAGES]; /* NULL: nothing to do in this stage */
+  int64_t input_count, output_count;
+  const FfiBuffer* buffers;         /* operands, then results; `data` is set for each call */
+  const int64_t* aliases;           /* for each result the operand whose memory it shares, or -1 */
+  const int64_t* output_bytes;
+  FfiAttributes attributes;
+  void* states[FFI_STAGES];         /* what the handlers keep from stage to stage */
+  int64_t state_types[FFI_STAGES];
+} FfiLibrary;
+
+/* What a handler gets as its context. */
+struct FfiContext {
+  FfiLibrary* library;
+  int64_t run;
+};
+
+extern const FfiApi FFI_API;
+
+/* Wait until an asynchronous handler is done, and free its future; NULL or its error. */
+FfiError* ffi_future_take(FfiFuture* future);
+/* Make the handler's error the error of this thread and free it; returns its code. */
+int32_t ffi_error_take(FfiError* error);
+
+TINY_API int32_t tiny_ffi_run(TinyLibrary* self, void** inputs, void** outputs);
+/* Run the stage that comes once, when a program has been compiled. */
+TINY_API int32_t tiny_ffi_instantiate(FfiLibrary* library);
+
+#endif

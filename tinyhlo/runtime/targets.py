@@ -1,0 +1,147 @@
+"""Targets of custom calls: what users register, what `jax.ffi` registers, and LAPACK.
+
+    def double(x, *, times):
+        return times * x
+
+    tinyhlo.register_custom_call("double", double)
+    jax.ffi.ffi_call("double", x)(x, times=np.int32(2))        # in a program for "tiny"
+
+A name is looked for among what was registered with tinyhlo, with `jax.ffi` for the platform "tiny",
+with `jax.ffi` for "cpu", and among the LAPACK handlers of jaxlib, which call SciPy's LAPACK.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.errors import UnsupportedItem, UnsupportedOp
+from tinyhlo.ir import interpreter
+from tinyhlo.ir.graph import LibraryCall, TensorType
+from tinyhlo.runtime.ffi import ffi_call
+from tinyhlo.runtime.library import REGISTRY, Call, Library, Maker, call_of, python_call, run
+
+BYTES_PER_SECOND = 10e9
+FLOPS_PER_SECOND = 10e9
+HOST_PLATFORMS = ("cpu", "Host")  # how users and XLA call the same platform
+# Handlers that live on data of XLA:CPU's own executables.
+XLA_ONLY = frozenset(
+    {
+        "xla_buffer_python_cpu_callback",
+        "xla_ffi_partitioned_python_cpu_callback",
+        "xla_ffi_python_cpu_callback",
+    }
+)
+
+
+def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, Any] | Any) -> None:
+    """Say what `stablehlo.custom_call @name` calls in programs that are compiled from now on.
+
+    `function` takes NumPy arrays, and the call's attributes as keyword arguments, and returns an
+    array or a sequence of arrays of exactly the shapes and dtypes that the program states. Or it is
+    an XLA FFI handler: a PyCapsule as `jax.ffi.pycapsule` gives it, or one for each stage in a
+    dictionary.
+    """
+    if isinstance(function, Mapping):
+        REGISTRY[name] = handler(dict(function))
+    elif type(function).__name__ == "PyCapsule":
+        REGISTRY[name] = handler({"execute": function})
+    elif callable(function):
+        REGISTRY[name] = functools.partial(call_function, function)
+    else:
+        raise TypeError(f"{name} must be a function or a PyCapsule, not {type(function).__name__}")
+
+
+def call_function(function: Callable[..., Any], call: Call) -> Library:
+    """A call of a user's Python function."""
+
+    def wrapped(arrays: list[np.ndarray]) -> list[Any]:
+        returned = function(*arrays, **call.attributes)
+        if isinstance(returned, (tuple, list)):
+            return list(returned)
+        return [] if returned is None else [returned]
+
+    return python_call(wrapped, call.operands, call.results)
+
+
+def handler(handlers: Mapping[str, Any]) -> Maker:
+    """What makes the calls of an XLA FFI handler."""
+    return lambda call: ffi_call(handlers, call, seconds_of(call))
+
+
+def seconds_of(call: Call) -> float:
+    """A rough time: of passing over the data, and for matrices of a factorisation."""
+    moved = sum(type_.nbytes for type_ in (*call.operands, *call.results))
+    flops = max((2 * prod(t.shape) * min(t.shape[-2:]) for t in matrices(call)), default=0)
+    return moved / BYTES_PER_SECOND + flops / FLOPS_PER_SECOND
+
+
+def matrices(call: Call) -> list[TensorType]:
+    return [type_ for type_ in call.operands if len(type_.shape) >= 2]
+
+
+# --- from names to functions -------------------------------------------------------------------
+
+
+def find(target: str) -> Maker | None:
+    """What makes the descriptors of calls of this name; None when nothing is known of it."""
+    return REGISTRY.get(target) or lapack_target(target) or jax_target(target)
+
+
+def bind(node: LibraryCall) -> Library:
+    """The descriptor of a call.
+
+    Raises UnsupportedOp when no function of that name is known.
+    """
+    make = find(node.target)
+    if make is None:
+        types = ", ".join(str(child.type) for child in node.inputs)
+        hint = f"no function of that name: tinyhlo.register_custom_call({node.target!r}, function)"
+        raise UnsupportedOp((UnsupportedItem(node.target, f"({types})", "", hint),))
+    return make(call_of(node))
+
+
+def evaluate(node: LibraryCall, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The interpreter's rule."""
+    return run(bind(node), operands, node.results)
+
+
+interpreter.RULES[LibraryCall] = evaluate
+
+# --- what others have registered ---------------------------------------------------------------
+
+
+def jax_target(target: str) -> Maker | None:
+    """A handler that jax.ffi knows for the CPU."""
+    if target in XLA_ONLY:
+        return None
+    from jaxlib import xla_client
+
+    for platform in HOST_PLATFORMS:
+        # registered before XLA:CPU was first used: (name, handler, API version, ...)
+        for name, function, version, *_ in xla_client._custom_callback.get(platform, ()):  # type: ignore[attr-defined]
+            if name == target and version == 1:
+                return handler(function if isinstance(function, dict) else {"execute": function})
+    found = xla_client.custom_call_targets("cpu").get(target)
+    return handler(found) if isinstance(found, dict) else None
+
+
+def lapack_target(target: str) -> Maker | None:
+    """One of jaxlib's handlers for LAPACK."""
+    capsule = lapack_handlers().get(target)
+    return None if capsule is None else handler({"execute": capsule})
+
+
+@functools.cache
+def lapack_handlers() -> dict[str, Any]:
+    """jaxlib's handlers by name, their function pointers taken from SciPy."""
+    try:
+        from jaxlib.cpu import _lapack
+    except ImportError:
+        return {}
+    _lapack.initialize()
+    return _lapack.registrations()
