@@ -10,6 +10,7 @@ from tinyhlo.codegen.lower import lower_fused
 from tinyhlo.codegen.lower_scan import lower_scan
 from tinyhlo.codegen.lower_sort import lower_sort
 from tinyhlo.codegen.lower_update import lower_scatter, lower_update_slice
+from tinyhlo.codegen.row_chain import lower_row_chain
 from tinyhlo.codegen.target import Target
 from tinyhlo.codegen.transform import lower_transform
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
@@ -39,5 +40,8 @@ def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel)
-    transform = lower_transform(kernel, target)
-    return transform or lower_contraction(kernel, target) or lower_fused(kernel)
+    for attempt in (lower_transform, lower_contraction, lower_row_chain):
+        program = attempt(kernel, target)
+        if program is not None:
+            return program
+    return lower_fused(kernel)

@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import (
     Branch,
@@ -56,6 +57,7 @@ class Context:
     kernels: KernelTable = field(default_factory=KernelTable)
     constants: dict[Node, Buffer] = field(default_factory=dict)
     count: int = 0
+    target: Target | None = None
 
     def temporary(self, type_: TensorType) -> Buffer:
         """A new buffer; the memory plan places it later."""
@@ -97,7 +99,7 @@ def schedule_block(
     `writable` lists params whose memory may be overwritten once their value is not needed.
     A target may be the memory of a writable param.
     """
-    fusion = fuse(graph)
+    fusion = fuse(graph, context.target)
     readers: dict[Node, set[Cluster]] = {}
     for cluster in fusion.clusters:
         for value in cluster.reads:

@@ -13,18 +13,21 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 
+from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output, Reduce
 from tinyhlo.ir.index import index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.schedule.access import Indices, access, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
+from tinyhlo.schedule.row_chain import find_row_chain, pays
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
 MIN_ROWS = 4
 MAX_RESULTS = 16
 MAX_READS = 32
+MAX_CHAIN = 8  # loop nests between two contractions that may become one kernel
 
 Reads = dict[Node, set[Indices]]
 
@@ -59,8 +62,8 @@ class Fusion:
     stored: frozenset[Node]
 
 
-def fuse(graph: Graph) -> Fusion:
-    """Cluster the whole graph: consumers with producers, then siblings."""
+def fuse(graph: Graph, target: Target | None = None) -> Fusion:
+    """Cluster the whole graph: consumers with producers, row chains, then siblings."""
     items = find_items(graph)
     clusters, producer = first_clusters(items, graph)
     order_effects(graph, producer)
@@ -72,6 +75,9 @@ def fuse(graph: Graph) -> Fusion:
     for cluster in list(clusters):
         if cluster.structure is None:
             join_producers(cluster, producer, consumers, results)
+    for cluster in clusters:
+        if cluster.contraction and cluster.merged_into is None:
+            join_row_chain(cluster, producer, consumers, results, target)
     join_siblings([c for c in clusters if c.merged_into is None], consumers)
     alive = [cluster for cluster in clusters if cluster.merged_into is None]
     for value, cluster in producer.items():
@@ -233,6 +239,79 @@ def is_identity(cluster: Cluster, value: Node) -> bool:
     own = {index(v) for v in space.kept if v.extent > 1}
     moving = [[i for i in at if not i.is_constant] for at in cluster.reads[value]]
     return all(len(axes) == len(own) and set(axes) == own for axes in moving)
+
+
+def join_row_chain(
+    last: Cluster,
+    producer: dict[Node, Cluster],
+    consumers: dict[Node, set[Cluster]],
+    results: set[Node],
+    target: Target | None,
+) -> None:
+    """Merge into a contraction the work on rows before it and the contraction before that, when
+    nothing else needs what they compute."""
+    sums = sums_of(last)
+    between = work_before(last, producer)
+    single = [c for c in between if c.contraction and len(sums) == len(sums_of(c)) == 1]
+    for first in sorted(single, key=lambda c: c.position):
+        chained = leading_from(first, between, producer)
+        private = all(is_private(c, chained | {last}, consumers, results) for c in chained)
+        inside = {item for cluster in chained for item in cluster.items}
+
+        def stop(node: Node, inside: set[Node] = inside) -> bool:
+            return is_leaf(node) or (node not in inside and node in producer)
+
+        chain = find_row_chain(sums[0], stop) if private else None
+        if chain is None or chain.scores not in first.items or not pays(chain, target):
+            continue
+        reads = last.reads.keys() | {v for cluster in chained for v in cluster.reads}
+        if len(reads) <= MAX_READS:
+            for cluster in sorted(chained, key=lambda c: -c.position):
+                merge(last, cluster)
+            return
+
+
+def sums_of(cluster: Cluster) -> list[Reduce]:
+    return [item for item in cluster.items if isinstance(item, Reduce)]
+
+
+def work_before(last: Cluster, producer: dict[Node, Cluster]) -> set[Cluster]:
+    """Loop nests that `last` needs, back to the contractions before it."""
+    found: set[Cluster] = set()
+    pending = [last]
+    while pending and len(found) < MAX_CHAIN:
+        for value in pending.pop().reads:
+            cluster = producer[value].root() if value in producer else last
+            if cluster.structure is None and cluster is not last and cluster not in found:
+                found.add(cluster)
+                if not cluster.contraction:
+                    pending.append(cluster)
+    return found
+
+
+def leading_from(
+    first: Cluster, between: set[Cluster], producer: dict[Node, Cluster]
+) -> set[Cluster]:
+    """`first` and those of `between` that need it."""
+    found = {first}
+    for cluster in sorted(between, key=lambda c: c.position):
+        needed = {producer[value].root() for value in cluster.reads if value in producer}
+        if cluster is not first and not needed.isdisjoint(found):
+            found.add(cluster)
+    return found
+
+
+def is_private(
+    cluster: Cluster,
+    readers: set[Cluster],
+    consumers: dict[Node, set[Cluster]],
+    results: set[Node],
+) -> bool:
+    """Whether only `readers` need what `cluster` computes."""
+    return all(
+        item not in results and {c.root() for c in consumers.get(item, ())} <= readers
+        for item in cluster.items
+    )
 
 
 def reaches_around(first: Cluster, last: Cluster) -> bool:

@@ -25,7 +25,7 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
-    context = Context()
+    context = Context(target=target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     placed, arena_bytes = plan(body)
     constants = tuple(node for node in context.constants if isinstance(node, Constant))
