@@ -63,6 +63,16 @@ conformance: .venv/.installed  ## run the whole suites and the corpus, write doc
 jax-suite: .venv/.installed  ## run JAX's own tests on tiny, write their section of docs/conformance.md
 	@.venv/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0)
 
+artifacts: .venv/.installed  ## run what older JAX versions exported, write their section of docs/conformance.md
+	@.venv/bin/python -m tests.conformance.artifacts
+
+# Can be stopped: the next `make fuzz` goes on. COUNT=N (default 20000).
+fuzz: .venv/.installed  ## load damaged files, write their section of docs/conformance.md
+	@JAX_PLATFORMS=cpu .venv/bin/python -m tools.fuzz_import --count $(or $(COUNT),20000) --state build/fuzz.json --record
+
+harnesses: .venv/.installed  ## run JAX's primitive harnesses against XLA:CPU, write their section
+	@.venv/bin/python -m tests.harnesses
+
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.record
 
@@ -72,4 +82,4 @@ docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 clean:  ## remove what the targets made
 	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 lint bench conformance jax-suite bench-workloads docs clean
+.PHONY: help venv demo test test-313 lint bench conformance jax-suite artifacts fuzz bench-workloads docs clean
