@@ -24,6 +24,7 @@ from tinyhlo.codegen.loops import (
     Declare,
     Expression,
     If,
+    IndexValue,
     Load,
     Loop,
     Memory,
@@ -41,6 +42,7 @@ from tinyhlo.ir.order import Key
 
 WIDE_DIGITS = 11  # bits; 2048 counters lie in the first cache, fewer passes over memory
 NARROW_DIGITS = 8  # clearing and summing 256 counters is cheap beside a short row
+STRIP = 512  # elements whose digits are computed at once: they stay in the first cache
 LONG = 1 << 13  # elements from which wide digits pay
 
 ORIGIN = Read("origin", I64)
@@ -64,72 +66,79 @@ class Row:
         """Where the current half starts."""
         return as_index(ORIGIN, (0, self.length))
 
+    @property
+    def element(self) -> Var:
+        return Var("element", self.length)
+
+    @property
+    def strip(self) -> Var:
+        return Var("strip", -(-self.length // STRIP))
+
+    @property
+    def digits(self) -> Memory:
+        """The digits of one strip."""
+        return Memory("digits", I32, min(STRIP, self.length), local=True)
+
     def elements(self, at: Index) -> list[Expression]:
         return [Load(column, at) for column in self.columns]
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
-    """`bits` bits of `key` from bit `shift` on."""
+class Digits:
+    """A key taken apart: digit `number` (a loop variable) has weight `values` ** `number`."""
 
     key: Key
-    shift: int
     bits: int
 
     @property
     def values(self) -> int:
         return 1 << self.bits
 
+    @property
+    def number(self) -> Var:
+        return Var("number", -(-self.key.bits // self.bits))
+
     def of(self, elements: Sequence[Expression]) -> Expression:
+        """The current digit of an element."""
         (key,) = inline(self.key.graph, elements)
-        if self.shift:
-            key = apply(Op.SHR, (key, literal(self.shift, key.dtype)), key.dtype)
-        if self.shift + self.bits < key.dtype.bits:
-            key = apply(Op.AND, (key, literal(self.values - 1, key.dtype)), key.dtype)
-        return key
+        if self.number.extent == 1:
+            return key
+        shift = IndexValue(index(self.number) * self.bits, key.dtype)
+        low = apply(Op.SHR, (key, shift), key.dtype)
+        return apply(Op.AND, (low, literal(self.values - 1, key.dtype)), key.dtype)
 
 
-def digits_of(keys: Sequence[Key], length: int) -> list[Digit]:
-    """All digits, least significant first; those of one key have about the same width."""
+def digits_of(key: Key, length: int) -> Digits:
+    """As few digits as the length of the row is worth, of about the same width."""
     widest = WIDE_DIGITS if length >= LONG else NARROW_DIGITS
-    digits: list[Digit] = []
-    for key in reversed(keys):
-        passes = -(-key.bits // widest)
-        each = -(-key.bits // passes)
-        for shift in range(0, key.bits, each):
-            digits.append(Digit(key, shift, min(each, key.bits - shift)))
-    return digits
+    return Digits(key, -(-key.bits // -(-key.bits // widest)))
 
 
 def radix_sort(keys: Sequence[Key], row: Row, lanes: int) -> list[Statement]:
     """Statements that leave the sorted row at `ORIGIN` of the columns."""
-    digits = digits_of(keys, row.length)
-    most = max(digit.values for digit in digits)
+    digits = [digits_of(key, row.length) for key in reversed(keys)]
+    most = max(each.values for each in digits)
     counts = Memory("counts", I32, row.blocks * most, local=True)
     statements: list[Statement] = [Allocate(counts), Declare(ORIGIN.name, literal(0, I64))]
     statements += [Declare(r.name, literal(0, I32)) for r in (RUNNING, MOST)]
-    for digit in digits:
-        statements += one_pass(digit, row, counts, lanes)
+    statements += [
+        Loop(each.number, Axis.ORDERED, one_pass(each, row, counts, lanes)) for each in digits
+    ]
     return statements
 
 
-def one_pass(digit: Digit, row: Row, counts: Memory, lanes: int) -> list[Statement]:
+def one_pass(digit: Digits, row: Row, counts: Memory, lanes: int) -> tuple[Statement, ...]:
     """Sort by one digit."""
     zero = literal(0, I32)
     varied = Condition(as_index(MOST, (0, row.length)), 0, row.length)
     turned = apply(Op.SUB, (literal(row.length, I64), ORIGIN), I64)
-    return [
+    moving = in_blocks(row, lambda block: move(digit, row, counts, block, lanes))
+    return (
         in_blocks(row, lambda block: count(digit, row, counts, block, lanes)),
         Assign((RUNNING.name, MOST.name), (zero, zero)),
         Loop(Var(DIGIT, digit.values), Axis.ORDERED, sums(digit, row, counts)),
-        If(
-            (varied,),
-            (
-                in_blocks(row, lambda block: move(digit, row, counts, block)),
-                Assign((ORIGIN.name,), (turned,)),
-            ),
-        ),
-    ]
+        If((varied,), (moving, Assign((ORIGIN.name,), (turned,)))),
+    )
 
 
 def in_blocks(row: Row, body: Callable[[Index], Sequence[Statement]]) -> Loop:
@@ -138,33 +147,41 @@ def in_blocks(row: Row, body: Callable[[Index], Sequence[Statement]]) -> Loop:
     return Loop(block, Axis.PARALLEL if row.blocks > 1 else Axis.ORDERED, tuple(body(index(block))))
 
 
-def elements_of(row: Row, block: Index, body: Sequence[Statement]) -> Loop:
-    """A loop over the elements of one block, in order."""
-    each = -(-row.length // row.blocks)
-    return Loop(element(row), Axis.ORDERED, tuple(body), 1, block * each, each)
+def by_digit(
+    digit: Digits, row: Row, block: Index, lanes: int, body: Sequence[Statement]
+) -> list[Statement]:
+    """Run `body` for the elements of one block in order. Their digits are computed in vectors, a
+    strip at a time."""
+    strip, element = row.strip, index(row.element)
+    key = digit.of(row.elements(row.origin + element))
+    start, each = index(strip) * STRIP, min(STRIP, row.length)
+    fill = Store(row.digits, element - start, apply(Op.CAST, (key,), I32))
+    inner = (
+        Loop(row.element, Axis.VECTOR, (fill,), min(lanes, each), start, STRIP),
+        Loop(row.element, Axis.ORDERED, tuple(body), 1, start, STRIP),
+    )
+    share = -(-strip.extent // row.blocks)
+    return [Allocate(row.digits), Loop(strip, Axis.ORDERED, inner, 1, block * share, share)]
 
 
-def element(row: Row) -> Var:
-    return Var("element", row.length)
-
-
-def count(digit: Digit, row: Row, counts: Memory, block: Index, lanes: int) -> list[Statement]:
+def count(digit: Digits, row: Row, counts: Memory, block: Index, lanes: int) -> list[Statement]:
     """How often each digit value occurs in a block."""
     value = Var(DIGIT, digit.values)
     clear = Store(counts, block * digit.values + index(value), literal(0, I32))
     at = counter(digit, row, block)
     more = apply(Op.ADD, (Load(counts, at), literal(1, I32)), I32)
     clearing = Loop(value, Axis.VECTOR, (clear,), min(lanes, digit.values))
-    return [clearing, elements_of(row, block, [Store(counts, at, more)])]
+    return [clearing, *by_digit(digit, row, block, lanes, [Store(counts, at, more)])]
 
 
-def counter(digit: Digit, row: Row, block: Index) -> Index:
+def counter(digit: Digits, row: Row, block: Index) -> Index:
     """The counter of the current element's digit."""
-    value = digit.of(row.elements(row.origin + index(element(row))))
-    return block * digit.values + as_index(value, (0, digit.values - 1))
+    here = index(row.element) - index(row.strip) * STRIP
+    value = as_index(Load(row.digits, here), (0, digit.values - 1))
+    return block * digit.values + value
 
 
-def sums(digit: Digit, row: Row, counts: Memory) -> tuple[Statement, ...]:
+def sums(digit: Digits, row: Row, counts: Memory) -> tuple[Statement, ...]:
     """Counts of one digit value become places: after all smaller values, and after the same value
     in earlier blocks."""
     block = Var("block", row.blocks)
@@ -182,15 +199,15 @@ def sums(digit: Digit, row: Row, counts: Memory) -> tuple[Statement, ...]:
     )
 
 
-def move(digit: Digit, row: Row, counts: Memory, block: Index) -> list[Statement]:
+def move(digit: Digits, row: Row, counts: Memory, block: Index, lanes: int) -> list[Statement]:
     """Every element of a block goes to its place in the other half."""
     at = counter(digit, row, block)
     place = as_index(PLACE, (0, row.length - 1))
     target = place + row.length - row.origin
-    source = row.origin + index(element(row))
+    source = row.origin + index(row.element)
     body = [
         Declare(PLACE.name, Load(counts, at)),
         Store(counts, at, apply(Op.ADD, (PLACE, literal(1, I32)), I32)),
         *(Store(column, target, Load(column, source)) for column in row.columns),
     ]
-    return [elements_of(row, block, body)]
+    return by_digit(digit, row, block, lanes, body)

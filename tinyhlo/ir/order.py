@@ -32,6 +32,9 @@ class Key:
     bits: int
 
 
+Order = tuple[Key, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`value` of the left element against the same of the right one."""
@@ -40,7 +43,7 @@ class Comparison:
     descending: bool
 
 
-def find_order(comparator: Graph) -> tuple[Key, ...] | None:
+def find_order(comparator: Graph) -> Order | None:
     """The keys of a comparator, or None."""
     comparisons = lexicographic(comparator.results[0])
     if comparisons is None:
