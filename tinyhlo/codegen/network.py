@@ -1,6 +1,6 @@
 """A product with a constant matrix as a network of few additions and multiplications.
 
-In: a matrix, one expression per column, how to build expressions. Out: one expression per row.
+In: a matrix. Out: a Network, which builds one expression per row from one per column.
 
     [[1, 1], [1, -1]] on (a, b)  ->  a + b, a - b
 
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -38,16 +40,84 @@ class Terms(Protocol[T]):
     def add_scaled(self, factor: float, value: T, total: T) -> T: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of `Terms`; `values` are numbers of inputs, then of earlier steps."""
+
+    method: str
+    values: tuple[int, ...]
+    factor: float | None = None
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The Terms that write a network down."""
+
+    columns: int
+    steps: list[Step] = field(default_factory=list)
+
+    def record(self, method: str, *values: int, factor: float | None = None) -> int:
+        self.steps.append(Step(method, values, factor))
+        return self.columns + len(self.steps) - 1
+
+    def zero(self) -> int:
+        return self.record("zero")
+
+    def add(self, left: int, right: int) -> int:
+        return self.record("add", left, right)
+
+    def subtract(self, left: int, right: int) -> int:
+        return self.record("subtract", left, right)
+
+    def negate(self, value: int) -> int:
+        return self.record("negate", value)
+
+    def scale(self, factor: float, value: int) -> int:
+        return self.record("scale", value, factor=factor)
+
+    def add_scaled(self, factor: float, value: int, total: int) -> int:
+        return self.record("add_scaled", value, total, factor=factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`results[k]` is the number of the value that row k is."""
+
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+    def apply(self, inputs: Sequence[T], terms: Terms[T]) -> list[T]:
+        """The rows of the product with `inputs`."""
+        values = list(inputs)
+        for step in self.steps:
+            arguments = [values[k] for k in step.values]
+            if step.factor is not None:
+                arguments.insert(0, step.factor)  # type: ignore[arg-type]
+            values.append(getattr(terms, step.method)(*arguments))
+        return [values[k] for k in self.results]
+
+
+def find_network(matrix: Matrix) -> Network:
+    """The network of a matrix; found once for equal ones."""
+    return cached_network(matrix.tobytes(), matrix.shape, matrix.dtype.str)
+
+
+@lru_cache(maxsize=256)
+def cached_network(data: bytes, shape: tuple[int, int], dtype: str) -> Network:
+    matrix = np.frombuffer(data, dtype).reshape(shape)
+    recorder = Recorder(shape[1])
+    results = apply_matrix(matrix, range(shape[1]), recorder)
+    return Network(tuple(recorder.steps), tuple(results))
+
+
 def apply_matrix(matrix: Matrix, inputs: Sequence[T], terms: Terms[T]) -> list[T]:
-    """`matrix @ inputs`."""
-    results = [terms.zero()] * len(matrix)
+    """`matrix @ inputs`, part by independent part."""
+    results: dict[int, T] = {}
     for rows, columns in components(matrix):
         part = matrix[np.ix_(rows, columns)]
-        for row, value in zip(
-            rows, apply_connected(part, [inputs[k] for k in columns], terms), strict=True
-        ):
-            results[row] = value
-    return results
+        values = apply_connected(part, [inputs[k] for k in columns], terms)
+        results.update(zip(rows, values, strict=True))
+    return [results[k] if k in results else terms.zero() for k in range(len(matrix))]
 
 
 def apply_connected(matrix: Matrix, inputs: Sequence[T], terms: Terms[T]) -> list[T]:
@@ -91,7 +161,7 @@ def pair_rows(
     single = unpaired(len(matrix), pairs)
     rows.extend(matrix[k] for k in single)
     values = apply_matrix(np.stack(rows), inputs, terms)
-    results: list[T] = [terms.zero()] * len(matrix)
+    results: dict[int, T] = dict(zip(single, values[2 * len(pairs) :], strict=True))
     for number, (a, b) in enumerate(pairs):
         same, opposite = values[2 * number : 2 * number + 2]
         if not rows[2 * number + 1].any():
@@ -100,9 +170,7 @@ def pair_rows(
             results[a], results[b] = opposite, terms.negate(opposite)
         else:
             results[a], results[b] = terms.add(same, opposite), terms.subtract(same, opposite)
-    for k, value in zip(single, values[2 * len(pairs) :], strict=True):
-        results[k] = value
-    return results
+    return [results[k] for k in range(len(matrix))]
 
 
 def split(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
@@ -156,7 +224,7 @@ def symmetric_pairs(matrix: Matrix) -> list[Pair]:
 
 def dot(row: Matrix, inputs: Sequence[T], terms: Terms[T]) -> T:
     """One row; coefficients of 1 first, so that the rest are fused multiply-adds."""
-    order = sorted(np.flatnonzero(row), key=lambda k: (abs(row[k]) != 1, row[k] < 0))
+    order = sorted(np.flatnonzero(row).tolist(), key=lambda k: (abs(row[k]) != 1, row[k] < 0))
     total: T | None = None
     for k in order:
         factor, value = float(row[k]), inputs[k]

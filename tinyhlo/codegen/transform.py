@@ -17,15 +17,25 @@ from itertools import product
 from math import prod
 
 from tinyhlo.codegen.folding import apply
-from tinyhlo.codegen.heuristics import parallelised
-from tinyhlo.codegen.loops import Axis, Body, Expression, Loop, LoopProgram, Memory, Statement, Store, literal
+from tinyhlo.codegen.heuristics import PARALLEL_WORK, parallel
+from tinyhlo.codegen.loops import (
+    Axis,
+    Body,
+    Expression,
+    Loop,
+    LoopProgram,
+    Memory,
+    Statement,
+    Store,
+    literal,
+)
 from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
 from tinyhlo.codegen.moves import collapse, for_each_index
-from tinyhlo.codegen.network import apply_matrix
+from tinyhlo.codegen.network import find_network
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
-from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import Transform, find_transform
 from tinyhlo.schedule.program import Kernel
@@ -52,7 +62,9 @@ def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
     moves = ["unroll {}x{}".format(*transform.matrix.shape)]
     lanes = target.vector_bytes // node.dtype.itemsize
     body = tuple(vectorised(s, lanes, moves) for s in collapse(lowering.root.body()))
-    body = parallelised(body, moves)
+    steps = len(lowering.network.steps) + sum(transform.matrix.shape)
+    if steps * points(body) >= PARALLEL_WORK * lanes:
+        body = tuple(parallel(s, moves) if isinstance(s, Loop) else s for s in body)
     tables = tuple((memory, n.value) for n, memory in lowering.tables.items())
     return LoopProgram(kernel.name, reads, writes, body, (), tables, tuple(moves))
 
@@ -66,6 +78,7 @@ class NetworkLowering(Lowering):
         super().__init__(memories)
         self.total = total
         self.transform = transform
+        self.network = find_network(transform.matrix)
         self.terms = ExpressionTerms(total.dtype, fma)
         kept = [k for k in range(len(transform.source.shape)) if k not in total.axes]
         self.row_places = tuple(kept.index(axis) for axis in transform.row_axes)
@@ -98,7 +111,7 @@ class NetworkLowering(Lowering):
                 place.insert(axis, constant(position))
             at = self.position(tuple(place))
             inputs.append(self.emit(self.transform.source, at, scope, guards))
-        return apply_matrix(self.transform.matrix, inputs, self.terms)
+        return self.network.apply(inputs, self.terms)
 
     def store_rows(self, node: Node, memory: Memory, axes: frozenset[int]) -> None:
         """Compute a whole result; `axes` get constants, the others loops."""
@@ -175,6 +188,11 @@ def vectorised(statement: Statement, lanes: int, moves: list[str]) -> Statement:
         vector = {"axis": Axis.VECTOR, "width": lanes} if loop is best else {}
         inner = (replace(loop, body=inner, **vector),)
     return inner[0]
+
+
+def points(body: Body) -> int:
+    """How often the innermost statements run."""
+    return sum(s.var.extent * points(s.body) if isinstance(s, Loop) else 0 for s in body) or 1
 
 
 def access_cost(loop: Loop, lanes: int) -> float:

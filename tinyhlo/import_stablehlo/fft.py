@@ -1,28 +1,28 @@
-"""Fourier transforms as products with small constant matrices.
+"""stablehlo.fft: transforms of all kinds over the last axes, in primitives of the IR.
 
-In: the planes (real and imaginary part) of an array. Out: those of its transform, in primitives of
-the IR, so on every device. A length n = r0 * r1 * ... takes one pass over the array a factor
-(Stockham's autosort form of Cooley and Tukey, Math. Comp. 19, 1965):
+In: an array, real or as `Complex`. Out: its transform; no library, so on every device.
 
-    x[t, p, q]  ->  y[p, k, q] = sum over t of w_r^(t*k) * (w_(r*s)^(t*q) * x[t, p, q])
+    fft(x[n]), ifft, rfft(x[n]) -> [n//2 + 1], irfft(x[n//2 + 1]) -> [n]
 
-for t, k < r and q < s, the product of the factors before. The sum over t and both planes is a
-product with a constant matrix, which `ir/transform.py` recognises and code generation turns into
-the butterflies of a fast transform; twiddle factors are multiplied on the way in.
-
-Arrays here have the plane axis first: [plane, ..., n].
+Real signals of even length are complex ones of half that length, their even elements the real and
+their odd ones the imaginary parts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.fft_tables import good_length, planes_matrix, radices, roots
-from tinyhlo.import_stablehlo.planes import is_real_part
+from tinyhlo.import_stablehlo.fft_chirp import convolved
+from tinyhlo.import_stablehlo.fft_passes import Direction, passes
+from tinyhlo.import_stablehlo.fft_tables import radices, roots
+from tinyhlo.import_stablehlo.lifting import Complex
+from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.planes import planes, stack
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
     broadcast,
     constant,
@@ -30,154 +30,163 @@ from tinyhlo.ir.build import (
     flip,
     full,
     iota,
-    pad,
     permute,
-    reduce,
     reshape,
-    scalar,
     slice_,
     where,
 )
-from tinyhlo.ir.dtypes import I32, DType
-from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.transform import MAX_SIDE
-
-Array = np.ndarray[Any, Any]
-TABLE = 1 << 13  # twiddle factors up to which a pass has all of them in one table
 
 
-@dataclass(frozen=True, slots=True)
-class Direction:
-    """Of a transform: exponents are conjugated when `inverse`, results multiplied by `scale`."""
-
-    inverse: bool
-    scale: float
-
-    def weights(self, numerators: Array, n: int) -> Array:
-        found = roots(numerators, n)
-        return found.conj() if self.inverse else found
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One factor: `radix` points at distance m * s, after factors with the product `s`. `paired`:
-    real and imaginary parts end next to each other in memory."""
-
-    radix: int
-    m: int
-    s: int
-    last: bool
-    paired: bool
+def fft_planes(
+    re: Node, im: Node | None, kind: str, lengths: Sequence[int]
+) -> tuple[Node, Node | None]:
+    """The transform over the last axes. `kind` is FFT, IFFT, RFFT (no `im`) or IRFFT (no imaginary
+    part in the result); `lengths` are those of the signal, as in stablehlo.fft."""
+    rank = len(re.shape)
+    if 0 in re.shape or 0 in lengths:
+        return empty(re, kind, lengths[-1])
+    outer = range(rank - len(lengths) + 1, rank)  # of [plane, ...]: all but the last axis
+    inverse = kind in ("IFFT", "IRFFT")
+    x = stack(re, im)
+    if kind == "IRFFT":
+        for axis in outer:
+            x = along(x, axis, inverse)
+        return real_signal(x, lengths[-1]), None
+    x = real_spectrum(x) if kind == "RFFT" else along(x, rank, inverse, paired=not outer)
+    for axis in outer:
+        x = along(x, axis, inverse, paired=axis == outer[-1])
+    return planes(x)
 
 
-def transform(x: Node, axis: int, direction: Direction, paired: bool) -> Node:
-    """The complex transform along one axis of `x`; with one plane, of real values."""
+def along(x: Node, axis: int, inverse: bool, paired: bool = False) -> Node:
+    """The complex transform of x[plane, ...] along one axis."""
     n = x.shape[axis]
+    direction = Direction(inverse, 1 / n if inverse else 1.0)
     factors = radices(n)
     if factors is None:
         return convolved(x, axis, direction)
-    if n == 1:
-        return scaled(x, direction.scale)
-    before, after = prod(x.shape[1:axis]), prod(x.shape[axis + 1 :])
-    y = reshape(x, (x.shape[0], before, n, after))
-    s = 1
-    for radix in factors:
-        m = n // (s * radix)
-        y = run_pass(y, Pass(radix, m, s, m == 1, paired and m == 1), direction)
-        s *= radix
-    return reshape(y, (2, *x.shape[1:]))
+    return passes(x, axis, factors, direction, paired)
 
 
-def run_pass(x: Node, step: Pass, direction: Direction) -> Node:
-    """One pass over x[plane, before, n, after]."""
-    planes, before, n, after = x.shape
-    r, m, s = step.radix, step.m, step.s
-    x = reshape(x, (planes, before, r, m, s, after))
-    scale = direction.scale if step.last else 1.0
-    if s > 1:
-        x = twiddled(x, step, direction, scale)
-        scale = 1.0
-    t = np.arange(r)
-    weights = direction.weights(np.outer(t, t), r) * scale
-    matrix = planes_matrix(weights, planes == 1).astype(x.dtype.numpy)
-    if step.paired:
-        shape = (before, m, r, s, after, 2, planes, r)
-        y = product(matrix, (5, 2, 6, 7), x, (6, 0, 7, 1, 3, 4), shape)
-        return permute(reshape(y, (before, n, after, 2)), (3, 0, 1, 2))
-    shape = (2, before, m, r, s, after, planes, r)
-    y = product(matrix, (0, 3, 6, 7), x, (6, 1, 7, 2, 4, 5), shape)
-    return reshape(y, (2, before, n, after))
-
-
-def product(
-    matrix: Array, rows: tuple[int, ...], x: Node, places: tuple[int, ...], shape: Shape
-) -> Node:
-    """Sum of matrix * x over the last two axes of `shape`; where the matrix is small enough for
-    registers, zeros in it are no terms at all."""
-    dtype, last = x.dtype, len(shape) - 2
-    terms = elementwise(
-        Op.MUL, broadcast(constant(matrix), shape, rows), broadcast(x, shape, places)
+def real_spectrum(x: Node) -> Node:
+    """[2, ..., n//2 + 1] from the real x[1, ..., n], along the last axis."""
+    axis, n = len(x.shape) - 1, x.shape[-1]
+    half = n // 2
+    if n % 2:
+        return last_axis(along(x, axis, inverse=False), 0, half + 1)
+    pairs = reshape(x, (*x.shape[1:-1], half, 2))
+    z = along(permute(pairs, (axis, *range(axis))), axis, inverse=False)
+    # x = even + i odd: z[k] and conj(z[half-k]) tell the spectra of both apart.
+    re, im = planes(z)
+    assert im is not None
+    re_first, im_first = (last_axis(part, 0, 1) for part in (re, im))
+    first, last = add(re_first, im_first), sub(re_first, im_first)
+    zero = full(0, first.shape, x.dtype)
+    if half == 1:
+        return stack(join([first, last], axis - 1), join([zero, zero], axis - 1))
+    a, b = (last_axis(part, 1, half) for part in (re, im))
+    c, d = (flip(part, (axis - 1,)) for part in (a, b))
+    cosine, sine = factors_along(a, roots(np.arange(1, half), n) / 2)
+    even_re, even_im = halved(add(a, c)), halved(sub(b, d))
+    odd_re, odd_im = add(b, d), sub(c, a)
+    spectrum_re = add(even_re, sub(mul(odd_re, cosine), mul(odd_im, sine)))
+    spectrum_im = add(even_im, add(mul(odd_re, sine), mul(odd_im, cosine)))
+    return stack(
+        join([first, spectrum_re, last], axis - 1), join([zero, spectrum_im, zero], axis - 1)
     )
-    if max(matrix.shape[0] * matrix.shape[1], matrix.shape[2] * matrix.shape[3]) <= MAX_SIDE:
-        mask = broadcast(constant(matrix != 0), shape, rows)
-        terms = where(mask, terms, full(0, shape, dtype))
-    return reduce(Op.ADD, terms, (last, last + 1))
 
 
-def twiddled(x: Node, step: Pass, direction: Direction, scale: float) -> Node:
-    """x[plane, before, t, p, q, after] times w_(r*s)^(t*q) and the scale."""
-    cosine, sine = twiddles(x.shape, step, direction, scale, x.dtype)
-    other = flip(x, (0,))
-    straight = elementwise(Op.MUL, x, cosine)
-    crossed = elementwise(Op.MUL, other, sine)
-    turned = where(
-        is_real_part(x.shape),
-        elementwise(Op.SUB, straight, crossed),
-        elementwise(Op.ADD, straight, crossed),
-    )
-    first = elementwise(Op.LT, iota(x.shape, I32, 2), full(1, x.shape, I32))
-    return where(first, scaled(x, scale), turned)
+def real_signal(x: Node, n: int) -> Node:
+    """The real [..., n] of which x[2, ..., n//2 + 1] is the spectrum. The imaginary parts of what
+    is real in any such spectrum do not count."""
+    axis, half = len(x.shape) - 1, n // 2
+    re, im = planes(last_axis(x, 0, half + 1))
+    assert im is not None
+    position = iota(im.shape, I32, axis - 1)
+    real = equals(position, 0)
+    if n % 2 == 0:
+        real = elementwise(Op.OR, real, equals(position, half))
+    im = where(real, full(0, im.shape, im.dtype), im)
+    if n % 2:
+        return odd_signal(re, im, n)
+    a, b = (last_axis(part, 0, half) for part in (re, im))
+    c, d = (flip(last_axis(part, 1, half + 1), (axis - 1,)) for part in (re, im))
+    cosine, sine = factors_along(a, roots(np.arange(half), n).conj() / 2)
+    even_re, even_im = halved(add(a, c)), halved(sub(b, d))
+    odd_re, odd_im = sub(a, c), add(b, d)
+    turned_re = sub(mul(odd_re, cosine), mul(odd_im, sine))
+    turned_im = add(mul(odd_re, sine), mul(odd_im, cosine))
+    z = stack(sub(even_re, turned_im), add(even_im, turned_re))
+    z = along(z, axis, inverse=True, paired=True)
+    pairs = permute(z, (*range(1, axis + 1), 0))
+    return reshape(pairs, (*x.shape[1:-1], n))
 
 
-def twiddles(
-    shape: Shape, step: Pass, direction: Direction, scale: float, dtype: DType
-) -> tuple[Node, Node]:
-    """Real and imaginary part of the factors: from a table, or as products of two small tables
-    (angles of a coarse and of a fine step), which stay in the cache."""
-    r, s = step.radix, step.s
-    fine = s
-    if r * s > TABLE:
-        fine = max(d for d in range(1, s + 1) if s % d == 0 and d * d <= 2 * s)
-    t, q = np.arange(r)[:, None], np.arange(s)[None, :]
-    table = direction.weights(t * q[:, :fine], r * s) * scale
-    cosine, sine = table_nodes(table, (r, 1, fine), (r, s // fine, fine), dtype)
-    if fine < s:
-        coarse = direction.weights(t * q[:, ::fine], r * s)
-        cosine, sine = multiply(
-            (cosine, sine), table_nodes(coarse, (r, s // fine, 1), (r, s // fine, fine), dtype)
+def odd_signal(re: Node, im: Node, n: int) -> Node:
+    """By the complex transform of the whole spectrum; its other half is the conjugate."""
+    axis = len(re.shape) - 1
+    if n > 1:
+        mirrored = [flip(last_axis(part, 1, n // 2 + 1), (axis,)) for part in (re, im)]
+        re = join([re, mirrored[0]], axis)
+        im = join([im, elementwise(Op.NEG, mirrored[1])], axis)
+    signal, _ = planes(along(stack(re, im), axis + 1, inverse=True))
+    return signal
+
+
+def empty(re: Node, kind: str, n: int) -> tuple[Node, Node | None]:
+    """Of an array without elements."""
+    extent = {"RFFT": n // 2 + 1, "IRFFT": n}.get(kind, n)
+    plane = full(0, (*re.shape[:-1], extent), re.dtype)
+    return plane, None if kind == "IRFFT" else plane
+
+
+def factors_along(plane: Node, factors: np.ndarray[Any, Any]) -> tuple[Node, Node]:
+    """Constants along the last axis: real and imaginary parts."""
+    re, im = (
+        broadcast(
+            constant(np.ascontiguousarray(part, plane.dtype.numpy)),
+            plane.shape,
+            (len(plane.shape) - 1,),
         )
-    parts = (reshape(part, (r, s)) for part in (cosine, sine))
-    cosine, sine = (broadcast(part, shape, (2, 4)) for part in parts)
-    return cosine, sine
-
-
-def table_nodes(table: Array, ones: Shape, shape: Shape, dtype: DType) -> tuple[Node, Node]:
-    """Constants of the real and the imaginary part, repeated to `shape`."""
-    parts = (np.ascontiguousarray(part, dtype.numpy) for part in (table.real, table.imag))
-    cosine, sine = (
-        broadcast(reshape(constant(part), ones), shape, range(len(shape))) for part in parts
+        for part in (factors.real, factors.imag)
     )
-    return cosine, sine
-
-
-def multiply(x: tuple[Node, Node], y: tuple[Node, Node]) -> tuple[Node, Node]:
-    """Product of complex numbers."""
-    (a, b), (c, d) = x, y
-    re = elementwise(Op.SUB, elementwise(Op.MUL, a, c), elementwise(Op.MUL, b, d))
-    im = elementwise(Op.ADD, elementwise(Op.MUL, a, d), elementwise(Op.MUL, b, c))
     return re, im
 
 
-def scaled(x: Node, scale: float) -> Node:
-    return x if scale == 1 else elementwise(Op.MUL, x, full(scale, x.shape, x.dtype))
+def last_axis(x: Node, start: int, stop: int) -> Node:
+    begin = [0] * (len(x.shape) - 1)
+    return slice_(x, [*begin, start], [*x.shape[:-1], stop])
+
+
+def equals(position: Node, value: int) -> Node:
+    return elementwise(Op.EQ, position, full(value, position.shape, I32))
+
+
+def halved(x: Node) -> Node:
+    return mul(x, full(0.5, x.shape, x.dtype))
+
+
+def add(a: Node, b: Node) -> Node:
+    return elementwise(Op.ADD, a, b)
+
+
+def sub(a: Node, b: Node) -> Node:
+    return elementwise(Op.SUB, a, b)
+
+
+def mul(a: Node, b: Node) -> Node:
+    return elementwise(Op.MUL, a, b)
+
+
+def fft(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> list[Any]:
+    kind, lengths = operation.attributes["fft_type"], operation.attributes["fft_length"]
+    (x,) = inputs
+    re, im = x.planes if isinstance(x, Complex) else (x, None)
+    result_re, result_im = fft_planes(re, im, kind, lengths)
+    return [result_re if result_im is None else Complex(result_re, result_im)]
+
+
+RULES: dict[str, Rule] = {"stablehlo.fft": fft}

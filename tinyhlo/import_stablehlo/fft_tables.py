@@ -1,13 +1,13 @@
 """Numbers of Fourier transforms: roots of unity, matrices, how a length is factored.
 
-    roots(numerators, n)   ->  exp(-2 pi i numerators / n), float64, exactly symmetric
-    radices(1000)          ->  (10, 10, 10)
+roots(numerators, n)   ->  exp(-2 pi i numerators / n), float64, exactly symmetric
+radices(1000)          ->  (10, 10, 10)
 """
 
 from __future__ import annotations
 
 from functools import cache
-from math import inf, log2
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def roots(numerators: Array, n: int) -> Array:
 
 
 def planes_matrix(weights: Array, real_input: bool) -> Array:
-    """The real matrix [plane, k, plane, t] of complex weights [k, t]; a real input has one plane."""
+    """[plane, k, plane, t] of complex weights [k, t]; a real input has one plane."""
     matrix = np.stack(
         [
             np.stack([weights.real, -weights.imag], axis=1),
@@ -88,11 +88,7 @@ def primes(n: int) -> tuple[int, ...]:
 
 def good_length(least: int) -> int:
     """The cheapest length of at least `least` points without prime factors above 5."""
-    candidates = (
-        (1 << a) * 3**b * 5**c for a in range(2, 40) for b in range(3) for c in range(3)
-    )
+    candidates = ((1 << a) * 3**b * 5**c for a in range(2, 40) for b in range(3) for c in range(3))
     near = [n for n in candidates if least <= n < 2 * least + 4]
     return min(near, key=lambda n: (n * sum(map(radix_cost, radices(n) or ())), n))
 
-
-__all__ = ["good_length", "log2", "planes_matrix", "primes", "radices", "roots"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.planes import joined
 from tinyhlo.import_stablehlo.records import TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
-from tinyhlo.ir.build import full, reshape, slice_
+from tinyhlo.ir.build import full, permute, reshape, slice_
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.elements import PLANES
 from tinyhlo.ir.graph import Node, TensorType
@@ -43,6 +44,10 @@ def loaded(buffer: Node, type_: ValueType) -> Value:
 def buffer_of(value: Value) -> Node:
     """What is stored for a value; a complex one as pairs."""
     if isinstance(value, Complex):
+        found = joined(*value.planes)
+        if found is not None:  # a Fourier transform's last pass writes pairs
+            x, axis = found
+            return permute(x, (*(k for k in range(len(x.shape)) if k != axis), axis))
         pieces = [reshape(plane, (*plane.shape, 1)) for plane in value.planes]
         return join(pieces, len(value.shape))
     if value is None:

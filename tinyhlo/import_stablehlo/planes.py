@@ -1,8 +1,8 @@
 """The two planes of complex values along an axis of their own, and apart.
 
-    stack(re, im)          ->  x[plane, ...]
-    planes(x)              ->  (re, im)
-    stack(*planes(x))      ->  x itself: what was one array in memory is taken as one
+stack(re, im)          ->  x[plane, ...]
+planes(x)              ->  (re, im)
+stack(*planes(x))      ->  x itself: what was one array in memory is taken as one
 """
 
 from __future__ import annotations

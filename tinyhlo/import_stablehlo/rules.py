@@ -16,7 +16,9 @@ from tinyhlo.import_stablehlo import (
     convolution,
     custom_calls,
     elementwise,
+    fft,
     indexing,
+    linalg,
     movement,
     normalization,
     pooling,
@@ -38,6 +40,7 @@ FAMILIES = (
     custom_calls,
     elementwise,
     indexing,
+    linalg,
     movement,
     normalization,
     pooling,
@@ -49,6 +52,6 @@ FAMILIES = (
 
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
 LIFTED_RULES: dict[Form, dict[str, Rule]] = {
-    Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES},
+    Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES, **fft.RULES},
     Form.SMALL: small_rules.RULES,
 }

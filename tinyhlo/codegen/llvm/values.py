@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhlo.codegen.llvm import arithmetic, indices
+from tinyhlo.codegen.llvm import arithmetic, indices, interleave
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Scopes, Value
 from tinyhlo.codegen.llvm.types import (
@@ -161,7 +161,8 @@ class Values(Scopes):
             type_ = value_type(e.dtype, lanes)
             reversed_ = f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> <{order}>"
             return Value(self.b.value(reversed_), lanes)
-        return Value(self.gather(e), lanes)
+        near = interleave.load_near(self, e)
+        return Value(near or self.gather(e), lanes)
 
     def safe_index(self, index: Index) -> str:
         """A uniform index; where no lane is active it may be out of bounds: then 0."""

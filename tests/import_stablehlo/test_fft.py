@@ -1,0 +1,129 @@
+"""Fourier transforms of every kind against NumPy's in float64: interpreted, and compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import TARGET, call
+from tinyhlo.codegen.compile import compile_program
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo.fft import fft_planes
+from tinyhlo.import_stablehlo.fft_tables import good_length, primes, radices, roots
+from tinyhlo.import_stablehlo.planes import planes, stack
+from tinyhlo.ir import dtypes
+from tinyhlo.ir.build import param
+from tinyhlo.ir.graph import Graph, Reduce
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.schedule import schedule
+
+FUNCTIONS = {
+    "FFT": np.fft.fftn,
+    "IFFT": np.fft.ifftn,
+    "RFFT": np.fft.rfftn,
+    "IRFFT": np.fft.irfftn,
+}
+LIMIT = {np.float32: 3e-7, np.float64: 1e-15}  # relative error of the whole array
+Case = tuple[Graph, list[np.ndarray], np.ndarray]
+
+
+def case(shape: tuple[int, ...], kind: str, axes: int, dtype: type) -> Case:
+    """The graph, its inputs, and what NumPy says. `shape` is that of the signal."""
+    lengths = shape[len(shape) - axes :]
+    given = (*shape[:-1], shape[-1] // 2 + 1) if kind == "IRFFT" else shape
+    random = np.random.default_rng(len(shape) + shape[-1])
+    inputs = [random.standard_normal(given).astype(dtype)]
+    if kind != "RFFT":
+        inputs.append(random.standard_normal(given).astype(dtype))
+    parts = [param(k, given, dtypes.BY_NUMPY[np.dtype(dtype)]) for k in range(len(inputs))]
+    re, im = fft_planes(parts[0], parts[1] if len(parts) > 1 else None, kind, lengths)
+    graph = Graph(tuple(p.type for p in parts), (re,) if im is None else (re, im))
+    signal = inputs[0].astype(np.float64) + (1j * inputs[1] if len(inputs) > 1 else 0)
+    signal = signal.real if kind == "RFFT" else signal
+    wanted = FUNCTIONS[kind](signal, s=lengths, axes=range(len(shape) - axes, len(shape)))
+    return graph, inputs, wanted
+
+
+def relative_error(found: list[np.ndarray], wanted: np.ndarray) -> float:
+    array = found[0].astype(np.float64) + (1j * found[1] if len(found) > 1 else 0)
+    assert array.shape == wanted.shape
+    return float(np.linalg.norm(array - wanted) / max(np.linalg.norm(wanted), 1e-300))
+
+
+def run_native(graph: Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    program = schedule(simplify(graph), "fft", (), TARGET)
+    return call(compile_program(program, TARGET, Config()), program, *inputs)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("dtype", LIMIT)
+@pytest.mark.parametrize("n", [*range(1, 33), 49, 60, 61, 64, 97, 100, 127, 131, 254, 262, 1000])
+def test_interpreted(kind: str, n: int, dtype: type) -> None:
+    graph, inputs, wanted = case((2, n), kind, 1, dtype)
+    assert relative_error(run_graph(graph, inputs), wanted) < LIMIT[dtype]
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((1,), 1), ((2,), 1), ((16,), 1), ((2, 7), 1), ((5, 12), 1), ((3, 61), 1), ((2, 131), 1),
+     ((256,), 1), ((40, 8), 1), ((6, 10), 2), ((2, 3, 4, 10), 3)],
+)  # fmt: skip
+def test_compiled(kind: str, shape: tuple[int, ...], axes: int) -> None:
+    graph, inputs, wanted = case(shape, kind, axes, np.float32)
+    assert relative_error(run_native(graph, inputs), wanted) < LIMIT[np.float32]
+
+
+def test_compiled_float64() -> None:
+    graph, inputs, wanted = case((3, 96), "FFT", 1, np.float64)
+    assert relative_error(run_native(graph, inputs), wanted) < LIMIT[np.float64]
+
+
+def test_twiddles_from_two_tables() -> None:
+    graph, inputs, wanted = case((1 << 17,), "FFT", 1, np.float32)
+    assert relative_error(run_graph(graph, inputs), wanted) < LIMIT[np.float32]
+    largest = max(n.value.size for n in graph.nodes() if hasattr(n, "value"))
+    assert largest <= 1 << 16
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_no_elements(kind: str) -> None:
+    graph, inputs, _ = case((0, 6), kind, 1, np.float32)
+    found = run_graph(graph, inputs)
+    assert found[0].shape == (0, {"RFFT": 4, "IRFFT": 6}.get(kind, 6))
+
+
+def test_irfft_ignores_imaginary_parts_of_real_terms() -> None:
+    graph, inputs, wanted = case((8,), "IRFFT", 1, np.float32)
+    inputs[1][[0, -1]] = np.nan
+    assert relative_error(run_graph(graph, inputs), wanted) < LIMIT[np.float32]
+
+
+def test_one_kernel_a_factor() -> None:
+    graph, _, _ = case((4, 4096), "FFT", 1, np.float32)
+    passes = [n for n in graph.nodes() if isinstance(n, Reduce)]
+    assert len(passes) == len(radices(4096) or ())
+    program = schedule(simplify(graph), "fft", (), TARGET)
+    assert len(program.body) <= len(passes) + 1  # the planes apart
+
+
+def test_roots_are_symmetric() -> None:
+    for n in (8, 12, 30):
+        found = roots(np.arange(n), n)
+        np.testing.assert_allclose(found, np.exp(-2j * np.pi * np.arange(n) / n), atol=1e-15)
+        assert (found[1:] == found[:0:-1].conj()).all()
+    assert roots(np.array([2, 4]), 8).tolist() == [-1j, -1]
+
+
+def test_factors() -> None:
+    assert primes(360) == (2, 2, 2, 3, 3, 5)
+    assert radices(1) == () and radices(131) is None
+    for n in (2, 60, 97, 1000, 4096):
+        assert np.prod(radices(n)) == n
+    assert good_length(261) >= 261
+
+
+def test_stack_takes_planes_as_one_array() -> None:
+    x = param(0, (2, 3), dtypes.F32)
+    assert stack(*planes(x)) is x

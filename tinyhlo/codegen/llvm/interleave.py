@@ -1,0 +1,140 @@
+"""Accesses of neighbours at a stride, as whole vectors and shuffles.
+
+In: stores (or a load) whose index runs along the vector axis in steps of a few elements. Out: LLVM
+IR that moves vectors and rearranges lanes in registers. Two stores at 2*j and 2*j + 1, 8 lanes:
+
+    a, b  ->  <a0 b0 a1 b1 ...>, stored as two vectors
+
+A block of b vectors is transposed by log2(b) rounds of interleaving halves (a perfect shuffle).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tinyhlo.codegen.llvm import indices
+from tinyhlo.codegen.llvm.types import lanes_type, stored_type
+from tinyhlo.codegen.loops import Load, Memory, Store, index_free
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import Index
+
+if TYPE_CHECKING:
+    from tinyhlo.codegen.llvm.statements import Statements
+    from tinyhlo.codegen.llvm.values import Values
+
+MAX_STRIDE = 128  # elements
+
+
+def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
+    """Store the neighbours among `stores` together; returns the others."""
+    if v.lanes == 1 or v.scope.mask is not None:
+        return list(stores)
+    runs: dict[tuple[Memory, object], dict[int, Store]] = {}
+    others: list[Store] = []
+    for store in stores:
+        if store.memory.dtype is BOOL or not is_near(v, store.index):
+            others.append(store)
+        else:
+            runs.setdefault((store.memory, store.index.terms), {})[store.index.offset] = store
+    for run in runs.values():
+        offsets = sorted(run)
+        while offsets:
+            count = block_length(offsets, v.lanes)
+            block, offsets = [run[k] for k in offsets[:count]], offsets[count:]
+            if count == 1:
+                others.append(block[0])
+            else:
+                store_block(v, block)
+    return others
+
+
+def is_near(v: Values, index: Index) -> bool:
+    """Whether lanes are a few elements apart, in ascending order."""
+    if not v.is_varying(index_free(index)):
+        return False
+    stride = indices.stride(v, index)
+    return stride is not None and 1 < stride <= MAX_STRIDE
+
+
+def block_length(offsets: Sequence[int], lanes: int) -> int:
+    """How many of the first offsets are neighbours: a power of two, at most `lanes`."""
+    count = 1
+    while (
+        2 * count <= min(lanes, len(offsets))
+        and offsets[2 * count - 1] == offsets[0] + 2 * count - 1
+    ):
+        count *= 2
+    return count
+
+
+def store_block(v: Statements, block: Sequence[Store]) -> None:
+    """Element k of lane l goes to l * stride + k."""
+    memory, first = block[0].memory, block[0].index
+    scalar, lanes, count = stored_type(memory.dtype), v.lanes, len(block)
+    stride = indices.stride(v, first) or 0
+    rows = transpose(v, [v.text(store.value, lanes) for store in block], scalar)
+    start = v.index(first)
+    per_vector = lanes // count  # rows that one vector holds
+    if stride == count:  # rows follow each other without a gap
+        per_vector, count = 1, lanes
+    for number in range(len(rows) * per_vector):
+        vector, part = divmod(number, per_vector)
+        text = rows[vector]
+        if per_vector > 1:
+            text = shuffled(v, text, text, scalar, range(part * count, (part + 1) * count))
+        step = number * (lanes if stride == len(block) else stride)
+        address = element_address(v, memory, start, step)
+        v.b.line(f"store {lanes_type(scalar, count)} {text}, ptr {address}, align {align(memory)}")
+
+
+def load_near(v: Values, e: Load) -> str | None:
+    """Every second element: two vectors, of which the second ends with the last lane."""
+    if v.scope.mask is not None or e.dtype is BOOL or indices.stride(v, e.index) != 2:
+        return None
+    lanes, start = v.lanes, v.index(e.index)
+    type_ = lanes_type(stored_type(e.dtype), lanes)
+    first, second = (
+        v.b.value(
+            f"load {type_}, ptr {element_address(v, e.memory, start, step)}, "
+            f"align {align(e.memory)}"
+        )
+        for step in (0, lanes - 1)
+    )
+    order = [2 * k if 2 * k < lanes else 2 * k - (lanes - 1) + lanes for k in range(lanes)]
+    return shuffled(v, first, second, stored_type(e.dtype), order)
+
+
+def transpose(v: Values, vectors: list[str], scalar: str) -> list[str]:
+    """The elements of all vectors lane by lane."""
+    lanes, half = v.lanes, v.lanes // 2
+    low = [k // 2 + (lanes if k % 2 else 0) for k in range(lanes)]
+    high = [k + half for k in low]
+    for _ in range(len(vectors).bit_length() - 1):
+        count = len(vectors) // 2
+        vectors = [
+            shuffled(v, vectors[k], vectors[k + count], scalar, order)
+            for k in range(count)
+            for order in (low, high)
+        ]
+    return vectors
+
+
+def shuffled(v: Values, first: str, second: str, scalar: str, order: Sequence[int]) -> str:
+    """Lanes `order` of two vectors."""
+    type_ = lanes_type(scalar, v.lanes)
+    places = ", ".join(f"i32 {k}" for k in order)
+    return v.b.value(
+        f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{places}>"
+    )
+
+
+def element_address(v: Values, memory: Memory, start: str, step: int) -> str:
+    base = v.address(memory, start)
+    if step == 0:
+        return base
+    return v.b.value(f"getelementptr {stored_type(memory.dtype)}, ptr {base}, i64 {step}")
+
+
+def align(memory: Memory) -> int:
+    return memory.dtype.itemsize
