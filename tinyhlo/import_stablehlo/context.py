@@ -10,6 +10,7 @@ MLIR interns dies with it, and threads share nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from tinyhlo.import_stablehlo.platforms import choose_platform
 
 BYTECODE_MAGIC = b"ML\xefR"
 PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
+PORTABLE_VERSION = re.compile(PORTABLE_PRODUCER + rb"(\d+)\.(\d+)\.(\d+)")
 HEAD_BYTES = 64
 
 _registry = ir.DialectRegistry()
@@ -73,7 +75,19 @@ def parse_source(source: bytes | str) -> ir.Module:
         except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
             reasons = "; ".join(complaints) or str(error)
             kind = "portable artifact" if portable else "StableHLO module"
-            raise InvalidProgram(f"not a readable {kind}: {reasons}") from error
+            newer = newer_version(source) if portable else ""
+            raise InvalidProgram(f"not a readable {kind}{newer}: {reasons}") from error
+
+
+def newer_version(source: bytes | str) -> str:
+    """What to say of an artifact that a later StableHLO wrote; empty for all others."""
+    head = source[:HEAD_BYTES] if isinstance(source, bytes) else b""
+    written = PORTABLE_VERSION.search(head)
+    known = stablehlo.get_current_version()
+    if written is None or tuple(map(int, written.groups())) <= tuple(map(int, known.split("."))):
+        return ""
+    text = written[0].decode().removeprefix(PORTABLE_PRODUCER.decode())
+    return f" (written by StableHLO v{text}, newer than v{known} of this jaxlib: upgrade jaxlib)"
 
 
 @contextmanager

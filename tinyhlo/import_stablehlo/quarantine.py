@@ -17,6 +17,7 @@ import os
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Timer
 
@@ -29,7 +30,7 @@ from tinyhlo.runtime.cache import Cache, key_of
 
 HEADER = struct.Struct("<BQ")  # verdict, bytes that follow
 READ, REFUSED = 0, 1
-SECONDS, SECONDS_PER_BYTE = 30.0, 1e-6
+SECONDS, SECONDS_PER_BYTE = 20.0, 1e-6
 CRASHED = "the file is damaged: MLIR's reader does not survive it"
 CHILD = (
     "import sys; sys.path[:] = sys.argv[1:]; "
@@ -54,10 +55,17 @@ def admit(source: bytes, cache: Cache | None = None) -> bytes:
     return clean
 
 
-class Reader:
-    """The process that reads, started when needed; it ends by itself after idle seconds."""
+class ProcessDied(Exception):
+    """The process ended without an answer."""
 
-    def __init__(self) -> None:
+
+class Reader:
+    """The process that reads, started when needed; it ends by itself after idle seconds.
+
+    A file that takes longer than `seconds`, and a little for each byte, is damaged."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
@@ -68,12 +76,14 @@ class Reader:
         Raises InvalidProgram with the parser's words, or when the process died or hung.
         """
         with self._lock:
-            for process in (self._running(), None):
-                try:
-                    return self._ask(process or self._start(), source)
-                except BrokenPipeError:  # it was idle and left just now
-                    continue
-        raise InvalidProgram(CRASHED)
+            process = self._running()
+            if process is not None:
+                with suppress(ProcessDied):  # perhaps it was idle and left just now
+                    return self._ask(process, source)
+            try:
+                return self._ask(self._start(), source)
+            except ProcessDied as error:
+                raise InvalidProgram(CRASHED) from error
 
     def close(self) -> None:
         """End the process, if this process started it."""
@@ -107,16 +117,19 @@ class Reader:
 
     def _ask(self, process: subprocess.Popen[bytes], source: bytes) -> bytes:
         assert process.stdin and process.stdout
-        seconds = SECONDS + SECONDS_PER_BYTE * len(source)
+        seconds = self._seconds + SECONDS_PER_BYTE * len(source)
         timer = Timer(seconds, process.kill)
         timer.start()
         try:
-            process.stdin.write(HEADER.pack(READ, len(source)) + source)
-            process.stdin.flush()
+            with suppress(BrokenPipeError):
+                process.stdin.write(HEADER.pack(READ, len(source)) + source)
+                process.stdin.flush()
             header = process.stdout.read(HEADER.size)
             if len(header) < HEADER.size:
                 process.wait()
-                raise InvalidProgram(CRASHED if timer.is_alive() else _too_slow(seconds))
+                if timer.is_alive():
+                    raise ProcessDied
+                raise InvalidProgram(_too_slow(seconds))
             verdict, length = HEADER.unpack(header)
             payload = process.stdout.read(length)
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import sys
 from contextlib import suppress
@@ -14,6 +15,7 @@ from contextlib import suppress
 from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.context import parse_module
 
+ESCAPED = re.compile(r"(?:\\[89A-F][0-9A-F])+")
 IDLE_SECONDS = 10.0
 MEMORY_BYTES, MEMORY_PER_BYTE = 4 << 30, 64
 
@@ -44,9 +46,21 @@ def serve() -> None:
 
 def rewritten(source: bytes) -> bytes:
     """Bytecode of what `source` holds."""
+    module = parse_module(source)
+    text = module.operation.get_asm(large_elements_limit=16, enable_debug_info=True)
+    check_names(str(text))
     fresh = io.BytesIO()
-    parse_module(source).operation.write_bytecode(fresh)
+    module.operation.write_bytecode(fresh)
     return fresh.getvalue()
+
+
+def check_names(text: str) -> None:
+    """The bindings cannot give Python a name that is no UTF-8; the printer writes it in hex."""
+    for run in ESCAPED.findall(text.replace("\\\\", "")):
+        try:
+            bytes.fromhex(run.replace("\\", "")).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidProgram("the file is damaged: it has names that are no UTF-8") from error
 
 
 def limit_memory(size: int) -> None:

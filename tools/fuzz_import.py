@@ -1,0 +1,205 @@
+"""Damage files of every form and load them: no crash, no hang, always one clear error.
+
+    python -m tools.fuzz_import --count 20000 --state build/fuzz.json
+
+Mutation K of a file depends on K alone, so a run can be stopped, resumed, and any finding repeated
+with --only K. Each file goes the way of `tinyhlo.load`: through the quarantine, the importer, and
+the compiler; it is not run. A worker process loads one file after another; what ends it, or takes
+longer than SECONDS, is a finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import random
+import select
+import signal
+import sys
+import time
+import traceback
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from tools.fuzz_mutations import mutated
+from tools.fuzz_programs import sources
+
+SECONDS = 120
+MEMORY_BYTES = 12 << 30
+CHECKPOINT = 200  # mutations between two writes of the state
+FINE = ("compiled", "refused")
+
+
+@dataclass(frozen=True)
+class State:
+    """`counts`: form -> outcome -> how many. `findings`: what is not fine, with its number."""
+
+    done: int = 0
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    findings: list[tuple[int, str]] = field(default_factory=list)
+
+    def with_outcome(self, number: int, outcome: str) -> State:
+        form = form_of(number)
+        kind = outcome.split(":")[0]
+        counts = {name: dict(kinds) for name, kinds in self.counts.items()}
+        kinds = collections.Counter(counts.get(form, {}))
+        kinds[kind] += 1
+        counts[form] = dict(kinds)
+        found = [] if kind in FINE else [(number, outcome)]
+        return replace(self, done=number + 1, counts=counts, findings=self.findings + found)
+
+
+def name_of(number: int) -> str:
+    names = sorted(sources())
+    return names[number % len(names)]
+
+
+def form_of(number: int) -> str:
+    return name_of(number).split()[-1]
+
+
+def mutant(number: int) -> bytes:
+    """The damaged file `number`."""
+    name = name_of(number)
+    form = form_of(number)
+    others = [source for other, source in sources().items() if other.endswith(form)]
+    return mutated(random.Random(number), sources()[name], others, form == "text")
+
+
+def outcome_of(source: bytes) -> str:
+    """`compiled`, `refused`, or `defect: ...`."""
+    from tinyhlo.compiler import compile_module
+    from tinyhlo.config import Config
+    from tinyhlo.errors import TinyhloError, VerificationError
+    from tinyhlo.import_stablehlo.quarantine import admit
+    from tinyhlo.import_stablehlo.refine import DynamicShapes, refine_source
+    from tinyhlo.ir.graph import TensorType
+
+    config = replace(Config(), cache=0)
+    try:
+        clean = admit(source)
+        try:
+            compile_module(clean, config)
+        except DynamicShapes as found:
+            types = [
+                TensorType(tuple(2 if size is None else size for size in type_.shape), type_.dtype)
+                for type_ in found.arguments
+            ]
+            compile_module(refine_source(clean, types), config)
+    except VerificationError:
+        return f"defect: {traceback.format_exc(limit=-3)}"
+    except TinyhloError:
+        return "refused"
+    except BaseException:
+        return f"defect: {traceback.format_exc(limit=-3)}"
+    return "compiled"
+
+
+def work(first: int, last: int, reply: int) -> None:
+    """A worker's life: number and outcome of each mutation, as lines of JSON."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 2)
+    limit_resources()
+    for number in range(first, last):
+        os.write(reply, json.dumps([number, outcome_of(mutant(number))]).encode() + b"\n")
+
+
+def limit_resources() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def outcomes(first: int, last: int):
+    """(number, outcome) of every mutation; a worker that dies or hangs is replaced."""
+    while first < last:
+        receive, reply = os.pipe()
+        worker = os.fork()
+        if worker == 0:
+            try:
+                work(first, last, reply)
+            finally:
+                os._exit(0)
+        os.close(reply)
+        pending = b""
+        while ready := select.select([receive], [], [], SECONDS)[0]:
+            data = os.read(receive, 1 << 16)
+            if not data:
+                break
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                number, outcome = json.loads(line)
+                first = number + 1
+                yield number, outcome
+        if not ready:
+            os.kill(worker, signal.SIGKILL)
+        os.close(receive)
+        _, status = os.waitpid(worker, 0)
+        if first < last:
+            yield first, f"crash: signal {status & 127}" if ready else f"hang: {SECONDS} s"
+            first += 1
+
+
+def fuzz(count: int, path: Path | None) -> State:
+    """Mutations 0 to `count`, from where the state at `path` stops."""
+    state = State()
+    if path and path.exists():
+        state = State(**json.loads(path.read_text()))
+    started, before = time.monotonic(), state.done
+    for number, outcome in outcomes(state.done, count):
+        state = state.with_outcome(number, outcome)
+        if state.done % CHECKPOINT == 0 or state.done == count:
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(asdict(state)))
+            rate = (state.done - before) / (time.monotonic() - started)
+            print(
+                f"{state.done} of {count}, {rate:.0f} a second, {len(state.findings)} findings",
+                flush=True,
+            )
+    return state
+
+
+def section(state: State) -> str:
+    """The section of docs/conformance.md."""
+    kinds = sorted({kind for kinds in state.counts.values() for kind in kinds} | set(FINE))
+    lines = [
+        f"{state.done} damaged files (bits flipped, bytes replaced, moved and spliced, files cut, "
+        "words of text exchanged) were loaded as `tinyhlo.load` does it, and compiled when they "
+        f"still were programs: {len(state.findings)} findings. *refused*: one clear error.",
+        "",
+        "| form | " + " | ".join(kinds) + " |",
+        "|---|" + "---:|" * len(kinds),
+    ]
+    for form, counts in sorted(state.counts.items()):
+        cells = [form, *(str(counts.get(kind, 0)) for kind in kinds)]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += [""] if state.findings else []
+    lines += [f"* mutation {n}: {text.strip().splitlines()[-1]}" for n, text in state.findings]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Load damaged files of every form.")
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--state", type=Path, help="where to keep the state, to go on from there")
+    parser.add_argument("--only", type=int, metavar="K", help="one mutation, in this process")
+    parser.add_argument("--record", action="store_true", help="write docs/conformance.md")
+    options = parser.parse_args()
+    if options.only is not None:
+        print(name_of(options.only), outcome_of(mutant(options.only)))
+        return 0
+    state = fuzz(options.count, options.state)
+    print(section(state))
+    if options.record:
+        from tests.conformance.sections import circumstances, write_section
+
+        write_section("fuzz", f"## Damaged files\n\n{circumstances()}\n\n{section(state)}")
+    return 1 if state.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
