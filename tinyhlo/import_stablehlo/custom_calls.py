@@ -13,13 +13,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tinyhlo.import_stablehlo import linalg
+from tinyhlo.import_stablehlo.library_calls import (
+    call_buffers,
+    in_order,
+    in_order_type,
+    orders,
+    out_of_order,
+)
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ORDER, library_call, permute
+from tinyhlo.ir.build import ORDER
 from tinyhlo.ir.elements import stored
-from tinyhlo.ir.graph import Node, TensorType
-from tinyhlo.runtime.library import ALIASES, OPERANDS, RESULTS
+from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime.library import ALIASES
 from tinyhlo.runtime.targets import find
 
 # calls that say where data lives or how it is split: the value passes through
@@ -43,6 +51,9 @@ SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
 
 def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     target = operation.attributes["call_target_name"]
+    rule = linalg.TARGETS.get(target)
+    if rule is not None:
+        return rule(operation, inputs, scope)  # type: ignore[return-value]
     if target not in ANNOTATIONS or len(inputs) != 1:
         return call_library(target, operation, inputs, scope)
     if operation.operand_types != operation.types:
@@ -79,58 +90,6 @@ def call_library(
         None if isinstance(type_, TokenType) else loaded(out_of_order(*next(placed)), type_)
         for type_ in operation.types
     ]
-
-
-def call_buffers(
-    target: str,
-    buffers: Sequence[Node],
-    operands: tuple[TensorType, ...],
-    result_buffers: Sequence[TensorType],
-    results: tuple[TensorType, ...],
-    attributes: dict[str, Any],
-    effect: bool = False,
-) -> tuple[Node, ...]:
-    """The outputs of a LibraryCall whose function sees `operands` and `results` where the buffers
-    may have other types: complex numbers as pairs, axes in another order."""
-    own = dict(attributes)
-    if operands != tuple(buffer.type for buffer in buffers):
-        own[OPERANDS] = operands
-    if results != tuple(result_buffers):
-        own[RESULTS] = results
-    return library_call(target, buffers, result_buffers, own, effect)
-
-
-# --- layouts -----------------------------------------------------------------------------------
-
-Order = tuple[int, ...]  # axes of a value as they lie in memory, outermost first
-
-
-def orders(operation: Operation, key: str, types: Sequence[ValueType]) -> list[Order]:
-    """How the tensors among `types` lie in memory; layouts list the innermost axis first."""
-    layouts = operation.attributes.get(key)
-    found: list[Order] = []
-    for position, type_ in enumerate(types):
-        if isinstance(type_, TensorType):
-            axes = range(len(type_.shape) - 1, -1, -1)
-            layout = axes if layouts is None else layouts[position].array.reshape(-1).tolist()
-            found.append(tuple(reversed(layout)))
-    return found
-
-
-def in_order(buffer: Node, order: Order) -> Node:
-    """A buffer with its axes as in memory; the axis of pairs stays the last."""
-    return permute(buffer, (*order, *range(len(order), len(buffer.shape))))
-
-
-def in_order_type(type_: TensorType, order: Order) -> TensorType:
-    axes = (*order, *range(len(order), len(type_.shape)))
-    return TensorType(tuple(type_.shape[axis] for axis in axes), type_.dtype)
-
-
-def out_of_order(buffer: Node, order: Order) -> Node:
-    """The inverse of `in_order`."""
-    axes = (*order, *range(len(order), len(buffer.shape)))
-    return permute(buffer, sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def tensors(types: Sequence[ValueType]) -> tuple[TensorType, ...]:

@@ -94,10 +94,12 @@ STRUCTURAL = frozenset(
         "sdy.manual_computation",
         "stablehlo.after_all",
         "stablehlo.case",
+        "stablehlo.cholesky",
         "stablehlo.composite",
         "stablehlo.custom_call",
         "stablehlo.get_tuple_element",
         "stablehlo.if",
+        "stablehlo.triangular_solve",
         "stablehlo.tuple",
         "stablehlo.while",
     }

@@ -7,6 +7,7 @@ platforms only. Linear algebra is lowered as for "cpu", to calls of LAPACK by ja
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 # Primitives that JAX lowers to LAPACK on a CPU. (cholesky and triangular_solve are ops of
@@ -35,8 +36,8 @@ def register(platform: str) -> None:
 
 def register_linear_algebra(platform: str) -> None:
     from jax._src.interpreters import mlir
-    from jax._src.lax import linalg  # noqa: F401  defines the rules
 
+    importlib.import_module("jax._src.lax.linalg")  # defines the rules
     rules: Any = getattr(mlir, "_platform_specific_lowerings", {}).get("cpu", {})
     for primitive, entry in list(rules.items()):
         if primitive.name in LAPACK_PRIMITIVES:

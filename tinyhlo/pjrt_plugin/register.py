@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from tinyhlo.pjrt_plugin import bridge, callbacks
+from tinyhlo.pjrt_plugin import bridge, callbacks, lowerings
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
@@ -26,6 +26,7 @@ def initialize() -> None:
         xla_bridge._nonexperimental_plugins.add(PLATFORM)  # no warning at start
     xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=capsule())
     allow_donation()
+    lowerings.register(PLATFORM)
     callbacks.install(PLATFORM)
 
 

@@ -6,7 +6,7 @@
     tinyhlo.register_custom_call("double", double)
     jax.ffi.ffi_call("double", x)(x, times=np.int32(2))        # in a program for "tiny"
 
-A name is looked for among what was registered with tinyhlo, with `jax.ffi` for the platform "tiny",
+A name is looked for among host callbacks and what was registered with tinyhlo, with `jax.ffi` for the platform "tiny",
 with `jax.ffi` for "cpu", and among the LAPACK handlers of jaxlib, which call SciPy's LAPACK.
 """
 
@@ -22,20 +22,13 @@ import numpy as np
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import interpreter
 from tinyhlo.ir.graph import LibraryCall, TensorType
+from tinyhlo.runtime import callbacks
 from tinyhlo.runtime.ffi import ffi_call
 from tinyhlo.runtime.library import REGISTRY, Call, Library, Maker, call_of, python_call, run
 
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
 HOST_PLATFORMS = ("cpu", "Host")  # how users and XLA call the same platform
-# Handlers that live on data of XLA:CPU's own executables.
-XLA_ONLY = frozenset(
-    {
-        "xla_buffer_python_cpu_callback",
-        "xla_ffi_partitioned_python_cpu_callback",
-        "xla_ffi_python_cpu_callback",
-    }
-)
 
 
 def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, Any] | Any) -> None:
@@ -112,13 +105,14 @@ def evaluate(node: LibraryCall, *operands: np.ndarray) -> tuple[np.ndarray, ...]
 
 interpreter.RULES[LibraryCall] = evaluate
 
+REGISTRY.update(callbacks.MAKERS)
+
+
 # --- what others have registered ---------------------------------------------------------------
 
 
 def jax_target(target: str) -> Maker | None:
     """A handler that jax.ffi knows for the CPU."""
-    if target in XLA_ONLY:
-        return None
     from jaxlib import xla_client
 
     for platform in HOST_PLATFORMS:

@@ -1,0 +1,187 @@
+"""Linear algebra as calls of LAPACK: cholesky, triangular_solve, QR factorisations.
+
+    cholesky(a)  ->  LibraryCall lapack_spotrf_ffi, the other triangle cleared, NaN where it failed
+
+LAPACK's matrices are column-major, and a row-major matrix is a column-major one transposed. So
+nothing is permuted where the transposed problem is of the same kind: a lower factor of A is an
+upper one of its transpose, A X = B is the same as X' A' = B'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.import_stablehlo.library_calls import call_buffers
+from tinyhlo.import_stablehlo.lifting import Complex, zeros
+from tinyhlo.import_stablehlo.memory import buffer_of, loaded
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
+from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota, permute, where
+from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
+from tinyhlo.ir.elements import C64, C128, PLANES, stored
+from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.targets import find
+
+PREFIXES = {F32: "s", F64: "d", C64: "c", C128: "z"}
+WIDER = {F16: F32, BF16: F32}  # LAPACK has no half precision
+NO_FORM = "linear algebra works on floats of 16, 32 and 64 bits and on complex numbers"
+
+
+def cholesky(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Value:
+    """NaN where the matrix is not positive definite, as in JAX and XLA."""
+    type_ = computed(operation.type)
+    if not type_.size:
+        return inputs[0]
+    lower = bool(operation.attributes.get("lower", False))
+    failed = TensorType(type_.shape[:-2], I32)
+    factor, failure = lapack(
+        "potrf",
+        type_.dtype,
+        [(inputs[0], type_)],
+        [(type_, type_), (failed, failed)],
+        uplo="U" if lower else "L",
+    )
+    rows, columns = (iota(type_.shape, I32, len(type_.shape) - 2 + k) for k in (0, 1))
+    last, first = (rows, columns) if lower else (columns, rows)
+    cleared = elementwise(Op.LT, last, first)
+    good = elementwise(Op.EQ, failure, full(0, failed.shape, I32))
+    good = broadcast(good, type_.shape, range(len(failed.shape)))
+
+    def finish(plane: Node) -> Node:
+        zeros, nans = (full(value, plane.shape, plane.dtype) for value in (0.0, np.nan))
+        return where(cleared, zeros, where(good, plane, nans))
+
+    return narrow(by_plane(finish, factor), operation.type)
+
+
+def triangular_solve(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Value:
+    """op(A) X = B, or X op(A) = B."""
+    type_ = computed(operation.type)
+    if not type_.size:
+        return inputs[1]
+    given = operation.attributes
+    types = [transposed(computed(t)) for t in operation.operand_types]  # type: ignore[arg-type]
+    (solution,) = lapack(
+        "trsm",
+        type_.dtype,
+        list(zip(inputs, types, strict=True)),
+        [(transposed(type_), type_)],
+        side="R" if given["left_side"] else "L",
+        uplo="U" if given["lower"] else "L",
+        trans_x=TRANSPOSES[given["transpose_a"]],
+        diag="U" if given["unit_diagonal"] else "N",
+    )
+    return narrow(solution, operation.type)
+
+
+TRANSPOSES = {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}
+
+
+def geqrf(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """custom_call @Qr: R with the Householder vectors below it, and their factors."""
+    matrix, factors = (computed(type_) for type_ in operation.types)  # type: ignore[arg-type]
+    if not matrix.size:
+        return list(map(zeros, operation.types))  # type: ignore[arg-type]
+    results = lapack(
+        "geqrf",
+        matrix.dtype,
+        [(swapped(inputs[0]), matrix)],
+        [(matrix, transposed(matrix)), (factors, factors)],
+    )
+    return [narrow(swapped(results[0]), operation.type), narrow(results[1], operation.type)]
+
+
+def householder_product(
+    operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    """custom_call @ProductOfElementaryHouseholderReflectors: Q from what `geqrf` gives."""
+    matrix = computed(operation.type)
+    if not matrix.size:
+        return [inputs[0]]
+    vectors, factors = (computed(type_) for type_ in operation.operand_types)  # type: ignore[arg-type]
+    (product,) = lapack(
+        "ungqr" if matrix.dtype in PLANES else "orgqr",
+        matrix.dtype,
+        [(swapped(inputs[0]), vectors), (inputs[1], factors)],
+        [(matrix, transposed(matrix))],
+    )
+    return [narrow(swapped(product), operation.type)]
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+
+def lapack(
+    name: str,
+    dtype: DType,
+    operands: Sequence[tuple[Value, TensorType]],
+    results: Sequence[tuple[TensorType, TensorType]],
+    **options: str,
+) -> list[Any]:
+    """Call jaxlib's handler of a LAPACK function.
+
+    `operands` are (value, its type as LAPACK sees it, column-major), `results` (type as LAPACK sees
+    it, type of the same memory row-major).
+    """
+    target = f"lapack_{PREFIXES[dtype]}{name}_ffi"
+    if find(target) is None:
+        raise UnsupportedError("linear algebra needs SciPy and jaxlib's LAPACK: pip install scipy")
+    attributes = {key: np.array(ord(letter), np.uint8) for key, letter in options.items()}
+    outputs = call_buffers(
+        target,
+        [buffer_of(wide(value)) for value, _ in operands],
+        tuple(type_ for _, type_ in operands),
+        [stored(type_) for _, type_ in results],
+        tuple(type_ for type_, _ in results),
+        attributes,
+    )
+    return [loaded(output, type_) for output, (_, type_) in zip(outputs, results, strict=True)]
+
+
+def computed(type_: TensorType) -> TensorType:
+    """The type that LAPACK works in. Raises UnsupportedError for integers."""
+    dtype = WIDER.get(type_.dtype, type_.dtype)
+    if dtype not in PREFIXES:
+        raise UnsupportedError(NO_FORM)
+    return TensorType(type_.shape, dtype)
+
+
+def transposed(type_: TensorType) -> TensorType:
+    """The type of a matrix, or a batch of them, transposed."""
+    return TensorType((*type_.shape[:-2], type_.shape[-1], type_.shape[-2]), type_.dtype)
+
+
+def swapped(value: Value) -> Any:
+    """A matrix, or a batch of them, transposed."""
+    rank = len(value.shape)  # type: ignore[union-attr]
+    return by_plane(lambda plane: permute(plane, (*range(rank - 2), rank - 1, rank - 2)), value)
+
+
+def wide(value: Value) -> Value:
+    return cast(value, WIDER.get(value.dtype, value.dtype)) if isinstance(value, Node) else value
+
+
+def narrow(value: Value, type_: TensorType) -> Any:
+    return cast(value, type_.dtype) if isinstance(value, Node) else value
+
+
+def by_plane(function: Callable[[Node], Node], value: Any) -> Any:
+    """A function of reals applied to a value, to both planes of a complex one."""
+    if isinstance(value, Complex):
+        return Complex(function(value.re), function(value.im))
+    return function(value)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.cholesky": cholesky,  # type: ignore[dict-item]
+    "stablehlo.triangular_solve": triangular_solve,  # type: ignore[dict-item]
+}
+# custom calls that mean linear algebra on every platform
+TARGETS: dict[str, Rule] = {
+    "Qr": geqrf,
+    "ProductOfElementaryHouseholderReflectors": householder_product,
+}
