@@ -106,7 +106,11 @@ def tanh(x: Term) -> Term:
     limited = size.at_most(form.saturated)
     if x.dtype is F64:
         t = expm1(limited + limited)
-        return (t / (t + 2.0)).with_sign(x.sign())
+        total = t + 2.0
+        quotient = t / total
+        lost = t - (total - 2.0)  # by rounding the sum
+        error = (-quotient).fma(total, t) - quotient * lost
+        return (quotient + error / total).with_sign(x.sign())
     large = x.constant(1.0) - x.constant(2.0) / (exp_moderate(limited + limited) + 1.0)
     square = size * size
     small = (polynomial(square, TANH_F32) * square).fma(size, size)

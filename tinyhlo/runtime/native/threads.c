@@ -1,14 +1,16 @@
-/* The thread pool: fork/join over a static split.
+/* The thread pool: fork/join over a static split, whose parts are claimed.
 
-   Workers wait for a new `generation`: they spin for a moment, because the next kernel of a
-   program usually follows within microseconds, then sleep on a condition variable. */
+   A task's iterations are cut into equal parts, one for each thread; a thread takes the next part
+   that nobody has. So the caller never waits for a worker that has not begun: on a busy machine,
+   where a worker may get its core only milliseconds later, the caller does its part too. Workers
+   spin for a moment after a task, because the next kernel of a program usually follows within
+   microseconds, then sleep on a condition variable. */
 #define _GNU_SOURCE
 #include "core.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum {
@@ -21,15 +23,15 @@ typedef struct {
   TinyBody body;
   void* context;
   int64_t count;
-  int32_t parts;
 } Task;
 
 static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* held while a call uses the pool */
 static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static Task task;
-static _Atomic uint64_t generation; /* counts tasks; workers run when it changes */
-static _Atomic int32_t unfinished;  /* workers that have not yet seen the end of the task */
+/* The current task's number (32 bits), its parts (16 bits), and the next part to claim (16 bits). */
+static _Atomic uint64_t claims;
+static _Atomic int32_t finished; /* parts */
 static _Atomic int32_t sleepers;
 static int32_t started; /* workers that exist, without the caller */
 static _Atomic int32_t wanted; /* threads asked for, 0: one per core */
@@ -66,40 +68,46 @@ static void relax(void) {
 #endif
 }
 
-static void run_part(const Task* task, int32_t part) {
-  int64_t begin = (int64_t)((__int128)task->count * part / task->parts);
-  int64_t end = (int64_t)((__int128)task->count * (part + 1) / task->parts);
-  if (begin < end) task->body(task->context, begin, end);
+/* The number of the task that a value of `claims` belongs to. */
+static uint32_t task_number(uint64_t claimed) { return (uint32_t)(claimed >> 32); }
+
+/* Claim parts and run them until none is left. Only who has claimed a part reads `task`: it stays
+   what it is until all parts are finished. */
+static void run_parts(void) {
+  uint64_t seen = atomic_load_explicit(&claims, memory_order_acquire);
+  for (;;) {
+    int64_t part = (int64_t)(seen & 0xffff), parts = (int64_t)(seen >> 16 & 0xffff);
+    if (part >= parts) return;
+    if (!atomic_compare_exchange_weak_explicit(&claims, &seen, seen + 1, memory_order_acquire,
+                                               memory_order_acquire))
+      continue;
+    int64_t begin = (int64_t)((__int128)task.count * part / parts);
+    int64_t end = (int64_t)((__int128)task.count * (part + 1) / parts);
+    if (begin < end) task.body(task.context, begin, end);
+    atomic_fetch_add_explicit(&finished, 1, memory_order_release);
+    seen = atomic_load_explicit(&claims, memory_order_acquire);
+  }
 }
 
-static uint64_t wait_for_task(uint64_t seen) {
+static uint32_t wait_for_task(uint32_t seen) {
   for (int spin = 0; spin < SPINS; spin++) {
-    uint64_t now = atomic_load_explicit(&generation, memory_order_acquire);
+    uint32_t now = task_number(atomic_load_explicit(&claims, memory_order_acquire));
     if (now != seen) return now;
     relax();
   }
   pthread_mutex_lock(&sleep_lock);
   atomic_fetch_add(&sleepers, 1);
-  while (atomic_load(&generation) == seen) pthread_cond_wait(&wake, &sleep_lock);
+  while (task_number(atomic_load(&claims)) == seen) pthread_cond_wait(&wake, &sleep_lock);
   atomic_fetch_sub(&sleepers, 1);
   pthread_mutex_unlock(&sleep_lock);
-  return atomic_load(&generation);
+  return task_number(atomic_load(&claims));
 }
 
-typedef struct {
-  int32_t part;
-  uint64_t seen;
-} Start;
-
-static void* work(void* argument) {
-  Start start = *(Start*)argument;
-  free(argument);
+static void* work(void* seen) {
   inside = true;
-  for (uint64_t seen = start.seen;;) {
-    seen = wait_for_task(seen);
-    if (start.part < task.parts) run_part(&task, start.part);
-    /* Workers without a part check in too: `task` may only change when nobody reads it. */
-    atomic_fetch_sub_explicit(&unfinished, 1, memory_order_release);
+  for (uint32_t task = (uint32_t)(uintptr_t)seen;;) {
+    task = wait_for_task(task);
+    run_parts();
   }
   return NULL;
 }
@@ -111,30 +119,27 @@ static int32_t start_workers(int32_t count) {
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES);
   while (started < count) {
-    Start* start = malloc(sizeof *start);
-    if (!start) break;
-    *start = (Start){.part = started + 1, .seen = atomic_load(&generation)};
     pthread_t thread;
-    if (pthread_create(&thread, &attributes, work, start)) {
-      free(start);
-      break;
-    }
+    void* seen = (void*)(uintptr_t)task_number(atomic_load(&claims));
+    if (pthread_create(&thread, &attributes, work, seen)) break;
     started++;
   }
   pthread_attr_destroy(&attributes);
   return started < count ? started : count;
 }
 
-static void announce_task(void) {
-  atomic_fetch_add(&generation, 1);
+static void announce_task(int32_t parts) {
+  uint64_t number = task_number(atomic_load(&claims)) + UINT64_C(1);
+  atomic_store(&finished, 0);
+  atomic_store(&claims, number << 32 | (uint64_t)parts << 16);
   if (!atomic_load(&sleepers)) return;
   pthread_mutex_lock(&sleep_lock);
   pthread_cond_broadcast(&wake);
   pthread_mutex_unlock(&sleep_lock);
 }
 
-static void wait_for_workers(void) {
-  for (int spin = 0; atomic_load_explicit(&unfinished, memory_order_acquire); spin++) {
+static void wait_for_parts(int32_t parts) {
+  for (int spin = 0; atomic_load_explicit(&finished, memory_order_acquire) < parts; spin++) {
     if (spin < SPINS) relax();
     else sched_yield(); /* a worker lost its core */
   }
@@ -149,13 +154,12 @@ void tiny_parallel(TinyBody body, void* context, int64_t count) {
     return;
   }
   int32_t parts = start_workers(threads - 1) + 1;
-  task = (Task){.body = body, .context = context, .count = count, .parts = parts};
-  atomic_store(&unfinished, started);
-  announce_task();
+  task = (Task){.body = body, .context = context, .count = count};
+  announce_task(parts);
   inside = true;
-  run_part(&task, 0);
+  run_parts();
   inside = false;
-  wait_for_workers();
+  wait_for_parts(parts);
   pthread_mutex_unlock(&in_use);
 }
 
@@ -179,7 +183,7 @@ static void in_child(void) {
   pthread_mutex_init(&in_use, NULL);
   pthread_cond_init(&wake, NULL);
   atomic_store(&sleepers, 0);
-  atomic_store(&unfinished, 0);
+  atomic_store(&claims, 0);
   started = 0;
 }
 
