@@ -123,7 +123,8 @@ def summary(rows: Sequence[Row]) -> list[str]:
     small = [row.ratio for row in run if row.seconds["cpu"] < SMALL_SECONDS]
     ratios, compiles = [row.ratio for row in run], [row.compile_ratio for row in run]
     return [
-        f"{len(run)} of {len(rows)} programs run on both; geometric mean {geometric_mean(ratios):.2f}x.",
+        f"{len(run)} of {len(rows)} programs run on both; geometric mean "
+        f"{geometric_mean(ratios):.2f}x.",
         f"{len(small)} need under {SMALL_SECONDS * 1e6:.0f} us on XLA: geometric mean "
         f"{geometric_mean(small):.2f}x.",
         f"Time to compile, cold: geometric mean {geometric_mean(compiles):.2f}x, worst "

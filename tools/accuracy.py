@@ -74,7 +74,7 @@ COMPOSITIONS = (
     Function("asinh", jnp.arcsinh, mp.asinh),
     Function("acosh", jnp.arccosh, mp.acosh, (1, np.inf), (1, 20)),
     Function("atanh", jnp.arctanh, mp.atanh, (-1, 1), (-1, 1)),
-    Function("erfc", lax.erfc, mp.erfc, bend=(-6, 28)),
+    Function("erfc", lax.erfc, mp.erfc, (-30, 30), (-6, 28)),
     Function("erf_inv", lax.erf_inv, mp.erfinv, (-1, 1), (-1, 1)),
 )
 SECTIONS = (("Roots", ROOTS), ("Compositions", COMPOSITIONS))
