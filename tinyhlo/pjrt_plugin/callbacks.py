@@ -95,7 +95,9 @@ def emit(
     lower = ffi.build_ffi_lowering_function(TARGET, has_side_effect=has_side_effect)
     call = lower(ctx, *given, **{ID: np.uint64(host.number)})
     if sharding is not None:
-        mlir.set_sharding(ctx.module_context, call, sharding_with_token(sharding, token, result_avals))
+        mlir.set_sharding(
+            ctx.module_context, call, sharding_with_token(sharding, token, result_avals)
+        )
     results = list(call.results)
     after = results.pop(0) if token is not None else None
     return results, after, host

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.errors import ExecutionError
-from tinyhlo.runtime.library import REGISTRY, Call, Library, python_call
+from tinyhlo.runtime.library import Call, Library, python_call
 
 TARGET = "tiny.callback"
 ID = "id"  # the attribute that holds the number
@@ -77,5 +77,4 @@ def bind_missing(call: Call) -> Library:
     return python_call(run, call.operands, call.results)
 
 
-REGISTRY[TARGET] = bind_callback
-REGISTRY.update(dict.fromkeys(FOREIGN, bind_missing))
+MAKERS = {TARGET: bind_callback, **dict.fromkeys(FOREIGN, bind_missing)}

@@ -6,8 +6,9 @@
     tinyhlo.register_custom_call("double", double)
     jax.ffi.ffi_call("double", x)(x, times=np.int32(2))        # in a program for "tiny"
 
-A name is looked for among host callbacks and what was registered with tinyhlo, with `jax.ffi` for the platform "tiny",
-with `jax.ffi` for "cpu", and among the LAPACK handlers of jaxlib, which call SciPy's LAPACK.
+A name is looked for among host callbacks and what was registered with tinyhlo, with `jax.ffi` for
+the platform "tiny", with `jax.ffi` for "cpu", and among the LAPACK handlers of jaxlib, which call
+SciPy's LAPACK.
 """
 
 from __future__ import annotations
