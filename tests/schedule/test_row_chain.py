@@ -56,6 +56,15 @@ def test_elementwise_work_between_contractions() -> None:
         assert len(launches(program.body)) == count
 
 
+def test_rows_that_are_read_after_the_last_product_stay_in_memory() -> None:
+    (q, k, v), values = inputs(64, 96, 16, 24)
+    e = elementwise(Op.EXP, product(q, k))
+    total = expand(reduce(Op.ADD, e, (1,)), (64, 24), (0,))
+    result = elementwise(Op.DIV, product(e, v), total)
+    program = planned(graph_of([q, k, v], result), values)
+    assert len(launches(program.body)) == 3
+
+
 def test_rows_read_across_stay_apart() -> None:
     """The second product sums over the queries, not the keys."""
     (q, k, _), values = inputs(64, 96, 16, 24)

@@ -257,6 +257,9 @@ def join_row_chain(
         chained = leading_from(first, between, producer)
         private = all(is_private(c, chained | {last}, consumers, results) for c in chained)
         inside = {item for cluster in chained for item in cluster.items}
+        after = [item for item in last.items if item is not sums[0]]
+        if any(not inside.isdisjoint(last.by_item[item]) for item in after):
+            continue  # what follows the last sum reads rows again
 
         def stop(node: Node, inside: set[Node] = inside) -> bool:
             return is_leaf(node) or (node not in inside and node in producer)

@@ -68,11 +68,16 @@ def chain_of(result: Reduce, second: Contraction, stop: Callable[[Node], bool]) 
     def is_scores(node: Node) -> bool:
         return isinstance(node, Reduce) and find_contraction(node) is not None
 
-    reads = access(second.left, lambda node: stop(node) or is_scores(node))
+    def ends(node: Node) -> bool:
+        return stop(node) or is_scores(node)
+
+    reads = access(second.left, ends)
     found = [node for node in reads if is_scores(node) and not stop(node)]
     if len(found) != 1 or found[0].dtype != result.dtype:
         return None
     scores = found[0]
+    if scores in access(second.right, ends):
+        return None
     assert isinstance(scores, Reduce)
     kept = space_of(second.left).kept
     key = key_axis(reads[scores], kept[second.k[0]])
