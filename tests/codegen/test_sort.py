@@ -8,11 +8,13 @@ import pytest
 from tests.codegen.native import check, run_native
 from tinyhlo.codegen import lower_sort
 from tinyhlo.ir import dtypes
-from tinyhlo.ir.build import elementwise, param, scalar, sort
+from tinyhlo.ir.build import elementwise, flip, iota, param, scalar, slice_, sort
 from tinyhlo.ir.dtypes import F32, I32, DType
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.graph import Graph, Node, Sort
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.order import find_order
 from tinyhlo.runtime.jit import host_target
+from tinyhlo.schedule import schedule
 
 
 def sorting(
@@ -98,9 +100,56 @@ def test_blocks_of_one_row(threads: int) -> None:
 def test_the_way_follows_the_length() -> None:
     def way(length: int, less: Node) -> str:
         (result,) = sorting((I32,), (length,), 0, less).results
-        found = lower_sort.choose_way(result.inputs[0], 1, host_target(1))  # type: ignore[arg-type]
+        (root,) = result.inputs
+        assert isinstance(root, Sort)
+        order = find_order(root.comparator)
+        found = lower_sort.choose_way(root, order, length, 1, host_target(1))
         return found.columns[0].name if found.columns[0].name != "data0" else str(found.start)
 
     assert way(32, less_than(I32)) == way(32, by_last_digit(I32)) == "32"  # counted
     assert "[" in way(1000, less_than(I32))  # where the last pass of a radix sort left it
     assert way(1000, by_last_digit(I32)) == "front0"  # merged
+
+
+def first_of(graph: Graph, limit: int) -> Graph:
+    """Only the first elements along the last axis are returned."""
+    results = tuple(slice_(r, [0] * len(r.shape), (*r.shape[:-1], limit)) for r in graph.results)
+    return Graph(graph.params, results)
+
+
+@pytest.mark.parametrize("length", [5, 100, 129, 1000, 5000])
+@pytest.mark.parametrize("limit", [1, 3, 16, 50])
+@pytest.mark.parametrize("descending", [False, True])
+def test_first_of_a_row(length: int, limit: int, descending: bool) -> None:
+    graph = sorting((F32, I32), (3, length), 1, less_than(F32, 0, descending), 2)
+    graph = first_of(graph, min(limit, length))
+    check(graph, [values((3, length), F32), np.arange(3 * length, dtype=np.int32).reshape(3, -1)])
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_first_of_every_type(dtype: DType) -> None:
+    graph = first_of(sorting((dtype, I32), (2000,), 0, less_than(dtype), 2), 10)
+    check(graph, [values((2000,), dtype), np.arange(2000, dtype=np.int32)])
+
+
+@pytest.mark.parametrize("sign", [-1, 0, 1])
+def test_first_of_rising_and_falling_rows(sign: int) -> None:
+    graph = first_of(sorting((I32, I32), (3000,), 0, less_than(I32), 2), 20)
+    check(graph, [sign * np.arange(3000, dtype=np.int32), np.arange(3000, dtype=np.int32)])
+
+
+def test_first_of_the_greatest_keys() -> None:
+    """A key that is the largest number there is counts as found."""
+    graph = first_of(sorting((I32, I32), (3000,), 0, less_than(I32), 2), 20)
+    column = np.full(3000, np.iinfo(np.int32).max, np.int32)
+    column[-3:] = 1
+    check(graph, [column, np.arange(3000, dtype=np.int32)])
+
+
+def test_payload_is_no_memory() -> None:
+    """The iota of an argsort is computed where it is needed."""
+    key, position = param(0, (4, 100), F32), iota((4, 100), I32, 1)
+    comparator = sorting((F32, I32), (4, 100), 1, less_than(F32), 2).results[0].inputs[0].comparator  # type: ignore[attr-defined]
+    graph = Graph((key.type,), sort([key, flip(position, (1,))], 1, comparator)[1:])
+    assert len(schedule(graph, "test", ()).body) == 1
+    check(graph, [values((4, 100), F32)])

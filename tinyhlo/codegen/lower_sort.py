@@ -2,17 +2,19 @@
 
 In: a kernel whose root is a Sort. The way is chosen by what the comparator means (`ir/order.py`)
 and the length of the rows: counting for short rows; else radix sort where it orders by numbers,
-merge sort where it does not.
+merge sort where it does not. Of a row of which little is wanted, that is found without sorting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
+    Expression,
     Load,
     Loop,
     LoopProgram,
@@ -20,11 +22,12 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lower import LETTERS, Lowering, argument_memories
+from tinyhlo.codegen.lower import LETTERS, Lowering, Position, argument_memories
+from tinyhlo.codegen.lower_select import position_of, select
 from tinyhlo.codegen.lower_update import finished
 from tinyhlo.codegen.sort_merge import merge_sort
 from tinyhlo.codegen.sort_radix import Row, digits_of, radix_sort
-from tinyhlo.codegen.sort_rank import rank_sort
+from tinyhlo.codegen.sort_rank import rank_sort, signed_key
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Output, Sort
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
@@ -40,28 +43,56 @@ def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
     assert isinstance(root, Sort)
     reads, writes = argument_memories(kernel)
     lowering = Lowering(reads)
-    shape, axis = root.results[0].shape, root.axis
     if root.results[0].size:
-        length = shape[axis]
-        outer, row = lowering.nest(lowering.root, (*shape[:axis], 1, *shape[axis + 1 :]))
-        var = Var(LETTERS[outer.depth], length)
-        at = lowering.position((*row[:axis], index(var), *row[axis + 1 :]))
-        rows = root.results[0].size // length
-        way = choose_way(root, rows, target)
-        outer.statements += [Allocate(column) for column in way.columns]
-        fill = [
-            Store(column, index(var), lowering.emit(source, at, outer, ()))
-            for column, source in zip(way.columns, root.inputs, strict=True)
-        ]
-        outer.statements.append(Loop(var, Axis.SERIAL, tuple(fill)))
-        outer.statements += way.statements
+        axis, shape = root.axis, root.results[0].shape
+        outer, place = lowering.nest(lowering.root, (*shape[:axis], 1, *shape[axis + 1 :]))
+
+        def at(position: Index) -> Position:
+            return lowering.position((*place[:axis], position, *place[axis + 1 :]))
+
+        def read(operand: int, position: Index) -> Expression:
+            return lowering.emit(root.inputs[operand], at(position), outer, ())
+
+        statements, result = sort_row(root, read, root.results[0].size // shape[axis], target)
+        var = Var(LETTERS[outer.depth], shape[axis])
         drain: list[Statement] = []
         for memory, node in zip(writes, kernel.graph.results, strict=True):
             assert isinstance(node, Output)
-            value = Load(way.columns[node.position], way.start + index(var))
-            drain.append(Store(memory, linear(at, shape), value))
-        outer.statements.append(Loop(var, Axis.SERIAL, tuple(drain)))
+            value = result(node.position, index(var))
+            drain.append(Store(memory, linear(at(index(var)), shape), value))
+        outer.statements += [*statements, Loop(var, Axis.SERIAL, tuple(drain))]
     return finished(kernel, reads, writes, lowering.root.body(), lowering)
+
+
+Element = Callable[[int, Index], Expression]  # of an operand, at a position of the row
+
+
+def sort_row(
+    root: Sort, read: Element, rows: int, target: Target
+) -> tuple[list[Statement], Element]:
+    """Statements that sort one of `rows` rows, and its elements afterwards."""
+    length, limit = root.inputs[0].shape[root.axis], root.results[0].shape[root.axis]
+    order = find_order(root.comparator)
+    threads = target.threads if rows < target.threads else 1
+    if order and selection_cost(order, length, limit) < sorting_cost(order, length, target):
+
+        def key(position: Index) -> Expression:
+            return signed_key(order[0], [read(k, position) for k in range(len(root.inputs))])
+
+        lanes = target.vector_bytes // 4
+        statements, best = select(key, length, limit, lanes, threads > 1)
+        return statements, lambda operand, rank: read(
+            operand, position_of(best, limit, rank, length)
+        )
+    way = choose_way(root, order, length, threads, target)
+    var = Var("position", length)
+    fill = [Store(column, index(var), read(k, index(var))) for k, column in enumerate(way.columns)]
+    statements = [
+        *map(Allocate, way.columns),
+        Loop(var, Axis.SERIAL, tuple(fill)),
+        *way.statements,
+    ]
+    return statements, lambda operand, rank: Load(way.columns[operand], way.start + rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +105,39 @@ class Way:
     start: Index
 
 
-def choose_way(root: Sort, rows: int, target: Target) -> Way:
-    """The cheapest way by its measured cost, in nanoseconds of one row on one 3 GHz core with
-    8 lanes of 32 bits (`docs/decisions/0010-sort.md`)."""
-    length = root.results[0].shape[root.axis]
+def choose_way(root: Sort, order: Order | None, length: int, threads: int, target: Target) -> Way:
+    """The cheapest way to sort a row."""
     lanes = target.vector_bytes // 4
-    order = find_order(root.comparator)
-    if counting_cost(order, length, lanes) <= moving_cost(order, length):
+    if counting_cost(order, length, target) <= moving_cost(order, length):
         columns = scratch("data", root, 2 * length)
-        way = rank_sort(order or root.comparator, columns, length, lanes)
-        return Way(columns, way, constant(length))
+        statements = rank_sort(order or root.comparator, columns, length, lanes)
+        return Way(columns, statements, constant(length))
     if order is None:
         columns, spare = scratch("front", root, length), scratch("back", root, length)
         return Way(columns, merge_sort(root.comparator, columns, spare, length), ZERO)
     columns = scratch("data", root, 2 * length)
-    blocks = min(target.threads, length // BLOCK) if rows < target.threads else 1
-    layout = Row(columns, length, max(1, blocks))
+    layout = Row(columns, length, max(1, min(threads, length // BLOCK)))
     return Way(columns, radix_sort(order, layout, lanes), layout.origin)
 
 
-def counting_cost(order: Order | None, length: int, lanes: int) -> float:
+# Costs: nanoseconds of one row on one 3 GHz core, measured (docs/decisions/0010-sort.md).
+
+
+def selection_cost(order: Order, length: int, limit: int) -> float:
+    """Of finding the first `limit` elements: keys with their positions fit 64 bits."""
+    if len(order) > 1 or any(key.bits > 32 for key in order):
+        return inf
+    return 50.0 + 0.35 * length + 90.0 * min(limit, length / 64) + 1.1 * limit * limit
+
+
+def sorting_cost(order: Order | None, length: int, target: Target) -> float:
+    return min(counting_cost(order, length, target), moving_cost(order, length))
+
+
+def counting_cost(order: Order | None, length: int, target: Target) -> float:
     """Of a rank sort: all pairs."""
     words = sum(max(1, key.bits // 32) for key in order) if order else 4
-    return 0.44 * words * length * length / lanes
+    return 1.76 * words * length * length / target.vector_bytes
 
 
 def moving_cost(order: Order | None, length: int) -> float:

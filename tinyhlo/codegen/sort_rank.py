@@ -50,8 +50,9 @@ def rank_sort(
     else:
         keys = [key_memory(k, key, length) for k, key in enumerate(order)]
         statements += map(Allocate, keys)
+        elements = [Load(column, index(here)) for column in columns]
         fill = [
-            Store(memory, index(here), signed_key(key, columns, index(here)))
+            Store(memory, index(here), signed_key(key, elements))
             for memory, key in zip(keys, order, strict=True)
         ]
         statements.append(Loop(here, Axis.VECTOR, tuple(fill), min(lanes, length)))
@@ -76,9 +77,9 @@ def key_memory(number: int, key: Key, length: int) -> Memory:
     return Memory(f"key{number}", signed_of(dtype) if dtype.bits >= 32 else I32, length, local=True)
 
 
-def signed_key(key: Key, columns: Sequence[Memory], at: Index) -> Expression:
+def signed_key(key: Key, elements: Sequence[Expression]) -> Expression:
     """As a signed number: vector units compare those."""
-    (value,) = inline(key.graph, [Load(column, at) for column in columns])
+    (value,) = inline(key.graph, elements)
     if value.dtype.bits < 32:
         return apply(Op.CAST, (value,), I32)
     sign = literal(1 << (value.dtype.bits - 1), value.dtype)

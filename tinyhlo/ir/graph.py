@@ -204,7 +204,8 @@ class Scan(Node):
 @dataclass(frozen=True, eq=False, slots=True)
 class Sort(Node):
     """All inputs (of one shape) reordered together along `axis`, stably, so that `comparator`
-    (2n scalar params: left_0, right_0, left_1, ...; one i1 result "left goes first") holds."""
+    (2n scalar params: left_0, right_0, left_1, ...; one i1 result "left goes first") holds. The
+    results may be shorter along `axis`: the first elements of each sorted row."""
 
     axis: int
     comparator: Graph

@@ -314,7 +314,8 @@ def sort(node: Sort, *inputs: Array) -> Arrays:
     while run < length:
         order = merge_runs(node.comparator, rows, order, run)
         run *= 2
-    shape = np.moveaxis(inputs[0], axis, -1).shape
+    order = order[:, : node.results[0].shape[axis]]
+    shape = (*np.moveaxis(inputs[0], axis, -1).shape[:-1], order.shape[1])
     return tuple(
         np.ascontiguousarray(
             np.moveaxis(np.take_along_axis(row, order, 1).reshape(shape), -1, axis)

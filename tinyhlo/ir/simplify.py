@@ -37,6 +37,7 @@ from tinyhlo.ir.graph import (
     intern,
     topological,
 )
+from tinyhlo.ir.limit import limit_sorts
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import rewrite, splat_value
@@ -57,7 +58,7 @@ def simplify(graph: Graph) -> Graph:
             locations.setdefault(result, location)
     results = tuple(new[node] for node in graph.results)
     effects = tuple(new[node] for node in graph.effects)
-    return Graph(graph.params, results, effects, locations)
+    return limit_sorts(Graph(graph.params, results, effects, locations))
 
 
 def rebuild(node: Node, inputs: Sequence[Node]) -> Node:

@@ -289,12 +289,15 @@ def scan(node: Scan) -> Problems:
 
 
 def sort(node: Sort) -> Problems:
-    yield from same("results", node.results, tuple(child.type for child in node.inputs))
     shape = node.inputs[0].shape
-    for child in node.inputs:
-        yield from same("input shape", child.shape, shape)
     if not 0 <= node.axis < len(shape):
         yield f"axis {node.axis} of rank {len(shape)}"
+        return
+    limit = min(shape[node.axis], *(type_.shape[node.axis] for type_ in node.results))
+    cut = (*shape[: node.axis], limit, *shape[node.axis + 1 :])
+    yield from same("results", node.results, tuple(TensorType(cut, x.dtype) for x in node.inputs))
+    for child in node.inputs:
+        yield from same("input shape", child.shape, shape)
     pairs = [scalar_type(child) for child in node.inputs for _ in range(2)]
     yield from signature("comparator", node.comparator, pairs, [TensorType((), dtypes.BOOL)])
 

@@ -101,8 +101,17 @@ def in_memory(node: Node) -> tuple[Node, ...]:
             return node.inputs[: len(node.results)]
         case Barrier():
             return ()
+        case Sort():
+            return tuple(child for child in node.inputs if not is_position(child))
         case _:
             return node.inputs
+
+
+def is_position(node: Node) -> bool:
+    """A view of an iota: the payload of an argsort, known without memory."""
+    while isinstance(node, VIEWS) and not isinstance(node, Pad):
+        node = node.inputs[0]
+    return isinstance(node, Iota)
 
 
 def find_items(graph: Graph) -> Items:

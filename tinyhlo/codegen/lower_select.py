@@ -1,0 +1,141 @@
+"""The first few of a sorted row without sorting it (`top_k`): skip blocks that cannot matter.
+
+    for b in blocks:  lows[b] = least key of the block                 # in vectors
+    best = the `limit` least of lows                                   # so many elements are there
+    for b in blocks:  if lows[b] <= worst of best:
+      for e in block:  if (key, e) < worst of best: insert it
+
+The key is made one with the position, `key << 32 | position`: no two are equal, and of equal keys
+the first wins. `best` descends: its first element is the worst, which an insertion drops. So each
+block is read once in vectors, and about `limit` blocks are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Axis,
+    Declare,
+    Expression,
+    If,
+    IndexValue,
+    Load,
+    Loop,
+    Memory,
+    Read,
+    Statement,
+    Store,
+    as_index,
+    literal,
+)
+from tinyhlo.ir.dtypes import BOOL, I32, I64
+from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.ir.ops import Op
+
+BLOCK = 64  # elements: a block that is read again costs as much as scanning a few
+CHAINS = 2
+LONG = 1 << 17  # elements of a single row that are worth all threads
+LEAST = literal(-(1 << 63), I64)
+MOST = literal((1 << 63) - 1, I64)
+LOW = Read("low", I32)
+FOUND = Read("found", I64)
+TOP = 32  # bits of the position in a combined key
+
+KeyAt = Callable[[Index], Expression]  # the signed 32-bit key of an element of the row
+
+
+def select(
+    key: KeyAt, length: int, limit: int, lanes: int, alone: bool
+) -> tuple[list[Statement], Memory]:
+    """Statements that leave the `limit` least combined keys in the memory, in descending order.
+    `alone`: no other row keeps the threads busy."""
+    pairs = max(1, lanes // 2)
+    padded = -(-limit // pairs) * pairs
+    best = Memory("best", I64, padded + pairs, local=True)
+    if length <= 2 * BLOCK:
+        everything = scan(key, best, constant(0), length, length, limit, pairs)
+        return [Allocate(best), *cleared(best, limit, MOST), everything], best
+    blocks = Var("block", -(-length // BLOCK))
+    lows = Memory("lows", I32, blocks.extent, local=True)
+    element = Var("element", length)
+    start = index(blocks) * BLOCK
+    least = Accumulate(LOW.name, Op.MIN, key(index(element)))
+    find_low = (
+        Declare(LOW.name, identity(Op.MIN, I32)),
+        Loop(element, Axis.REDUCE, (least,), lanes * CHAINS, start, BLOCK),
+        Store(lows, index(blocks), LOW),
+    )
+    statements: list[Statement] = [
+        Allocate(best),
+        Allocate(lows),
+        Loop(blocks, Axis.PARALLEL if alone and length >= LONG else Axis.ORDERED, find_low),
+        *cleared(best, limit, MOST),
+    ]
+    if blocks.extent >= 2 * limit:
+
+        def low_at(at: Index) -> Expression:
+            return Load(lows, at)
+
+        bound = apply(Op.OR, (Load(best, constant(0)), literal((1 << TOP) - 1, I64)), I64)
+        statements += [
+            scan(low_at, best, constant(0), blocks.extent, blocks.extent, limit, pairs),
+            Declare("bound", bound),
+            *cleared(best, limit, Read("bound", I64)),
+        ]
+    here = combined(Load(lows, index(blocks)), start)
+    again = scan(key, best, start, BLOCK, length, limit, pairs)
+    statements.append(Loop(blocks, Axis.ORDERED, (when(less(here, Load(best, ZERO_AT)), again),)))
+    return statements, best
+
+
+ZERO_AT = constant(0)
+
+
+def cleared(best: Memory, limit: int, worst: Expression) -> list[Statement]:
+    """Nothing found yet: `limit` slots that any key beats, then slots that none reaches."""
+    slot, rest = Var("slot", limit), Var("rest", best.size - limit)
+    return [
+        Loop(slot, Axis.ORDERED, (Store(best, index(slot), worst),)),
+        Loop(rest, Axis.ORDERED, (Store(best, index(rest) + limit, LEAST),)),
+    ]
+
+
+def scan(
+    key: KeyAt, best: Memory, start: Index, count: int, length: int, limit: int, pairs: int
+) -> Loop:
+    """Insert what is better than the worst, of the elements from `start` on."""
+    element, slot = Var("element", length), Var("slot", best.size - pairs)
+    inserted = apply(Op.MAX, (Load(best, index(slot) + 1), FOUND), I64)
+    kept = apply(Op.MIN, (Load(best, index(slot)), inserted), I64)
+    insert = Loop(slot, Axis.VECTOR, (Store(best, index(slot), kept),), pairs)
+    body = (
+        Declare(FOUND.name, combined(key(index(element)), index(element))),
+        when(less(FOUND, Load(best, ZERO_AT)), insert),
+    )
+    return Loop(element, Axis.ORDERED, body, 1, start, count)
+
+
+def when(condition: Expression, body: Statement) -> If:
+    return If((Condition(as_index(apply(Op.CAST, (condition,), I32), (0, 1)), 1, 2),), (body,))
+
+
+def less(a: Expression, b: Expression) -> Expression:
+    return apply(Op.LT, (a, b), BOOL)
+
+
+def combined(key: Expression, position: Index) -> Expression:
+    """key << 32 | position."""
+    high = apply(Op.SHL, (apply(Op.CAST, (key,), I64), literal(TOP, I64)), I64)
+    return apply(Op.OR, (high, IndexValue(position, I64)), I64)
+
+
+def position_of(best: Memory, limit: int, rank: Index, length: int) -> Index:
+    """Where the element of that rank lies in its row."""
+    found = Load(best, constant(limit - 1) - rank)
+    low = apply(Op.AND, (found, literal((1 << (TOP - 1)) - 1, I64)), I64)
+    return as_index(low, (0, length - 1))

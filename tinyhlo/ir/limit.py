@@ -1,0 +1,83 @@
+"""A sort of which only the first elements are read gives only those.
+
+    sorted = sort(x); return slice(sorted, 0..10)   ->   sort(x) with results of 10 elements
+
+That is how `top_k` arrives, and how people write it. The kernel for such a Sort need not order
+the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from tinyhlo.ir.build import slice_
+from tinyhlo.ir.graph import VOID, Graph, Node, Output, Slice, Sort, TensorType, intern
+
+
+def limit_sorts(graph: Graph) -> Graph:
+    """The Graph with every Sort cut to what its users read."""
+    nodes = graph.nodes()
+    limits: dict[Sort, int] = {node: 0 for node in nodes if isinstance(node, Sort)}
+    if not limits:
+        return graph
+    for node in nodes:
+        for child in node.inputs:
+            sort = sort_of(child)
+            if sort is not None:
+                limits[sort] = max(limits[sort], reach(node, sort))
+    for result in (*graph.results, *graph.effects):
+        sort = sort_of(result)
+        if sort is not None:
+            limits[sort] = extent(sort)
+    if all(limit == extent(sort) for sort, limit in limits.items()):
+        return graph
+    new: dict[Node, Node] = {}
+    for node in nodes:
+        new[node] = limited(node, [new[child] for child in node.inputs], limits)
+    locations = {new[node]: where for node, where in graph.locations.items() if node in new}
+    results, effects = (tuple(map(new.__getitem__, of)) for of in (graph.results, graph.effects))
+    return Graph(graph.params, results, effects, locations)
+
+
+def sort_of(node: Node) -> Sort | None:
+    """The Sort that `node` is a result of."""
+    source = node.inputs[0] if isinstance(node, Output) else None
+    return source if isinstance(source, Sort) else None
+
+
+def extent(sort: Sort) -> int:
+    return sort.results[0].shape[sort.axis]
+
+
+def reach(user: Node, sort: Sort) -> int:
+    """How many elements of each row `user` reads, from the first on."""
+    if not isinstance(user, Slice) or user.type.size == 0:
+        return extent(sort)
+    last = user.shape[sort.axis] - 1
+    return user.start[sort.axis] + last * user.step[sort.axis] + 1
+
+
+def limited(node: Node, inputs: list[Node], limits: dict[Sort, int]) -> Node:
+    """`node` over other inputs, with shorter results where it is a Sort."""
+    match node:
+        case Sort(axis=axis, comparator=comparator) if limits[node]:
+            types = tuple(shortened(type_, axis, limits[node]) for type_ in node.results)
+            return intern(Sort, VOID, tuple(inputs), axis, comparator, types)
+        case Output(inputs=(Sort(),), position=position):
+            (sort,) = inputs
+            assert isinstance(sort, Sort)
+            return intern(Output, sort.results[position], (sort,), position)
+        case Slice(start=start, step=step) if sort_of(node.inputs[0]) is not None:
+            ends = zip(start, node.shape, step, strict=True)
+            stop = [first + (count - 1) * by + 1 for first, count, by in ends]
+            return slice_(inputs[0], start, stop, step)
+        case _ if tuple(inputs) == node.inputs:
+            return node
+        case _:
+            own = [getattr(node, field.name) for field in fields(node)[2:]]
+            return intern(type(node), node.type, tuple(inputs), *own)
+
+
+def shortened(type_: TensorType, axis: int, limit: int) -> TensorType:
+    shape = (*type_.shape[:axis], limit, *type_.shape[axis + 1 :])
+    return TensorType(shape, type_.dtype)
