@@ -80,7 +80,8 @@ def exponential_minus_one(x: Complex) -> Complex:
     re = where(is_zero(x.im), minus, re)
     # far from zero the difference to exp is below rounding
     plain, far = exponential(x), elementwise(Op.LT, like(40, x.re), x.re)
-    return Complex(where(far, plain.re, re), plain.im)
+    im = where(is_infinite(x.im), like(np.nan, x.im), plain.im)
+    return Complex(where(far, plain.re, re), im)
 
 
 def hyperbolic(x: Node) -> tuple[Node, Node]:
@@ -138,8 +139,11 @@ def tanh(x: Complex) -> Complex:
     re, im = div(mul(mul(beta, rho), s), scale), div(t, scale)
     tail = real_exp(mul(like(-2, a), elementwise(Op.ABS, a)))
     slope = mul(mul(like(4, a), mul(elementwise(Op.SIN, b), elementwise(Op.COS, b))), tail)
-    slope = where(any_holds(is_infinite(b), is_nan(b)), copy_sign(like(0, a), b), slope)
-    return Complex(where(is_far, copy_sign(one, a), re), where(is_far, slope, im))
+    # at infinite a the value is +-1 whatever b; at finite a an infinite b has no angle
+    unbounded, endless = any_holds(is_infinite(b), is_nan(b)), is_infinite(a)
+    slope = where(all_hold(unbounded, endless), copy_sign(like(0, a), b), slope)
+    side = where(all_hold(unbounded, elementwise(Op.NOT, endless)), slope, copy_sign(one, a))
+    return Complex(where(is_far, side, re), where(is_far, slope, im))
 
 
 def tangent(x: Complex) -> Complex:
