@@ -164,5 +164,5 @@ def test_printed_form() -> None:
     program = kernel_program(Graph((left.type, right.type), (dot(left, right),)))
     loops = lower_contraction(program.body[0].kernel, TARGET)
     text = str(loops)
-    assert "parallel 1x2x1 chunks" in text and "stage left, right" in text
-    assert "512 deep" in text
+    assert "parallel 1x1x2 chunks" in text and "right packed" in text
+    assert "left in place" in text and "512 deep" in text

@@ -1,48 +1,61 @@
-"""A contraction Kernel as a packed, register-tiled matrix product.
+"""A contraction Kernel as a register-tiled matrix product.
 
 In: a Kernel whose graph holds one sum of products, with elementwise work and views before and
 after it (a convolution is windows times weights). Out: a LoopProgram, or None where the general
 lowering is the better one (tiny sizes, matrix times vector, depthwise):
 
-    for chunk in 2 parallel:                  # batch x blocks of rows x blocks of columns
-      for k block: pack right into panels of 16 columns
-        for row block in 15:
-          pack left
-          for panel in 32: for rows in 15:
-            tile = left rows * right panel    # 6x16 accumulators in registers
-            y[...] = epilogue(tile)
+    for chunk in 32 parallel:                 # batch x blocks of rows x blocks of columns
+      stage left: the padded rows of the image that these windows need
+      for panel in 4:
+        pack right: 576 x 16 weights
+        for rows in 131:
+          tile = left rows * right panel      # 6x16 accumulators in registers
+          y[...] = epilogue(tile)
 
-The columns n are those that lie next to each other in the result. Which thread runs a chunk never
-changes the order of a sum.
+Columns are cut into vectors that lie next to each other in the result; where a row of them is no
+multiple of the vector length the last one overlaps its neighbour, and so do the last tile of rows
+and the last block: there are no edges. Which thread runs a chunk never changes the order of a sum.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import gcd
-
-from tinyhlo.codegen.contraction_plan import Plan, plan_contraction
+from tinyhlo.codegen.contraction_layout import (
+    Layout,
+    TileLowering,
+    find_layout,
+    operand_strides,
+)
+from tinyhlo.codegen.contraction_operand import (
+    Affine,
+    InPlace,
+    Source,
+    Staged,
+    find_source,
+    in_place,
+    stage,
+    vector_loop,
+)
+from tinyhlo.codegen.contraction_plan import Plan, Use, plan_contraction
+from tinyhlo.codegen.cut import Positions, at_most, joined
 from tinyhlo.codegen.loops import (
     Allocate,
-    Apply,
     Axis,
     Body,
-    Expression,
     Guard,
     If,
     Load,
     Loop,
     LoopProgram,
     Memory,
-    Multiply,
     Statement,
     Store,
+    TileProduct,
     literal,
 )
-from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
+from tinyhlo.codegen.lower import argument_memories
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import MultiReduce, Node, Reduce
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.graph import MultiReduce, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
 
@@ -51,7 +64,7 @@ STRUCTURE = (Reduce, MultiReduce)
 
 def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
     """The LoopProgram of a contraction kernel, its moves chosen; None for any other kernel and for
-    contractions that do not pay for packing."""
+    contractions that the general lowering does as well."""
     reduces = [node for node in kernel.graph.nodes() if isinstance(node, STRUCTURE)]
     if len(reduces) != 1 or len(kernel.graph.results) != 1 or kernel.in_place:
         return None
@@ -60,367 +73,292 @@ def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
     if contraction is None or not isinstance(node, Reduce):
         return None
     layout = find_layout(kernel, node, contraction)
-    if layout is None:
+    if layout is None or not layout.contraction.n:
         return None
-    plan = plan_contraction(layout.contraction, node.dtype, target, layout.row_unit)
+    left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
+    plan = plan_contraction(layout, node.dtype, target, left, right)
     if plan is None:
         return None
-    return Builder(kernel, node, layout, plan).program()
-
-
-class TileLowering(Lowering):
-    """Lowers prologue and epilogue; the sum itself is read from the tile."""
-
-    def __init__(self, memories: tuple[Memory, ...], total: Node) -> None:
-        super().__init__(memories)
-        self.total = total
-        self.sum: Expression | None = None
-        self.seen: set[Position] = set()
-
-    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
-        if node is self.total:
-            assert self.sum is not None
-            self.seen.add(at)
-            return self.sum
-        return super().compute(node, at, scope, guards)
-
-    def value(self, node: Node, at: list[Index], guards: Conditions) -> Expression:
-        held = self.guards.setdefault(guards, guards)
-        return self.emit(node, self.position(tuple(at)), self.root, held)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Layout:
-    """The contraction with its axes in the order of memory: n holds the axis innermost in the
-    result, m and n axes are sorted by their strides there, k axes by those in the left operand.
-    Axis k of the sum is axis `places[k]` of the result. Left is packed `by_row` unless it is
-    contiguous along m; then rows come in runs of `row_unit` that lie next to each other."""
-
-    contraction: Contraction
-    places: tuple[int | None, ...]
-    by_row: bool
-    row_unit: int
-
-
-def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
-    """None when the result is no permutation of the sum."""
-    reads, _ = argument_memories(kernel)
-    lowering = TileLowering(reads, node)
-    result = kernel.graph.results[0]
-    outer = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
-    lowering.sum = literal(0, node.dtype)
-    lowering.value(result, [index(var) for var in outer], ())
-    if len(lowering.seen) != 1:
-        return None
-    (seen,) = lowering.seen
-    places: list[int | None] = []
-    for position, extent in zip(seen, node.shape, strict=True):
-        found = [k for k, var in enumerate(outer) if extent > 1 and position == index(var)]
-        if extent > 1 and not found:
-            return None
-        places.append(found[0] if found else None)
-    if len({k for k in places if k is not None}) != sum(n > 1 for n in result.shape):
-        return None
-
-    kept = [axis for axis in range(len(c.left.shape)) if axis not in node.axes]
-    rank = {axis: k for axis, k in zip(kept, places, strict=True) if k is not None}
-    m = tuple(sorted(c.m, key=rank.__getitem__))
-    n = tuple(sorted(c.n, key=rank.__getitem__))
-    if m and (not n or rank[m[-1]] > rank[n[-1]]):
-        c, m, n = replace(c, left=c.right, right=c.left), n, m
-    strides = operand_strides(lowering, c.left)
-    k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
-    last = m[-1] if m else -1
-    by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
-    unit = 1 if by_row else c.left.shape[last]
-    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, unit)
-
-
-def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
-    """How far apart neighbours along each axis lie in the memory that an operand reads most."""
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(node.shape)]
-    value = lowering.value(node, [index(var) for var in variables], ())
-    found = [0] * len(variables)
-    for load in loads_of(value):
-        for axis, var in enumerate(variables):
-            found[axis] = max(found[axis], abs(load.index.coefficient(var) or 0))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Flat positions along batch, m and n, of which m and n may lie outside."""
-
-    batch: Index
-    m: Index
-    n: Index
+    return Builder(kernel, node, layout, plan, left, right).program()
 
 
 class Builder:
-    """Builds the loops. Variables are flat positions; `axes` of the product recover from them."""
+    """Builds the loops around a TileProduct."""
 
-    def __init__(self, kernel: Kernel, node: Reduce, layout: Layout, plan: Plan) -> None:
+    def __init__(
+        self, kernel: Kernel, node: Reduce, layout: Layout, plan: Plan, left: Source | None,
+        right: Source | None,
+    ) -> None:  # fmt: skip
         self.kernel, self.node, self.layout, self.plan = kernel, node, layout, plan
-        contraction = self.contraction = layout.contraction
+        c = self.contraction = layout.contraction
         self.reads, self.writes = argument_memories(kernel)
         self.lowering = TileLowering(self.reads, node)
-        self.shape = contraction.left.shape
+        self.shape = c.left.shape
         dtype = node.dtype
-        self.left = Memory("left", dtype, plan.block_rows * plan.depth, local=True)
-        self.right = Memory("right", dtype, plan.chunk_columns * plan.depth, local=True)
-        tiles = 1
-        if plan.steps > 1:
-            tiles = -(-plan.chunk_rows // plan.rows) * (plan.chunk_columns // plan.columns)
+        self.chunk, self.step = Var("chunk", plan.chunks), Var("step", plan.steps)
+        batch, self.m_block, self.n_block = unravel(
+            index(self.chunk), (plan.batch, plan.m.blocks, plan.n.blocks)
+        )
+        extents = tuple(self.shape[axis] for axis in c.batch)
+        self.batch = dict(zip(c.batch, unravel(batch, extents), strict=True))
+        self.depth = [Var(f"k{axis}", n) for (axis,), n in zip(
+            plan.k.runs[plan.k.number :], plan.k.inside, strict=True
+        )]  # fmt: skip
+        self.k = plan.k.within([index(var) for var in self.depth])
+        self.k_origin = plan.k.origin(index(self.step))
+        self.flat_depth = linear([index(v) for v in self.depth], plan.k.inside)
+
+        m_inner, n_inner = plan.m.inner_extents(), plan.n.inner_extents()
+        k_inner = plan.k.inner_extents()
+        self.left: InPlace | Staged | Memory = Memory(
+            "left", dtype, plan.block_rows * plan.depth, local=True
+        )
+        panels = plan.panels if plan.row_blocks > 1 else 1
+        self.right: InPlace | Staged | Memory = Memory(
+            "right", dtype, panels * plan.depth * plan.columns, local=True
+        )
+        if plan.left is Use.IN_PLACE and left:
+            self.left = in_place(left, self.reads) or self.left
+        if plan.left is Use.STAGED and left:
+            self.left = stage("left", left, m_inner | k_inner, self.lowering, -1)
+        if plan.right is Use.IN_PLACE and right:
+            self.right = in_place(right, self.reads) or self.right
+        if plan.right is Use.STAGED and right:
+            self.right = stage("right", right, n_inner | k_inner, self.lowering, c.n[-1])
+        tiles = plan.row_blocks * plan.panels * plan.row_tiles if plan.steps > 1 else 1
         self.tile = Memory("tile", dtype, tiles * plan.rows * plan.columns, local=True)
-        self.chunk = Var("chunk", plan.chunks)
-        self.step = Var("step", plan.steps)
 
     # --- the nest ----------------------------------------------------------------------------
 
     def program(self) -> LoopProgram:
         plan = self.plan
-        memories = (Allocate(self.right), Allocate(self.left), Allocate(self.tile))
-        body: Body = (*memories, *self.steps())
-        loops: Body = (Loop(self.chunk, Axis.PARALLEL, body),)
-        if plan.chunks == 1:
-            loops = body
+        memories = [self.tile]
+        memories += [m for m in (self.left, self.right) if isinstance(m, Memory)]
+        memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
+        body: Body = (*map(Allocate, memories), *self.clear(), *self.steps())
+        if plan.chunks > 1:
+            body = (Loop(self.chunk, Axis.PARALLEL, body),)
         tables = tuple((memory, node.value) for node, memory in self.lowering.tables.items())
         return LoopProgram(
-            self.kernel.name, self.reads, self.writes, loops, (), tables, plan.moves()
+            self.kernel.name, self.reads, self.writes, body, (), tables, plan.moves()
         )
 
-    def start(self) -> Place:
-        """Where the chunk begins."""
-        plan = self.plan
-        batch, row, column = unravel(
-            index(self.chunk), (plan.batch, plan.row_chunks, plan.column_chunks)
-        )
-        return Place(batch, row * plan.chunk_rows, column * plan.chunk_columns)
+    def clear(self) -> Body:
+        if self.plan.steps == 1:
+            return ()
+        at = Var("at", self.tile.size)
+        zero = Store(self.tile, index(at), literal(0, self.node.dtype))
+        return (vector_loop(at, (zero,), self.plan.lanes),)
 
     def steps(self) -> Body:
-        if self.plan.steps == 1:
-            return (*self.pack_right(), *self.blocks())
-        clear = self.over_tiles(self.clear)
-        loop = Loop(self.step, Axis.SERIAL, (*self.pack_right(), *self.blocks()))
-        return (clear, loop, self.over_tiles(self.store))
+        plan = self.plan
+        body: list[Statement] = []
+        if isinstance(self.left, Staged):
+            origin = self.origin(plan.m.origin(self.m_block))
+            body += self.left.copy(self.lowering, origin, plan.lanes)
+        if isinstance(self.right, Staged):
+            origin = self.origin(plan.n.origin(self.n_block))
+            body += self.right.copy(self.lowering, origin, plan.lanes)
+        body += self.blocks()
+        if plan.steps == 1:
+            return tuple(body)
+        return (Loop(self.step, Axis.SERIAL, tuple(body)),)
+
+    def origin(self, side: Positions) -> dict[int, Index]:
+        """Where the block begins along one side's axes, the batch and the depth."""
+        return {**self.batch, **side, **self.k_origin}
 
     def blocks(self) -> Body:
         plan = self.plan
-        block = Var("block", -(-plan.chunk_rows // plan.block_rows))
-        row = index(block) * plan.block_rows
-        panel = Var("panel", plan.chunk_columns // plan.columns)
-        tile = Var("rows", plan.block_rows // plan.rows)
-        inner = index(tile) * plan.rows
-        one = plan.steps == 1
-        where = ZERO if one else self.tile_start(row + inner, index(panel))
-        by_row = self.layout.by_row
-        product = Multiply(
-            self.left,
-            inner * plan.depth if by_row else inner,
-            plan.depth if by_row else 1,
-            1 if by_row else plan.block_rows,
-            self.right,
-            index(panel) * (plan.depth * plan.columns),
-            self.tile,
-            where,
-            plan.rows,
-            plan.columns,
-            plan.lanes,
-            plan.depth,
-            accumulate=not one,
-        )
-        last = self.store(row + inner, index(panel)) if one else ()
-        # the last block of a chunk, and the last chunk, may hold fewer tiles
-        within = Condition(row + inner, 0, plan.chunk_rows)
-        existing = Condition(
-            self.start().m + row + inner, 0, self.contraction.extent(self.contraction.m)
-        )
-        conditions = tuple(c for c in (within, existing) if not c.always)
-        work: Body = (product, *last)
-        tiles = Loop(tile, Axis.SERIAL, (If(conditions, work),) if conditions else work)
-        body: Body = (*self.pack_left(row), Loop(panel, Axis.SERIAL, (tiles,)))
-        return (Loop(block, Axis.SERIAL, body),)
+        block = Var("block", plan.row_blocks)
+        start = at_most(index(block) * plan.block_rows, plan.m.positions - plan.block_rows)
+        panel, tile = Var("panel", plan.panels), Var("rows", plan.row_tiles)
+        row = at_most(index(tile) * plan.rows, plan.block_rows - plan.rows)
+        work: list[Statement] = [self.product(block, start, row, panel, tile)]
+        store = self.store(block, start + row, panel, tile)
+        if plan.steps > 1:
+            last = Condition(index(self.step), plan.steps - 1, plan.steps)
+            store = (If((last,), store),)
+        work += store
+        inner: Body = (Loop(tile, Axis.SERIAL, tuple(work)),)
+        if plan.right is Use.PACKED:
+            pack = self.pack_right(panel)
+            if plan.row_blocks > 1:
+                pack = (If((Condition(index(block), 0, 1),), pack),)
+            inner = (*pack, *inner)
+        body: Body = (Loop(panel, Axis.SERIAL, inner),)
+        if plan.left is Use.PACKED:
+            body = (*self.pack_left(start), *body)
+        return (Loop(block, Axis.SERIAL, body),) if plan.row_blocks > 1 else body
 
-    def over_tiles(self, body) -> Statement:  # type: ignore[no-untyped-def]
+    def product(self, block: Var, start: Index, row: Index, panel: Var, tile: Var) -> TileProduct:
         plan = self.plan
-        panel = Var("panel", plan.chunk_columns // plan.columns)
-        tile = Var("rows", -(-plan.chunk_rows // plan.rows))
-        inner = tuple(body(index(tile) * plan.rows, index(panel)))
-        return Loop(tile, Axis.SERIAL, (Loop(panel, Axis.SERIAL, inner),))
+        depth = tuple(self.depth)
+        rows: list[Index] = []
+        for r in range(plan.rows):
+            match self.left:
+                case InPlace(place=place):
+                    here = plan.m.at(self.m_block, plan.m.unravel(start + row + r))
+                    rows.append(place.at(self.origin(here)))
+                case Staged():
+                    inner = plan.m.within(plan.m.unravel(start + row + r))
+                    rows.append(self.left.address(inner))
+                case _:
+                    by_row = self.layout.by_row
+                    rows.append((row + r) * plan.depth if by_row else row + r)
+        vectors: list[Index] = []
+        for v in range(plan.vectors):
+            inside = self.unit(panel, v)
+            match self.right:
+                case InPlace(place=place):
+                    here = plan.n.at(self.n_block, inside)
+                    vectors.append(place.at(self.origin(here)))
+                case Staged():
+                    vectors.append(self.right.address(plan.n.within(inside)))
+                case _:
+                    base = (
+                        index(panel) * (plan.depth * plan.columns) if plan.row_blocks > 1 else ZERO
+                    )
+                    vectors.append(base + v * plan.lanes)
+        number = (index(block) * plan.panels + index(panel)) * plan.row_tiles + index(tile)
+        size = plan.rows * plan.columns
+        left_step, right_step = self.left_step(), self.right_step()
+        return TileProduct(
+            memory_of(self.left), tuple(rows), left_step,
+            memory_of(self.right), tuple(vectors), right_step,
+            depth, self.tile, number * size if plan.steps > 1 else ZERO,
+            plan.columns, plan.lanes, plan.steps > 1,
+        )  # fmt: skip
 
-    def tile_start(self, row: Index, panel: Index) -> Index:
-        """`row` is a multiple of the tile's rows, so this is its number times its size."""
-        panels = self.plan.chunk_columns // self.plan.columns
-        return row * (panels * self.plan.columns) + panel * (self.plan.rows * self.plan.columns)
+    def left_step(self) -> Index:
+        plan = self.plan
+        if isinstance(self.left, Memory):
+            return self.flat_depth * (1 if self.layout.by_row else plan.block_rows)
+        return self.step_of(self.left)
 
-    def clear(self, row: Index, panel: Index) -> Body:
-        lane = Var("lane", self.plan.rows * self.plan.columns)
-        at = self.tile_start(row, panel) + index(lane)
-        store = Store(self.tile, at, literal(0, self.node.dtype))
-        return (Loop(lane, Axis.VECTOR, (store,), width=self.plan.lanes),)
+    def right_step(self) -> Index:
+        if isinstance(self.right, Memory):
+            return self.flat_depth * self.plan.columns
+        return self.step_of(self.right)
+
+    def step_of(self, operand: InPlace | Staged) -> Index:
+        """How far a point of the depth lies from the block's origin."""
+        if isinstance(operand, InPlace):
+            return Affine(0, operand.place.coefficients).at(self.k)
+        return operand.address(self.k) - operand.address({})
+
+    def unit(self, panel: Var, vector: int | Var) -> list[Index]:
+        """Where a vector of a panel begins, as an index into the chunk's columns."""
+        plan = self.plan
+        units = 1
+        for extent in plan.units:
+            units *= extent
+        first = at_most(index(panel) * plan.vectors, units - plan.vectors)
+        here = first + (index(vector) if isinstance(vector, Var) else vector)
+        *outer, last = unravel(here, plan.units)
+        extent = plan.n.inside[-1]
+        return [*outer, at_most(last * plan.lanes, max(extent - plan.lanes, 0))]
 
     # --- packing -----------------------------------------------------------------------------
 
-    def pack_right(self) -> Body:
-        """right[panel][k][column], zero outside."""
+    def pack_right(self, panel: Var) -> Body:
+        """right[panel][k][column]: by vectors along the columns, or along the depth where the
+        operand is contiguous there."""
         plan = self.plan
-        panel = Var("panel", plan.chunk_columns // plan.columns)
-        lane = Var("lane", plan.columns)
-        start = self.start()
-        column = start.n + index(panel) * plan.columns + index(lane)
-        loops, k = self.depth_loops()
-        value = self.operand(self.contraction.right, replace(start, n=column), k, "n")
-        target = (index(panel) * plan.depth + self.depth_position(k)) * plan.columns + index(lane)
-        body: Body = (Store(self.right, target, value),)
-        body = (Loop(lane, Axis.VECTOR, body, width=plan.lanes),)
-        for var in reversed(loops):
-            body = (Loop(var, Axis.SERIAL, body),)
-        return (Loop(panel, Axis.SERIAL, body),)
+        unit = Var("unit", plan.vectors)
+        extent = min(plan.lanes, plan.n.inside[-1])
+        lane = Var("lane", extent)
+        *outer, start = self.unit(panel, unit)
+        here = plan.n.at(self.n_block, [*outer, start + index(lane)])
+        at = self.positions(joined(self.origin(here), self.k))
+        value = self.lowering.value(self.contraction.right, at, ())
+        base = index(panel) * (plan.depth * plan.columns) if plan.row_blocks > 1 else ZERO
+        place = base + self.flat_depth * plan.columns + index(unit) * plan.lanes + index(lane)
+        assert isinstance(self.right, Memory)
+        body: Body = (vector_loop(lane, (Store(self.right, place, value),), plan.lanes),)
+        if extent < plan.lanes:
+            rest = Var("rest", plan.lanes - extent)
+            zero = Store(
+                self.right, place - index(lane) + extent + index(rest), literal(0, self.node.dtype)
+            )
+            body = (*body, Loop(rest, Axis.SERIAL, (zero,)))
+        body = (Loop(unit, Axis.SERIAL, body),) if plan.vectors > 1 else body
+        for var in reversed(self.depth):
+            body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
+        return body
 
-    def pack_left(self, block: Index) -> Body:
+    def pack_left(self, start: Index) -> Body:
         """left[row][k] where the operand is contiguous along k, else left[k][row]."""
         plan = self.plan
-        unit = gcd(self.layout.row_unit, plan.block_rows)
-        if self.layout.by_row or unit % plan.lanes:
-            unit = plan.block_rows
-        run, lane = Var("run", plan.block_rows // unit), Var("row", unit)
-        row = index(run) * unit + index(lane)
-        start = self.start()
-        loops, k = self.depth_loops()
-        place = replace(start, m=start.m + block + row)
-        value = self.operand(self.contraction.left, place, k, "m")
-        at = self.depth_position(k)
+        row = Var("row", plan.block_rows)
+        here = plan.m.at(self.m_block, plan.m.unravel(start + index(row)))
+        at = self.positions(joined(self.origin(here), self.k))
+        value = self.lowering.value(self.contraction.left, at, ())
+        assert isinstance(self.left, Memory)
+        loops = [var for var in self.depth if var.extent > 1]
         if self.layout.by_row:
-            body: Body = (Store(self.left, row * plan.depth + at, value),)
-            *outer, inner = loops or [Var("k", 1)]
+            body: Body = (Store(self.left, index(row) * plan.depth + self.flat_depth, value),)
+            *outer, inner = loops or [Var("once", 1)]
             body = (vector_loop(inner, body, plan.lanes),)
-            for var in reversed(outer):
+            for var in reversed([row, *outer]):
                 body = (Loop(var, Axis.SERIAL, body),)
-            return (Loop(lane, Axis.SERIAL, body),)
-        body = (Store(self.left, at * plan.block_rows + row, value),)
-        body = (vector_loop(lane, body, plan.lanes),)
-        if run.extent > 1:
-            body = (Loop(run, Axis.SERIAL, body),)
+            return body
+        body = (Store(self.left, self.flat_depth * plan.block_rows + index(row), value),)
+        body = (vector_loop(row, body, plan.lanes),)
         for var in reversed(loops):
             body = (Loop(var, Axis.SERIAL, body),)
         return body
 
-    def depth_loops(self) -> tuple[list[Var], list[Index]]:
-        """Loop variables of one step along k, and the position along every k axis."""
-        extents = [self.shape[axis] for axis in self.contraction.k]
-        variables: list[Var] = []
-        positions: list[Index] = []
-        step, split = index(self.step), self.plan.split_axis
-        for number, extent in enumerate(extents):
-            if number < split:  # one position a step
-                step_here = (step // self.plan.steps_below(extents, number)) % extent
-                positions.append(step_here)
-                continue
-            count = extent // self.plan.split_steps if number == split else extent
-            var = Var(f"k{number}", count)
-            variables.append(var)
-            offset = step % self.plan.split_steps * count if number == split else ZERO
-            positions.append(offset + index(var))
-        return [v for v in variables if v.extent > 1], positions
-
-    def depth_position(self, k: list[Index]) -> Index:
-        """Position within the packed depth: the loop variables alone, row-major."""
-        extents = [self.shape[axis] for axis in self.contraction.k]
-        split = self.plan.split_axis
-        result = ZERO
-        for number, extent in enumerate(extents):
-            if number < split:
-                continue
-            count = extent // self.plan.split_steps if number == split else extent
-            result = result * count + index(Var(f"k{number}", count))
-        return result
-
-    def operand(self, node: Node, place: Place, k: list[Index], checked: str) -> Expression:
-        """The operand's value; zero where m (or n) is outside."""
-        c = self.contraction
-        other = Place(place.batch, ZERO if checked == "n" else place.m, place.n)
-        if checked == "m":
-            other = replace(other, n=ZERO)
-        at = self.product_position(other)
-        for axis, position in zip(c.k, k, strict=True):
-            at[axis] = position
-        flat = place.m if checked == "m" else place.n
-        inside = Condition(flat, 0, c.extent(c.m if checked == "m" else c.n))
-        if inside.always:
-            return self.lowering.value(node, at, ())
-        value = self.lowering.value(node, at, (inside,))
-        return Guard((inside,), value, literal(0, node.dtype))
-
-    def product_position(self, place: Place) -> list[Index]:
-        """Indices of the product's axes from flat positions (k axes at 0)."""
-        at = [ZERO] * len(self.shape)
-        c = self.contraction
-        for axes, flat in ((c.batch, place.batch), (c.m, place.m), (c.n, place.n)):
-            extents = tuple(self.shape[axis] for axis in axes)
-            for axis, position in zip(axes, unravel(flat, extents), strict=True):
-                at[axis] = position
-        return at
+    def positions(self, at: Positions) -> list[Index]:
+        return [at.get(axis, ZERO) for axis in range(len(self.shape))]
 
     # --- results -----------------------------------------------------------------------------
 
-    def store(self, row: Index, panel: Index) -> Body:
-        """Results of one tile: whole rows of vectors, or lane by lane at the right edge."""
-        plan, c = self.plan, self.contraction
-        r, lane = Var("r", plan.rows), Var("lane", plan.columns)
-        start = self.start()
-        first = start.n + panel * plan.columns
-        place = Place(start.batch, start.m + row + index(r), first + index(lane))
-        begin = ZERO if plan.steps == 1 else self.tile_start(row, panel)
-        source = begin + index(r) * plan.columns + index(lane)
-        at = self.product_position(place)
+    def store(self, block: Var, row: Index, panel: Var, tile: Var) -> Body:
+        """Results of one tile, vector by vector."""
+        plan = self.plan
+        r, v = Var("r", plan.rows), Var("v", plan.vectors)
+        lane = Var("lane", min(plan.lanes, plan.n.inside[-1]))
+        *outer, start = self.unit(panel, v)
+        here = {
+            **self.batch,
+            **plan.m.at(self.m_block, plan.m.unravel(row + index(r))),
+            **plan.n.at(self.n_block, [*outer, start + index(lane)]),
+        }
+        number = (index(block) * plan.panels + index(panel)) * plan.row_tiles + index(tile)
+        first = number * (plan.rows * plan.columns) if plan.steps > 1 else ZERO
+        source = first + index(r) * plan.columns + index(v) * plan.lanes + index(lane)
         result = self.kernel.graph.results[0]
         where = [ZERO] * len(result.shape)
+        at = self.positions(here)
         kept = [position for axis, position in enumerate(at) if axis not in self.node.axes]
         for position, axis in zip(kept, self.layout.places, strict=True):
             if axis is not None:
                 where[axis] = position
-
         self.lowering.sum = Load(self.tile, source)
-        m_inside = Condition(place.m, 0, c.extent(c.m))
-        n_inside = Condition(place.n, 0, c.extent(c.n))
-        value = self.lowering.value(result, where, (m_inside, n_inside))
-        store = Store(self.writes[0], linear(where, result.shape), value)
-        columns = c.extent(c.n)
-        whole = Condition(first, 0, columns - plan.columns + 1)
-        part = Condition(first, max(columns - plan.columns + 1, 0), columns + plan.columns)
-        body: list[Statement] = [
-            guarded(whole, Loop(lane, Axis.VECTOR, (store,), width=plan.lanes))
-        ]
-        if not whole.always:
-            edge = Loop(lane, Axis.SERIAL, (guarded(n_inside, store),))
-            body = [*(() if whole.never else body), guarded(part, edge)]
-        inner: Body = tuple(body)
-        if not m_inside.always:
-            inner = (If((m_inside,), inner),)
-        return (Loop(r, Axis.SERIAL, inner),)
+        value = self.lowering.value(result, where, ())
+        body: Body = (Store(self.writes[0], linear(where, result.shape), value),)
+        body = (vector_loop(lane, body, plan.lanes),)
+        for var in (v, r):
+            body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
+        return body
+
+
+def memory_of(operand: InPlace | Staged | Memory) -> Memory:
+    return operand if isinstance(operand, Memory) else operand.memory
 
 
 def guarded(condition: Condition, statement: Statement) -> Statement:
     return statement if condition.always else If((condition,), (statement,))
 
 
-def vector_loop(var: Var, body: Body, lanes: int) -> Loop:
-    width = lanes if var.extent >= lanes else 1
-    return Loop(var, Axis.VECTOR if width > 1 else Axis.SERIAL, body, width=width)
-
-
-def loads_of(root: Expression) -> list[Load]:
-    """Loads anywhere in an expression."""
-    found: list[Load] = []
-    stack: list[Expression] = [root]
-    while stack:
-        match stack.pop():
-            case Load() as load:
-                found.append(load)
-            case Apply(arguments=arguments):
-                stack.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                stack.extend((value, otherwise))
-            case _:
-                pass
-    return found
+__all__ = [
+    "Guard",
+    "Layout",
+    "TileLowering",
+    "find_layout",
+    "guarded",
+    "lower_contraction",
+    "operand_strides",
+    "vector_loop",
+]

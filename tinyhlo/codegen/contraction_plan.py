@@ -1,109 +1,296 @@
-"""Tile and block sizes of a contraction, from its extents and the Target's numbers.
+"""Tile, blocks and chunks of a contraction, from its extents and the Target's numbers.
 
-In: a Contraction (columns next to each other in the result), its element type, the Target.
-Out: a Plan, or None when packing does not pay.
+In: a Layout, the element type, the sources of both operands, the Target. Out: a Plan, or None
+when the general lowering is the better one. The nest that a Plan describes:
+
+    for chunk in batch x m blocks x n blocks, parallel:
+      for step in k blocks:
+        for block of rows: for panel of columns: for tile of rows: rows x (vectors * lanes) sums
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import gcd, lcm, prod
+from enum import Enum
+from math import prod
 
+from tinyhlo.codegen.contraction_layout import Layout
+from tinyhlo.codegen.contraction_operand import Source, box_size
+from tinyhlo.codegen.cut import Cut, ceil_div
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.dtypes import BOOL, F32, F64, DType
+from tinyhlo.ir.graph import Param
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
-TILES = {16: ((6, 2), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
-MIN_WORK = 1 << 12  # multiply-adds below which packing costs more than it saves
+TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
+MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
-MAX_DEPTH = 1024  # k positions packed at once
-RIGHT_BYTES = 1 << 20  # of a packed right operand (stack memory of one thread)
+MAX_DEPTH = 1024  # k positions in a step
+RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SUMS_BYTES = 1 << 20
-MAX_UNIT = 512  # rows
+REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
+NEAR_BYTES = 256  # between rows that still share pages and cache sets well
+FEW_TILES = 3  # of rows: too few to pay for packing the right operand
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
+
+
+class Use(Enum):
+    """How a tile reads an operand."""
+
+    IN_PLACE = "in place"
+    STAGED = "staged"
+    PACKED = "packed"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The result is cut into batch * row_chunks * column_chunks chunks of chunk_rows x
-    chunk_columns; the depth into `steps` of `depth`: k axes before `split_axis` advance by one
-    position a step, the split axis in `split_steps` parts."""
+    """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`."""
 
     rows: int
-    columns: int
+    vectors: int
     lanes: int
-    block_rows: int
-    chunk_rows: int
-    chunk_columns: int
     batch: int
-    row_chunks: int
-    column_chunks: int
-    depth: int
-    steps: int
-    split_axis: int
-    split_steps: int
+    m: Cut
+    n: Cut
+    k: Cut
+    block_rows: int
+    left: Use
+    right: Use
 
     @property
     def chunks(self) -> int:
-        return self.batch * self.row_chunks * self.column_chunks
+        return self.batch * self.m.blocks * self.n.blocks
 
-    def steps_below(self, extents: list[int], number: int) -> int:
-        """Steps until the k axis `number` (before the split axis) advances."""
-        return prod(extents[number + 1 : self.split_axis]) * self.split_steps
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def row_blocks(self) -> int:
+        return ceil_div(self.m.positions, self.block_rows)
+
+    @property
+    def row_tiles(self) -> int:
+        """Tiles in a block of rows."""
+        return ceil_div(self.block_rows, self.rows)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Vectors along each run of n in a chunk: those of the last run may overlap."""
+        *outer, last = self.n.inside
+        return (*outer, ceil_div(last, self.lanes))
+
+    @property
+    def panels(self) -> int:
+        return ceil_div(prod(self.units), self.vectors)
+
+    @property
+    def depth(self) -> int:
+        return self.k.positions
+
+    @property
+    def steps(self) -> int:
+        return self.k.blocks
 
     def moves(self) -> tuple[str, ...]:
         return (
-            f"parallel {self.batch}x{self.row_chunks}x{self.column_chunks} chunks",
+            f"parallel {self.batch}x{self.m.blocks}x{self.n.blocks} chunks",
             f"block {self.block_rows} rows, {self.depth} deep, {self.steps} steps",
-            "stage left, right",
+            f"left {self.left.value}",
+            f"right {self.right.value}",
             f"tile {self.rows}x{self.columns}",
         )
 
 
-def plan_contraction(c: Contraction, dtype: DType, target: Target, row_unit: int) -> Plan | None:
-    """Sizes for a contraction of `dtype` sums. Blocks of rows start at multiples of `row_unit`
-    where that is not too coarse."""
-    m, n, batch = c.extent(c.m), c.extent(c.n), c.extent(c.batch)
-    extents = [c.left.shape[axis] for axis in c.k]
-    k = prod(extents)
+def plan_contraction(
+    layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None
+) -> Plan | None:
+    c = layout.contraction
+    m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
     supported = dtype in (F32, F64) or (dtype.is_integer and dtype is not BOOL)
     if not supported or min(m, n, k) < 4 or m * n * k < MIN_WORK:
         return None
-    lanes = target.vector_bytes // dtype.itemsize
-    rows, vectors = choose_tile(m, n, lanes, target)
-    columns = vectors * lanes
-    split_axis, split_steps, depth = split_depth(extents)
-    steps = k // depth
+    return Planner(layout, dtype, target, left, right).plan()
 
-    widest = max(RIGHT_BYTES // (depth * dtype.itemsize) // columns, 1) * columns
-    column_chunks = ceil_div(n, widest)
-    wanted = target.threads if batch * m * n * k >= PARALLEL_WORK else 1
-    parts = batch * column_chunks
-    row_chunks = 1
-    if parts < 4 * wanted:
-        row_chunks = min(wanted // gcd(wanted, parts), ceil_div(m, rows))
-        if row_chunks * parts < wanted:  # few rows: cut the columns instead
-            row_chunks = 1
-            pieces = wanted // gcd(wanted, parts) * column_chunks
-            column_chunks = min(pieces, ceil_div(n, columns))
-    chunk_columns = round_up(ceil_div(n, column_chunks), columns)
-    column_chunks = ceil_div(n, chunk_columns)
-    if steps > 1:  # all sums of a chunk stay in memory
-        limit = max(SUMS_BYTES // (chunk_columns * dtype.itemsize) // rows, 1) * rows
-        row_chunks = max(row_chunks, ceil_div(m, limit))
-    unit = lcm(rows, row_unit) if row_unit % lanes == 0 else rows
-    if unit > MAX_UNIT or unit > 2 * m:
-        unit = rows
-    chunk_rows = round_up(ceil_div(m, row_chunks), unit)
-    # half of L2 for the packed rows
-    most = max(target.l2_bytes // 2 // (depth * dtype.itemsize) // unit, 1) * unit
-    blocks = ceil_div(chunk_rows, most)
-    block_rows = round_up(ceil_div(chunk_rows, blocks), unit)
-    row_chunks = ceil_div(m, chunk_rows)
-    return Plan(
-        rows, columns, lanes, block_rows, chunk_rows, chunk_columns, batch, row_chunks,
-        column_chunks, depth, steps, split_axis, split_steps,
-    )  # fmt: skip
+
+class Planner:
+    def __init__(
+        self, layout: Layout, dtype: DType, target: Target, left: Source | None,
+        right: Source | None,
+    ) -> None:  # fmt: skip
+        self.layout, self.dtype, self.target = layout, dtype, target
+        self.c = layout.contraction
+        self.shape = self.c.left.shape
+        self.lanes = target.vector_bytes // dtype.itemsize
+        self.left_source, self.right_source = left, right
+        self.k = self.depth_cut()
+        self.left = self.left_use()
+        self.right = self.right_use()
+
+    def plan(self) -> Plan:
+        c, lanes = self.c, self.lanes
+        runs = self.column_runs()
+        last = prod(self.shape[axis] for axis in runs[-1])
+        outer = c.extent(c.n) // last
+        rows, vectors = choose_tile(
+            c.extent(c.m), outer * round_up(last, lanes), lanes, self.target
+        )
+        vectors = min(vectors, outer * ceil_div(last, lanes))
+        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
+        n_cuts = list(cuts(runs, self.shape, vectors * lanes))
+        m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
+        return Plan(
+            rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
+            self.block_rows(m, rows), self.left, self.right,
+        )  # fmt: skip
+
+    # --- how operands are read ---------------------------------------------------------------
+
+    def left_use(self) -> Use:
+        source = self.left_source
+        if source is None or source.node.dtype is not self.dtype:
+            return Use.PACKED
+        if self.reuse(source, self.c.m) >= REUSE:
+            return Use.IN_PLACE if isinstance(source.node, Param) else Use.STAGED
+        if not isinstance(source.node, Param):
+            return Use.PACKED
+        step = abs(source.flat().coefficient(self.c.k[-1]))
+        near = step == 1 or step * self.dtype.itemsize <= NEAR_BYTES
+        return Use.IN_PLACE if near else Use.PACKED
+
+    def right_use(self) -> Use:
+        source = self.right_source
+        if source is None or source.node.dtype is not self.dtype:
+            return Use.PACKED
+        fast = self.c.n[-1]
+        extent = self.shape[fast]
+        if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
+            return Use.PACKED
+        memory = isinstance(source.node, Param) and source.flat().coefficient(fast) == 1
+        if self.reuse(source, self.c.n) >= REUSE:
+            along = [place for place in source.index if place.coefficient(fast)]
+            usable = len(along) == 1 and along[0].coefficient(fast) > 0
+            return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
+        few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
+        return Use.IN_PLACE if memory and few else Use.PACKED
+
+    def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
+        """How many points of the product read an element of the source, on average."""
+        inner = {axis: self.shape[axis] for axis in (*axes, *self.c.k)}
+        return prod(inner.values()) / box_size(source, inner)
+
+    # --- blocks ------------------------------------------------------------------------------
+
+    def depth_cut(self) -> Cut:
+        extents = [self.shape[axis] for axis in self.c.k]
+        number, parts, _ = split_depth(extents)
+        return Cut(
+            tuple((axis,) for axis in self.c.k), self.shape, number, extents[number] // parts
+        )
+
+    def column_runs(self) -> tuple[tuple[int, ...], ...]:
+        """The axes n; those at the end that are one run in the result (and in the right operand,
+        where a tile reads that directly) count as one."""
+        axes, places = self.c.n, self.layout.places
+        kept = [axis for axis in range(len(self.shape)) if axis not in self.c.k]
+        where = dict(zip(kept, places, strict=True))
+        order = sorted(place for place in places if place is not None)
+        rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
+        first = len(axes) - 1
+        while first > 0 and rank[axes[first - 1]] == rank[axes[first]] - 1:
+            if self.right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
+                break
+            first -= 1
+        return (*((axis,) for axis in axes[:first]), axes[first:])
+
+    def merges(self, outer: int, inner: int) -> bool:
+        """Whether two axes are one run where the right operand is read in place."""
+        if self.right is Use.STAGED or self.right_source is None:
+            return False
+        flat = self.right_source.flat()
+        return flat.coefficient(outer) == flat.coefficient(inner) * self.shape[inner]
+
+    def chunks(
+        self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
+    ) -> tuple[Cut, Cut]:
+        """The coarsest blocks of rows and columns that fit the caches and feed all threads."""
+        c, size = self.c, self.dtype.itemsize
+        i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
+        j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
+        if self.steps > 1:  # all sums of a chunk stay in memory
+            n = n_cuts[j].positions
+            i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
+        batch = c.extent(c.batch)
+        work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
+        wanted = self.target.threads if work >= PARALLEL_WORK else 1
+
+        def enough(m: Cut, n: Cut) -> bool:
+            count = batch * m.blocks * n.blocks
+            return count % wanted == 0 or count >= 4 * wanted
+
+        columns_first = self.left is not Use.STAGED and self.right is Use.PACKED
+        by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
+        by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
+        wide = n_cuts[by_columns].positions >= 2 * vectors * self.lanes
+        if enough(m_cuts[i], n_cuts[by_columns]) and columns_first and wide:
+            return m_cuts[i], n_cuts[by_columns]
+        high = m_cuts[by_rows].positions >= rows
+        if enough(m_cuts[by_rows], n_cuts[j]) and high:
+            return m_cuts[by_rows], n_cuts[j]
+        return m_cuts[i], n_cuts[by_columns]
+
+    @property
+    def steps(self) -> int:
+        return self.k.blocks
+
+    def left_bytes(self, m: Cut) -> int:
+        """Scratch that a staged left operand needs for a block of rows."""
+        if self.left is not Use.STAGED or self.left_source is None:
+            return 0
+        inner = m.inner_extents() | self.k.inner_extents()
+        return box_size(self.left_source, inner) * self.dtype.itemsize
+
+    def right_bytes(self, n: Cut) -> int:
+        """Scratch that a chunk of columns needs for the right operand."""
+        size = self.dtype.itemsize
+        if self.right is Use.IN_PLACE or self.right_source is None:
+            return 0
+        if self.right is Use.PACKED:
+            return n.positions * self.k.positions * size
+        inner = n.inner_extents() | self.k.inner_extents()
+        return box_size(self.right_source, inner) * size
+
+    def block_rows(self, m: Cut, rows: int) -> int:
+        """Half of L2 for the rows of a block; blocks of equal size."""
+        if self.left is Use.STAGED:
+            return max(m.positions, rows)
+        most = self.target.l2_bytes // 2 // (self.k.positions * self.dtype.itemsize)
+        blocks = ceil_div(m.positions, max(most // rows, 1) * rows)
+        return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
+
+
+def cuts(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int) -> Iterator[Cut]:
+    """Blocks of axes from coarse to fine; along the last run they are multiples of `unit`."""
+    if not runs:
+        yield Cut((), shape, 0, 1)
+    for number, run in enumerate(runs):
+        extent = prod(shape[axis] for axis in run)
+        before = 0
+        for parts in PARTS:
+            size = ceil_div(extent, parts)
+            if number == len(runs) - 1 and parts > 1:
+                size = min(round_up(size, unit), extent)
+            if size == before or parts > extent:
+                continue
+            before = size
+            yield Cut(runs, shape, number, size)
+
+
+def first(options: list[Cut], holds) -> int:  # type: ignore[no-untyped-def]
+    """The number of the first option for which `holds`, or the last one's."""
+    return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
 
 
 def choose_tile(m: int, n: int, lanes: int, target: Target) -> tuple[int, int]:
@@ -134,9 +321,8 @@ def split_depth(extents: list[int]) -> tuple[int, int, int]:
     return 0, 1, inner
 
 
-def ceil_div(count: int, size: int) -> int:
-    return -(-count // size)
-
-
 def round_up(count: int, multiple: int) -> int:
     return ceil_div(count, multiple) * multiple
+
+
+__all__ = ["Contraction", "Plan", "Use", "ceil_div", "choose_tile", "plan_contraction", "round_up"]

@@ -9,7 +9,6 @@ left out, so that a pointwise convolution is a plain matrix product.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
@@ -59,7 +58,9 @@ def convolve(operation: Operation, lhs: Node, rhs: Node, padding: Padding | None
         **kernel,
     }
     dropped = {name for name in ("batch_group", "group", "i", *kernel) if extents[name] == 1}
-    axes = [name for name in extents if name not in dropped]
+    summed = ("i", *kernel)
+    kept = [name for name in output_axes(numbers, list(spatial)) if name not in dropped]
+    axes = [*kept, *(name for name in summed if name not in dropped)]
     lhs_axes = [n for n in ("batch_group", "n", "group", "i", *spatial, *kernel) if n in axes]
     rhs_axes = [n for n in ("group", "batch_group", "o", "i", *kernel) if n in axes]
     total = sum_of_products(
@@ -68,15 +69,20 @@ def convolve(operation: Operation, lhs: Node, rhs: Node, padding: Padding | None
         reshape(rhs, tuple(extents[name] for name in rhs_axes)),
         [axes.index(name) for name in rhs_axes],
         tuple(extents[name] for name in axes),
-        sum(1 for name in axes if name != "i" and name not in kernel),
+        len(kept),
         operation.type.dtype,
     )
-    kept = [name for name in axes if name != "i" and name not in kernel]
-    order = [n for n in ("n", "batch_group", "group", "o", *spatial) if n in kept]
-    total = permute(total, [kept.index(name) for name in order])
-    features = prod(extents[name] for name in ("batch_group", "group", "o"))
-    total = reshape(total, (extents["n"], features, *spatial.values()))
-    return output_layout(total, numbers)
+    return reshape(total, operation.type.shape)
+
+
+def output_axes(numbers: ConvolutionDimensions, spatial: list[str]) -> list[str]:
+    """Names of the result's axes in the order of the op's own output layout: the sum is made in
+    that order, so that neither it nor what is computed from it has to be turned around."""
+    names = {numbers.output_batch_dimension: ["n"]}
+    names[numbers.output_feature_dimension] = ["batch_group", "group", "o"]
+    for place, name in zip(numbers.output_spatial_dimensions, spatial, strict=True):
+        names[place] = [name]
+    return [name for place in sorted(names) for name in names[place]]
 
 
 def standard_layout(lhs: Node, rhs: Node, numbers: ConvolutionDimensions) -> tuple[Node, Node]:
@@ -105,16 +111,6 @@ def sliding_windows(
     if not kernel:
         return padded
     return window(padded, (1, 1, *kernel), (1, 1, *stride), (1, 1, *dilation))
-
-
-def output_layout(result: Node, numbers: ConvolutionDimensions) -> Node:
-    """[batch, features, spatial...] as the op's own output layout."""
-    places = (
-        numbers.output_batch_dimension,
-        numbers.output_feature_dimension,
-        *numbers.output_spatial_dimensions,
-    )
-    return permute(result, [places.index(axis) for axis in range(len(places))])
 
 
 RULES: dict[str, Rule] = {

@@ -1,0 +1,114 @@
+"""Which operand of a contraction gives the rows, and in which order its axes lie in memory.
+
+In: a Kernel, its sum of products. Out: a `Layout`: n holds the axis that lies innermost in the
+result, m the other one's; each group of axes is sorted by how far apart neighbours lie.
+
+    y[i, j] = sum(x[i, k] * w[k, j])  ->  rows of x, columns of w
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tinyhlo.codegen.loops import Apply, Expression, Guard, Load, Memory, literal
+from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
+from tinyhlo.ir.contraction import Contraction
+from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.schedule.program import Kernel
+
+
+class TileLowering(Lowering):
+    """Lowers prologue and epilogue; the sum itself is read from the tile."""
+
+    def __init__(self, memories: tuple[Memory, ...], total: Node) -> None:
+        super().__init__(memories)
+        self.total = total
+        self.sum: Expression | None = None
+        self.seen: set[Position] = set()
+
+    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        if node is self.total:
+            assert self.sum is not None
+            self.seen.add(at)
+            return self.sum
+        return super().compute(node, at, scope, guards)
+
+    def value(self, node: Node, at: list[Index], guards: Conditions) -> Expression:
+        held = self.guards.setdefault(guards, guards)
+        return self.emit(node, self.position(tuple(at)), self.root, held)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """The contraction with its axes in the order of memory: n holds the axis innermost in the
+    result, m and n axes are sorted by their strides there, k axes by those in the left operand.
+    Axis k of the sum is axis `places[k]` of the result. Left is packed `by_row` unless it is
+    contiguous along m; then rows come in runs of `row_unit` that lie next to each other."""
+
+    contraction: Contraction
+    places: tuple[int | None, ...]
+    by_row: bool
+    row_unit: int
+
+
+def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
+    """None when the result is no permutation of the sum."""
+    reads, _ = argument_memories(kernel)
+    lowering = TileLowering(reads, node)
+    result = kernel.graph.results[0]
+    outer = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
+    lowering.sum = literal(0, node.dtype)
+    lowering.value(result, [index(var) for var in outer], ())
+    if len(lowering.seen) != 1:
+        return None
+    (seen,) = lowering.seen
+    places: list[int | None] = []
+    for position, extent in zip(seen, node.shape, strict=True):
+        found = [k for k, var in enumerate(outer) if extent > 1 and position == index(var)]
+        if extent > 1 and not found:
+            return None
+        places.append(found[0] if found else None)
+    if len({k for k in places if k is not None}) != sum(n > 1 for n in result.shape):
+        return None
+
+    kept = [axis for axis in range(len(c.left.shape)) if axis not in node.axes]
+    rank = {axis: k for axis, k in zip(kept, places, strict=True) if k is not None}
+    m = tuple(sorted(c.m, key=rank.__getitem__))
+    n = tuple(sorted(c.n, key=rank.__getitem__))
+    if m and (not n or rank[m[-1]] > rank[n[-1]]):
+        c, m, n = replace(c, left=c.right, right=c.left), n, m
+    strides = operand_strides(lowering, c.left)
+    k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
+    last = m[-1] if m else -1
+    by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
+    unit = 1 if by_row else c.left.shape[last]
+    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, unit)
+
+
+def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
+    """How far apart neighbours along each axis lie in the memory that an operand reads most."""
+    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(node.shape)]
+    value = lowering.value(node, [index(var) for var in variables], ())
+    found = [0] * len(variables)
+    for load in loads_of(value):
+        for axis, var in enumerate(variables):
+            found[axis] = max(found[axis], abs(load.index.coefficient(var) or 0))
+    return found
+
+
+def loads_of(root: Expression) -> list[Load]:
+    """Loads anywhere in an expression."""
+    found: list[Load] = []
+    stack: list[Expression] = [root]
+    while stack:
+        match stack.pop():
+            case Load() as load:
+                found.append(load)
+            case Apply(arguments=arguments):
+                stack.extend(arguments)
+            case Guard(value=value, otherwise=otherwise):
+                stack.extend((value, otherwise))
+            case _:
+                pass
+    return found

@@ -1,0 +1,194 @@
+"""Where the factors of a contraction are read from.
+
+An operand is a chain of views over a source. When every step between neighbours of the product is
+a fixed distance in the source, a tile can read it there:
+
+    InPlace   in the argument's own memory
+    Staged    in a box of the source, copied to scratch: padding, casts and other elementwise work
+              are done once an element, however many windows the element is in
+    (packed)  otherwise each element is copied to where the tile reads it, `contraction.py`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
+from tinyhlo.codegen.cut import Positions, ceil_div
+from tinyhlo.codegen.loops import Axis, Body, Guard, Loop, Memory, Store, literal
+from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
+from tinyhlo.ir.views import through
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Affine:
+    """offset + sum of coefficient * position, by axis of the product."""
+
+    offset: int
+    coefficients: Mapping[int, int]
+
+    def at(self, positions: Positions) -> Index:
+        result = constant(self.offset)
+        for axis, coefficient in self.coefficients.items():
+            if axis in positions:
+                result = result + positions[axis] * coefficient
+        return result
+
+    def coefficient(self, axis: int) -> int:
+        return self.coefficients.get(axis, 0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """The node that the views of an operand are over, and its index for a point of the product."""
+
+    node: Node
+    index: tuple[Affine, ...]
+
+    def flat(self) -> Affine:
+        """The element of the source in row-major order."""
+        offset, found = 0, dict[int, int]()
+        stride = prod(self.node.shape)
+        for extent, place in zip(self.node.shape, self.index, strict=True):
+            stride //= extent
+            offset += place.offset * stride
+            for axis, coefficient in place.coefficients.items():
+                found[axis] = found.get(axis, 0) + coefficient * stride
+        return Affine(offset, found)
+
+
+def find_source(operand: Node) -> Source | None:
+    """The source of an operand, or None where a view is not affine in the product's axes."""
+    variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(operand.shape)]
+    at: tuple[Index, ...] = tuple(map(index, variables))
+    node = operand
+    while isinstance(node, VIEWS) and not isinstance(node, Pad):
+        at, _ = through(node, at)
+        node = node.inputs[0]
+    if node.type.size == 0:
+        return None
+    axes = {var: axis for axis, var in enumerate(variables)}
+    places: list[Affine] = []
+    for place in at:
+        if any(atom not in axes for atom, _ in place.terms):
+            return None
+        found = {axes[atom]: c for atom, c in place.terms}  # type: ignore[index]
+        places.append(Affine(place.offset, found))
+    return Source(node, tuple(places))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class InPlace:
+    """An argument, read where it lies."""
+
+    memory: Memory
+    place: Affine
+
+    def address(self, positions: Positions) -> Index:
+        return self.place.at(positions)
+
+
+def in_place(source: Source, memories: Sequence[Memory]) -> InPlace | None:
+    if not isinstance(source.node, Param):
+        return None
+    return InPlace(memories[source.node.position], source.flat())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Staged:
+    """A box of the source in scratch. `extents` are of the box along each axis of the source,
+    `order` lists those axes from the slowest to the fastest. `phases` neighbours along the fastest
+    axis lie in as many planes, so that a window's stride along it becomes 1."""
+
+    source: Source
+    memory: Memory
+    extents: tuple[int, ...]
+    lowest: tuple[int, ...]  # of the box's index, for positions in the block: at most 0
+    order: tuple[int, ...]
+    phases: int
+
+    def address(self, inner: Positions) -> Index:
+        """Element of the box for positions counted from the origin of the block."""
+        box = [
+            Affine(-low, place.coefficients).at(inner)
+            for place, low in zip(self.source.index, self.lowest, strict=True)
+        ]
+        return self.element(box)
+
+    def element(self, box: Sequence[Index]) -> Index:
+        *outer, last = self.order
+        shape = [self.extents[axis] for axis in outer]
+        if self.phases == 1:
+            return linear([box[axis] for axis in self.order], [*shape, self.extents[last]])
+        places = [box[axis] for axis in outer] + [box[last] % self.phases, box[last] // self.phases]
+        return linear(places, [*shape, self.phases, ceil_div(self.extents[last], self.phases)])
+
+    def copy(self, lowering: TileLowering, origin: Positions, lanes: int) -> Body:
+        """Fill the box of the block that begins at `origin`."""
+        starts = [
+            place.at(origin) + low
+            for place, low in zip(self.source.index, self.lowest, strict=True)
+        ]
+        box = [ZERO] * len(self.extents)
+        loops: list[Var] = []
+        for axis in self.order[:-1]:
+            loops.append(Var(f"b{axis}", self.extents[axis]))
+            box[axis] = index(loops[-1])
+        last = self.order[-1]
+        fastest = Var(f"b{last}", ceil_div(self.extents[last], self.phases))
+        box[last] = index(fastest) * self.phases
+        if self.phases > 1:
+            loops.append(Var("phase", self.phases))
+            box[last] = box[last] + index(loops[-1])
+        at = [start + offset for start, offset in zip(starts, box, strict=True)]
+        inside = Condition(box[last], 0, self.extents[last])
+        guards = () if inside.always else (inside,)
+        value = lowering.value(self.source.node, at, guards)
+        if guards:
+            value = Guard(guards, value, literal(0, self.memory.dtype))
+        body: Body = (Store(self.memory, self.element(box), value),)
+        body = (vector_loop(fastest, body, lanes),)
+        for var in reversed(loops):
+            body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
+        return body
+
+
+def stage(
+    name: str, source: Source, inner: Mapping[int, int], lowering: TileLowering, fast: int
+) -> Staged:
+    """A box that holds all positions of a block with `inner` positions along every axis; reading
+    along axis `fast` of the product becomes contiguous where that is possible."""
+    extents: list[int] = []
+    lowest: list[int] = []
+    for place in source.index:
+        reach = [c * (inner.get(axis, 1) - 1) for axis, c in place.coefficients.items()]
+        lowest.append(sum(r for r in reach if r < 0))
+        extents.append(1 + sum(map(abs, reach)))
+    strides = operand_strides(lowering, source.node)
+    order = sorted(range(len(extents)), key=lambda axis: -strides[axis])
+    phases = 1
+    along = [k for k, place in enumerate(source.index) if place.coefficient(fast)]
+    if len(along) == 1 and source.index[along[0]].coefficient(fast) > 1:
+        order.remove(along[0])
+        order.append(along[0])
+        phases = source.index[along[0]].coefficient(fast)
+    last = order[-1]
+    size = prod(extents) // extents[last] * ceil_div(extents[last], phases) * phases
+    memory = Memory(name, source.node.dtype, size, local=True)
+    return Staged(source, memory, tuple(extents), tuple(lowest), tuple(order), phases)
+
+
+def box_size(source: Source, inner: Mapping[int, int]) -> int:
+    """Elements of the box that `stage` would make."""
+    size = 1
+    for place in source.index:
+        size *= 1 + sum(abs(c) * (inner.get(axis, 1) - 1) for axis, c in place.coefficients.items())
+    return size
+
+
+def vector_loop(var: Var, body: Body, lanes: int) -> Loop:
+    width = lanes if var.extent >= lanes else 1
+    return Loop(var, Axis.VECTOR if width > 1 else Axis.SERIAL, body, width=width)

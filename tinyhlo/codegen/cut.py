@@ -1,0 +1,125 @@
+"""Axes walked block by block.
+
+A Cut says how a few axes of a product are divided: the axes before `number` advance by one
+position a block, axis `number` by `size` positions, the axes after it are whole in every block.
+
+    Cut(axes b, y, x of extents 8, 56, 56; number 1; size 14)     # 32 blocks of 14x56 positions
+
+No block is shorter: the last one begins earlier and overlaps the one before it, so that nothing
+inside has to ask whether it is still within bounds. What lies in two blocks is computed twice, to
+the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tinyhlo.codegen.loops import Apply, IndexValue, literal
+from tinyhlo.ir.dtypes import I64
+from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
+from tinyhlo.ir.ops import Op
+
+Positions = Mapping[int, Index]  # by axis of the product
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`runs[k]` are axes of the product, next to each other in memory, that count as one of
+    `extents[k]` positions."""
+
+    runs: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]  # of the whole product
+    number: int
+    size: int
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(prod(self.shape[axis] for axis in run) for run in self.runs)
+
+    @property
+    def parts(self) -> int:
+        """Blocks along the axis that is cut."""
+        return ceil_div(self.extents[self.number], self.size) if self.runs else 1
+
+    @property
+    def blocks(self) -> int:
+        return prod(self.extents[: self.number]) * self.parts
+
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """Extents of one block."""
+        return (self.size, *self.extents[self.number + 1 :]) if self.runs else ()
+
+    @property
+    def positions(self) -> int:
+        return prod(self.inside)
+
+    def runs_at(self, block: Index) -> list[Index]:
+        """Where a block begins along every run."""
+        *outer, part = unravel(block, (*self.extents[: self.number], self.parts))
+        start = at_most(part * self.size, self.extents[self.number] - self.size)
+        return [*outer, start, *[ZERO] * (len(self.runs) - self.number - 1)]
+
+    def runs_within(self, inside: Sequence[Index]) -> list[Index]:
+        """Positions along every run, from a block's origin, for indices into `inside`."""
+        return [ZERO] * self.number + list(inside)
+
+    def axes(self, runs: Sequence[Index]) -> dict[int, Index]:
+        """Positions along the product's axes from those along the runs."""
+        found: dict[int, Index] = {}
+        for run, position in zip(self.runs, runs, strict=True):
+            inner = unravel(position, tuple(self.shape[axis] for axis in run))
+            found.update(zip(run, inner, strict=True))
+        return found
+
+    def at(self, block: Index, inside: Sequence[Index]) -> dict[int, Index]:
+        """Positions along the product's axes of a point of a block."""
+        if not self.runs:
+            return {}
+        pairs = zip(self.runs_at(block), self.runs_within(inside), strict=True)
+        return self.axes([start + offset for start, offset in pairs])
+
+    def origin(self, block: Index) -> dict[int, Index]:
+        """Where a block begins."""
+        return self.at(block, [ZERO] * len(self.inside))
+
+    def within(self, inside: Sequence[Index]) -> dict[int, Index]:
+        """A point of a block, from its origin; only where every run is one axis."""
+        return self.axes(self.runs_within(inside)) if self.runs else {}
+
+    def unravel(self, flat: Index) -> list[Index]:
+        """Indices into `inside` of point number `flat`."""
+        return list(unravel(flat, self.inside)) if self.runs else []
+
+    def inner_extents(self) -> dict[int, int]:
+        """Positions of one block along every axis."""
+        found: dict[int, int] = {}
+        for number, run in enumerate(self.runs):
+            for axis in run:
+                whole = self.shape[axis] if number >= self.number else 1
+                cut = number == self.number and len(run) == 1
+                found[axis] = self.size if cut else whole
+        return found
+
+
+def at_most(position: Index, highest: int) -> Index:
+    """min(position, highest)."""
+    low, high = position.bounds
+    if high <= highest:
+        return position
+    smaller = Apply(Op.MIN, (IndexValue(position, I64), literal(highest, I64)), I64)
+    return index(Data(smaller, (low, highest)))
+
+
+def joined(first: Positions, second: Positions) -> dict[int, Index]:
+    """Sums, axis by axis."""
+    found = dict(first)
+    for axis, position in second.items():
+        found[axis] = found[axis] + position if axis in found else position
+    return found
+
+
+def ceil_div(count: int, size: int) -> int:
+    return -(-count // size)
