@@ -96,3 +96,16 @@ def test_printed_form() -> None:
     node = build.elementwise(Op.ADD, X, X)
     text = "graph(f32[2,3]) {\n  %0 = add f32[2,3] $0 $0   # model.py:12\n  return %0\n}"
     assert str(Graph((X.type,), (node,), (), {node: "model.py:12"})) == text
+
+
+def test_a_sum_over_a_contraction_does_not_repeat_it() -> None:
+    """sum over rows of x @ w: the product stays, as a reduce over (m, n, k) would be no product."""
+    x, w = build.param(0, (6, 4), F32), build.param(1, (4, 5), F32)
+    left = build.broadcast(x, (6, 5, 4), (0, 2))
+    product = build.elementwise(Op.MUL, left, build.broadcast(w, (6, 5, 4), (2, 1)))
+    matmul = build.reduce(Op.ADD, product, (2,))
+    graph = simplify(Graph((x.type, w.type), (build.reduce(Op.ADD, matmul, (0,)), matmul)))
+    assert graph.results[0].inputs == (graph.results[1],)
+    trace = build.reduce(Op.ADD, build.reduce(Op.ADD, build.elementwise(Op.MUL, x, x), (1,)), (0,))
+    (total,) = simplify(Graph((x.type,), (trace,))).results
+    assert total.axes == (0, 1)  # type: ignore[attr-defined]

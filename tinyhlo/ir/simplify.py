@@ -16,6 +16,7 @@ import numpy as np
 
 from tinyhlo.ir import build
 from tinyhlo.ir.algebra import ALGEBRA, joins
+from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import (
     VIEWS,
     Branch,
@@ -222,7 +223,10 @@ def reduce_of_reduce(node: Reduce) -> Node | None:
         return None
     rank = range(len(inner.inputs[0].shape))
     kept = [axis for axis in rank if axis not in inner.axes]
-    return build.reduce(node.op, inner.inputs[0], [*inner.axes, *(kept[k] for k in node.axes)])
+    whole = build.reduce(node.op, inner.inputs[0], [*inner.axes, *(kept[k] for k in node.axes)])
+    if find_contraction(inner) is not None and find_contraction(whole) is None:
+        return None  # the product is computed once, fast, and may be needed elsewhere
+    return whole
 
 
 def known_result(node: Output) -> Node | None:
