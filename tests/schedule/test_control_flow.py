@@ -18,6 +18,7 @@ from tests.schedule.graphs import (
 )
 from tinyhlo.ir.build import (
     branch,
+    broadcast,
     elementwise,
     flip,
     full,
@@ -29,6 +30,7 @@ from tinyhlo.ir.build import (
     scalar,
     scatter,
     update_slice,
+    where,
 )
 from tinyhlo.ir.graph import Graph, Node, UpdateSlice
 from tinyhlo.ir.ops import Op
@@ -147,3 +149,17 @@ def test_gather_reads_a_stored_source() -> None:
     index = np.arange(24, dtype=np.int32).reshape(6, 4) % 10
     program = planned(graph, [normal(10, 4), index])
     assert len(launches(program.body)) == 2
+
+
+def test_scatter_whose_indices_read_its_only_element_does_not_work_in_place() -> None:
+    p, q = param(0, (), I32), param(1, (), I32)
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    given, updates = param(0, (8,), I32), param(1, (8,), I32)
+    nothing = broadcast(scalar(0, I32), (1,))
+    negative = elementwise(Op.LT, given, broadcast(nothing, (8,), (0,)))
+    index = where(negative, elementwise(Op.ADD, given, updates), given)
+    (counts,) = scatter([nothing], [updates], [index], combiner, False)
+    planned(
+        Graph((given.type, updates.type), (counts,)),
+        [np.array([0, 0, 1, 0, 2, 0, 0, 1], np.int32), np.ones(8, np.int32)],
+    )

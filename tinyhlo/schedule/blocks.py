@@ -151,7 +151,20 @@ def first_access(cluster: Cluster, value: Node) -> tuple[object, ...]:
 
 def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
     """Whether the updates or indices of an update also read its operand."""
-    return len(cluster.reads[operand]) > 1 or any(i for at in cluster.reads[operand] for i in at)
+    if operand.type.size > 1:
+        return len(cluster.reads[operand]) > 1 or any(first_access(cluster, operand))
+    # The only element is read at the same index by both: follow the other inputs instead.
+    pending = list(node.inputs[len(in_memory(node)) :])
+    seen = set(pending)
+    while pending:
+        child = pending.pop()
+        if base(child) is operand:
+            return True
+        if base(child) not in cluster.reads:
+            new = [below for below in child.inputs if below not in seen]
+            seen.update(new)
+            pending.extend(new)
+    return False
 
 
 def result_of(node: Node, position: int) -> Node:
