@@ -22,6 +22,7 @@ from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.artifact import is_artifact, read_artifact, read_platforms
 from tinyhlo.import_stablehlo.platforms import choose_platform
+from tinyhlo.import_stablehlo.quantized import load_dialect, mentions_quantized, write_out
 
 BYTECODE_MAGIC = b"ML\xefR"
 PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
@@ -66,12 +67,19 @@ def parse_source(source: bytes | str) -> ir.Module:
     if not source.strip():
         raise InvalidProgram("the program is empty: expected a StableHLO module")
     context = make_context()
+    quantized = mentions_quantized(source)
     portable = isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]
     with collect_diagnostics(context) as complaints:
         try:
+            if quantized:
+                load_dialect(context)
             if portable:
-                return stablehlo.deserialize_portable_artifact(context, source)
-            return ir.Module.parse(source, context)
+                module = stablehlo.deserialize_portable_artifact(context, source)
+            else:
+                module = ir.Module.parse(source, context)
+            if quantized:
+                write_out(module)
+            return module
         except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
             reasons = "; ".join(complaints) or str(error)
             kind = "portable artifact" if portable else "StableHLO module"

@@ -17,6 +17,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Timer
@@ -31,6 +32,7 @@ from tinyhlo.runtime.cache import Cache, key_of
 HEADER = struct.Struct("<BQ")  # verdict, bytes that follow
 READ, REFUSED = 0, 1
 SECONDS, SECONDS_PER_BYTE = 20.0, 1e-6
+QUIET_SECONDS = 1.0  # a process that dies sooner after its last answer died of the file
 CRASHED = "the file is damaged: MLIR's reader does not survive it"
 CHILD = (
     "import sys; sys.path[:] = sys.argv[1:]; "
@@ -69,6 +71,7 @@ class Reader:
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._answered = 0.0
 
     def read(self, source: bytes) -> bytes:
         """Fresh bytecode of a program.
@@ -77,11 +80,13 @@ class Reader:
         """
         with self._lock:
             process = self._running()
-            if process is not None:
-                with suppress(ProcessDied):  # perhaps it was idle and left just now
-                    return self._ask(process, source)
+            quiet = time.monotonic() - self._answered > QUIET_SECONDS
             try:
-                return self._ask(self._start(), source)
+                if process is not None and quiet:
+                    with suppress(ProcessDied):  # perhaps it was idle and left just now
+                        return self._ask(process, source)
+                    process = None
+                return self._ask(process or self._start(), source)
             except ProcessDied as error:
                 raise InvalidProgram(CRASHED) from error
 
@@ -134,6 +139,7 @@ class Reader:
             payload = process.stdout.read(length)
         finally:
             timer.cancel()
+            self._answered = time.monotonic()
         if verdict != READ or len(payload) < length:
             raise InvalidProgram(payload.decode(errors="replace"))
         return payload

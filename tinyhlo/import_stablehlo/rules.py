@@ -7,6 +7,7 @@ differ from the plain rule applied by plane or by value (`lifting.py`).
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo import (
+    broadcasting,
     calls,
     complex_arithmetic,
     complex_functions,
@@ -32,6 +33,7 @@ from tinyhlo.import_stablehlo.records import Form
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = (
+    broadcasting,
     calls,
     contraction,
     control,
