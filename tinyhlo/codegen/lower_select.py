@@ -37,7 +37,8 @@ from tinyhlo.ir.dtypes import BOOL, I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 
-BLOCK = 64  # elements: a block that is read again costs as much as scanning a few
+LARGEST_BLOCK, SMALLEST_BLOCK = 128, 16  # elements
+BLOCKS = 4  # times the number of elements wanted: then few blocks are read again
 CHAINS = 2
 LONG = 1 << 17  # elements of a single row that are worth all threads
 LEAST = literal(-(1 << 63), I64)
@@ -57,17 +58,18 @@ def select(
     pairs = max(1, lanes // 2)
     padded = -(-limit // pairs) * pairs
     best = Memory("best", I64, padded + pairs, local=True)
-    if length <= 2 * BLOCK:
+    block = block_length(length, limit)
+    if length <= 2 * block:
         everything = scan(key, best, constant(0), length, length, limit, pairs)
         return [Allocate(best), *cleared(best, limit, MOST), everything], best
-    blocks = Var("block", -(-length // BLOCK))
+    blocks = Var("block", -(-length // block))
     lows = Memory("lows", I32, blocks.extent, local=True)
     element = Var("element", length)
-    start = index(blocks) * BLOCK
+    start = index(blocks) * block
     least = Accumulate(LOW.name, Op.MIN, key(index(element)))
     find_low = (
         Declare(LOW.name, identity(Op.MIN, I32)),
-        Loop(element, Axis.REDUCE, (least,), lanes * CHAINS, start, BLOCK),
+        Loop(element, Axis.REDUCE, (least,), lanes * CHAINS, start, block),
         Store(lows, index(blocks), LOW),
     )
     statements: list[Statement] = [
@@ -76,7 +78,7 @@ def select(
         Loop(blocks, Axis.PARALLEL if alone and length >= LONG else Axis.ORDERED, find_low),
         *cleared(best, limit, MOST),
     ]
-    if blocks.extent >= 2 * limit:
+    if blocks.extent > limit:
 
         def low_at(at: Index) -> Expression:
             return Load(lows, at)
@@ -88,9 +90,15 @@ def select(
             *cleared(best, limit, Read("bound", I64)),
         ]
     here = combined(Load(lows, index(blocks)), start)
-    again = scan(key, best, start, BLOCK, length, limit, pairs)
+    again = scan(key, best, start, block, length, limit, pairs)
     statements.append(Loop(blocks, Axis.ORDERED, (when(less(here, Load(best, ZERO_AT)), again),)))
     return statements, best
+
+
+def block_length(length: int, limit: int) -> int:
+    """A power of two."""
+    wanted = max(1, length // (BLOCKS * max(limit, 1)))
+    return max(SMALLEST_BLOCK, min(LARGEST_BLOCK, 1 << (wanted.bit_length() - 1)))
 
 
 ZERO_AT = constant(0)

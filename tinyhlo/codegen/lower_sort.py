@@ -23,7 +23,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lower import LETTERS, Lowering, Position, argument_memories
-from tinyhlo.codegen.lower_select import position_of, select
+from tinyhlo.codegen.lower_select import block_length, position_of, select
 from tinyhlo.codegen.lower_update import finished
 from tinyhlo.codegen.sort_merge import merge_sort
 from tinyhlo.codegen.sort_radix import Row, digits_of, radix_sort
@@ -125,9 +125,10 @@ def choose_way(root: Sort, order: Order | None, length: int, threads: int, targe
 
 def selection_cost(order: Order, length: int, limit: int) -> float:
     """Of finding the first `limit` elements: keys with their positions fit 64 bits."""
-    if len(order) > 1 or any(key.bits > 32 for key in order):
+    if len(order) > 1 or any(key.bits > 32 for key in order) or length < 16 * limit:
         return inf
-    return 50.0 + 0.35 * length + 90.0 * min(limit, length / 64) + 1.1 * limit * limit
+    again = limit * block_length(length, limit)
+    return 150.0 + 0.12 * length + 1.5 * again + limit * (9.0 + 2.0 * limit)
 
 
 def sorting_cost(order: Order | None, length: int, target: Target) -> float:
@@ -137,14 +138,14 @@ def sorting_cost(order: Order | None, length: int, target: Target) -> float:
 def counting_cost(order: Order | None, length: int, target: Target) -> float:
     """Of a rank sort: all pairs."""
     words = sum(max(1, key.bits // 32) for key in order) if order else 4
-    return 1.76 * words * length * length / target.vector_bytes
+    return 3.4 * words * length * length / target.vector_bytes
 
 
 def moving_cost(order: Order | None, length: int) -> float:
     """Of a radix sort, or a merge sort where there are no keys."""
     if order is None:
-        return 6.0 * length * length.bit_length()
-    return sum(digits_of(key, length).number.extent * (1.9 * length + 115.0) for key in order)
+        return 12.0 * length * length.bit_length()
+    return sum(digits_of(key, length).number.extent * (4.0 * length + 200.0) for key in order)
 
 
 def scratch(name: str, root: Sort, size: int) -> tuple[Memory, ...]:
