@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.dialects import chlo, stablehlo
 
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,
     DotDimensions,
     GatherDimensions,
+    RaggedDotDimensions,
     ScatterDimensions,
 )
 from tinyhlo.ir.elements import BY_NAME, SMALL
@@ -61,6 +62,7 @@ DIMENSION_NUMBERS: tuple[tuple[str, Any, Any], ...] = (
     ("#stablehlo.scatter<", stablehlo.ScatterDimensionNumbers, ScatterDimensions),
     ("#stablehlo.dot<", stablehlo.DotDimensionNumbers, DotDimensions),
     ("#stablehlo.conv<", stablehlo.ConvDimensionNumbers, ConvolutionDimensions),
+    ("#chlo.ragged_dot<", chlo.RaggedDotDimensionNumbers, RaggedDotDimensions),
 )
 
 

@@ -21,6 +21,7 @@ NATIVE_CHLO = frozenset(
         "chlo.is_pos_inf",
         "chlo.is_neg_inf",
         "chlo.next_after",
+        "chlo.ragged_dot",
     }
 )
 # on complex numbers: near the branch points and at the ends of the range the plain formulas fail

@@ -9,6 +9,7 @@ After this nothing of MLIR is touched, except locations when somebody asks for t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -121,7 +122,7 @@ class Decoder:
         form = Form.PLAIN
         if self._has_lifted_types or self._lifts(operation):
             form = form_of([self._type(v.type) for v in (*operation.operands, *operation.results)])
-        if is_expanded(name, form):
+        if is_expanded(name, form, attributes):
             callee = self._legalized(operation)
             if callee is not None:
                 name, attributes = "func.call", {"callee": callee}
@@ -217,9 +218,14 @@ def configuration_of(operation: ir.Operation) -> dict[str, Any]:
     }
 
 
-def is_expanded(name: str, form: Form) -> bool:
+def is_expanded(name: str, form: Form, attributes: Mapping[str, Any]) -> bool:
     """Whether jaxlib's passes write an op as several others: most of CHLO, and the complex
     functions whose accurate form is long."""
+    if (
+        name == "chlo.ragged_dot"
+        and attributes["ragged_dot_dimension_numbers"].lhs_batching_dimensions
+    ):
+        return True
     if name.startswith("chlo."):
         return name not in NATIVE_CHLO or form is Form.COMPLEX
     return form is Form.COMPLEX and name in COMPLEX_EXPANDED

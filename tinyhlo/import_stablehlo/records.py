@@ -143,6 +143,18 @@ class DotDimensions:
 
 
 @dataclass(frozen=True, slots=True)
+class RaggedDotDimensions:
+    """`#chlo.ragged_dot<...>`."""
+
+    lhs_batching_dimensions: tuple[int, ...]
+    rhs_batching_dimensions: tuple[int, ...]
+    lhs_contracting_dimensions: tuple[int, ...]
+    rhs_contracting_dimensions: tuple[int, ...]
+    lhs_ragged_dimensions: tuple[int, ...]
+    rhs_group_dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConvolutionDimensions:
     """`#stablehlo.conv<...>`: which axis is what in input, kernel and output."""
 

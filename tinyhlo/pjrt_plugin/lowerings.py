@@ -7,6 +7,7 @@ platforms only. Linear algebra is lowered as for "cpu", to calls of LAPACK by ja
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -32,6 +33,19 @@ def register(platform: str) -> None:
     """Register the lowerings for `platform`. JAX versions that arrange their rules in another way
     keep what they have."""
     register_linear_algebra(platform)
+    register_ragged_dot(platform)
+
+
+def register_ragged_dot(platform: str) -> None:
+    """As one op, where the default multiplies every row with every group's matrix."""
+    from jax._src.interpreters import mlir
+
+    lax: Any = importlib.import_module("jax._src.lax.lax")
+    rule = getattr(lax, "_ragged_dot_general_lower", None)
+    if rule is not None:
+        mlir.register_lowering(
+            lax.ragged_dot_general_p, functools.partial(rule, platform=platform), platform=platform
+        )
 
 
 def register_linear_algebra(platform: str) -> None:

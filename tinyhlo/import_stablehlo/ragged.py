@@ -1,0 +1,237 @@
+"""ragged_dot: a product per group of rows, as a loop over blocks of rows.
+
+    ragged_dot(x[m, k], w[g, k, n], sizes[g])  ->  for each block of rows of one group:
+                                                       y[rows] = x[rows] @ w[group]
+
+The work is that of one product with `m` rows, rounded up to whole blocks in each group, where the
+masked form (a product with every group) does `g` times as much. Where the ragged axis is summed
+over instead, `sum over rows of group: x[k, m] y[k, n]`, each block adds to its group's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
+from tinyhlo.import_stablehlo.indexing import slice_at, store_at
+from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.records import Operation, RaggedDotDimensions
+from tinyhlo.import_stablehlo.walker import Rule, Scope
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    elementwise,
+    full,
+    iota,
+    loop,
+    pad,
+    param,
+    permute,
+    reduce,
+    reshape,
+    scalar,
+    scan,
+    where,
+)
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+
+BLOCK = 64  # rows: enough for full register tiles, few enough that little is padding
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """For each block of rows: its group, its first row, and the end of its group's rows; and how
+    many blocks there are."""
+
+    group: Node
+    row: Node
+    end: Node
+    count: Node
+
+
+def blocks_of(sizes: Node, rows: int) -> Blocks:
+    """Cut each group's rows into blocks."""
+    groups = sizes.shape[0]
+    most = -(-rows // BLOCK) + groups
+    sizes = cast(sizes, I32)
+    ends = elementwise(Op.MIN, scan(Op.ADD, sizes, 0, False), full(rows, sizes.shape, I32))
+    first = elementwise(Op.SUB, ends, sizes)
+    tiles = elementwise(Op.DIV, with_number(Op.ADD, sizes, BLOCK - 1), like(BLOCK, sizes))
+    tile_ends = scan(Op.ADD, tiles, 0, False)
+
+    shape = (most, groups)
+    tile = iota(shape, I32, 0)
+    after = elementwise(Op.LE, broadcast(tile_ends, shape, (1,)), tile)
+    group = reduce(Op.ADD, cast(after, I32), (1,))
+    is_own = elementwise(Op.EQ, broadcast(group, shape, (0,)), iota(shape, I32, 1))
+
+    def of_group(values: Node) -> Node:
+        spread = broadcast(values, shape, (1,))
+        return reduce(Op.ADD, where(is_own, spread, like(0, spread)), (1,))
+
+    tile_first = elementwise(Op.SUB, tile_ends, tiles)
+    within = elementwise(Op.SUB, iota((most,), I32, 0), of_group(tile_first))
+    row = elementwise(Op.ADD, of_group(first), with_number(Op.MUL, within, BLOCK))
+    return Blocks(group, row, of_group(ends), element(tile_ends, groups - 1))
+
+
+def with_number(op: Op, node: Node, number: int) -> Node:
+    return elementwise(op, node, like(number, node))
+
+
+def element(values: Node, position: int | Node) -> Node:
+    """One element of a vector."""
+    start = scalar(position, I32) if isinstance(position, int) else position
+    return reshape(slice_at(values, [start], (1,)), ())
+
+
+def ragged_dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    numbers: RaggedDotDimensions = operation.attributes["ragged_dot_dimension_numbers"]
+    lhs, rhs, sizes = inputs
+    (ragged,) = numbers.lhs_ragged_dimensions
+    dtype = operation.type.dtype
+    if ragged in numbers.lhs_contracting_dimensions:
+        result = sums_by_group(lhs, rhs, sizes, ragged, numbers, operation)
+    else:
+        result = products_by_group(lhs, rhs, sizes, ragged, numbers, operation)
+    return cast(result, dtype)
+
+
+def products_by_group(
+    lhs: Node,
+    rhs: Node,
+    sizes: Node,
+    ragged: int,
+    numbers: RaggedDotDimensions,
+    operation: Operation,
+) -> Node:
+    """Each row times the matrix of its group; rows of no group give zeros."""
+    (group_axis,) = numbers.rhs_group_dimensions
+    inner, inner_right = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+    others = [axis for axis in free_axes(lhs, inner) if axis != ragged]
+    columns = [axis for axis in free_axes(rhs, inner_right) if axis != group_axis]
+    rows, depth = lhs.shape[ragged], product(lhs, inner)
+    x = reshape(permute(lhs, (ragged, *others, *inner)), (rows, product(lhs, others), depth))
+    w = reshape(
+        permute(rhs, (group_axis, *inner_right, *columns)),
+        (rhs.shape[group_axis], depth, product(rhs, columns)),
+    )
+    wide = accumulating_type(lhs.dtype, rhs.dtype, operation.type.dtype)
+
+    def step(out: Node, x: Node, w: Node, at: tuple[Node, Node, Node]) -> Node:
+        group, row, end = at
+        zero = scalar(0, I32)
+        block = slice_at(x, [row, zero, zero], (BLOCK, *x.shape[1:]))
+        matrix = reshape(slice_at(w, [group, zero, zero], (1, *w.shape[1:])), w.shape[1:])
+        shape = (BLOCK, x.shape[1], w.shape[2], depth)
+        y = sum_of_products(block, (0, 1, 3), matrix, (3, 2), shape, 3, wide)
+        mine = rows_before(end, row, y.shape)
+        current = slice_at(out, [row, zero, zero], y.shape)
+        return store_at(out, where(mine, y, current), [row, zero, zero])
+
+    start = full(0, (rows + BLOCK, x.shape[1], w.shape[2]), wide)
+    padded = with_rows_after(x)
+    found = over_blocks(blocks_of(sizes, rows), start, padded, w, step)
+    kept = slice_at(found, [scalar(0, I32)] * 3, (rows, *found.shape[1:]))
+    free = (
+        *(lhs.shape[axis] for axis in (ragged, *others)),
+        *(rhs.shape[axis] for axis in columns),
+    )
+    order = sorted([ragged, *others])
+    places = [[ragged, *others].index(axis) for axis in order]
+    return permute(reshape(kept, free), (*places, *range(len(places), len(free))))
+
+
+def sums_by_group(
+    lhs: Node,
+    rhs: Node,
+    sizes: Node,
+    ragged: int,
+    numbers: RaggedDotDimensions,
+    operation: Operation,
+) -> Node:
+    """For each group, the product summed over its part of the ragged axis."""
+    pairs = list(
+        zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True)
+    )
+    ragged_right = dict(pairs)[ragged]
+    inner = [left for left, _ in pairs if left != ragged]
+    inner_right = [right for left, right in pairs if left != ragged]
+    rows_free = free_axes(lhs, (ragged, *inner))
+    columns = free_axes(rhs, (ragged_right, *inner_right))
+    depth, other = lhs.shape[ragged], product(lhs, inner)
+    x = reshape(permute(lhs, (ragged, *inner, *rows_free)), (depth, other, product(lhs, rows_free)))
+    w = reshape(
+        permute(rhs, (ragged_right, *inner_right, *columns)), (depth, other, product(rhs, columns))
+    )
+    wide = accumulating_type(lhs.dtype, rhs.dtype, operation.type.dtype)
+
+    def step(out: Node, x: Node, w: Node, at: tuple[Node, Node, Node]) -> Node:
+        group, row, end = at
+        zero = scalar(0, I32)
+        starts = [row, zero, zero]
+        left, right = (slice_at(node, starts, (BLOCK, *node.shape[1:])) for node in (x, w))
+        left, right = (
+            where(rows_before(end, row, node.shape), node, like(0, node)) for node in (left, right)
+        )
+        shape = (x.shape[2], w.shape[2], BLOCK, other)
+        y = sum_of_products(left, (2, 3, 0), right, (2, 3, 1), shape, 2, wide)
+        y = reshape(y, (1, *y.shape))
+        current = slice_at(out, [group, zero, zero], y.shape)
+        return store_at(out, elementwise(Op.ADD, current, y), [group, zero, zero])
+
+    start = full(0, (sizes.shape[0], x.shape[2], w.shape[2]), wide)
+    blocks = blocks_of(sizes, depth)
+    found = over_blocks(blocks, start, with_rows_after(x), with_rows_after(w), step)
+    free = (*(lhs.shape[k] for k in rows_free), *(rhs.shape[k] for k in columns))
+    return reshape(found, (sizes.shape[0], *free))
+
+
+def rows_before(end: Node, row: Node, shape: Sequence[int]) -> Node:
+    """Whether each row of a block that starts at `row` comes before `end`."""
+    shape = tuple(shape)
+    position = elementwise(Op.ADD, broadcast(row, shape), iota(shape, I32, 0))
+    return elementwise(Op.LT, position, broadcast(end, shape))
+
+
+def with_rows_after(node: Node) -> Node:
+    """A block of zero rows at the end, so that the last block lies inside."""
+    rank = len(node.shape)
+    after = [BLOCK, *[0] * (rank - 1)]
+    return pad(node, scalar(0, node.dtype), [0] * rank, after)
+
+
+def over_blocks(blocks: Blocks, start: Node, x: Node, w: Node, step: Any) -> Node:
+    """`out = step(out, x, w, (group, row, end))` for every block, from `start` on."""
+    initial = (
+        scalar(0, I32), start, x, w, blocks.group, blocks.row, blocks.end, blocks.count,
+    )  # fmt: skip
+    types = tuple(node.type for node in initial)
+    state = [param(k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
+    number, out, left, right, *tables, count = state
+    condition = Graph(types, (elementwise(Op.LT, number, count),))
+    at = tuple(element(table, number) for table in tables)
+    body = Graph(
+        types,
+        (
+            elementwise(Op.ADD, number, scalar(1, I32)),
+            step(out, left, right, at),
+            *state[2:],
+        ),
+    )
+    return loop(initial, condition, body, None)[1]
+
+
+def product(node: Node, axes: Sequence[int]) -> int:
+    """Elements along `axes`."""
+    count = 1
+    for axis in axes:
+        count *= node.shape[axis]
+    return count
+
+
+RULES: dict[str, Rule] = {"chlo.ragged_dot": ragged_dot}
