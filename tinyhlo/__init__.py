@@ -6,17 +6,25 @@ is imported when it is asked for.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tinyhlo.artifact import LoadedProgram, PolymorphicProgram, load
+    from tinyhlo.runtime.targets import register_custom_call
 
-__all__ = ["LoadedProgram", "PolymorphicProgram", "load"]
+__all__ = ["LoadedProgram", "PolymorphicProgram", "load", "register_custom_call"]
+
+# name -> the module that defines it
+HOMES = {
+    "LoadedProgram": "tinyhlo.artifact",
+    "PolymorphicProgram": "tinyhlo.artifact",
+    "load": "tinyhlo.artifact",
+    "register_custom_call": "tinyhlo.runtime.targets",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from tinyhlo import artifact
-
-        return getattr(artifact, name)
+    if name in HOMES:
+        return getattr(importlib.import_module(HOMES[name]), name)
     raise AttributeError(f"module 'tinyhlo' has no attribute {name!r}")

@@ -27,7 +27,7 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import ORDER
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import TensorType
-from tinyhlo.runtime.library import ALIASES
+from tinyhlo.runtime.library import ALIASES, VERSION
 from tinyhlo.runtime.targets import find
 
 # calls that say where data lives or how it is split: the value passes through
@@ -71,6 +71,9 @@ def call_library(
     aliases = aliases_of(operation.attributes)
     if aliases:
         attributes[ALIASES] = aliases
+    version = operation.attributes.get("api_version", 1)
+    if version in (2, 3):
+        attributes[VERSION] = version
     if operation.effect:
         attributes[ORDER] = scope.walker.effect_number()
     operands = tensors(operation.operand_types)

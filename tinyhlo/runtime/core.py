@@ -38,6 +38,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_reset_memory_peak": (None, ()),
     "tiny_parallel": (None, (BODY, ctypes.c_void_p, ctypes.c_int64)),
     "tiny_library_call": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+    "tiny_plain_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_ffi_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_ffi_instantiate": (ctypes.c_int32, (ctypes.c_void_p,)),
     "tiny_set_threads": (None, (ctypes.c_int32,)),

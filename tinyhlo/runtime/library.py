@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.errors import ExecutionError
+from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, pointers, view
@@ -37,6 +37,7 @@ PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on t
 # Attributes of a LibraryCall that import adds to those the call has; no user's begins with "#".
 OPERANDS, RESULTS = "#operands", "#results"  # types, where they differ from those of the nodes
 ALIASES = "#aliases"  # (result, operand) pairs that must be the same memory
+VERSION = "#api_version"  # of the custom call, when it says how a plain C function is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Call:
     operands: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     aliases: tuple[tuple[int, int], ...] = ()
+    version: int = 1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,7 +76,8 @@ def call_of(node: LibraryCall) -> Call:
     operands = given.get(OPERANDS) or tuple(child.type for child in node.inputs)
     own = tuple((name, value) for name, value in given.items() if not name.startswith("#"))
     results = given.get(RESULTS) or node.results
-    return Call(node.target, plain(own), operands, results, given.get(ALIASES, ()))
+    aliases, version = given.get(ALIASES, ()), given.get(VERSION, 1)
+    return Call(node.target, plain(own), operands, results, aliases, version)
 
 
 def plain(attributes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -165,3 +168,32 @@ def checked(returned: Sequence[Any], types: Sequence[TensorType]) -> list[np.nda
             found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
             raise ExecutionError(f"result {position} of the function must be {type_}, got {found}")
     return arrays
+
+
+# --- plain C functions -------------------------------------------------------------------------
+
+
+class Plain(ctypes.Structure):
+    """Mirror of PlainLibrary in native/library.c."""
+
+    _fields_ = [
+        ("run", ctypes.c_void_p),
+        ("function", ctypes.c_void_p),
+        ("output_count", ctypes.c_int64),
+    ]
+
+
+def plain_call(address: int | None, call: Call) -> Library:
+    """A call of `void function(void* output, const void** inputs)`, the custom calls of old; with
+    several results `output` is an array of pointers.
+
+    Raises UnsupportedOp for later versions of that interface, which pass objects of XLA.
+    """
+    if call.version != 1:
+        hint = (
+            f"custom calls of API version {call.version} are not made; register an XLA FFI handler"
+        )
+        types = ", ".join(map(str, call.operands))
+        raise UnsupportedOp((UnsupportedItem(call.target, f"({types})", "", hint),))
+    descriptor = Plain(core.address("tiny_plain_run"), address, len(call.results))
+    return Library(memory_of(descriptor), descriptor)

@@ -24,21 +24,30 @@ from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import interpreter
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import callbacks
-from tinyhlo.runtime.ffi import ffi_call
-from tinyhlo.runtime.library import REGISTRY, Call, Library, Maker, call_of, python_call, run
+from tinyhlo.runtime.ffi import ffi_call, pointer_of
+from tinyhlo.runtime.library import (
+    REGISTRY,
+    Call,
+    Library,
+    Maker,
+    call_of,
+    plain_call,
+    python_call,
+    run,
+)
 
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
-HOST_PLATFORMS = ("cpu", "Host")  # how users and XLA call the same platform
+PLATFORMS = ("tiny", "cpu", "Host")  # of jax.ffi; XLA calls "cpu" "Host"
 
 
 def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, Any] | Any) -> None:
     """Say what `stablehlo.custom_call @name` calls in programs that are compiled from now on.
 
-    `function` takes NumPy arrays, and the call's attributes as keyword arguments, and returns an
-    array or a sequence of arrays of exactly the shapes and dtypes that the program states. Or it is
-    an XLA FFI handler: a PyCapsule as `jax.ffi.pycapsule` gives it, or one for each stage in a
-    dictionary.
+    `function` takes NumPy arrays, and the call's attributes as keyword arguments (numbers, texts,
+    1-d arrays, dictionaries), and returns an array or a sequence of arrays of exactly the shapes
+    and dtypes that the program states. Or it is an XLA FFI handler: a PyCapsule as
+    `jax.ffi.pycapsule` gives it, or one for each stage in a dictionary.
     """
     if isinstance(function, Mapping):
         REGISTRY[name] = handler(dict(function))
@@ -52,14 +61,23 @@ def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, 
 
 def call_function(function: Callable[..., Any], call: Call) -> Library:
     """A call of a user's Python function."""
+    attributes = {name: python_value(value) for name, value in call.attributes.items()}
 
     def wrapped(arrays: list[np.ndarray]) -> list[Any]:
-        returned = function(*arrays, **call.attributes)
+        returned = function(*arrays, **attributes)
         if isinstance(returned, (tuple, list)):
             return list(returned)
         return [] if returned is None else [returned]
 
     return python_call(wrapped, call.operands, call.results)
+
+
+def python_value(value: Any) -> Any:
+    """An attribute for Python: numbers without a type of their own, which would change the type
+    of what they are multiplied with."""
+    if isinstance(value, Mapping):
+        return {name: python_value(inner) for name, inner in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def handler(handlers: Mapping[str, Any]) -> Maker:
@@ -116,13 +134,21 @@ def jax_target(target: str) -> Maker | None:
     """A handler that jax.ffi knows for the CPU."""
     from jaxlib import xla_client
 
-    for platform in HOST_PLATFORMS:
-        # registered before XLA:CPU was first used: (name, handler, API version, ...)
-        for name, function, version, *_ in xla_client._custom_callback.get(platform, ()):  # type: ignore[attr-defined]
-            if name == target and version == 1:
-                return handler(function if isinstance(function, dict) else {"execute": function})
+    # what was registered before XLA:CPU was first used: (name, function, API version, ...)
+    waiting: Any = getattr(xla_client, "_custom_callback", {})
+    for platform in PLATFORMS:
+        for name, function, version, *_ in waiting.get(platform, ()):
+            if name == target:
+                return maker_of(function, version)
     found = xla_client.custom_call_targets("cpu").get(target)
     return handler(found) if isinstance(found, dict) else None
+
+
+def maker_of(function: Any, version: int) -> Maker:
+    """What makes the calls of a function by the API version that jax.ffi registered it for."""
+    if version == 0:
+        return lambda call: plain_call(pointer_of(function), call)
+    return handler(function if isinstance(function, dict) else {"execute": function})
 
 
 def lapack_target(target: str) -> Maker | None:

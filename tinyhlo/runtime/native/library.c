@@ -1,7 +1,20 @@
-/* The one function through which generated code makes library calls. */
+/* The one function through which generated code makes library calls, and calls of plain C
+   functions. */
 #include "library.h"
 
 int32_t tiny_library_call(TinyLibrary* library, void** inputs, void** outputs) {
   tiny_clear_error();
   return library->run(library, inputs, outputs);
+}
+
+typedef struct {
+  TinyLibrary head;
+  void (*function)(void* output, const void** inputs);
+  int64_t output_count;
+} PlainLibrary;
+
+int32_t tiny_plain_run(TinyLibrary* self, void** inputs, void** outputs) {
+  PlainLibrary* library = (PlainLibrary*)self;
+  library->function(library->output_count == 1 ? outputs[0] : outputs, (const void**)inputs);
+  return TINY_OK;
 }

@@ -17,4 +17,7 @@ struct TinyLibrary {
 
 TINY_API int32_t tiny_library_call(TinyLibrary* library, void** inputs, void** outputs);
 
+/* The `run` of plain C functions, which cannot fail. */
+TINY_API int32_t tiny_plain_run(TinyLibrary* self, void** inputs, void** outputs);
+
 #endif

@@ -1,0 +1,167 @@
+"""XLA FFI handlers written in C on jaxlib's header, called by programs on tiny."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib
+import numpy as np
+import pytest
+
+import tinyhlo
+from tinyhlo.errors import ExecutionError, TinyhloError
+from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.graph import TensorType
+from tinyhlo.pjrt_plugin import initialize
+from tinyhlo.runtime.ffi import ffi_call
+from tinyhlo.runtime.library import REGISTRY, Call, run
+
+HERE = Path(__file__).parent
+NATIVE = HERE.parents[1] / "tinyhlo" / "runtime" / "native"
+HEADERS = Path(jaxlib.__file__).parent / "include"
+COMPILER = shutil.which("cc")
+X = np.array([1, 2, 3], np.float32)
+VECTOR = TensorType((3,), F32)
+
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or not (HEADERS / "xla/ffi/api/c_api.h").exists(),
+    reason="needs a C compiler and jaxlib's headers",
+)
+
+
+def compile_c(name: str, *flags: str) -> None:
+    command = [str(COMPILER), "-std=gnu11", f"-I{HEADERS}", f"-I{NATIVE}", str(HERE / name), *flags]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    path = tmp_path_factory.mktemp("handlers") / "handlers.so"
+    compile_c("ffi_handlers.c", "-shared", "-fPIC", "-lpthread", "-o", str(path))
+    return ctypes.CDLL(str(path))
+
+
+@pytest.fixture
+def registry():
+    before = dict(REGISTRY)
+    yield
+    REGISTRY.clear()
+    REGISTRY.update(before)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> jax.Device:
+    initialize()
+    return jax.devices("tiny")[0]
+
+
+def call_directly(handler: Any, *, instantiate: Any = None) -> list[np.ndarray]:
+    stages = {"execute": jax.ffi.pycapsule(handler)}
+    if instantiate is not None:
+        stages["instantiate"] = jax.ffi.pycapsule(instantiate)
+    library = ffi_call(stages, Call("test", {}, (VECTOR,), (VECTOR,)))
+    return [run(library, [X], [VECTOR])[0] for _ in range(3)]
+
+
+def test_layouts(tmp_path: Path) -> None:
+    compile_c("ffi_layouts.c", "-fsyntax-only")
+
+
+def test_attributes(handlers: ctypes.CDLL, registry: None, tiny: jax.Device) -> None:
+    tinyhlo.register_custom_call("test.scale", jax.ffi.pycapsule(handlers.scale))
+
+    def f(x):  # type: ignore[no-untyped-def]
+        return jax.ffi.ffi_call("test.scale", x)(
+            x,
+            scale=np.float32(2),
+            offsets=np.array([10, 20]),
+            word="hello",
+            inner={"more": np.float32(0.5)},
+        )
+
+    np.testing.assert_array_equal(jax.jit(f)(jax.device_put(X, tiny)), 2 * X + 30.5)
+
+
+def test_registered_with_jax(handlers: ctypes.CDLL, tiny: jax.Device) -> None:
+    for platform in ("tiny", "cpu"):
+        name = f"test.later.{platform}"
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handlers.later), platform=platform)
+        f = jax.jit(lambda x, name=name: jax.ffi.ffi_call(name, x)(x))
+        np.testing.assert_array_equal(f(jax.device_put(X, tiny)), -X)
+
+
+def test_error_of_a_handler(handlers: ctypes.CDLL, registry: None, tiny: jax.Device) -> None:
+    tinyhlo.register_custom_call("test.refuse", jax.ffi.pycapsule(handlers.refuse))
+    f = jax.jit(lambda x: jax.ffi.ffi_call("test.refuse", x)(x) + 1)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: no, thank you"):
+        np.asarray(f(jax.device_put(X, tiny)))
+    np.testing.assert_array_equal(jax.jit(lambda x: x + 1)(jax.device_put(X, tiny)), X + 1)
+
+
+def test_shared_memory(handlers: ctypes.CDLL, registry: None, tiny: jax.Device) -> None:
+    tinyhlo.register_custom_call("test.first", jax.ffi.pycapsule(handlers.first))
+
+    def f(x):  # type: ignore[no-untyped-def]
+        return jax.ffi.ffi_call("test.first", x, input_output_aliases={0: 0})(x), x
+
+    changed, kept = jax.jit(f)(jax.device_put(X, tiny))
+    np.testing.assert_array_equal(changed, [7, 2, 3])
+    np.testing.assert_array_equal(kept, X)
+
+
+def test_state(handlers: ctypes.CDLL) -> None:
+    results = call_directly(handlers.counter_run, instantiate=handlers.counter_new)
+    np.testing.assert_array_equal(results, [X + 1, X + 2, X + 3])
+    with pytest.raises(ExecutionError, match="no state was set"):
+        call_directly(handlers.counter_run)
+
+
+def test_refusal_when_instantiated(handlers: ctypes.CDLL) -> None:
+    with pytest.raises(TinyhloError, match="cannot be instantiated: no, thank you"):
+        call_directly(handlers.refuse, instantiate=handlers.refuse)
+
+
+def test_threads_and_futures(handlers: ctypes.CDLL) -> None:
+    np.testing.assert_array_equal(call_directly(handlers.later), [-X] * 3)
+
+
+def test_no_stream(handlers: ctypes.CDLL) -> None:
+    with pytest.raises(ExecutionError, match="no stream"):
+        call_directly(handlers.stream)
+
+
+def test_plain_function(handlers: ctypes.CDLL, tiny: jax.Device) -> None:
+    capsule = jax.ffi.pycapsule(handlers.plain)
+    jax.ffi.register_ffi_target("test.plain", capsule, platform="tiny", api_version=0)
+
+    def f(x, version):  # type: ignore[no-untyped-def]
+        return jax.ffi.ffi_call("test.plain", x, custom_call_api_version=version)(x)
+
+    x = jax.device_put(X, tiny)
+    np.testing.assert_array_equal(jax.jit(lambda x: f(x, 1))(x), 2 * X)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="API version 2"):
+        jax.jit(lambda x: f(x, 2))(x)
+
+
+def test_python_function(registry: None, tiny: jax.Device) -> None:
+    def scaled(x, *, factor):  # type: ignore[no-untyped-def]
+        assert isinstance(x, np.ndarray)
+        return factor * x, x.sum(dtype=x.dtype)
+
+    tinyhlo.register_custom_call("test.scaled", scaled)
+    kinds = (jax.ShapeDtypeStruct((3,), np.complex64), jax.ShapeDtypeStruct((), np.complex64))
+    f = jax.jit(lambda x: jax.ffi.ffi_call("test.scaled", kinds)(x, factor=np.int32(3)))
+    x = X.astype(np.complex64) * 1j
+    product, total = f(jax.device_put(x, tiny))
+    np.testing.assert_array_equal(product, 3 * x)
+    assert total == x.sum()
+
+
+def test_what_cannot_be_registered() -> None:
+    with pytest.raises(TypeError, match="a function or a PyCapsule"):
+        tinyhlo.register_custom_call("test.nothing", 7)
