@@ -1,4 +1,4 @@
-"""Scans, scatters and block updates as generated code."""
+"""Scatters and block updates as generated code."""
 
 from __future__ import annotations
 
@@ -7,28 +7,14 @@ import pytest
 
 from tests.codegen.native import check
 from tinyhlo.ir import dtypes
-from tinyhlo.ir.build import elementwise, param, scalar, scan, scatter, update_slice
+from tinyhlo.ir.build import elementwise, param, scalar, scatter, update_slice
 from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.ops import MONOIDS, Op
+from tinyhlo.ir.ops import Op
 
 
 def values(shape: tuple[int, ...], dtype: DType = F32, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 10, shape).astype(dtype.numpy)
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("reverse", [False, True])
-def test_scan_along_any_axis(axis: int, reverse: bool) -> None:
-    x = param(0, (4, 50, 3), F32)
-    doubled = elementwise(Op.ADD, x, x)
-    check(Graph((x.type,), (scan(Op.ADD, doubled, axis, reverse),)), [values((4, 50, 3))])
-
-
-@pytest.mark.parametrize("op", MONOIDS)
-def test_scan_of_every_monoid(op: Op) -> None:
-    x = param(0, (17,), I32)
-    check(Graph((x.type,), (scan(op, x, 0, False),)), [values((17,), I32)])
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX, Op.MIN])

@@ -19,7 +19,6 @@ from tinyhlo.schedule.program import Kernel
 LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {
     UpdateSlice: lower_update_slice,
     Scatter: lower_scatter,
-    Scan: lower_scan,
 }
 
 
@@ -37,6 +36,8 @@ def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
         root = root.inputs[0]
     if isinstance(root, Sort):
         return lower_sort(kernel, target)
+    if isinstance(root, Scan):
+        return lower_scan(kernel, target)
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel)

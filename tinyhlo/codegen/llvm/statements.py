@@ -6,11 +6,11 @@ they are rotated: the test stands at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply
+from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Register, register_type
@@ -55,6 +55,8 @@ class Statements(Values):
         self.slots: list[str] = []
         # accumulators of vectorised reduces: the scalar register and the one with lanes
         self.lane_registers: dict[str, tuple[Register, Register]] = {}
+        # running values of ordered loops with lanes: all that came before, in every lane
+        self.carried: dict[str, Register] = {}
 
     def scratch(self, memory: Memory) -> str:
         """Private memory: a stack slot, or a block of the C core's allocator when it is large."""
@@ -133,6 +135,10 @@ class Statements(Values):
 
     def accumulate(self, statement: Accumulate) -> None:
         register = self.registers[statement.name]
+        carried = self.carried.get(statement.name)
+        if carried is not None and register.lanes > 1:
+            prefix.accumulate(self, statement, carried)
+            return
         dtype, type_ = register.dtype, register_type(register)
         value = self.text(statement.value, register.lanes)
         before = self.b.value(f"load {type_}, ptr {register.slot}")
@@ -172,6 +178,11 @@ class Statements(Values):
         step = indices.stride(self, index) if varying else 1
         if step == 1 or lanes == 1:
             address = self.address(memory, self.index(index))
+            self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
+            return
+        if step == -1:
+            address = self.address(memory, self.index(index + (1 - lanes)))
+            text = prefix.reverse(self, type_, text, lanes)
             self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
             return
         where, wide = indices.lanes(self, index)
@@ -215,6 +226,8 @@ class Statements(Values):
             self.reducing(loop, lambda: self.run(loop, self.index(loop.start), end, 1))
         elif loop.axis is Axis.REDUCE:
             self.reducing(loop, lambda: self.split(loop, end))
+        elif loop.axis is Axis.ORDERED:
+            prefix.run(self, loop, end)
         elif self.may_repeat and loop.var.extent >= loop.width:
             self.run(loop, self.index(loop.start), end, loop.width, clamp=True)
         else:
@@ -235,7 +248,7 @@ class Statements(Values):
             return end
         return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", end), ("i64", str(extent))])
 
-    def split(self, loop: Loop, end: str) -> None:
+    def split(self, loop: Loop, end: str, between: Callable[[], None] = lambda: None) -> None:
         """Whole vectors, then single iterations."""
         start = self.index(loop.start)
         if start.isdigit() and end.isdigit():
@@ -243,6 +256,7 @@ class Statements(Values):
             middle = str(int(start) + whole)
             if whole:
                 self.run(loop, start, middle, loop.width)
+            between()
             if middle != end:
                 self.run(loop, middle, end, 1)
             return
@@ -250,6 +264,7 @@ class Statements(Values):
         whole_ = self.b.value(f"and i64 {length}, {-loop.width}")
         middle = self.b.value(f"add i64 {start}, {whole_}")
         self.run(loop, start, middle, loop.width, may_be_empty=True)
+        between()
         if loop.var.extent % loop.width or (loop.count or 0) % loop.width:
             self.run(loop, middle, end, 1, may_be_empty=True)
 

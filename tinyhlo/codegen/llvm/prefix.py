@@ -1,0 +1,83 @@
+"""Ordered loops in vectors: a running value whose every step is read.
+
+    for j in n ordered 4: sum += x[j]; y[j] = sum
+
+A vector (a, b, c, d) becomes its prefixes (a, a+b, a+b+c, a+b+c+d) in log2(4) steps: shift by 1, 2
+and combine (Hillis and Steele, "Data parallel algorithms", 1986); then what ran up before joins
+every lane. Only that last combination waits for the vector before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.llvm import arithmetic
+from tinyhlo.codegen.llvm.scopes import Register, register_type
+from tinyhlo.codegen.llvm.types import value_type
+from tinyhlo.codegen.loops import Accumulate, Loop
+
+if TYPE_CHECKING:
+    from tinyhlo.codegen.llvm.statements import Statements
+
+
+def run(v: Statements, loop: Loop, end: str) -> None:
+    """Whole vectors, then single iterations, the running values handed on in between."""
+    names = [s.name for s in loop.body if isinstance(s, Accumulate)]
+    for name in names:
+        scalar = v.registers[name]
+        type_ = value_type(scalar.dtype, loop.width)
+        values, carried = (Register(v.slot(type_), scalar.dtype, loop.width) for _ in range(2))
+        before = v.b.value(f"load {register_type(scalar)}, ptr {scalar.slot}")
+        spread = v.b.broadcast(before, value_type(scalar.dtype, 1), loop.width)
+        v.b.line(f"store {type_} {spread}, ptr {carried.slot}")
+        v.lane_registers[name] = (scalar, values)
+        v.carried[name] = carried
+
+    def hand_on() -> None:
+        for name in names:
+            scalar, carried = v.registers[name], v.carried[name]
+            type_ = register_type(carried)
+            lanes = v.b.value(f"load {type_}, ptr {carried.slot}")
+            first = v.b.value(f"extractelement {type_} {lanes}, i64 0")
+            v.b.line(f"store {register_type(scalar)} {first}, ptr {scalar.slot}")
+            v.forget((name,))
+
+    v.split(loop, end, hand_on)
+    for name in names:
+        del v.lane_registers[name], v.carried[name]
+
+
+def accumulate(v: Statements, statement: Accumulate, carried: Register) -> None:
+    """One vector: its prefixes behind all that ran up before."""
+    values = v.registers[statement.name]
+    dtype, lanes, type_ = values.dtype, values.lanes, register_type(values)
+
+    def combine(left: str, right: str) -> str:
+        return arithmetic.emit(v.b, statement.op, [left, right], dtype, dtype, lanes)
+
+    prefixes = v.text(statement.value, lanes)
+    neutral = v.text(identity(statement.op, dtype), lanes)
+    distance = 1
+    while distance < lanes:
+        order = [lanes] * distance + list(range(lanes - distance))
+        prefixes = combine(shuffle(v, type_, prefixes, neutral, order), prefixes)
+        distance *= 2
+    before = v.b.value(f"load {type_}, ptr {carried.slot}")
+    whole = shuffle(v, type_, prefixes, "poison", [lanes - 1] * lanes)
+    v.b.line(f"store {type_} {combine(before, prefixes)}, ptr {values.slot}")
+    v.b.line(f"store {type_} {combine(before, whole)}, ptr {carried.slot}")
+    v.forget((statement.name,))
+
+
+def shuffle(v: Statements, type_: str, first: str, second: str, order: list[int]) -> str:
+    """Lanes by number; those of `second` count on from those of `first`."""
+    mask = ", ".join(f"i32 {lane}" for lane in order)
+    return v.b.value(
+        f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{mask}>"
+    )
+
+
+def reverse(v: Statements, type_: str, text: str, lanes: int) -> str:
+    """The lanes in the other order."""
+    return shuffle(v, type_, text, "poison", list(range(lanes))[::-1])
