@@ -93,6 +93,17 @@ def test_donation_in_place() -> None:
         f(x)
 
 
+@pytest.mark.parametrize("donated", [0, 1, (0, 1)])
+def test_an_array_is_not_donated_and_passed_besides(donated: int | tuple[int, ...]) -> None:
+    f = jax.jit(lambda x, y: (x + y, x - y), donate_argnums=donated)
+    x = on_tiny(X)
+    with pytest.raises(RuntimeError, match="donate a copy"):
+        f(x, x)
+    assert not x.is_deleted()
+    total, _ = f(x, on_tiny(X))
+    np.testing.assert_array_equal(total, X + X)
+
+
 def test_donation_spares_views_outside() -> None:
     f = jit(stand_in(plus_one, [f32(8)], [f32(8)], aliases=((0, 0),)), donate_argnums=0)
     x = on_tiny(X[::-1])

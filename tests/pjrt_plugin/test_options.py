@@ -45,10 +45,15 @@ def test_options_become_a_config() -> None:
     assert (config.beam, config.device) == (4, "PYTHON")
 
 
+def test_options_of_xla_have_no_effect() -> None:
+    given = CompileOptions(overrides={"xla_embed_ir_in_executable": "1", "tinyhlo_beam": "4"})
+    assert configure(Config(), given) == Config(beam=4)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("xla_foo", "1", "start with 'tinyhlo_'"),
+        ("other", "1", "No such compile option: 'other'; .* start with 'tinyhlo_'"),
         ("tinyhlo_nonsense", "1", "unknown option 'nonsense'"),
         ("tinyhlo_beam", "many", "must be a number"),
     ],

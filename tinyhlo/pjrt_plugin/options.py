@@ -17,6 +17,7 @@ from tinyhlo.config import Config, with_options
 from tinyhlo.errors import InvalidProgram, TinyhloError
 
 PREFIX = "tinyhlo_"
+FOREIGN = "xla_"  # options of XLA's own passes: a program that sets them runs, without effect
 
 # CompileOptionsProto
 EXECUTABLE_BUILD_OPTIONS = 3
@@ -61,17 +62,22 @@ def parse(data: bytes) -> CompileOptions:
 
 
 def configure(config: Config, options: CompileOptions) -> Config:
-    """`config` with the options of one jitted function applied.
+    """`config` with the options of one jitted function applied; XLA's have no effect.
 
-    Raises TinyhloError for an option that tinyhlo does not know.
+    Raises TinyhloError for an option that is neither tinyhlo's nor XLA's.
     """
-    foreign = [name for name in options.overrides if not name.startswith(PREFIX)]
-    if foreign:
+    given = {name: text for name, text in options.overrides.items() if not is_foreign(name)}
+    unknown = [name for name in given if not name.startswith(PREFIX)]
+    if unknown:
         raise TinyhloError(
-            f"unknown compiler option {foreign[0]!r}: tinyhlo's options start with {PREFIX!r}"
+            f"No such compile option: {unknown[0]!r}; tinyhlo's options start with {PREFIX!r}"
         )
-    own = {name.removeprefix(PREFIX): text for name, text in options.overrides.items()}
+    own = {name.removeprefix(PREFIX): text for name, text in given.items()}
     return with_options(config, own, (PREFIX + "{}").format)
+
+
+def is_foreign(name: str) -> bool:
+    return name.startswith(FOREIGN)
 
 
 def _override(value: Value) -> str:

@@ -13,11 +13,12 @@ typedef struct {
   Event* done;       /* set when run on the stream */
   int64_t bytes;     /* of this block */
   bool queued;
+  bool failed;       /* an input is the result of a program that failed */
   void** inputs;     /* pointers for the entry */
   void** outputs;
   Storage** input_storage;
   Storage** output_storage; /* NULL while not decided */
-  Event** producers;        /* of inputs that the stream computes, else NULL */
+  Event** producers;        /* of inputs that the stream computes or that failed, else NULL */
 } Run;
 
 static Run* run_new(Executable* executable) {
@@ -65,7 +66,7 @@ static Error* check_inputs(Run* run, Buffer* const* buffers) {
     if (!fits(buffer, &executable->inputs[k], executable->dims)) return shape_error(k, executable);
     if (buffer->ready == READY) continue;
     if (!event_is_ready(buffer->ready)) run->queued = true;
-    else if (event_error(buffer->ready)) return error_copy(event_error(buffer->ready));
+    else if (event_error(buffer->ready)) run->failed = true;
   }
   return NULL;
 }
@@ -95,6 +96,32 @@ static bool is_ours_alone(const Run* run, const Storage* storage) {
   return run->queued && !storage->running && !is_used_twice(run, storage);
 }
 
+static int64_t donated_input(const Executable* executable, int64_t k) {
+  return k < executable->alias_count ? executable->aliases[k].input
+                                     : executable->donors[k - executable->alias_count];
+}
+
+/* With the lock held: a buffer that is donated may not be another argument too. `deleted` marks
+   the donated ones meanwhile; inputs that are deleted already were refused before. */
+static Error* check_donations(const Run* run, Buffer* const* buffers,
+                              const PJRT_ExecuteOptions* options) {
+  const Executable* executable = run->executable;
+  int64_t count = executable->alias_count + executable->donor_count, marked = 0, found = 0;
+  if (!count) return NULL;
+  for (int64_t k = 0; k < count; k++) {
+    int64_t input = donated_input(executable, k);
+    if (buffers[input]->deleted || !may_donate(options, input)) continue;
+    buffers[input]->deleted = true;
+    marked++;
+  }
+  for (int64_t k = 0; k < executable->input_count; k++) found += buffers[k]->deleted;
+  for (int64_t k = 0; k < count; k++) buffers[donated_input(executable, k)]->deleted = false;
+  if (found == marked) return NULL;
+  return error_new(TINY_INVALID_ARGUMENT,
+                   "an argument of %s is donated and is another of its arguments too: donate a copy",
+                   executable->name);
+}
+
 /* With the lock held: the buffer's owner count goes over to the caller. */
 static Storage* take_ownership(Buffer* buffer) {
   Storage* storage = buffer->storage;
@@ -111,7 +138,7 @@ static void take_inputs(Run* run, Buffer* const* buffers, const PJRT_ExecuteOpti
     run->input_storage[k] = storage;
     run->inputs[k] = storage->data;
     ++*use_count(run, storage);
-    if (run->queued && buffers[k]->ready != READY)
+    if ((run->queued || run->failed) && buffers[k]->ready != READY)
       run->producers[k] = event_retain(buffers[k]->ready);
   }
   for (int64_t k = 0; k < executable->alias_count; k++) {
@@ -252,12 +279,23 @@ static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
   return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
+/* The event of a run that is over: a failure shows when somebody looks at the results. */
+static Event* outcome(Error* failure) {
+  if (!failure) return READY;
+  Event* event = event_new();
+  if (event) event_set(event, failure);
+  else error_free(failure);
+  return event;
+}
+
 static Error* run_here(Run* run, Buffer** buffers, void** done) {
-  Error* error = call_entry(run);
-  if (error) drop_outputs(run, true);
-  else error = make_buffers(run, READY, buffers);
+  Event* ready = outcome(run->failed ? error_copy(producer_error(run)) : call_entry(run));
+  Error* error = ready ? make_buffers(run, ready, buffers)
+                       : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  if (!ready) drop_outputs(run, true);
   run_free(run);
-  if (!error && done) *done = READY;
+  if (!error && done) *done = event_retain(ready);
+  event_release(ready);
   return error;
 }
 
@@ -307,6 +345,7 @@ Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   if (!error && run->queued && stream_is_current_thread())
     error = error_new(TINY_FAILED_PRECONDITION,
                       "a callback inside a program needs a result that is queued behind it");
+  if (!error) error = check_donations(run, inputs, args->options);
   if (!error) take_inputs(run, inputs, args->options);
   pthread_mutex_unlock(&buffers_lock);
   if (error) {
