@@ -137,10 +137,21 @@ def test_convolution_weight_gradient() -> None:
     compare(Graph((x.type, y.type), (total,)), tolerance=1e-5)
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 100, 100), (100, 100, 1), (2, 2, 2)])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 100, 100), (100, 100, 1), (2, 2, 2), (100, 3, 50)])
 def test_small_ones_take_the_general_way(m: int, k: int, n: int) -> None:
     left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     compare(Graph((left.type, right.type), (dot(left, right),)), tiled=False, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 8, 17])
+@pytest.mark.parametrize(("k", "n"), [(1024, 520), (1031, 515)])
+def test_few_rows_stream_the_matrix(m: int, k: int, n: int) -> None:
+    """A matrix larger than the cache is read in place, eight rows side by side."""
+    left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    graph = Graph((left.type, right.type), (dot(left, right),))
+    compare(graph)
+    loops = lower_contraction(Kernel("kernel", graph), TARGET)
+    assert loops is not None and "right in place" in loops.moves
 
 
 def test_nan_stays_in_its_row() -> None:

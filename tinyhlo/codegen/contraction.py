@@ -19,6 +19,8 @@ and the last block: there are no edges. Which thread runs a chunk never changes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyhlo.codegen.contraction_layout import (
     Layout,
     TileLowering,
@@ -113,7 +115,7 @@ class Builder:
         self.left: InPlace | Staged | Memory = Memory(
             "left", dtype, plan.block_rows * plan.depth, local=True
         )
-        panels = plan.panels if plan.row_blocks > 1 else 1
+        panels = plan.panels if plan.packs_at_once else 1
         self.right: InPlace | Staged | Memory = Memory(
             "right", dtype, panels * plan.depth * plan.columns, local=True
         )
@@ -181,15 +183,15 @@ class Builder:
             store = (If((last,), store),)
         work += store
         inner: Body = (Loop(tile, Axis.SERIAL, tuple(work)),)
-        if plan.right is Use.PACKED:
-            pack = self.pack_right(panel)
-            if plan.row_blocks > 1:
-                pack = (If((Condition(index(block), 0, 1),), pack),)
-            inner = (*pack, *inner)
+        if plan.right is Use.PACKED and not plan.packs_at_once:
+            inner = (*self.pack_right(panel), *inner)
         body: Body = (Loop(panel, Axis.SERIAL, inner),)
         if plan.left is Use.PACKED:
             body = (*self.pack_left(start), *body)
-        return (Loop(block, Axis.SERIAL, body),) if plan.row_blocks > 1 else body
+        body = (Loop(block, Axis.SERIAL, body),) if plan.row_blocks > 1 else body
+        if plan.right is Use.PACKED and plan.packs_at_once:
+            body = (*self.pack_right(panel), *body)
+        return body
 
     def product(self, block: Var, start: Index, row: Index, panel: Var, tile: Var) -> TileProduct:
         plan = self.plan
@@ -217,7 +219,7 @@ class Builder:
                     vectors.append(self.right.address(plan.n.within(inside)))
                 case _:
                     base = (
-                        index(panel) * (plan.depth * plan.columns) if plan.row_blocks > 1 else ZERO
+                        index(panel) * (plan.depth * plan.columns) if plan.packs_at_once else ZERO
                     )
                     vectors.append(base + v * plan.lanes)
         number = (index(block) * plan.panels + index(panel)) * plan.row_tiles + index(tile)
@@ -272,20 +274,17 @@ class Builder:
         here = plan.n.at(self.n_block, [*outer, start + index(lane)])
         at = self.positions(joined(self.origin(here), self.k))
         value = self.lowering.value(self.contraction.right, at, ())
-        base = index(panel) * (plan.depth * plan.columns) if plan.row_blocks > 1 else ZERO
+        base = index(panel) * (plan.depth * plan.columns) if plan.packs_at_once else ZERO
         place = base + self.flat_depth * plan.columns + index(unit) * plan.lanes + index(lane)
         assert isinstance(self.right, Memory)
         body: Body = (vector_loop(lane, (Store(self.right, place, value),), plan.lanes),)
         if extent < plan.lanes:
             rest = Var("rest", plan.lanes - extent)
-            zero = Store(
-                self.right, place - index(lane) + extent + index(rest), literal(0, self.node.dtype)
-            )
-            body = (*body, Loop(rest, Axis.SERIAL, (zero,)))
-        body = (Loop(unit, Axis.SERIAL, body),) if plan.vectors > 1 else body
-        for var in reversed(self.depth):
-            body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
-        return body
+            zero = literal(0, self.node.dtype)
+            store = Store(self.right, place - index(lane) + extent + index(rest), zero)
+            body = (*body, Loop(rest, Axis.SERIAL, (store,)))
+        at_once = [panel] if plan.packs_at_once else []
+        return nested([*self.depth, *at_once, unit], body)
 
     def pack_left(self, start: Index) -> Body:
         """left[row][k] where the operand is contiguous along k, else left[k][row]."""
@@ -299,15 +298,9 @@ class Builder:
         if self.layout.by_row:
             body: Body = (Store(self.left, index(row) * plan.depth + self.flat_depth, value),)
             *outer, inner = loops or [Var("once", 1)]
-            body = (vector_loop(inner, body, plan.lanes),)
-            for var in reversed([row, *outer]):
-                body = (Loop(var, Axis.SERIAL, body),)
-            return body
+            return nested([row, *outer], (vector_loop(inner, body, plan.lanes),))
         body = (Store(self.left, self.flat_depth * plan.block_rows + index(row), value),)
-        body = (vector_loop(row, body, plan.lanes),)
-        for var in reversed(loops):
-            body = (Loop(var, Axis.SERIAL, body),)
-        return body
+        return nested(loops, (vector_loop(row, body, plan.lanes),))
 
     def positions(self, at: Positions) -> list[Index]:
         return [at.get(axis, ZERO) for axis in range(len(self.shape))]
@@ -338,10 +331,14 @@ class Builder:
         self.lowering.sum = Load(self.tile, source)
         value = self.lowering.value(result, where, ())
         body: Body = (Store(self.writes[0], linear(where, result.shape), value),)
-        body = (vector_loop(lane, body, plan.lanes),)
-        for var in (v, r):
-            body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
-        return body
+        return nested([r, v], (vector_loop(lane, body, plan.lanes),))
+
+
+def nested(variables: Sequence[Var], body: Body) -> Body:
+    """Loops around `body`, the last variable innermost."""
+    for var in reversed(variables):
+        body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
+    return body
 
 
 def memory_of(operand: InPlace | Staged | Memory) -> Memory:

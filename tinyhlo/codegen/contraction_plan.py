@@ -25,6 +25,7 @@ from tinyhlo.ir.graph import Param
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
 TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
+MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions in a step
@@ -33,6 +34,7 @@ SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_TILES = 3  # of rows: too few to pay for packing the right operand
+STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -77,6 +79,12 @@ class Plan:
         return ceil_div(self.block_rows, self.rows)
 
     @property
+    def packs_at_once(self) -> bool:
+        """Whether all panels are packed together, because every block of rows needs them;
+        otherwise each is packed when it is needed, and stays near."""
+        return self.row_blocks > 1
+
+    @property
     def units(self) -> tuple[int, ...]:
         """Vectors along each run of n in a chunk: those of the last run may overlap."""
         *outer, last = self.n.inside
@@ -110,9 +118,12 @@ def plan_contraction(
     c = layout.contraction
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
     supported = dtype in (F32, F64) or (dtype.is_integer and dtype is not BOOL)
-    if not supported or min(m, n, k) < 4 or m * n * k < MIN_WORK:
+    if not supported or min(n, k) < 4 or m * n * k < MIN_WORK:
         return None
-    return Planner(layout, dtype, target, left, right).plan()
+    planner = Planner(layout, dtype, target, left, right)
+    if m < 4 and not planner.streams:
+        return None
+    return planner.plan()
 
 
 class Planner:
@@ -125,9 +136,10 @@ class Planner:
         self.shape = self.c.left.shape
         self.lanes = target.vector_bytes // dtype.itemsize
         self.left_source, self.right_source = left, right
-        self.k = self.depth_cut()
         self.left = self.left_use()
         self.right = self.right_use()
+        self.streams = self.is_streamed()
+        self.k = self.depth_cut()
 
     def plan(self) -> Plan:
         c, lanes = self.c, self.lanes
@@ -183,9 +195,16 @@ class Planner:
 
     # --- blocks ------------------------------------------------------------------------------
 
+    def is_streamed(self) -> bool:
+        """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
+        a few of its rows side by side, and the sums of all columns wait in the cache."""
+        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.dtype.itemsize
+        reused = self.right_source and self.reuse(self.right_source, self.c.n) >= REUSE
+        return self.right is Use.IN_PLACE and not reused and nbytes > self.target.l2_bytes
+
     def depth_cut(self) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]
-        number, parts, _ = split_depth(extents)
+        number, parts, _ = split_depth(extents, STREAM_DEPTH if self.streams else MAX_DEPTH)
         return Cut(
             tuple((axis,) for axis in self.c.k), self.shape, number, extents[number] // parts
         )
@@ -302,19 +321,23 @@ def choose_tile(m: int, n: int, lanes: int, target: Target) -> tuple[int, int]:
         return waste * (1.0 if vectors > 1 else 1.15)  # one vector a row: bound by loads
 
     tiles = TILES[32] if target.vector_registers >= 32 else TILES[16]
+    if m < min(rows for rows, _ in tiles):
+        return m, max(MIN_SUMS // m, 1)
     rows, vectors = min(tiles, key=padded)
     return min(rows, m), vectors
 
 
-def split_depth(extents: list[int]) -> tuple[int, int, int]:
-    """(axis cut in parts, number of parts, positions in a step)."""
+def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:
+    """(axis cut in parts, number of parts, positions in a step), of which at most `most` if the
+    extents have fitting divisors."""
     inner = 1
     for axis in range(len(extents) - 1, -1, -1):
-        if inner * extents[axis] > MAX_DEPTH:
+        if inner * extents[axis] > most:
             fitting = (d for d in range(2, extents[axis] + 1) if extents[axis] % d == 0)
-            parts = next(d for d in fitting if inner * extents[axis] // d <= MAX_DEPTH)
+            parts = next(d for d in fitting if inner * extents[axis] // d <= most)
             positions = inner * extents[axis] // parts
-            if positions < 64 and extents[axis] * inner <= 8 * MAX_DEPTH:  # no good divisor
+            few = max(most // 16, 4)
+            if positions < few and extents[axis] * inner <= 8 * MAX_DEPTH:  # no good divisor
                 return axis, 1, inner * extents[axis]
             return axis, parts, positions
         inner *= extents[axis]

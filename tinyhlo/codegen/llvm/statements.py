@@ -278,10 +278,11 @@ class Statements(Values):
         may_be_empty: bool = False,
     ) -> None:
         """One loop from `start` to `end` in steps of `width` lanes."""
+        once = start.isdigit() and end.isdigit() and int(end) - int(start) == width
         header, after = self.b.fresh(), self.b.fresh()
-        counter = f"%{self.b.fresh()}"
+        counter = start if once else f"%{self.b.fresh()}"
         saved = self.lanes, self.vector_var, self.varying
-        self.open(header)
+        self.open(self.scope.label if once else header)
         before = self.bind(loop.var)
         self.variables[loop.var] = counter
         if width > 1:
@@ -303,6 +304,11 @@ class Statements(Values):
         self.lanes, self.vector_var, self.varying = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
+        if once:
+            lines.extend(scope.lines)
+            self.scope.label = scope.label
+            self.settle(loop.body)
+            return
         if may_be_empty:
             some = self.b.value(f"icmp ult i64 {start}, {end}")
             lines.append(f"  br i1 {some}, label %{header}, label %{after}")
