@@ -98,3 +98,13 @@ def test_results_that_are_arguments_or_equal() -> None:
     y = add(x, x)
     graph = Graph((x.type,), (x, y, y, reshape(x, (4, 8)), permute(y, (1, 0))))
     planned(graph, [normal(8, 4)])
+
+
+def test_a_gradient_is_stored_in_the_order_of_its_weights() -> None:
+    """transpose(dy^T x) - w: the contraction writes [k, n], so the update walks memory in order."""
+    x, dy, w = param(0, (32, 64), F32), param(1, (32, 16), F32), param(2, (64, 16), F32)
+    gradient = permute(matmul(permute(dy, (1, 0)), x), (1, 0))
+    graph = Graph((x.type, dy.type, w.type), (add(w, mul(gradient, gradient)), relu(gradient)))
+    program = planned(graph, [normal(32, 64), normal(32, 16), normal(64, 16)])
+    first, *_ = launches(program.body)
+    assert first.writes[0].type.shape == (64, 16)

@@ -28,6 +28,7 @@ from tinyhlo.ir.graph import (
     Output,
     Pad,
     Param,
+    Permute,
     Reduce,
     Reshape,
     Scan,
@@ -135,6 +136,8 @@ def find_items(graph: Graph) -> Items:
     for node in nodes:
         if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
             continue
+        if is_turned_product(node, users, memo):
+            chosen.add(node)
         work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
         if is_index_arithmetic(node, computed):
             computed.add(node)
@@ -199,6 +202,17 @@ def must_store(node: Node) -> tuple[Node, ...]:
             source = source.inputs[0]
         return (source,)
     return ()
+
+
+def is_turned_product(
+    node: Node, users: dict[Node, list[Node]], memo: dict[Node, frozenset[int]]
+) -> bool:
+    """A contraction that is only needed in another order of axes is stored in that order: it holds
+    tiles anyway, where its reader would walk across memory."""
+    if not isinstance(node, Permute):
+        return False
+    product = node.inputs[0]
+    return len(users[product]) == 1 and find_contraction(product, memo) is not None
 
 
 def is_reduced(node: Node) -> bool:
