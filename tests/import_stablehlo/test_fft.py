@@ -9,7 +9,7 @@ from tests.codegen.harness import TARGET, call
 from tinyhlo.codegen.compile import compile_program
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo.fft import fft_planes
-from tinyhlo.import_stablehlo.fft_tables import good_length, primes, radices, roots
+from tinyhlo.import_stablehlo.fft_tables import ROW, good_length, groups, primes, radices, roots
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import param
@@ -68,7 +68,7 @@ def test_interpreted(kind: str, n: int, dtype: type) -> None:
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [((1,), 1), ((2,), 1), ((16,), 1), ((2, 7), 1), ((5, 12), 1), ((3, 61), 1), ((2, 131), 1),
-     ((256,), 1), ((40, 8), 1), ((6, 10), 2), ((2, 3, 4, 10), 3)],
+     ((256,), 1), ((1 << 14,), 1), ((40, 8), 1), ((6, 10), 2), ((2, 3, 4, 10), 3)],
 )  # fmt: skip
 def test_compiled(kind: str, shape: tuple[int, ...], axes: int) -> None:
     graph, inputs, wanted = case(shape, kind, axes, np.float32)
@@ -100,12 +100,14 @@ def test_irfft_ignores_imaginary_parts_of_real_terms() -> None:
     assert relative_error(run_graph(graph, inputs), wanted) < LIMIT[np.float32]
 
 
-def test_one_kernel_a_factor() -> None:
-    graph, _, _ = case((4, 4096), "FFT", 1, np.float32)
-    passes = [n for n in graph.nodes() if isinstance(n, Reduce)]
-    assert len(passes) == len(radices(4096) or ())
-    program = schedule(simplify(graph), "fft", (), TARGET)
-    assert len(program.body) <= len(passes) + 1  # the planes apart
+def test_passes_of_a_group_share_a_kernel() -> None:
+    for shape in ((4, 1024), (1, 1 << 14)):
+        graph, _, _ = case(shape, "FFT", 1, np.float32)
+        factors = groups(shape[-1], ROW) or ()
+        sums = [n for n in graph.nodes() if isinstance(n, Reduce)]
+        assert len(sums) == sum(map(len, factors)) > len(factors)
+        program = schedule(simplify(graph), "fft", (), TARGET)
+        assert len(program.body) == len(factors) + 1  # and the planes apart
 
 
 def test_roots_are_symmetric() -> None:
@@ -118,9 +120,11 @@ def test_roots_are_symmetric() -> None:
 
 def test_factors() -> None:
     assert primes(360) == (2, 2, 2, 3, 3, 5)
-    assert radices(1) == () and radices(131) is None
+    assert radices(1) == () and radices(131) is None and groups(131, ROW) is None
     for n in (2, 60, 97, 1000, 4096):
         assert np.prod(radices(n)) == n
+    for n in (60, 4096, 10**6, 1 << 20):
+        assert np.prod([np.prod(group) for group in groups(n, ROW)]) == n
     assert good_length(261) >= 261
 
 

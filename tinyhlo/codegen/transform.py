@@ -1,175 +1,122 @@
-"""A product with a small constant matrix as straight-line code over many columns at once.
+"""Products with small constant matrices as straight-line code over many columns at once.
 
-In: a Kernel with one such sum (`ir/transform.py`), elementwise work and views before and after
-it. Out: a LoopProgram without loops over the matrix: its network of additions
-(`codegen/network.py`) stands in the body, every row is stored from there. Two points:
+In: a Kernel with such sums (`ir/transform.py`), each read by the next only, elementwise work and
+views around them. Out: a LoopProgram without loops over a matrix: its network of additions
+(`codegen/network.py`) stands in the body, every row is stored from there. Two points, twice:
 
-    for j in 1024 vector 8:
-      y[0*1024 + j] = x[0*1024 + j] + x[1*1024 + j]
-      y[1*1024 + j] = x[0*1024 + j] - x[1*1024 + j]
+    for tile in 64 parallel:                       # the axes that all sums share
+      local part0: f32[2*16]
+      for j in 16 vector 8:
+        part0[0*16 + j] = x[0*1024 + tile*16 + j] + x[1*1024 + tile*16 + j]
+        part0[1*16 + j] = x[0*1024 + tile*16 + j] - x[1*1024 + tile*16 + j]
+      for j in 16 vector 8: ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from math import prod
 
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.heuristics import PARALLEL_WORK, parallel
-from tinyhlo.codegen.loops import (
-    Axis,
-    Body,
-    Expression,
-    Loop,
-    LoopProgram,
-    Memory,
-    Statement,
-    Store,
-    literal,
-)
-from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Memory, Statement
+from tinyhlo.codegen.lower import argument_memories
 from tinyhlo.codegen.moves import collapse, for_each_index
-from tinyhlo.codegen.network import find_network
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import MultiReduce, Node, Reduce
-from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
-from tinyhlo.ir.ops import Op
-from tinyhlo.ir.transform import Transform, find_transform
+from tinyhlo.codegen.transform_lowering import NetworkLowering, Part, find_rows, whole
+from tinyhlo.ir.graph import Constant, MultiReduce, Node, Param, Reduce
+from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
 
 NEAR = 64  # elements apart: interleaved loads and stores
 
 
 def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
     """The LoopProgram of such a kernel, its moves chosen; None for any other kernel."""
-    reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
-    if len(reduces) != 1 or kernel.in_place:
+    sums = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
+    if not sums or kernel.in_place:
         return None
-    (node,) = reduces
-    transform = find_transform(node)
-    if transform is None or not isinstance(node, Reduce):
+    chain = find_chain(sums, lambda node: isinstance(node, Param), target)
+    if chain is None:
         return None
-    reads, writes = argument_memories(kernel)
-    rows = [unrolled_axes(reads, node, transform, r) for r in kernel.graph.results]
-    lowering = NetworkLowering(reads, node, transform, target.fma)
-    for result, memory, axes in zip(kernel.graph.results, writes, rows, strict=True):
-        if axes is None:
-            return None
-        lowering.store_rows(result, memory, axes)
-    moves = ["unroll {}x{}".format(*transform.matrix.shape)]
-    lanes = target.vector_bytes // node.dtype.itemsize
-    body = tuple(vectorised(s, lanes, moves) for s in collapse(lowering.root.body()))
-    steps = len(lowering.network.steps) + sum(transform.matrix.shape)
-    if steps * points(body) >= PARALLEL_WORK * lanes:
-        body = tuple(parallel(s, moves) if isinstance(s, Loop) else s for s in body)
-    tables = tuple((memory, n.value) for n, memory in lowering.tables.items())
-    return LoopProgram(kernel.name, reads, writes, body, (), tables, tuple(moves))
+    return ChainBuilder(kernel, chain, target).program()
 
 
-class NetworkLowering(Lowering):
-    """Lowers a graph in which `total` is the sum: all its rows at once, at constant rows."""
+class ChainBuilder:
+    """Builds the stages of one tile and the loop around them."""
 
-    def __init__(
-        self, memories: Sequence[Memory], total: Reduce, transform: Transform, fma: bool
-    ) -> None:
-        super().__init__(memories)
-        self.total = total
-        self.transform = transform
-        self.network = find_network(transform.matrix)
-        self.terms = ExpressionTerms(total.dtype, fma)
-        kept = [k for k in range(len(transform.source.shape)) if k not in total.axes]
-        self.row_places = tuple(kept.index(axis) for axis in transform.row_axes)
-        self.row_shape = tuple(total.shape[k] for k in self.row_places)
-        self.columns: dict[tuple[Position, int], list[Expression]] = {}
-        self.seen: set[Position] = set()
-        self.probing = False
+    def __init__(self, kernel: Kernel, chain: Chain, target: Target) -> None:
+        self.kernel, self.chain, self.target = kernel, chain, target
+        self.reads, self.writes = argument_memories(kernel)
+        counts = {axis: n // chain.blocks[axis] for axis, n in chain.extents.items()}
+        self.tile = Var("tile", prod(counts.values()))
+        numbers = unravel(index(self.tile), tuple(counts.values()))
+        self.starts = {
+            axis: number * chain.blocks[axis] for axis, number in zip(counts, numbers, strict=True)
+        }
+        self.scratch: dict[Node, tuple[Memory, Part]] = {}
+        self.tables: dict[Constant, Memory] = {}
+        self.moves: list[str] = []
+        self.work = 0
 
-    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
-        if node is not self.total:
-            return super().compute(node, at, scope, guards)
-        if self.probing:
-            self.seen.add(at)
-            return literal(0, node.dtype)
-        row = linear([at[k] for k in self.row_places], self.row_shape)
-        assert row.is_constant
-        rest = self.position(tuple(ZERO if k in self.row_places else i for k, i in enumerate(at)))
-        found = self.columns.get((rest, id(guards)))
-        if found is None:
-            found = self.columns[rest, id(guards)] = self.all_rows(rest, scope, guards)
-        return found[row.offset]
+    def program(self) -> LoopProgram | None:
+        stages = self.chain.stages
+        body: list[Statement] = []
+        for number, stage in enumerate(stages):
+            inner = self.stage(stage, number == len(stages) - 1)
+            if inner is None:
+                return None
+            body.extend(inner)
+        lanes = self.target.vector_bytes // stages[0].node.dtype.itemsize
+        large = self.work * self.tile.extent >= PARALLEL_WORK * lanes
+        if self.tile.extent > 1:
+            axis = Axis.PARALLEL if large else Axis.SERIAL
+            body = [Loop(self.tile, axis, tuple(body))]
+            self.moves.append(f"{axis.value} {self.tile.extent} tiles")
+        elif large:
+            body = [parallel(s, self.moves) if isinstance(s, Loop) else s for s in body]
+        tables = tuple((memory, node.value) for node, memory in self.tables.items())
+        return LoopProgram(
+            self.kernel.name, self.reads, self.writes, tuple(body), (), tables, tuple(self.moves)
+        )
 
-    def all_rows(self, rest: Position, scope: Scope, guards: Conditions) -> list[Expression]:
-        """Every row of the product where the other axes are at `rest`."""
-        axes, shape = self.total.axes, self.transform.source.shape
-        inputs: list[Expression] = []
-        for column in product(*(range(shape[axis]) for axis in axes)):
-            place = list(rest)
-            for axis, position in zip(axes, column, strict=True):
-                place.insert(axis, constant(position))
-            at = self.position(tuple(place))
-            inputs.append(self.emit(self.transform.source, at, scope, guards))
-        return self.network.apply(inputs, self.terms)
-
-    def store_rows(self, node: Node, memory: Memory, axes: frozenset[int]) -> None:
-        """Compute a whole result; `axes` get constants, the others loops."""
-        shape = tuple(1 if k in axes else n for k, n in enumerate(node.shape))
-        scope, start = self.nest(self.root, shape)
-        for point in product(*(range(node.shape[k]) for k in sorted(axes))):
-            where = dict(zip(sorted(axes), map(constant, point), strict=True))
-            at = self.position(tuple(where.get(k, i) for k, i in enumerate(start)))
-            value = self.emit(node, at, scope, ())
-            scope.stores.append(Store(memory, linear(at, node.shape), value))
-
-
-class ExpressionTerms:
-    """How `apply_matrix` builds loop expressions of one type."""
-
-    def __init__(self, dtype: DType, fma: bool) -> None:
-        self.dtype, self.fma = dtype, fma
-
-    def zero(self) -> Expression:
-        return literal(0, self.dtype)
-
-    def add(self, left: Expression, right: Expression) -> Expression:
-        return apply(Op.ADD, (left, right), self.dtype)
-
-    def subtract(self, left: Expression, right: Expression) -> Expression:
-        return apply(Op.SUB, (left, right), self.dtype)
-
-    def negate(self, value: Expression) -> Expression:
-        return apply(Op.NEG, (value,), self.dtype)
-
-    def scale(self, factor: float, value: Expression) -> Expression:
-        return apply(Op.MUL, (literal(factor, self.dtype), value), self.dtype)
-
-    def add_scaled(self, factor: float, value: Expression, total: Expression) -> Expression:
-        if self.fma:
-            return apply(Op.FMA, (literal(factor, self.dtype), value, total), self.dtype)
-        return self.add(self.scale(factor, value), total)
-
-
-def unrolled_axes(
-    memories: Sequence[Memory], node: Reduce, transform: Transform, result: Node
-) -> frozenset[int] | None:
-    """Axes of `result` that say which row of the sum is needed; None where that is not an axis."""
-    probe = NetworkLowering(memories, node, transform, False)
-    probe.probing = True
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
-    probe.emit(result, probe.position(tuple(map(index, variables))), probe.root, ())
-    axes: set[int] = set()
-    for position in probe.seen:
-        for place in probe.row_places:
-            row = position[place]
-            for atom, _ in row.terms:
-                if atom not in variables:
+    def stage(self, stage: Stage, last: bool) -> Body | None:
+        """The loops of one product; the last one's results are those of the kernel."""
+        lowering = self.lowering(stage)
+        part = self.part(stage)
+        allocate: Body = ()
+        if last:
+            for result, memory in zip(self.kernel.graph.results, self.writes, strict=True):
+                rows = find_rows(self.lowering(stage), result, part)
+                if rows is None:
                     return None
-                axes.add(variables.index(atom))  # type: ignore[arg-type]
-    if prod(result.shape[axis] for axis in axes) > 2 * len(transform.matrix):
-        return None
-    return frozenset(axes)
+                lowering.store_rows(result, memory, rows, whole(result.shape))
+        else:
+            node = stage.node
+            memory = Memory(f"part{len(self.scratch)}", node.dtype, prod(part.extents), local=True)
+            allocate = (Allocate(memory),)
+            rows = find_rows(self.lowering(stage), node, part)
+            assert rows is not None
+            lowering.store_rows(node, memory, rows, part)
+            self.scratch[node] = memory, part
+        self.tables |= lowering.tables
+        body = collapse(lowering.root.body())
+        self.moves.append("unroll {}x{}".format(*stage.transform.matrix.shape))
+        steps = len(lowering.network.steps) + sum(stage.transform.matrix.shape)
+        self.work += steps * points(body)
+        lanes = self.target.vector_bytes // stage.node.dtype.itemsize
+        return (*allocate, *(vectorised(s, lanes, self.moves) for s in body))
+
+    def lowering(self, stage: Stage) -> NetworkLowering:
+        fresh = NetworkLowering(
+            self.reads, stage.node, stage.transform, self.target.fma, self.scratch
+        )
+        fresh.tables.update(self.tables)
+        return fresh
+
+    def part(self, stage: Stage) -> Part:
+        starts = tuple(ZERO if axis is None else self.starts[axis] for axis in stage.shared)
+        return Part(starts, self.chain.tile_shape(stage))
 
 
 def vectorised(statement: Statement, lanes: int, moves: list[str]) -> Statement:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.fft_chirp import convolved
 from tinyhlo.import_stablehlo.fft_passes import Direction, passes
-from tinyhlo.import_stablehlo.fft_tables import radices, roots
+from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, groups, roots
 from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.import_stablehlo.planes import planes, stack
@@ -65,7 +65,7 @@ def along(x: Node, axis: int, inverse: bool, paired: bool = False) -> Node:
     """The complex transform of x[plane, ...] along one axis."""
     n = x.shape[axis]
     direction = Direction(inverse, 1 / n if inverse else 1.0)
-    factors = radices(n)
+    factors = groups(n, ROW if axis == len(x.shape) - 1 else GROUP)
     if factors is None:
         return convolved(x, axis, direction)
     return passes(x, axis, factors, direction, paired)

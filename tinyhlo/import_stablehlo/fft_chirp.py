@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, passes
-from tinyhlo.import_stablehlo.fft_tables import good_length, radices, roots
+from tinyhlo.import_stablehlo.fft_tables import GROUP, good_length, groups, roots
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.ir.build import broadcast, constant, elementwise, pad, scalar, slice_
 from tinyhlo.ir.graph import Node
@@ -29,7 +29,7 @@ def convolved(x: Node, axis: int, direction: Direction) -> Node:
     """The transform of x[plane, ...] along `axis`."""
     n = x.shape[axis]
     length = good_length(2 * n - 1)
-    factors = radices(length)
+    factors = groups(length, GROUP)
     assert factors is not None
     chirp = roots(squares(n), 2 * n)
     if direction.inverse:

@@ -42,7 +42,8 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import MAX_SIDE
 
 Array = np.ndarray[Any, Any]
-TABLE = 1 << 13  # twiddle factors up to which a pass has all of them in one table
+TABLE = 1 << 13  # twiddle factors up to which all of them are in one table
+FINE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,56 +60,75 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One factor: `radix` points at distance m * s, after factors with the product `s`. `paired`:
-    real and imaginary parts end next to each other in memory."""
+    """One factor of a group: `radix` points, `rest` times as many before the factors that follow
+    in the group, after factors of the group with the product `done`."""
 
     radix: int
-    m: int
-    s: int
-    last: bool
+    rest: int
+    done: int
     paired: bool
 
 
 def passes(
-    x: Node, axis: int, factors: tuple[int, ...], direction: Direction, paired: bool
+    x: Node, axis: int, groups: tuple[tuple[int, ...], ...], direction: Direction, paired: bool
 ) -> Node:
-    """The complex transform of x[plane, ...] along one axis, whose length is the product of
-    `factors`; `x` may have the real plane only. `paired` puts the parts of each number of the
-    result next to each other in memory."""
+    """The complex transform of x[plane, ...] along one axis, whose length is the product of all
+    factors; `x` may have the real plane only. `paired` puts the parts of each number of the result
+    next to each other in memory."""
     n = x.shape[axis]
     if n == 1:
         return scaled(both_planes(x), direction.scale)
     before, after = prod(x.shape[1:axis]), prod(x.shape[axis + 1 :])
-    y = reshape(x, (x.shape[0], before, n, after))
-    s = 1
-    for radix in factors:
-        m = n // (s * radix)
-        y = run_pass(y, Pass(radix, m, s, m == 1, paired and m == 1), direction)
-        s *= radix
+    y, s = x, 1
+    for group in groups:
+        points = prod(group)
+        last = n == s * points
+        y = reshape(y, (y.shape[0], before, points, n // (s * points), s, after))
+        scale = direction.scale if last else 1.0
+        y = run_group(y, group, Direction(direction.inverse, scale), paired and last)
+        s *= points
     if not paired:
         return reshape(y, (2, *x.shape[1:]))
     rank = len(x.shape)
     return permute(reshape(y, (*x.shape[1:], 2)), (rank - 1, *range(rank - 1)))
 
 
+def run_group(x: Node, group: tuple[int, ...], direction: Direction, paired: bool) -> Node:
+    """Passes over x[plane, before, t, p, q, after] that transform t; p and q stay what they are,
+    so that a part of them can be taken through all passes at once."""
+    planes, before, points, p, q, after = x.shape
+    scale = direction.scale
+    if q > 1:
+        x = twiddled(x, (2, 4), direction, scale, first=len(group) == 1)
+        scale = 1.0
+    y = reshape(x, (planes, before, points, p, 1, q, after))
+    done = 1
+    for radix in group:
+        rest = points // (done * radix)
+        step = Pass(radix, rest, done, paired and rest == 1)
+        y = run_pass(y, step, Direction(direction.inverse, scale if rest == 1 else 1.0))
+        done *= radix
+    return y
+
+
 def run_pass(x: Node, step: Pass, direction: Direction) -> Node:
-    """One pass over x[plane, before, n, after]."""
-    planes, before, n, after = x.shape
-    r, m, s = step.radix, step.m, step.s
-    x = reshape(x, (planes, before, r, m, s, after))
-    scale = direction.scale if step.last else 1.0
-    if s > 1:
-        x = twiddled(x, step, direction, scale)
+    """One pass over x[plane, before, t, p, done, q, after]."""
+    planes, before, _, p, _, q, after = x.shape
+    r, rest, done = step.radix, step.rest, step.done
+    x = reshape(x, (planes, before, r, rest, p, done, q, after))
+    scale = direction.scale
+    if done > 1:
+        x = twiddled(x, (2, 5), direction, scale, first=True)
         scale = 1.0
     t = np.arange(r)
     weights = direction.weights(np.outer(t, t), r) * scale
     matrix = planes_matrix(weights, planes == 1).astype(x.dtype.numpy)
     if step.paired:
-        shape = (before, m, r, s, after, 2, planes, r)
-        return product(matrix, (5, 2, 6, 7), x, (6, 0, 7, 1, 3, 4), shape)
-    shape = (2, before, m, r, s, after, planes, r)
-    y = product(matrix, (0, 3, 6, 7), x, (6, 1, 7, 2, 4, 5), shape)
-    return reshape(y, (2, before, n, after))
+        shape = (before, rest, p, r, done, q, after, 2, planes, r)
+        return product(matrix, (7, 3, 8, 9), x, (8, 0, 9, 1, 2, 4, 5, 6), shape)
+    shape = (2, before, rest, p, r, done, q, after, planes, r)
+    y = product(matrix, (0, 4, 8, 9), x, (8, 1, 9, 2, 3, 5, 6, 7), shape)
+    return reshape(y, (2, before, rest, p, r * done, q, after))
 
 
 def product(
@@ -126,30 +146,33 @@ def product(
     return reduce(Op.ADD, terms, (last, last + 1))
 
 
-def twiddled(x: Node, step: Pass, direction: Direction, scale: float) -> Node:
-    """x[plane, before, t, p, q, after] times w_(r*s)^(t*q) and the scale."""
-    cosine, sine = twiddles(x.shape, step, direction, scale, x.dtype)
-    other = flip(x, (0,))
+def twiddled(
+    x: Node, axes: tuple[int, int], direction: Direction, scale: float, first: bool
+) -> Node:
+    """x[plane, ...] times w_(r*s)^(t*q) and the scale, where t < r and q < s count along `axes`.
+    `first`: t = 0 is left out, which pays where t is a constant in the end."""
+    t, q = axes
+    cosine, sine = twiddles(x.shape[t], x.shape[q], direction, scale, x.dtype)
+    cosine, sine = (broadcast(part, x.shape, axes) for part in (cosine, sine))
     straight = elementwise(Op.MUL, x, cosine)
-    crossed = elementwise(Op.MUL, other, sine)
+    crossed = elementwise(Op.MUL, flip(x, (0,)), sine)
     turned = where(
         is_real_part(x.shape),
         elementwise(Op.SUB, straight, crossed),
         elementwise(Op.ADD, straight, crossed),
     )
-    first = elementwise(Op.LT, iota(x.shape, I32, 2), full(1, x.shape, I32))
-    return where(first, scaled(x, scale), turned)
+    if not first:
+        return turned
+    is_first = elementwise(Op.LT, iota(x.shape, I32, t), full(1, x.shape, I32))
+    return where(is_first, scaled(x, scale), turned)
 
 
-def twiddles(
-    shape: Shape, step: Pass, direction: Direction, scale: float, dtype: DType
-) -> tuple[Node, Node]:
-    """Real and imaginary part of the factors: from a table, or as products of two small tables
-    (angles of a coarse and of a fine step), which stay in the cache."""
-    r, s = step.radix, step.s
+def twiddles(r: int, s: int, direction: Direction, scale: float, dtype: DType) -> tuple[Node, Node]:
+    """Real and imaginary parts [t, q] of the factors: from a table, or as products of two smaller
+    ones (the angles of every FINE-th q, and of those between), which stay in the cache."""
     fine = s
     if r * s > TABLE:
-        fine = max(d for d in range(1, s + 1) if s % d == 0 and d * d <= 2 * s)
+        fine = max(d for d in range(1, FINE + 1) if s % d == 0)
     t, q = np.arange(r)[:, None], np.arange(s)[None, :]
     table = direction.weights(t * q[:, :fine], r * s) * scale
     cosine, sine = table_nodes(table, (r, 1, fine), (r, s // fine, fine), dtype)
@@ -158,9 +181,7 @@ def twiddles(
         cosine, sine = multiply(
             (cosine, sine), table_nodes(coarse, (r, s // fine, 1), (r, s // fine, fine), dtype)
         )
-    parts = (reshape(part, (r, s)) for part in (cosine, sine))
-    cosine, sine = (broadcast(part, shape, (2, 4)) for part in parts)
-    return cosine, sine
+    return reshape(cosine, (r, s)), reshape(sine, (r, s))
 
 
 def table_nodes(table: Array, ones: Shape, shape: Shape, dtype: DType) -> tuple[Node, Node]:

@@ -16,7 +16,11 @@ Array = np.ndarray[Any, Any]
 
 MAX_RADIX = 32  # its butterfly in registers; larger primes are a matrix product
 MAX_PRIME = 127  # larger ones by a convolution (Bluestein)
-PASS_COST = 16.0  # operations an element that walking the array once more costs
+PASS_COST = 10.0  # operations an element of loads, stores and twiddle factors
+SPILL_COST = 0.5  # operations an element for each point beyond what registers hold
+REGISTER_POINTS = 8
+GROUP = 256  # points whose passes share a tile in L1, some columns of them side by side
+ROW = 1024  # points of a whole row that do
 
 
 def roots(numerators: Array, n: int) -> Array:
@@ -70,7 +74,26 @@ def radix_cost(radix: int) -> float:
     """Operations an element of one pass."""
     if radix > MAX_RADIX:
         return PASS_COST + 4.0 * radix
-    return PASS_COST + sum(2.5 if p == 2 else 1.3 * p for p in primes(radix))
+    spills = SPILL_COST * max(0, radix - REGISTER_POINTS)
+    return PASS_COST + spills + sum(2.2 if p == 2 else 1.3 * p for p in primes(radix))
+
+
+@cache
+def groups(n: int, whole: int) -> tuple[tuple[int, ...], ...] | None:
+    """Factors of n in groups; up to `whole` points are one group, else groups are about equal."""
+    if radices(n) is None:
+        return None
+    count = 1
+    while n > (whole if count == 1 else GROUP**count):
+        count += 1
+    found: list[tuple[int, ...]] = []
+    for left in range(count, 0, -1):
+        wanted = n ** (1 / left)
+        divisors = [d for d in range(1, n + 1) if n % d == 0] if left > 1 else [n]
+        size = min(divisors, key=lambda d: max(d / wanted, wanted / d))
+        found.append(radices(size) or ())
+        n //= size
+    return tuple(group for group in found if group)
 
 
 @cache
@@ -91,4 +114,3 @@ def good_length(least: int) -> int:
     candidates = ((1 << a) * 3**b * 5**c for a in range(2, 40) for b in range(3) for c in range(3))
     near = [n for n in candidates if least <= n < 2 * least + 4]
     return min(near, key=lambda n: (n * sum(map(radix_cost, radices(n) or ())), n))
-

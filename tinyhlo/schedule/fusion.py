@@ -21,6 +21,7 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.schedule.access import Indices, access, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
 from tinyhlo.schedule.row_chain import find_row_chain, pays
+from tinyhlo.schedule.transform_chain import find_chain
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
@@ -78,6 +79,7 @@ def fuse(graph: Graph, target: Target | None = None) -> Fusion:
     for cluster in clusters:
         if cluster.contraction and cluster.merged_into is None:
             join_row_chain(cluster, producer, consumers, results, target)
+            join_transform_chain(cluster, producer, consumers, results, target)
     join_siblings([c for c in clusters if c.merged_into is None], consumers)
     alive = [cluster for cluster in clusters if cluster.merged_into is None]
     for value, cluster in producer.items():
@@ -272,6 +274,43 @@ def join_row_chain(
             for cluster in sorted(chained, key=lambda c: -c.position):
                 merge(last, cluster)
             return
+
+
+def join_transform_chain(
+    last: Cluster,
+    producer: dict[Node, Cluster],
+    consumers: dict[Node, set[Cluster]],
+    results: set[Node],
+    target: Target | None,
+) -> None:
+    """Merge into a product with a small constant matrix those before it that nothing else needs,
+    as many as fit a tile."""
+    chain = sums_of(last)
+    if len(chain) != 1 or find_transform(chain[0]) is None:
+        return
+
+    def stop(node: Node) -> bool:
+        return is_leaf(node) or node in producer
+
+    while True:
+        sources = [v for v in last.by_item[chain[0]] if v in producer]
+        before = {producer[v].root() for v in sources} - {last}
+        if len(before) != 1:
+            return
+        (cluster,) = before
+        sums = sums_of(cluster)
+        if not is_private(cluster, {last, cluster}, consumers, results) or len(sums) != len(
+            cluster.items
+        ):
+            return
+        longer = [*sums, *chain]
+        if find_chain(longer, stop, target) is None:
+            return
+        after = [item for item in last.items if item not in chain]
+        if any(sums[-1] in last.by_item[item] for item in after):
+            return
+        merge(last, cluster)
+        chain = longer
 
 
 def sums_of(cluster: Cluster) -> list[Reduce]:

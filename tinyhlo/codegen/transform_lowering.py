@@ -1,0 +1,171 @@
+"""Lowering of a product with a small constant matrix: every row from its network, no loops.
+
+In: the sum, and where values that it needs lie. Out: expressions of its rows at constant row
+numbers, and the stores of a whole result, of which only a tile may be computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.loops import Expression, Load, Memory, Store, literal
+from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope
+from tinyhlo.codegen.network import find_network
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.transform import Transform
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """The part of an array that a tile holds: along each axis `extents` points from `starts`."""
+
+    starts: tuple[Index, ...]
+    extents: tuple[int, ...]
+
+    def inside(self, at: Position) -> Index:
+        """The element of the part at a position of the array."""
+        local = [place - start for place, start in zip(at, self.starts, strict=True)]
+        return linear(local, self.extents)
+
+
+def whole(shape: tuple[int, ...]) -> Part:
+    return Part((ZERO,) * len(shape), shape)
+
+
+class NetworkLowering(Lowering):
+    """Lowers a graph in which `total` is the sum: all its rows at once, at constant rows."""
+
+    def __init__(
+        self,
+        memories: Sequence[Memory],
+        total: Reduce,
+        transform: Transform,
+        fma: bool,
+        scratch: Mapping[Node, tuple[Memory, Part]] | None = None,
+    ) -> None:
+        super().__init__(memories)
+        self.scratch = scratch or {}
+        self.total = total
+        self.transform = transform
+        self.network = find_network(transform.matrix)
+        self.terms = ExpressionTerms(total.dtype, fma)
+        kept = [k for k in range(len(transform.source.shape)) if k not in total.axes]
+        self.row_places = tuple(kept.index(axis) for axis in transform.row_axes)
+        self.row_shape = tuple(total.shape[k] for k in self.row_places)
+        self.columns: dict[tuple[Position, int], list[Expression]] = {}
+        self.seen: set[Position] = set()
+        self.probing = False
+
+    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        if node in self.scratch:
+            memory, part = self.scratch[node]
+            return Load(memory, part.inside(at))
+        if node is not self.total:
+            return super().compute(node, at, scope, guards)
+        if self.probing:
+            self.seen.add(at)
+            return literal(0, node.dtype)
+        row = linear([at[k] for k in self.row_places], self.row_shape)
+        assert row.is_constant
+        rest = self.position(tuple(ZERO if k in self.row_places else i for k, i in enumerate(at)))
+        found = self.columns.get((rest, id(guards)))
+        if found is None:
+            found = self.columns[rest, id(guards)] = self.all_rows(rest, scope, guards)
+        return found[row.offset]
+
+    def all_rows(self, rest: Position, scope: Scope, guards: Conditions) -> list[Expression]:
+        """Every row of the product where the other axes are at `rest`."""
+        axes, shape = self.total.axes, self.transform.source.shape
+        inputs: list[Expression] = []
+        for column in product(*(range(shape[axis]) for axis in axes)):
+            place = list(rest)
+            for axis, position in zip(axes, column, strict=True):
+                place.insert(axis, constant(position))
+            at = self.position(tuple(place))
+            inputs.append(self.emit(self.transform.source, at, scope, guards))
+        return self.network.apply(inputs, self.terms)
+
+    def store_rows(self, node: Node, memory: Memory, rows: Rows, stored: Part) -> None:
+        """Compute the part `rows.part` of a value; axes that say which row get constants, the
+        others loops. Elements lie in `memory` as in the part `stored`."""
+        extents = rows.part.extents
+        shape = tuple(1 if k in rows.axes else n for k, n in enumerate(extents))
+        scope, start = self.nest(self.root, shape)
+        for point in product(*(range(extents[k]) for k in sorted(rows.axes))):
+            where = dict(zip(sorted(rows.axes), map(constant, point), strict=True))
+            local = [where.get(k, i) for k, i in enumerate(start)]
+            at = [first + i for first, i in zip(rows.part.starts, local, strict=True)]
+            value = self.emit(node, self.position(tuple(at)), scope, ())
+            scope.stores.append(Store(memory, stored.inside(tuple(at)), value))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rows:
+    """What of a result to compute, and its `axes` that say which row of the sum is needed."""
+
+    part: Part
+    axes: frozenset[int]
+
+
+def find_rows(lowering: NetworkLowering, result: Node, part: Part) -> Rows | None:
+    """How to compute `result` from `part` of the sum; None where rows or tiles of the sum are not
+    axes of the result. `lowering` is not to be used for anything else."""
+    lowering.probing = True
+    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
+    at = lowering.position(tuple(map(index, variables)))
+    lowering.emit(result, at, lowering.root, ())
+    axes: set[int] = set()
+    starts, extents = [ZERO] * len(variables), list(result.shape)
+    for position in lowering.seen:
+        for place, where in enumerate(position):
+            row = place in lowering.row_places
+            tiled = part.extents[place] != lowering.total.shape[place]
+            if not row and not tiled:
+                continue
+            for atom, _ in where.terms:
+                if atom not in variables:
+                    return None
+                axis = variables.index(atom)  # type: ignore[arg-type]
+                if row:
+                    axes.add(axis)
+                elif where != index(atom):
+                    return None
+                else:
+                    starts[axis], extents[axis] = part.starts[place], part.extents[place]
+    if prod(result.shape[axis] for axis in axes) > 2 * len(lowering.transform.matrix):
+        return None
+    return Rows(Part(tuple(starts), tuple(extents)), frozenset(axes))
+
+
+class ExpressionTerms:
+    """How `apply_matrix` builds loop expressions of one type."""
+
+    def __init__(self, dtype: DType, fma: bool) -> None:
+        self.dtype, self.fma = dtype, fma
+
+    def zero(self) -> Expression:
+        return literal(0, self.dtype)
+
+    def add(self, left: Expression, right: Expression) -> Expression:
+        return apply(Op.ADD, (left, right), self.dtype)
+
+    def subtract(self, left: Expression, right: Expression) -> Expression:
+        return apply(Op.SUB, (left, right), self.dtype)
+
+    def negate(self, value: Expression) -> Expression:
+        return apply(Op.NEG, (value,), self.dtype)
+
+    def scale(self, factor: float, value: Expression) -> Expression:
+        return apply(Op.MUL, (literal(factor, self.dtype), value), self.dtype)
+
+    def add_scaled(self, factor: float, value: Expression, total: Expression) -> Expression:
+        if self.fma:
+            return apply(Op.FMA, (literal(factor, self.dtype), value, total), self.dtype)
+        return self.add(self.scale(factor, value), total)

@@ -1,0 +1,162 @@
+"""Recognise products with constant matrices that follow each other and can share a tile.
+
+In: sums of products with small constant matrices (`ir/transform.py`), each read by the next one
+only. Out: a Chain, or None:
+
+    y[p, k, q] = sum_t M[k, t] * x[t, p, q]          at one p and a few q at a time, the y in
+    z[p, l, q] = sum_k N[l, k] * f(y[p, k, q])       between stays in the cache
+
+Axes that all of them run over side by side are `shared`: they are loops around the whole chain.
+The passes of a Fourier transform are such a chain, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir.index import index, linear
+from tinyhlo.ir.transform import Transform, find_transform
+from tinyhlo.schedule.access import Indices, access, space_of
+
+NEAR = 2  # elements apart along an axis that memory runs along: parts of complex numbers lie so
+MIN_BLOCK, MAX_BLOCK = 8, 32  # elements of such an axis in a tile: whole cache lines
+CACHE_BYTES = 32 << 10, 512 << 10  # of L1 and L2 where no target is given
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stage:
+    """One product: its sum, and for each of its axes the shared axis that it is, or None."""
+
+    node: Reduce
+    transform: Transform
+    shared: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chain:
+    """`extents` and `blocks` of the shared axes: a tile has `blocks` points of each."""
+
+    stages: tuple[Stage, ...]
+    extents: dict[int, int]
+    blocks: dict[int, int]
+
+    def tile_shape(self, stage: Stage) -> tuple[int, ...]:
+        """Extents of a stage's result within a tile."""
+        return tuple(
+            n if axis is None else self.blocks[axis]
+            for n, axis in zip(stage.node.shape, stage.shared, strict=True)
+        )
+
+
+def find_chain(
+    nodes: Sequence[Node], stop: Callable[[Node], bool], target: Target | None
+) -> Chain | None:
+    """The chain of `nodes`, first to last; `stop` holds for values in memory."""
+    transforms = [find_transform(node) for node in nodes]
+    if None in transforms:
+        return None
+    if len(nodes) == 1:
+        alone = (None,) * len(nodes[0].shape)
+        return Chain(tuple(stages_of(nodes, transforms, [alone])), {}, {})
+    reads: list[dict[Node, set[Indices]]] = []
+    for number, node in enumerate(nodes):
+        before = nodes[number - 1] if number else None
+        reads.append(access(node, lambda n, before=before: n is before or stop(n)))
+        inside = [n for n in nodes[:number] if n in reads[number]]
+        if inside != ([before] if number else []):
+            return None
+    shared = shared_axes(nodes, transforms, reads)
+    stages = tuple(stages_of(nodes, transforms, shared))
+    last = stages[-1]
+    extents = {axis: last.node.shape[axis] for axis in last.shared if axis is not None}
+    near = near_axes(stages, reads[0])
+    return tiled(stages, extents, near, target)
+
+
+def stages_of(
+    nodes: Sequence[Node],
+    transforms: Sequence[Transform | None],
+    shared: Sequence[tuple[int | None, ...]],
+) -> Iterator[Stage]:
+    for node, transform, axes in zip(nodes, transforms, shared, strict=True):
+        assert isinstance(node, Reduce) and transform is not None
+        yield Stage(node, transform, axes)
+
+
+def shared_axes(
+    nodes: Sequence[Node],
+    transforms: Sequence[Transform | None],
+    reads: Sequence[dict[Node, set[Indices]]],
+) -> list[tuple[int | None, ...]]:
+    """For each axis of each node the axis of the last node at which alone it is read."""
+    following: list[int | None] = own_axes(nodes[-1], transforms[-1])
+    found = [following]
+    for number in range(len(nodes) - 2, -1, -1):
+        variables = space_of(nodes[number + 1]).kept
+        by_index = {index(v): k for v, k in zip(variables, following, strict=True) if v.extent > 1}
+        own = own_axes(nodes[number], transforms[number])
+        places = reads[number + 1][nodes[number]]
+        current: list[int | None] = []
+        for axis, mark in enumerate(own):
+            at = {place[axis] for place in places}
+            current.append(
+                by_index.get(next(iter(at))) if mark is not None and len(at) == 1 else None
+            )
+        following = current
+        found.insert(0, current)
+    everywhere = set.intersection(*({k for k in axes if k is not None} for axes in found))
+    return [tuple(k if k in everywhere else None for k in axes) for axes in found]
+
+
+def own_axes(node: Node, transform: Transform | None) -> list[int | None]:
+    """Axes of a sum that are no rows of its matrix, and have more than one point."""
+    if transform is None or not isinstance(node, Reduce):
+        return [None] * len(node.shape)
+    kept = [k for k in range(len(transform.source.shape)) if k not in node.axes]
+    return [
+        place if axis not in transform.row_axes and node.shape[place] > 1 else None
+        for place, axis in enumerate(kept)
+    ]
+
+
+def near_axes(stages: Sequence[Stage], reads: dict[Node, set[Indices]]) -> set[int]:
+    """Shared axes along which memory runs, where the chain reads or where it writes."""
+    near: set[int] = set()
+    for stage, places in (
+        (stages[0], [linear(at, node.shape) for node, every in reads.items() for at in every]),
+        (stages[-1], [linear(map(index, space_of(stages[-1].node).kept), stages[-1].node.shape)]),
+    ):
+        for variable, axis in zip(space_of(stage.node).kept, stage.shared, strict=True):
+            strides = [place.coefficient(variable) for place in places]
+            if axis is not None and any(s is not None and 0 < abs(s) <= NEAR for s in strides):
+                near.add(axis)
+    return near
+
+
+def tiled(
+    stages: tuple[Stage, ...], extents: dict[int, int], near: set[int], target: Target | None
+) -> Chain | None:
+    """Blocks of whole cache lines along `near` axes, single points along the others."""
+    width = stages[0].node.dtype.itemsize
+    point = sum(
+        width * prod(n for n, axis in zip(s.node.shape, s.shared, strict=True) if axis is None)
+        for s in stages[:-1]
+    )
+    l1, l2 = (target.l1_bytes, target.l2_bytes) if target else CACHE_BYTES
+    blocks = dict.fromkeys(extents, 1)
+    for axis in sorted(near):
+        most = min(MAX_BLOCK, l1 // (point * prod(blocks.values())))
+        fitting = [d for d in range(1, most + 1) if extents[axis] % d == 0]
+        blocks[axis] = fitting[-1] if fitting else 1
+        if blocks[axis] < min(MIN_BLOCK, extents[axis]):
+            return None
+    tiles = prod(n // blocks[axis] for axis, n in extents.items())
+    # A whole row may go to L2: from separate kernels each pass would come from farther away.
+    budget = l1 if near or tiles == 1 else l2 // 2
+    if point * prod(blocks.values()) > budget:
+        return None
+    return Chain(stages, extents, blocks)
