@@ -87,6 +87,9 @@ def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -
     return [cast(node, type_.dtype) for node, type_ in zip(results, operation.types, strict=True)]  # type: ignore[union-attr]
 
 
+SHORT_SCAN = 16  # elements; up to here folding each window anew is cheaper, and in order
+
+
 @dataclass(frozen=True, slots=True)
 class Cumulative:
     """A running reduction along `axis`, from its end when `reverse`."""
@@ -115,7 +118,8 @@ def cumulative_axis(windows: Windows, shape: tuple[int, ...]) -> Cumulative | No
 def scan_arrays(
     sources: Sequence[Node], initials: Sequence[Node], along: Cumulative, combiner: Graph
 ) -> Sequence[Node] | None:
-    """A cumulative reduction, or None when its combiner is not a function of scalars only."""
+    """A cumulative reduction; None when plain windows are to be reduced, because they are short or
+    the combiner is not a function of scalars only."""
     monoids = monoids_of(combiner)
     if monoids is not None:
         scans = [
@@ -127,6 +131,8 @@ def scan_arrays(
             for op, wide, initial, source in zip(monoids, scans, initials, sources, strict=True)
         ]
     shape = sources[0].shape
+    if shape[along.axis] <= SHORT_SCAN:
+        return None
     starts = [broadcast(initial, shape) for initial in initials]
     results = shifted_scan(sources, along, combiner)
     return None if results is None else map_region(combiner, (*starts, *results), shape)
