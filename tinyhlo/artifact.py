@@ -50,7 +50,7 @@ class LoadedProgram:
 
         Raises ExecutionError when number, shapes or dtypes do not match `inputs`.
         """
-        return self.executable(*(np.asarray(argument) for argument in arguments))
+        return run(self.executable, arrays_of(arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class PolymorphicProgram:
         Raises ExecutionError when the arrays do not match `inputs`, or when their sizes break an
         assertion of the program's.
         """
-        arrays = [np.asarray(argument) for argument in arguments]
-        return self.for_shapes(arrays)(*arrays)
+        arrays = arrays_of(arguments)
+        return run(self.for_shapes(arrays), arrays)
 
     def for_shapes(self, arrays: Sequence[np.ndarray]) -> Executable:
         """The program compiled for arrays like these."""
@@ -99,6 +99,25 @@ class PolymorphicProgram:
                 raise ExecutionError(f"argument {position} must be {type_}, got {found}")
         pairs = zip(arrays, self.inputs, strict=True)
         return tuple(TensorType(array.shape, type_.dtype) for array, type_ in pairs)
+
+
+def arrays_of(arguments: Sequence[Any]) -> list[np.ndarray]:
+    """The arguments as arrays. Raises ExecutionError for one that NumPy cannot read."""
+    arrays: list[np.ndarray] = []
+    for position, argument in enumerate(arguments):
+        try:
+            arrays.append(np.asarray(argument))
+        except (ValueError, TypeError) as error:
+            raise ExecutionError(f"argument {position} is no array: {error}") from error
+    return arrays
+
+
+def run(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The outputs. Raises ExecutionError when they, or what is between, do not fit into memory."""
+    try:
+        return executable(*arrays)
+    except MemoryError as error:
+        raise ExecutionError(f"out of memory for {executable.name}: {error}") from error
 
 
 def load(path: str | Path, config: Config | None = None) -> LoadedProgram | PolymorphicProgram:

@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -34,21 +35,28 @@ FINE = ("compiled", "refused")
 
 @dataclass(frozen=True)
 class State:
-    """`counts`: form -> outcome -> how many. `findings`: what is not fine, with its number."""
+    """`fine`: form -> outcome -> how many. `findings`: what is not fine, with its number."""
 
     done: int = 0
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    fine: dict[str, dict[str, int]] = field(default_factory=dict)
     findings: list[tuple[int, str]] = field(default_factory=list)
 
     def with_outcome(self, number: int, outcome: str) -> State:
-        form = form_of(number)
-        kind = outcome.split(":")[0]
-        counts = {name: dict(kinds) for name, kinds in self.counts.items()}
-        kinds = collections.Counter(counts.get(form, {}))
-        kinds[kind] += 1
-        counts[form] = dict(kinds)
-        found = [] if kind in FINE else [(number, outcome)]
-        return replace(self, done=number + 1, counts=counts, findings=self.findings + found)
+        """After mutation `number`, the first time or again."""
+        done = max(self.done, number + 1)
+        findings = [found for found in self.findings if found[0] != number]
+        if outcome not in FINE:
+            return State(done, self.fine, [*findings, (number, outcome)])
+        kinds = self.fine.get(form_of(number), {})
+        more = {**kinds, outcome: kinds.get(outcome, 0) + 1}
+        return State(done, {**self.fine, form_of(number): more}, findings)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """form -> outcome -> how many."""
+        counts = {form: collections.Counter(kinds) for form, kinds in self.fine.items()}
+        for number, outcome in self.findings:
+            counts.setdefault(form_of(number), collections.Counter())[outcome.split(":")[0]] += 1
+        return {form: dict(kinds) for form, kinds in sorted(counts.items())}
 
 
 def name_of(number: int) -> str:
@@ -97,12 +105,12 @@ def outcome_of(source: bytes) -> str:
     return "compiled"
 
 
-def work(first: int, last: int, reply: int) -> None:
+def work(numbers: Sequence[int], reply: int) -> None:
     """A worker's life: number and outcome of each mutation, as lines of JSON."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 2)
     limit_resources()
-    for number in range(first, last):
+    for number in numbers:
         os.write(reply, json.dumps([number, outcome_of(mutant(number))]).encode() + b"\n")
 
 
@@ -113,14 +121,14 @@ def limit_resources() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-def outcomes(first: int, last: int):
+def outcomes(numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
     """(number, outcome) of every mutation; a worker that dies or hangs is replaced."""
-    while first < last:
+    while numbers:
         receive, reply = os.pipe()
         worker = os.fork()
         if worker == 0:
             try:
-                work(first, last, reply)
+                work(numbers, reply)
             finally:
                 os._exit(0)
         os.close(reply)
@@ -132,30 +140,31 @@ def outcomes(first: int, last: int):
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 number, outcome = json.loads(line)
-                first = number + 1
+                numbers = numbers[1:]
                 yield number, outcome
         if not ready:
             os.kill(worker, signal.SIGKILL)
         os.close(receive)
         _, status = os.waitpid(worker, 0)
-        if first < last:
-            yield first, f"crash: signal {status & 127}" if ready else f"hang: {SECONDS} s"
-            first += 1
+        if numbers:
+            yield numbers[0], f"crash: signal {status & 127}" if ready else f"hang: {SECONDS} s"
+            numbers = numbers[1:]
 
 
 def fuzz(count: int, path: Path | None) -> State:
-    """Mutations 0 to `count`, from where the state at `path` stops."""
+    """Mutations 0 to `count`, from where the state at `path` stops; its findings first, again."""
     state = State()
     if path and path.exists():
         state = State(**json.loads(path.read_text()))
-    started, before = time.monotonic(), state.done
-    for number, outcome in outcomes(state.done, count):
-        state = state.with_outcome(number, outcome)
-        if state.done % CHECKPOINT == 0 or state.done == count:
+    again = [number for number, _ in state.findings]
+    started, ran = time.monotonic(), 0
+    for number, outcome in outcomes([*again, *range(state.done, count)]):
+        state, ran = state.with_outcome(number, outcome), ran + 1
+        if ran % CHECKPOINT == 0 or number == count - 1:
             if path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(asdict(state)))
-            rate = (state.done - before) / (time.monotonic() - started)
+            rate = ran / (time.monotonic() - started)
             print(
                 f"{state.done} of {count}, {rate:.0f} a second, {len(state.findings)} findings",
                 flush=True,
@@ -165,7 +174,8 @@ def fuzz(count: int, path: Path | None) -> State:
 
 def section(state: State) -> str:
     """The section of docs/conformance.md."""
-    kinds = sorted({kind for kinds in state.counts.values() for kind in kinds} | set(FINE))
+    counts = state.counts()
+    kinds = sorted({kind for kinds in counts.values() for kind in kinds} | set(FINE))
     lines = [
         f"{state.done} damaged files (bits flipped, bytes replaced, moved and spliced, files cut, "
         "words of text exchanged) were loaded as `tinyhlo.load` does it, and compiled when they "
@@ -174,8 +184,8 @@ def section(state: State) -> str:
         "| form | " + " | ".join(kinds) + " |",
         "|---|" + "---:|" * len(kinds),
     ]
-    for form, counts in sorted(state.counts.items()):
-        cells = [form, *(str(counts.get(kind, 0)) for kind in kinds)]
+    for form, found in counts.items():
+        cells = [form, *(str(found.get(kind, 0)) for kind in kinds)]
         lines.append("| " + " | ".join(cells) + " |")
     lines += [""] if state.findings else []
     lines += [f"* mutation {n}: {text.strip().splitlines()[-1]}" for n, text in state.findings]

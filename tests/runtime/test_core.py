@@ -161,3 +161,15 @@ def test_errors_belong_to_their_thread() -> None:
 
 def test_addresses_are_those_of_the_library() -> None:
     assert core.address("tiny_parallel") != core.address("tiny_allocate")
+
+
+def test_more_than_the_machine_has_is_refused() -> None:
+    """Although the system would hand it out: it ends the process that then uses it."""
+    library, stats = core.library(), core.memory_stats()
+    half = stats.bytes_limit * 3 // 4
+    first = library.tiny_allocate(half)
+    try:
+        assert first is None or library.tiny_allocate(half) is None
+    finally:
+        library.tiny_free(first, half)
+    assert core.memory_stats().bytes_in_use == stats.bytes_in_use

@@ -16,10 +16,13 @@ from tinyhlo.ir.graph import TensorType
 
 TENSOR = re.compile(r"tensor<((?:\d+x)*)([^,]*)(?:, .*)?>")
 
+ADDRESSABLE_BYTES = 1 << 62  # positions and sizes are signed 64-bit numbers everywhere
+TOO_LARGE = "it has more elements than 64-bit numbers count: no machine holds it"
+
 # pattern in the type's text -> what to do about it
 HINTS = (
     (r"\?", "dynamic shapes are not compiled: export or jit the function with static shapes"),
-    (r"!quant", "quantized types are not compiled yet: dequantize before this op"),
+    (r"!quant", "this quantized type is not compiled: dequantize before this op"),
 )  # fmt: skip
 
 
@@ -31,7 +34,8 @@ def decode_type(type_: ir.Type) -> ValueType:
         dims, element = tensor.groups()
         dtype = BY_NAME.get(element)
         if dtype is not None:
-            return TensorType(tuple(map(int, dims.split("x")[:-1])), dtype)
+            known = TensorType(tuple(map(int, dims.split("x")[:-1])), dtype)
+            return known if known.nbytes < ADDRESSABLE_BYTES else OtherType(text, TOO_LARGE)
     if text == "!stablehlo.token":
         return TokenType()
     if text.startswith("tuple<"):

@@ -74,6 +74,17 @@ static FreeBlock* pop_cached(int size_class) {
   return block;
 }
 
+/* The system hands out more memory than there is, and ends the process that then uses it: an
+   allocation that cannot be used must fail instead. */
+static bool machine_holds(int64_t bytes) {
+  pthread_mutex_lock(&lock);
+  bool used_fits = bytes <= machine_bytes() - stats.bytes_in_use;
+  bool pool_fits = bytes <= machine_bytes() - stats.pool_bytes;
+  pthread_mutex_unlock(&lock);
+  if (used_fits && !pool_fits) tiny_trim();
+  return used_fits;
+}
+
 void* tiny_allocate(int64_t bytes) {
   if (bytes < 0 || bytes > (int64_t)1 << 50) return NULL;
   int size_class = class_of(bytes);
@@ -83,6 +94,7 @@ void* tiny_allocate(int64_t bytes) {
   if (block) count_allocation(rounded, false);
   pthread_mutex_unlock(&lock);
   if (block) return block;
+  if (!machine_holds(rounded)) return NULL;
   block = fresh_block(rounded);
   if (!block) { /* what the cache holds in other classes may be enough */
     tiny_trim();
