@@ -133,6 +133,7 @@ def find_items(graph: Graph) -> Items:
         for child in must_store(node):
             forced.add(base(child))
         inlined.update(transform_views(node, memo))
+    meeting = meeting_points(nodes, users, forced)
     for node in nodes:
         if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
             continue
@@ -152,7 +153,8 @@ def find_items(graph: Graph) -> Items:
         ):
             derived.add(node)
         chosen.update(operand for operand in operands(node, memo) if operand in derived)
-        if node in forced or is_reduced(node) or is_shared(node, users, work):
+        shared = is_shared(node, users, work) and meeting[node] is node
+        if node in forced or is_reduced(node) or shared:
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
     structures = tuple(n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, Barrier))
@@ -219,6 +221,19 @@ def is_reduced(node: Node) -> bool:
     if isinstance(node, Output):
         return isinstance(node.inputs[0], MultiReduce)
     return isinstance(node, Reduce)
+
+
+def meeting_points(
+    nodes: list[Node], users: dict[Node, list[Node]], forced: set[Node]
+) -> dict[Node, Node]:
+    """For each value the one value that all its uses flow into, element by element; itself where
+    they go different ways. The loop that computes the one computes the other once on the way, as
+    between the rounds of a hash."""
+    found: dict[Node, Node] = {}
+    for node in reversed(nodes):
+        ways = {found[user] if isinstance(user, Elementwise) else node for user in users[node]}
+        found[node] = ways.pop() if len(ways) == 1 and node not in forced else node
+    return found
 
 
 def is_shared(node: Node, users: dict[Node, list[Node]], work: Counter[Node]) -> bool:
