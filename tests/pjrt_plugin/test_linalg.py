@@ -190,3 +190,16 @@ def test_lapack_in_a_loop(tiny: jax.Device) -> None:
         return lax.fori_loop(0, 3, lambda _, x: jnp.linalg.inv(x), a)
 
     close(on(tiny, power, a), scipy.linalg.inv(a), "float64")
+
+
+def test_sparse_matrices(tiny: jax.Device) -> None:
+    """Rules that JAX registers only when its sparse module is imported."""
+    from jax.experimental import sparse
+    from jax.experimental.sparse.linalg import spsolve
+
+    a = np.diag([2.0, 3.0, 4.0]) + np.diag([1.0, 1.0], 1)
+    with jax.default_device(tiny):
+        packed = sparse.CSR.fromdense(jnp.asarray(a))
+        b = jnp.arange(3.0)
+        close(spsolve(packed.data, packed.indices, packed.indptr, b), np.linalg.solve(a, b), "f8")
+        close(packed @ b, a @ np.asarray(b), "f8")

@@ -35,9 +35,11 @@ def install(platform: str) -> None:
     """Lower callbacks for `platform`. What a version of JAX does not have is left out."""
     from jax._src import callback, xla_bridge
     from jax._src.interpreters import mlir
+    from jax.interpreters import mlir as public_mlir
 
     for module, name, ours in (
         (callback, "emit_python_callback", emit_for),
+        (public_mlir, "emit_python_callback", emit_for),
         (xla_bridge, "local_devices", devices_for),
     ):
         if hasattr(module, name):

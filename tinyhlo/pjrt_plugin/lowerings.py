@@ -1,38 +1,46 @@
 """Lowerings that JAX lacks for the platform "tiny".
 
 In: nothing. Out: `register()` has given JAX rules for the primitives that it lowers for known
-platforms only. Linear algebra is lowered as for "cpu", to calls of LAPACK by jaxlib's names, which
-`runtime/targets.py` knows.
+platforms only. Linear algebra is lowered as for "cpu", to calls of jaxlib's handlers by their
+names, which `runtime/targets.py` knows.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
-# Primitives that JAX lowers to LAPACK on a CPU. (cholesky and triangular_solve are ops of
-# StableHLO, which tinyhlo calls LAPACK for without transposing anything.)
-LAPACK_PRIMITIVES = (
-    "eig",
-    "eigh",
-    "geqp3",
-    "geqrf",
-    "hessenberg",
-    "householder_product",
-    "lu",
-    "ormqr",
-    "schur",
-    "svd",
-    "tridiagonal",
-    "tridiagonal_solve",
+# Primitives that are lowered as for the CPU. (cholesky and triangular_solve are ops of StableHLO,
+# which tinyhlo calls LAPACK for without transposing anything.)
+BORROWED = frozenset(
+    {
+        "csr_matmat",
+        "csr_matvec",
+        "csr_spmm",
+        "csr_spmv",
+        "eig",
+        "eigh",
+        "geqp3",
+        "geqrf",
+        "hessenberg",
+        "householder_product",
+        "lu",
+        "ormqr",
+        "schur",
+        "spsolve",
+        "svd",
+        "tridiagonal",
+        "tridiagonal_solve",
+    }
 )
 
 
 def register(platform: str) -> None:
     """Register the lowerings for `platform`. JAX versions that arrange their rules in another way
     keep what they have."""
-    register_linear_algebra(platform)
+    borrow_rules(platform)
     register_ragged_dot(platform)
 
 
@@ -48,12 +56,30 @@ def register_ragged_dot(platform: str) -> None:
         )
 
 
-def register_linear_algebra(platform: str) -> None:
+def borrow_rules(platform: str) -> None:
+    """Look up the rules of BORROWED primitives among the CPU's, now and later: those for sparse
+    matrices are registered only when their module is imported."""
     from jax._src.interpreters import mlir
 
-    importlib.import_module("jax._src.lax.linalg")  # defines the rules
-    rules: Any = getattr(mlir, "_platform_specific_lowerings", {}).get("cpu", {})
-    for primitive, entry in list(rules.items()):
-        if primitive.name in LAPACK_PRIMITIVES:
-            rule = getattr(entry, "rule", entry)
-            mlir.register_lowering(primitive, rule, platform=platform)
+    tables: Any = getattr(mlir, "_platform_specific_lowerings", None)
+    if isinstance(tables, dict):
+        tables[platform] = Borrowing(tables[platform], tables["cpu"])
+
+
+class Borrowing(dict[Any, Any]):
+    """Rules by primitive; those of BORROWED ones may be in `lender`."""
+
+    def __init__(self, own: Mapping[Any, Any], lender: Mapping[Any, Any]) -> None:
+        super().__init__(own)
+        self.lender = lender
+
+    def __contains__(self, primitive: object) -> bool:
+        return super().__contains__(primitive) or self.lends(primitive)
+
+    def __missing__(self, primitive: Any) -> Any:
+        if self.lends(primitive):
+            return self.lender[primitive]
+        raise KeyError(primitive)
+
+    def lends(self, primitive: Any) -> bool:
+        return primitive.name in BORROWED and primitive in self.lender

@@ -6,9 +6,8 @@
     tinyhlo.register_custom_call("double", double)
     jax.ffi.ffi_call("double", x)(x, times=np.int32(2))        # in a program for "tiny"
 
-A name is looked for among host callbacks and what was registered with tinyhlo, with `jax.ffi` for
-the platform "tiny", with `jax.ffi` for "cpu", and among the LAPACK handlers of jaxlib, which call
-SciPy's LAPACK.
+A name is looked for among what was registered with tinyhlo (host callbacks too), among jaxlib's
+LAPACK handlers, which call SciPy's LAPACK, and with `jax.ffi`, for "tiny" first, then for "cpu".
 """
 
 from __future__ import annotations
@@ -154,15 +153,19 @@ def maker_of(function: Any, version: int) -> Maker:
 def lapack_target(target: str) -> Maker | None:
     """One of jaxlib's handlers for LAPACK."""
     capsule = lapack_handlers().get(target)
-    return None if capsule is None else handler({"execute": capsule})
+    if capsule is None:
+        return None
+    from jaxlib.cpu import _lapack
+
+    _lapack.initialize()  # takes the function pointers from SciPy, which is imported only here
+    return handler({"execute": capsule})
 
 
 @functools.cache
 def lapack_handlers() -> dict[str, Any]:
-    """jaxlib's handlers by name, their function pointers taken from SciPy."""
+    """jaxlib's handlers by name; none where jaxlib was built without them."""
     try:
         from jaxlib.cpu import _lapack
     except ImportError:
         return {}
-    _lapack.initialize()
     return _lapack.registrations()
