@@ -38,7 +38,7 @@ from tinyhlo.codegen.contraction_operand import (
     vector_loop,
 )
 from tinyhlo.codegen.contraction_plan import Plan, Use, plan_contraction
-from tinyhlo.codegen.cut import Positions, at_most, joined
+from tinyhlo.codegen.cut import Positions, at_most, ceil_div, joined
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -58,7 +58,7 @@ from tinyhlo.codegen.lower import argument_memories
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
 
 STRUCTURE = (Reduce, MultiReduce)
@@ -112,6 +112,7 @@ class Builder:
 
         m_inner, n_inner = plan.m.inner_extents(), plan.n.inner_extents()
         k_inner = plan.k.inner_extents()
+        self.right_source = right
         self.left: InPlace | Staged | Memory = Memory(
             "left", dtype, plan.block_rows * plan.depth, local=True
         )
@@ -206,8 +207,7 @@ class Builder:
                     inner = plan.m.within(plan.m.unravel(start + row + r))
                     rows.append(self.left.address(inner))
                 case _:
-                    by_row = self.layout.by_row
-                    rows.append((row + r) * plan.depth if by_row else row + r)
+                    rows.append((row + r) * plan.depth)
         vectors: list[Index] = []
         for v in range(plan.vectors):
             inside = self.unit(panel, v)
@@ -235,7 +235,7 @@ class Builder:
     def left_step(self) -> Index:
         plan = self.plan
         if isinstance(self.left, Memory):
-            return self.flat_depth * (1 if self.layout.by_row else plan.block_rows)
+            return self.flat_depth
         return self.step_of(self.left)
 
     def right_step(self) -> Index:
@@ -264,43 +264,90 @@ class Builder:
     # --- packing -----------------------------------------------------------------------------
 
     def pack_right(self, panel: Var) -> Body:
-        """right[panel][k][column]: by vectors along the columns, or along the depth where the
-        operand is contiguous there."""
+        """right[panel][k][column], by vectors along the columns."""
         plan = self.plan
+        at_once = [panel] if plan.packs_at_once else []
+        if self.right_lies_along_depth():
+            return self.pack_right_turned(panel, at_once)
         unit = Var("unit", plan.vectors)
         extent = min(plan.lanes, plan.n.inside[-1])
         lane = Var("lane", extent)
-        *outer, start = self.unit(panel, unit)
-        here = plan.n.at(self.n_block, [*outer, start + index(lane)])
-        at = self.positions(joined(self.origin(here), self.k))
-        value = self.lowering.value(self.contraction.right, at, ())
-        base = index(panel) * (plan.depth * plan.columns) if plan.packs_at_once else ZERO
-        place = base + self.flat_depth * plan.columns + index(unit) * plan.lanes + index(lane)
-        assert isinstance(self.right, Memory)
-        body: Body = (vector_loop(lane, (Store(self.right, place, value),), plan.lanes),)
+        store = self.pack_column(panel, unit, index(lane), self.depth_positions())
+        body: Body = (vector_loop(lane, (store,), plan.lanes),)
         if extent < plan.lanes:
             rest = Var("rest", plan.lanes - extent)
-            zero = literal(0, self.node.dtype)
-            store = Store(self.right, place - index(lane) + extent + index(rest), zero)
-            body = (*body, Loop(rest, Axis.SERIAL, (store,)))
-        at_once = [panel] if plan.packs_at_once else []
+            place = store.index - index(lane) + extent + index(rest)
+            zero = Store(store.memory, place, literal(0, self.node.dtype))
+            body = (*body, Loop(rest, Axis.SERIAL, (zero,)))
         return nested([*self.depth, *at_once, unit], body)
 
+    def right_lies_along_depth(self) -> bool:
+        """Whether neighbours of the right operand are neighbours along the depth."""
+        source, plan = self.right_source, self.plan
+        if source is None or plan.n.inside[-1] < plan.lanes or plan.k.inside[-1] < plan.lanes:
+            return False
+        flat = source.flat()
+        across = flat.coefficient(self.contraction.n[-1])
+        return flat.coefficient(self.contraction.k[-1]) == 1 and across != 1
+
+    def pack_right_turned(self, panel: Var, at_once: list[Var]) -> Body:
+        """All columns of a panel side by side, by vectors along the depth: the renderer turns
+        blocks of them around in registers."""
+        plan = self.plan
+        *outer, along = self.depth
+        columns = ((v, lane) for v in range(plan.vectors) for lane in range(plan.lanes))
+        stores = tuple(
+            self.pack_column(panel, v, constant(lane), self.depth_positions())
+            for v, lane in columns
+        )
+        return nested([*outer, *at_once], (vector_loop(along, stores, plan.lanes),))
+
+    def pack_column(
+        self, panel: Var, unit: int | Var, lane: Index, k: tuple[Positions, Index]
+    ) -> Store:
+        """right[panel][k][unit and lane] = the operand there."""
+        plan = self.plan
+        assert isinstance(self.right, Memory)
+        *outer, start = self.unit(panel, unit)
+        here = plan.n.at(self.n_block, [*outer, start + lane])
+        at = self.positions(joined(self.origin(here), k[0]))
+        value = self.lowering.value(self.contraction.right, at, ())
+        base = index(panel) * (plan.depth * plan.columns) if plan.packs_at_once else ZERO
+        number = index(unit) if isinstance(unit, Var) else constant(unit)
+        return Store(self.right, base + k[1] * plan.columns + number * plan.lanes + lane, value)
+
+    def depth_positions(self, last: Index | None = None) -> tuple[Positions, Index]:
+        """A point of the depth: positions from the origin, and its number within the step."""
+        inside = [index(var) for var in self.depth]
+        if last is not None:
+            inside[-1] = last
+        return self.plan.k.within(inside), linear(inside, self.plan.k.inside)
+
     def pack_left(self, start: Index) -> Body:
-        """left[row][k] where the operand is contiguous along k, else left[k][row]."""
+        """left[row][k]: by vectors along the depth, or along the rows where the operand is
+        contiguous there; then a square of both is turned around in registers."""
         plan = self.plan
         row = Var("row", plan.block_rows)
-        here = plan.m.at(self.m_block, plan.m.unravel(start + index(row)))
-        at = self.positions(joined(self.origin(here), self.k))
-        value = self.lowering.value(self.contraction.left, at, ())
+        *outer, along = self.depth
+        square = min(plan.block_rows, plan.k.inside[-1]) >= plan.lanes
+        if self.layout.by_row or not square:
+            store = self.pack_row(start, row, self.depth_positions())
+            return nested([row, *outer], (vector_loop(along, (store,), plan.lanes),))
+        group = Var("group", ceil_div(along.extent, plan.lanes))
+        first = at_most(index(group) * plan.lanes, along.extent - plan.lanes)
+        stores = tuple(
+            self.pack_row(start, row, self.depth_positions(first + k)) for k in range(plan.lanes)
+        )
+        return nested([*outer, group], (vector_loop(row, stores, plan.lanes),))
+
+    def pack_row(self, start: Index, row: Var, k: tuple[Positions, Index]) -> Store:
+        """left[row][k] = the operand there."""
+        plan = self.plan
         assert isinstance(self.left, Memory)
-        loops = [var for var in self.depth if var.extent > 1]
-        if self.layout.by_row:
-            body: Body = (Store(self.left, index(row) * plan.depth + self.flat_depth, value),)
-            *outer, inner = loops or [Var("once", 1)]
-            return nested([row, *outer], (vector_loop(inner, body, plan.lanes),))
-        body = (Store(self.left, self.flat_depth * plan.block_rows + index(row), value),)
-        return nested(loops, (vector_loop(row, body, plan.lanes),))
+        here = plan.m.at(self.m_block, plan.m.unravel(start + index(row)))
+        at = self.positions(joined(self.origin(here), k[0]))
+        value = self.lowering.value(self.contraction.left, at, ())
+        return Store(self.left, index(row) * plan.depth + k[1], value)
 
     def positions(self, at: Positions) -> list[Index]:
         return [at.get(axis, ZERO) for axis in range(len(self.shape))]

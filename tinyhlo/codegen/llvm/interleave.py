@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
     from tinyhlo.codegen.llvm.values import Values
 
-MAX_STRIDE = 128  # elements
+MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
 
 def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
@@ -33,7 +33,7 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
     runs: dict[tuple[Memory, object], dict[int, Store]] = {}
     others: list[Store] = []
     for store in stores:
-        if store.memory.dtype is BOOL or not is_near(v, store.index):
+        if store.memory.dtype is BOOL or not is_ascending(v, store.index):
             others.append(store)
         else:
             runs.setdefault((store.memory, store.index.terms), {})[store.index.offset] = store
@@ -42,19 +42,20 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
         while offsets:
             count = block_length(offsets, v.lanes)
             block, offsets = [run[k] for k in offsets[:count]], offsets[count:]
-            if count == 1:
-                others.append(block[0])
+            far = (indices.stride(v, block[0].index) or 0) > MAX_STRIDE
+            if count == 1 or (far and count < v.lanes):
+                others.extend(block)
             else:
                 store_block(v, block)
     return others
 
 
-def is_near(v: Values, index: Index) -> bool:
-    """Whether lanes are a few elements apart, in ascending order."""
+def is_ascending(v: Values, index: Index) -> bool:
+    """Whether lanes are the same number of elements apart, more than one, in ascending order."""
     if not v.is_varying(index_free(index)):
         return False
     stride = indices.stride(v, index)
-    return stride is not None and 1 < stride <= MAX_STRIDE
+    return stride is not None and stride > 1
 
 
 def block_length(offsets: Sequence[int], lanes: int) -> int:
