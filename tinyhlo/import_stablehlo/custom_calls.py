@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo import linalg
+from tinyhlo.import_stablehlo import approximate, linalg
 from tinyhlo.import_stablehlo.library_calls import (
     call_buffers,
     in_order,
@@ -24,10 +24,10 @@ from tinyhlo.import_stablehlo.library_calls import (
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ORDER
+from tinyhlo.ir.build import ALIASES, ORDER
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import TensorType
-from tinyhlo.runtime.library import ALIASES, VERSION
+from tinyhlo.runtime.library import VERSION
 from tinyhlo.runtime.targets import find
 
 # calls that say where data lives or how it is split: the value passes through
@@ -51,7 +51,7 @@ SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
 
 def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     target = operation.attributes["call_target_name"]
-    rule = linalg.TARGETS.get(target)
+    rule = linalg.TARGETS.get(target) or approximate.TARGETS.get(target)
     if rule is not None:
         return rule(operation, inputs, scope)  # type: ignore[return-value]
     if target not in ANNOTATIONS or len(inputs) != 1:
