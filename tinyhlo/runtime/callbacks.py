@@ -15,7 +15,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -51,6 +51,13 @@ class Callback:
 
     def __post_init__(self) -> None:
         _alive[self.number] = self
+
+    def __reduce__(self) -> NoReturn:
+        """JAX pickles what a program needs when it serialises the compiled program."""
+        raise TypeError(
+            "a program that calls back into Python cannot be serialised: its function lives in "
+            "this process"
+        )
 
 
 _alive: weakref.WeakValueDictionary[int, Callback] = weakref.WeakValueDictionary()
