@@ -19,7 +19,7 @@ from tinyhlo.import_stablehlo.lifting import Complex, zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota, permute, where
+from tinyhlo.ir.build import ALIASES, broadcast, cast, elementwise, full, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
@@ -43,6 +43,7 @@ def cholesky(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Val
         type_.dtype,
         [(inputs[0], type_)],
         [(type_, type_), (failed, failed)],
+        shared=0,
         uplo="U" if lower else "L",
     )
     rows, columns = (iota(type_.shape, I32, len(type_.shape) - 2 + k) for k in (0, 1))
@@ -70,6 +71,7 @@ def triangular_solve(operation: Operation, inputs: tuple[Any, ...], scope: Scope
         type_.dtype,
         list(zip(inputs, types, strict=True)),
         [(transposed(type_), type_)],
+        shared=1,
         side="R" if given["left_side"] else "L",
         uplo="U" if given["lower"] else "L",
         trans_x=TRANSPOSES[given["transpose_a"]],
@@ -91,6 +93,7 @@ def geqrf(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequen
         matrix.dtype,
         [(swapped(inputs[0]), matrix)],
         [(matrix, transposed(matrix)), (factors, factors)],
+        shared=0,
     )
     return [narrow(swapped(results[0]), operation.type), narrow(results[1], operation.type)]
 
@@ -108,6 +111,7 @@ def householder_product(
         matrix.dtype,
         [(swapped(inputs[0]), vectors), (inputs[1], factors)],
         [(matrix, transposed(matrix))],
+        shared=0 if vectors == matrix else None,
     )
     return [narrow(swapped(product), operation.type)]
 
@@ -120,17 +124,23 @@ def lapack(
     dtype: DType,
     operands: Sequence[tuple[Value, TensorType]],
     results: Sequence[tuple[TensorType, TensorType]],
+    shared: int | None,
     **options: str,
 ) -> list[Any]:
     """Call jaxlib's handler of a LAPACK function.
 
     `operands` are (value, its type as LAPACK sees it, column-major), `results` (type as LAPACK sees
-    it, type of the same memory row-major).
+    it, type of the same memory row-major), `shared` the operand in whose memory the first result
+    may be computed.
     """
     target = f"lapack_{PREFIXES[dtype]}{name}_ffi"
     if find(target) is None:
         raise UnsupportedError("linear algebra needs SciPy and jaxlib's LAPACK: pip install scipy")
-    attributes = {key: np.array(ord(letter), np.uint8) for key, letter in options.items()}
+    attributes: dict[str, Any] = {
+        key: np.array(ord(letter), np.uint8) for key, letter in options.items()
+    }
+    if shared is not None:
+        attributes[ALIASES] = ((0, shared),)
     outputs = call_buffers(
         target,
         [buffer_of(wide(value)) for value, _ in operands],

@@ -46,7 +46,9 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import COMPARISONS, Op
 
-ORDER = "#order"  # attribute of an effectful call: its number in the program
+# Attributes of a LibraryCall that are ours, not the call's.
+ORDER = "#order"  # number of an effectful call in its program
+ALIASES = "#aliases"  # (result, operand) pairs that the function wants to be the same memory
 
 
 def param(position: int, shape: Shape, dtype: DType) -> Param:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
+from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, pointers, view
@@ -34,9 +35,9 @@ INVALID_ARGUMENT, INTERNAL = 3, 13  # absl::Status codes
 PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on the stream
 
 
-# Attributes of a LibraryCall that import adds to those the call has; no user's begins with "#".
+# Attributes of a LibraryCall that import adds to those the call has, as `ir.build.ALIASES`; no
+# user's begins with "#".
 OPERANDS, RESULTS = "#operands", "#results"  # types, where they differ from those of the nodes
-ALIASES = "#aliases"  # (result, operand) pairs that must be the same memory
 VERSION = "#api_version"  # of the custom call, when it says how a plain C function is called
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tinyhlo.codegen.target import Target
+from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import (
     Branch,
@@ -126,14 +127,13 @@ def schedule_block(
 
 
 def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> None:
-    """Let an update or a loop work in the memory of its operands when they die here."""
+    """Let a structure work in the memory of its operands when they die here."""
     node = cluster.structure
-    if not isinstance(node, (UpdateSlice, Scatter, Loop)):
+    if node is None:
         return
     operands = [base(child) for child in in_memory(node)]
-    for position, operand in enumerate(operands):
-        if isinstance(node, Loop) and is_invariant(node, position):
-            continue
+    for position, source in may_share(node):
+        operand = operands[source]
         produced = operand in planner.fusion.producer
         if (not produced and operand not in planner.writable) or operand in keep:
             continue
@@ -143,6 +143,19 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
             continue
         if run_before(planner.readers[operand] - {cluster}, cluster):
             planner.in_place[result_of(node, position)] = operand
+
+
+def may_share(node: Node) -> tuple[tuple[int, int], ...]:
+    """(result, operand) positions that may be the same memory."""
+    match node:
+        case UpdateSlice() | Scatter():
+            return tuple((k, k) for k in range(len(in_memory(node))))
+        case Loop():
+            return tuple((k, k) for k in range(len(node.inputs)) if not is_invariant(node, k))
+        case LibraryCall():
+            return dict(node.attributes).get(ALIASES, ())
+        case _:
+            return ()
 
 
 def first_access(cluster: Cluster, value: Node) -> tuple[object, ...]:
@@ -233,7 +246,7 @@ def can_bind(planner: Planner, value: Node, target: Buffer) -> bool:
 
 def owns_result(node: Node) -> bool:
     """Structures that can write a result wherever they are told."""
-    return not isinstance(node, (Loop, Branch, LibraryCall))
+    return not isinstance(node, (Loop, Branch))
 
 
 def same_index(writer: Cluster, old: Node, value: Node) -> bool:
