@@ -8,9 +8,9 @@ import pytest
 
 from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
-from tinyhlo.codegen.compile import render_kernels
+from tinyhlo.codegen.compile import kernels_of, render_kernels
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.build import broadcast, param, scan
+from tinyhlo.ir.build import broadcast, param, permute, reduce, scan
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.jit import assembly
@@ -39,7 +39,7 @@ def code(graph: Graph, target: Target) -> str:
     """Assembly of all kernels of a graph."""
     program = schedule(graph, "test", (), target)
     declarations: dict[str, str] = {}
-    rendered = render_kernels(program, target, declarations)
+    rendered = render_kernels(kernels_of(program.body), target, declarations)
     texts = {kernel.symbol: kernel.text for kernel in rendered.values()}
     public = [text.replace("define internal", "define") for text in texts.values()]
     return assembly("\n\n".join([*declarations.values(), *public]), target)
@@ -47,11 +47,14 @@ def code(graph: Graph, target: Target) -> str:
 
 def programs() -> dict[str, Graph]:
     x, w, b = param(0, (128, 256), F32), param(1, (256, 96), F32), param(2, (96,), F32)
+    tall = param(0, (5000, 300), F32)
     dense = relu(add(matmul(x, w), broadcast(b, (128, 96), (1,))))
     return {
         "softmax": Graph((x.type,), (softmax(x),)),
         "layernorm": Graph((x.type,), (layernorm(x),)),
         "dense": Graph((x.type, w.type, b.type), (dense,)),
+        "attention": Graph((x.type, w.type), (matmul(softmax(matmul(x, w)), permute(w, (1, 0))),)),
+        "columns": Graph((tall.type,), (reduce(Op.ADD, tall, (0,)),)),
         "scan": Graph((x.type,), (scan(Op.ADD, x, 1, False),)),
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -52,9 +53,10 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    """Join, collapse, stage, vectorise, parallelise."""
+    """Join, collapse, stage, walk rows in order, vectorise, parallelise."""
     moves: list[str] = []
     body = stage_rows(collapse(join(program.body)), target, moves)
+    body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = parallelised(body, moves)
     return replace(program, body=body, moves=tuple(moves))

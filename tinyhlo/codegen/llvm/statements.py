@@ -19,12 +19,16 @@ from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
+    Apply,
     Assign,
     Axis,
     Bind,
     Body,
     Declare,
+    Expression,
+    Guard,
     If,
+    Load,
     Loop,
     Memory,
     Statement,
@@ -228,7 +232,7 @@ class Statements(Values):
             self.reducing(loop, lambda: self.split(loop, end))
         elif loop.axis is Axis.ORDERED:
             prefix.run(self, loop, end)
-        elif self.may_repeat and loop.var.extent >= loop.width:
+        elif self.may_repeat and loop.var.extent >= loop.width and not keeps_scratch(loop):
             self.run(loop, self.index(loop.start), end, loop.width, clamp=True)
         else:
             self.split(loop, end)
@@ -408,6 +412,34 @@ def changed(body: Body) -> frozenset[str]:
             case _:
                 pass
     return frozenset(names - own)
+
+
+def keeps_scratch(loop: Loop) -> bool:
+    """Whether lanes must not run twice: what they leave in scratch may be read by the same loop,
+    and scratch of a strip ends where the strip does."""
+    return any(
+        isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s)))
+        for s in loop.body
+    ) or any(isinstance(s, Declare) and reads_scratch(s) for s in loop.body)
+
+
+def reads_scratch(statement: Store | Declare) -> bool:
+    pending, seen = [statement.value], set[Expression]()
+    while pending:
+        e = pending.pop()
+        if e in seen or not e.loads:
+            continue
+        seen.add(e)
+        match e:
+            case Load(memory=memory) if memory.local:
+                return True
+            case Apply(arguments=arguments):
+                pending.extend(arguments)
+            case Guard(value=value, otherwise=otherwise):
+                pending.extend((value, otherwise))
+            case _:
+                pass
+    return False
 
 
 def stores_in(body: Body) -> bool:

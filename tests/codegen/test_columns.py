@@ -1,0 +1,107 @@
+"""Reduces across rows: which order the loops take, and that every shape is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import compiled, run_native
+from tests.schedule.graphs import F32, add, mul
+from tinyhlo.codegen.columns import by_rows
+from tinyhlo.codegen.heuristics import choose_moves
+from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.moves import collapse, join
+from tinyhlo.ir.build import elementwise, param, reduce
+from tinyhlo.ir.dtypes import BY_NUMPY, I32
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.jit import host_target
+from tinyhlo.schedule.program import Kernel
+
+TINY_CACHE = replace(host_target(2), l2_bytes=1 << 10)  # so that small arrays are large
+
+
+def graph_of(*results: Node, shape: tuple[int, ...], dtype: object = F32) -> Graph:
+    return Graph((param(0, shape, dtype).type,), results)  # type: ignore[arg-type]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def check(graph: Graph, value: np.ndarray, threads: int = 2) -> None:
+    for got, want in zip(
+        run_native(graph, [value], threads), run_graph(graph, [value]), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+# rows, columns: strips of rows with a rest, fewer columns than lanes, strips of columns with a rest
+SHAPES = [(700, 500), (1030, 333), (40000, 9), (60000, 16), (40, 9000), (50, 4100), (33, 12289)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+def test_columns_of_any_shape(shape: tuple[int, int], op: Op) -> None:
+    x = param(0, shape, F32)
+    check(graph_of(reduce(op, mul(x, x), (0,)), shape=shape), normal(*shape))
+
+
+def test_rows_are_walked_in_the_order_of_memory() -> None:
+    x = param(0, (4096, 512), F32)
+    (loops,) = compiled(graph_of(reduce(Op.ADD, x, (0,)), shape=x.shape)).loops
+    assert "rows outside i" in loops.moves
+    short = param(0, (8, 512), F32)
+    (loops,) = compiled(graph_of(reduce(Op.ADD, short, (0,)), shape=short.shape)).loops
+    assert "rows outside i" not in loops.moves
+
+
+def test_a_sum_over_a_middle_axis_and_what_follows() -> None:
+    x = param(0, (6, 200, 700), F32)
+    mean = mul(reduce(Op.ADD, x, (1,)), reduce(Op.MAX, x, (1,)))
+    check(graph_of(elementwise(Op.EXP, elementwise(Op.NEG, mul(mean, mean))), shape=x.shape),
+          normal(6, 200, 700))  # fmt: skip
+
+
+def test_sums_over_two_leading_axes_in_one_pass() -> None:
+    x = param(0, (16, 100, 300), F32)
+    first, second = reduce(Op.ADD, x, (0, 1)), reduce(Op.ADD, mul(x, x), (0, 1))
+    graph = graph_of(first, add(first, second), shape=x.shape)
+    assert len(compiled(graph).loops) == 1
+    check(graph, normal(16, 100, 300))
+
+
+def test_integers_wrap() -> None:
+    value = np.random.default_rng(0).integers(-(2**31), 2**31, (500, 700)).astype(np.int32)
+    x = param(0, value.shape, I32)
+    graph = graph_of(reduce(Op.ADD, x, (0,)), shape=value.shape, dtype=BY_NUMPY[value.dtype])
+    check(graph, value)
+
+
+def test_a_nan_in_a_column_stays() -> None:
+    value = normal(900, 400)
+    value[800, 3] = np.nan
+    x = param(0, value.shape, F32)
+    check(graph_of(reduce(Op.MAX, x, (0,)), shape=value.shape), value)
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    value = normal(3000, 200)
+    x = param(0, value.shape, F32)
+    graph = graph_of(reduce(Op.ADD, x, (0,)), shape=value.shape)
+    one, two = (run_native(graph, [value], threads)[0] for threads in (1, 2))
+    assert one.tobytes() == two.tobytes()
+
+
+def test_the_moved_loops_in_print() -> None:
+    x = param(0, (64, 24), F32)
+    kernel = Kernel("sums", graph_of(reduce(Op.ADD, x, (0,)), shape=x.shape))
+    program = lower_fused(kernel)
+    moves: list[str] = []
+    body = by_rows(collapse(join(program.body)), TINY_CACHE, moves)
+    text = str(replace(program, body=body))
+    assert "for strip in 4 parallel:" in text and "of 64 ordered:" in text
+    assert choose_moves(program, TINY_CACHE).moves[0] == "rows outside i"

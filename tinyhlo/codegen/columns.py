@@ -1,0 +1,251 @@
+"""Reduce across rows in the order of memory: accumulators lie in a row of scratch.
+
+In: a loop over columns with a reduce over rows inside, as the lowering writes it. Out: the rows
+outside, the columns inside, so that memory is read from start to end:
+
+    for i in 4096:                         local add0_rows: f32[131072]
+      add0 = 0.0                           for strip in 32 parallel:
+      for j in 4096 reduce:                  for i in 4096: add0_rows[strip*4096 + i] = 0.0
+        add0 += x[j*4096 + i]          ->    for j in strip*128 .. +128 of 4096 ordered:
+      y[i] = add0                              for i in 4096:
+                                                 add0_rows[strip*4096 + i] += x[j*4096 + i]
+                                           for i in 4096:
+                                             add0 = 0.0
+                                             for strip in 32: add0 += add0_rows[strip*4096 + i]
+                                             y[i] = add0
+
+Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
+page tables like. The number of strips depends on the shape alone, so results are the same bits on
+any number of threads, and long sums round less. Where columns are many, strips of columns run in
+parallel instead, each with its own row of accumulators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from math import prod
+
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Axis,
+    Body,
+    Declare,
+    Load,
+    Loop,
+    Memory,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.index import Index, Var, index
+
+ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to join quickly
+MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are summed
+WIDEST = 4096  # columns whose accumulators stay in L1
+VECTORS = 8  # added in one turn
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """for `column`: `declares`; for `rows` (outermost first): `accumulates`; `rest`."""
+
+    column: Var
+    declares: tuple[Declare, ...]
+    rows: tuple[Loop, ...]
+    accumulates: tuple[Accumulate, ...]
+    rest: Body
+
+    @property
+    def row_count(self) -> int:
+        return prod(loop.var.extent for loop in self.rows)
+
+    @property
+    def bytes_(self) -> int:
+        """Of one array of that shape."""
+        largest = max(d.value.dtype.itemsize for d in self.declares)
+        return self.column.extent * self.row_count * largest
+
+
+def by_rows(body: Body, target: Target, moves: list[str], top: bool = True) -> Body:
+    """Turn every loop over columns below `body` that gains from it; those at the `top` may use all
+    threads."""
+    result: list[Statement] = []
+    for statement in body:
+        columns = find_columns(statement)
+        if columns is not None and pays(columns, target):
+            moves.append(f"rows outside {columns.column.name}")
+            result.extend(turned(columns, top, target))
+        elif isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
+            inner = by_rows(statement.body, target, moves, top=False)
+            result.append(replace(statement, body=inner))
+        else:
+            result.append(statement)
+    return tuple(result)
+
+
+def find_columns(statement: Statement) -> Columns | None:
+    """The parts of a loop over columns whose body is one reduce and what follows it."""
+    match statement:
+        case Loop(var=column, axis=Axis.SERIAL, count=None, body=body):
+            pass
+        case _:
+            return None
+    leading = len(list(takewhile(lambda s: isinstance(s, Declare), body)))
+    declares = tuple(s for s in body[:leading] if isinstance(s, Declare))
+    reduces = [s for s in body if isinstance(s, Loop)]
+    if len(reduces) != 1 or body[leading] is not reduces[0]:
+        return None
+    rows: list[Loop] = [reduces[0]]
+    while len(rows[-1].body) == 1 and isinstance(rows[-1].body[0], Loop):
+        rows.append(rows[-1].body[0])
+    accumulates = tuple(s for s in rows[-1].body if isinstance(s, Accumulate))
+    names = {s.name for s in accumulates}
+    simple = (
+        all(loop.axis is Axis.REDUCE and loop.count is None for loop in rows)
+        and len(accumulates) == len(rows[-1].body) == len(names)
+        and names == {d.name for d in declares}
+        and all(names.isdisjoint(s.value.free) for s in accumulates)
+    )
+    rest = body[leading + 1 :]
+    return Columns(column, declares, tuple(rows), accumulates, rest) if simple else None
+
+
+def pays(columns: Columns, target: Target) -> bool:
+    """Neighbours along the columns, rows apart, and more data than the cache holds."""
+    if columns.row_count < MIN_ROWS or columns.bytes_ <= target.l2_bytes // 2:
+        return False
+    if columns.column.extent * 4 < 2 * target.vector_bytes:
+        return False
+    inner = columns.rows[-1].var
+    loads = [load for s in columns.accumulates for load in loads_of(s.value)]
+    along = [load for load in loads if load.index.coefficient(columns.column) == 1]
+    across = [load for load in loads if load.index.coefficient(inner) == 1]
+    return len(along) > len(across)
+
+
+def loads_of(root: object) -> list[Load]:
+    found: list[Load] = []
+    seen: set[object] = set()
+    pending = [root]
+    while pending:
+        e = pending.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if isinstance(e, Load):
+            found.append(e)
+        pending.extend(getattr(e, "arguments", ()))
+        if hasattr(e, "otherwise"):
+            pending.extend((e.value, e.otherwise))  # type: ignore[attr-defined]
+    return found
+
+
+def turned(columns: Columns, top: bool, target: Target) -> Body:
+    """The loops in the other order, in strips."""
+    extent = columns.column.extent
+    lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
+    if extent > WIDEST:
+        return column_strips(columns, top, lanes)
+    strips = min(ROW_STRIPS, columns.rows[0].var.extent // MIN_ROWS)
+    if not top or strips < 2:
+        return whole(columns, lanes)
+    return row_strips(columns, strips, lanes)
+
+
+def row_strips(columns: Columns, count: int, lanes: int) -> Body:
+    """Each strip of rows has accumulators of its own, joined in order afterwards."""
+    extent, outer = columns.column.extent, columns.rows[0]
+    length = -(-outer.var.extent // count)
+    strip = Var("strip", -(-outer.var.extent // length))
+    parts = memories(columns, strip.extent * extent)
+    start = index(strip) * extent
+    first = replace(outer, start=index(strip) * length, count=length)
+    sums = accumulate(columns, parts, start, (first, *columns.rows[1:]), None, lanes)
+    joined = tuple(
+        Accumulate(s.name, s.op, Load(memory, start + index(columns.column)))
+        for s, memory in zip(columns.accumulates, parts, strict=True)
+    )
+    last = (*columns.declares, Loop(strip, Axis.REDUCE, joined), *columns.rest)
+    return (
+        *map(Allocate, parts),
+        Loop(strip, Axis.PARALLEL, sums),
+        Loop(columns.column, Axis.SERIAL, last),
+    )
+
+
+def column_strips(columns: Columns, top: bool, lanes: int) -> Body:
+    """Each strip of columns is summed and finished on its own."""
+    strip = Var("strip", -(-columns.column.extent // WIDEST))
+    begin = index(strip) * WIDEST
+    parts = memories(columns, WIDEST)
+    body = (
+        *map(Allocate, parts),
+        *accumulate(columns, parts, begin * -1, columns.rows, begin, lanes),
+        finish(columns, parts, begin * -1, begin),
+    )
+    return (Loop(strip, Axis.PARALLEL if top else Axis.SERIAL, body),)
+
+
+def whole(columns: Columns, lanes: int) -> Body:
+    parts = memories(columns, columns.column.extent)
+    start = Index(0, ())
+    sums = accumulate(columns, parts, start, columns.rows, None, lanes)
+    return (*map(Allocate, parts), *sums, finish(columns, parts, start, None))
+
+
+def memories(columns: Columns, size: int) -> tuple[Memory, ...]:
+    """Scratch for each accumulator, in the order in which they accumulate."""
+    types = {d.name: d.value.dtype for d in columns.declares}
+    return tuple(
+        Memory(f"{s.name}_rows", types[s.name], size, local=True) for s in columns.accumulates
+    )
+
+
+def accumulate(
+    columns: Columns,
+    parts: Sequence[Memory],
+    start: Index,
+    rows: tuple[Loop, ...],
+    begin: Index | None,
+    lanes: int,
+) -> Body:
+    """Clear the scratch from `start` on, then add row after row."""
+    place = start + index(columns.column)
+    pairs = list(zip(columns.accumulates, parts, strict=True))
+    clear = tuple(Store(memory, place, identity(s.op, memory.dtype)) for s, memory in pairs)
+    add = tuple(
+        Store(memory, place, Apply(s.op, (Load(memory, place), s.value), memory.dtype))
+        for s, memory in pairs
+    )
+    body: Body = (wide(column_loop(columns, add, begin), lanes),)
+    for loop in reversed(rows):
+        body = (replace(loop, axis=Axis.ORDERED, body=body),)
+    return (wide(column_loop(columns, clear, begin), lanes), *body)
+
+
+def wide(loop: Loop, lanes: int) -> Loop:
+    """Several vectors a turn: the next lines are on their way while these are added."""
+    width = lanes * VECTORS
+    return replace(loop, axis=Axis.VECTOR, width=width) if loop.var.extent >= width else loop
+
+
+def finish(
+    columns: Columns, parts: Sequence[Memory], start: Index, begin: Index | None
+) -> Statement:
+    """What follows the reduce, with its results read from scratch."""
+    place = start + index(columns.column)
+    pairs = zip(columns.accumulates, parts, strict=True)
+    declares = tuple(Declare(s.name, Load(memory, place)) for s, memory in pairs)
+    return column_loop(columns, (*declares, *columns.rest), begin)
+
+
+def column_loop(columns: Columns, body: Body, begin: Index | None) -> Loop:
+    """Over all columns, or over the strip that starts at `begin`."""
+    if begin is None:
+        return Loop(columns.column, Axis.SERIAL, body)
+    return Loop(columns.column, Axis.SERIAL, body, start=begin, count=WIDEST)
