@@ -112,6 +112,7 @@ class Worker:
 
 def run_tasks(tasks: Sequence[Task], processes: int) -> Iterator[Group]:
     """Each task's outcomes as it ends; a line on a terminal says how far the running ones are."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so end the workers below
     waiting, running = list(tasks), []
     try:
         while waiting or running:
