@@ -233,7 +233,6 @@ class Builder:
         )  # fmt: skip
 
     def left_step(self) -> Index:
-        plan = self.plan
         if isinstance(self.left, Memory):
             return self.flat_depth
         return self.step_of(self.left)

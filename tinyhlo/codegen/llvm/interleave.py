@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.llvm import indices
+from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Load, Memory, Store, index_free
 from tinyhlo.ir.dtypes import BOOL
@@ -74,7 +75,9 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
     memory, first = block[0].memory, block[0].index
     scalar, lanes, count = stored_type(memory.dtype), v.lanes, len(block)
     stride = indices.stride(v, first) or 0
-    rows = transpose(v, [v.text(store.value, lanes) for store in block], scalar)
+    rows = transpose(
+        v, [v.text(store.value, lanes) for store in block], scalar, memory.dtype.itemsize
+    )
     start = v.index(first)
     per_vector = lanes // count  # rows that one vector holds
     if stride == count:  # rows follow each other without a gap
@@ -106,9 +109,12 @@ def load_near(v: Values, e: Load) -> str | None:
     return shuffled(v, first, second, stored_type(e.dtype), order)
 
 
-def transpose(v: Values, vectors: list[str], scalar: str) -> list[str]:
+def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int) -> list[str]:
     """The elements of all vectors lane by lane."""
     lanes, half = v.lanes, v.lanes // 2
+    group = GROUP_BYTES // itemsize
+    if len(vectors) == lanes and group in (2, 4) and lanes >= group:
+        return turn(vectors, group, lambda a, b, order: shuffled(v, a, b, scalar, order))
     low = [k // 2 + (lanes if k % 2 else 0) for k in range(lanes)]
     high = [k + half for k in low]
     for _ in range(len(vectors).bit_length() - 1):
