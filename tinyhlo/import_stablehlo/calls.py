@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.elementwise import PRIMITIVES, primitive
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.chlo import NATIVE_CHLO
+from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import barrier, full
 from tinyhlo.ir.graph import Node
@@ -19,10 +19,10 @@ def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequenc
 
 
 def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    """A named op with its decomposition: a primitive where there is one of that name."""
-    op = PRIMITIVES.get(operation.attributes["name"])
-    if op is not None and len(inputs) == op.arity:
-        return [primitive(op)(operation, inputs, scope)]  # type: ignore[list-item]
+    """A named op with its decomposition: by the rule of that op where there is one."""
+    name = operation.attributes["name"]
+    if name in NATIVE_CHLO and operation.form is Form.PLAIN:
+        return [scope.walker.rules[name](operation, inputs, scope)]  # type: ignore[list-item]
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 
 

@@ -14,7 +14,10 @@ from jaxlib.mlir.passmanager import PassManager
 
 NATIVE_CHLO = frozenset(
     {
+        "chlo.cosh",
         "chlo.erf",
+        "chlo.erf_inv",
+        "chlo.erfc",
         "chlo.square",
         "chlo.tan",
         "chlo.is_inf",
@@ -22,6 +25,7 @@ NATIVE_CHLO = frozenset(
         "chlo.is_neg_inf",
         "chlo.next_after",
         "chlo.ragged_dot",
+        "chlo.sinh",
     }
 )
 # on complex numbers: near the branch points and at the ends of the range the plain formulas fail

@@ -90,9 +90,11 @@ def rsqrt(x: Node) -> Node:
 
 
 def logistic(x: Node) -> Node:
-    one = like(1, x)
-    exponential = elementwise(Op.EXP, elementwise(Op.NEG, x))
-    return elementwise(Op.DIV, one, elementwise(Op.ADD, one, exponential))
+    """1 / (1 + e**-x); for negative x e**x / (1 + e**x), which is right down to denormals."""
+    one, size = like(1, x), elementwise(Op.ABS, x)
+    shrunk = elementwise(Op.EXP, elementwise(Op.NEG, size))
+    top = where(elementwise(Op.LT, x, like(0, x)), shrunk, one)
+    return elementwise(Op.DIV, top, elementwise(Op.ADD, one, shrunk))
 
 
 def cbrt(x: Node) -> Node:

@@ -28,6 +28,7 @@ from tinyhlo.import_stablehlo import (
     reductions,
     scattering,
     small_rules,
+    special_functions,
     windows,
 )
 from tinyhlo.import_stablehlo.records import Form
@@ -51,6 +52,7 @@ FAMILIES = (
     random_bits,
     reductions,
     scattering,
+    special_functions,
     windows,
 )
 

@@ -1,0 +1,68 @@
+"""Print the coefficient tables of `tinyhlo/import_stablehlo/special_tables.py`.
+
+python -m tools.fit_special_functions
+"""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+
+from tools.fit_polynomials import Fit, fit
+
+PIVOT = 2  # erfc is fitted in t = (x - PIVOT) / (x + PIVOT)
+
+
+def scaled_erfc(t: mp.mpf) -> mp.mpf:
+    """(x + PIVOT) e^(x^2) erfc(x), a smooth function of t that tends to 1/sqrt(pi)."""
+    x = PIVOT * (1 + t) / (1 - t)
+    return (x + PIVOT) * mp.exp(x * x) * mp.erfc(x)
+
+
+def t_of(x: float) -> float:
+    return (x - PIVOT) / (x + PIVOT)
+
+
+def inverse_ratio(w: mp.mpf) -> mp.mpf:
+    """erf_inv(x) / x at w = -log(1 - x^2)."""
+    if w == 0:
+        return mp.sqrt(mp.pi) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x
+
+
+def around(center: float, root: bool = False):
+    """inverse_ratio as a function of the distance of w (or its root) from `center`."""
+    return lambda d: inverse_ratio((d + center) ** 2 if root else d + center)
+
+
+def relative(function):
+    return lambda x: 1 / abs(function(x))
+
+
+def task(name: str, function, low: float, high: float, count: int, dtype: type) -> Fit:
+    return Fit(name, function, relative(function), low, high, count, dtype)
+
+
+FITS = (
+    task("ERFC_F32", scaled_erfc, t_of(0.45), t_of(10.1), 10, np.float32),
+    task("ERFC_F64", scaled_erfc, t_of(0.45), t_of(27.3), 24, np.float64),
+    task("ERF_INV_F32_CENTER", around(2.5), -2.5, 2.52, 10, np.float32),
+    task("ERF_INV_F32_TAIL", around(3.0, True), 5**0.5 - 3.01, 1.01, 10, np.float32),
+    task("ERF_INV_F64_CENTER", around(3.125), -3.125, 3.13, 25, np.float64),
+    task("ERF_INV_F64_MIDDLE", around(3.25, True), -0.76, 0.76, 21, np.float64),
+    task("ERF_INV_F64_TAIL", around(5.0, True), -1.01, 1.02, 18, np.float64),
+)
+
+
+def main() -> None:
+    for chosen in FITS:
+        coefficients, error = fit(chosen)
+        print(f"{chosen.name}: Table = (  # {error:.1e}")
+        for value in coefficients:
+            print(f"    {value!r},")
+        print(")", flush=True)
+
+
+if __name__ == "__main__":
+    main()
