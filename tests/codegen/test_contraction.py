@@ -125,6 +125,12 @@ def test_convolution(pad: int, stride: int, ci: int, co: int) -> None:
     compare(Graph((x.type, w.type), (convolution(x, w, pad, stride),)))
 
 
+def test_padded_convolution_of_one_channel() -> None:
+    """The staged box has an axis of one round around a guarded load."""
+    x, w = build.param(0, (4, 12, 12, 1), F32), build.param(1, (3, 3, 1, 16), F32)
+    compare(Graph((x.type, w.type), (convolution(x, w, 1, 1),)))
+
+
 def test_convolution_weight_gradient() -> None:
     x, y = build.param(0, (4, 10, 12, 16), F32), build.param(1, (4, 10, 12, 8), F32)
     padded = build.pad(x, build.scalar(0.0, F32), (0, 1, 1, 0), (0, 1, 1, 0))

@@ -286,7 +286,7 @@ class Statements(Values):
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
         saved = self.lanes, self.vector_var, self.varying
-        self.open(self.scope.label if once else header)
+        self.open(header)
         before = self.bind(loop.var)
         self.variables[loop.var] = counter
         if width > 1:
@@ -308,8 +308,8 @@ class Statements(Values):
         self.lanes, self.vector_var, self.varying = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
-        if once:
-            lines.extend(scope.lines)
+        if once:  # a block of its own: what is hoisted out of it may end in another block
+            lines += [f"  br label %{header}", f"{header}:", *scope.lines]
             self.scope.label = scope.label
             self.settle(loop.body)
             return
