@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.columns import by_rows
+from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -53,12 +54,12 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    """Join, collapse, stage, walk rows in order, vectorise, parallelise."""
+    """Join, collapse, stage, vectorise, cut, parallelise."""
     moves: list[str] = []
     body = stage_rows(collapse(join(program.body)), target, moves)
     body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
-    body = parallelised(body, moves)
+    body = parallelised(cut_long_bodies(program, body, moves), moves)
     return replace(program, body=body, moves=tuple(moves))
 
 

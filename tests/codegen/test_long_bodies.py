@@ -1,0 +1,71 @@
+"""Long bodies in pieces and in several vectors compute what they did before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import check, compiled
+from tinyhlo.codegen.long_bodies import MANY, STRIP
+from tinyhlo.ir.build import cast, elementwise, full, iota, pad, param, scalar, slice_, where
+from tinyhlo.ir.dtypes import F32, U32, U64
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+
+UNEVEN = MANY + STRIP + 13
+
+
+def hashed(x: Node, y: Node, rounds: int) -> Node:
+    """A long chain in which few values are alive at a time."""
+    for k in range(rounds):
+        left = elementwise(Op.SHL, y, full(k % 13 + 1, y.shape, U32))
+        right = elementwise(Op.SHR, y, full(31 - k % 13, y.shape, U32))
+        x = elementwise(Op.ADD, x, y)
+        y = elementwise(Op.XOR, x, elementwise(Op.OR, left, right))
+    return elementwise(Op.ADD, x, y)
+
+
+def random_words(size: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 1 << 32, size, np.uint32)
+
+
+def moves(graph: Graph) -> str:
+    return " ".join(move for loops in compiled(graph).loops for move in loops.moves)
+
+
+@pytest.mark.parametrize("size", [MANY, UNEVEN, MANY + 1])
+@pytest.mark.parametrize(("rounds", "move"), [(5, "vector"), (20, "widen"), (90, "pieces")])
+def test_chain(size: int, rounds: int, move: str) -> None:
+    x, y = param(0, (size,), U32), param(1, (size,), U32)
+    graph = Graph((x.type, y.type), (hashed(x, y, rounds),))
+    assert move in moves(graph)
+    check(graph, [random_words(size), random_words(size)[::-1].copy()])
+
+
+def test_several_results_and_conditions_cross() -> None:
+    x, y = param(0, (UNEVEN,), U32), param(1, (UNEVEN,), U32)
+    early = hashed(x, y, 30)
+    odd = elementwise(Op.EQ, elementwise(Op.AND, early, full(1, x.shape, U32)), y)
+    late = where(odd, hashed(early, y, 40), hashed(x, early, 20))
+    graph = Graph((x.type, y.type), (early, cast(odd, F32), late))
+    check(graph, [random_words(UNEVEN), random_words(UNEVEN) % 2])
+
+
+def test_counter_and_padding() -> None:
+    x = param(0, (UNEVEN,), U32)
+    counter = cast(iota((UNEVEN,), U64, 0), U32)
+    short = slice_(x, (7,), (UNEVEN,))
+    shifted = pad(short, scalar(5, U32), (3,), (4,), (0,))
+    graph = Graph((x.type,), (hashed(hashed(counter, x, 40), hashed(shifted, x, 30), 30),))
+    assert "pieces" in moves(graph)
+    check(graph, [random_words(UNEVEN)])
+
+
+def test_floats_agree() -> None:
+    x = param(0, (UNEVEN,), F32)
+    value = x
+    for op in (Op.TANH, Op.SIN, Op.EXP, Op.LOG1P, Op.TANH, Op.COS, Op.EXP, Op.SQRT):
+        value = elementwise(op, value)
+    graph = Graph((x.type,), (value,))
+    assert "pieces" in moves(graph)
+    check(graph, [np.linspace(-2, 2, UNEVEN, dtype=np.float32)])

@@ -1,0 +1,216 @@
+"""Cut a long loop body into pieces that a processor overlaps.
+
+In: a vector loop whose body is one long chain of operations. Out: several loops over a strip that
+stays in the first cache, which hand a few values on in scratch:
+
+    for i in 4194304 vector 8:              for i_strip in 8192:
+      y[i] = erf_inv(uniform(i))     ->       local piece0: f32[576]
+                                              for i in i_strip*512 .. +512 vector 32:
+                                                piece0[i - i_strip*512 + 32] = uniform(i)
+                                              for i in i_strip*512 .. +512 vector 32:
+                                                y[i] = erf_inv(piece0[i - i_strip*512 + 32])
+
+A core looks a few hundred instructions ahead. Each operation of a chain waits for the one before,
+so it is busy only while it finds other iterations in that window: 225 instructions of Threefry and
+erf_inv took 300 cycles as one body, 65 in two. For the same reason long bodies run several vectors
+side by side. The cut is where the fewest values cross, in the order of a depth-first walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.loops import (
+    Allocate,
+    Apply,
+    Axis,
+    Body,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Loop,
+    LoopProgram,
+    Memory,
+    Statement,
+    Store,
+)
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import Var, index
+from tinyhlo.ir.ops import TRANSCENDENTAL
+
+LONG = 40  # operations: such a body runs several vectors side by side
+WINDOW = 160  # operations: longer bodies are cut
+PIECE = 64  # operations: the least that is worth a loop of its own
+CHAINS, MORE_CHAINS = 2, 4  # vectors side by side; they cost compile time
+STRIP = 512  # elements between two cuts: a few such rows stay in the first cache
+CROSSING = 4  # values that a cut may hand on
+EXPANSION = 24  # operations of a transcendental once it is written out
+MANY, HUGE = 1 << 14, 1 << 20  # iterations: below, there is little to win
+
+
+def cut_long_bodies(program: LoopProgram, body: Body, moves: list[str]) -> Body:
+    """Top-level vector loops in pieces. Results in place stay whole: their order of loads and
+    stores matters."""
+    if program.in_place:
+        return body
+    return tuple(cut(s, moves) if is_candidate(s) else s for s in body)  # type: ignore[arg-type]
+
+
+def is_candidate(statement: Statement) -> bool:
+    """A vector loop that only stores."""
+    return (
+        isinstance(statement, Loop)
+        and statement.axis is Axis.VECTOR
+        and statement.var.extent >= MANY
+        and statement.count is None
+        and all(isinstance(s, Store) for s in statement.body)
+    )
+
+
+def cut(loop: Loop, moves: list[str]) -> Loop:
+    """The loop, or one over strips with several loops inside."""
+    stores = [s for s in loop.body if isinstance(s, Store)]
+    order = operations([s.value for s in stores], loop.var)
+    weights = [weight(e, loop.var) for e in order]
+    total = sum(weights)
+    if total < LONG:
+        return loop
+    width = loop.width * (CHAINS if loop.var.extent < HUGE else MORE_CHAINS)
+    ends = choose_cuts(order, weights) if total > WINDOW else []
+    if ends:
+        moves.append(f"pieces {loop.var.name} {len(ends) + 1} vector {width}")
+        return in_pieces(loop, order, ends, stores, width)
+    moves.append(f"widen {loop.var.name} {width}")
+    return replace(loop, width=width)
+
+
+# --- where to cut --------------------------------------------------------------------------------
+
+
+def operations(roots: Sequence[Expression], var: Var) -> list[Expression]:
+    """What the body computes for every element, inputs before users. A guard is one operation:
+    its inside may only be evaluated where it holds."""
+    order: list[Expression] = []
+    seen: set[Expression] = set()
+    stack: list[tuple[Expression, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            order.append(e)
+            continue
+        if e in seen or var not in e.free or isinstance(e, (Literal, IndexValue)):
+            continue
+        seen.add(e)
+        stack.append((e, True))
+        if isinstance(e, Apply):
+            stack.extend((argument, False) for argument in reversed(e.arguments))
+    return order
+
+
+def weight(e: Expression, var: Var) -> int:
+    """About how many instructions an operation takes."""
+    match e:
+        case Apply(op=op):
+            return EXPANSION if op in TRANSCENDENTAL else 1
+        case Guard(value=value):
+            return 2 + sum(weight(inner, var) for inner in operations([value], var))
+        case _:
+            return 1
+
+
+def choose_cuts(order: Sequence[Expression], weights: Sequence[int]) -> list[int]:
+    """Positions in `order` before which a new piece begins: where the fewest values cross, pieces
+    of at least PIECE operations."""
+    crossing = crossings(order)
+    ends: list[int] = []
+    done, before = 0, [0, *accumulate(weights)]
+    while before[-1] - done > WINDOW:
+        window = [
+            k
+            for k in range(1, len(order))
+            if done + PIECE <= before[k] <= done + WINDOW and before[-1] - before[k] >= PIECE
+        ]
+        best = min(window, key=lambda k: (crossing[k], -before[k]), default=None)
+        if best is None or crossing[best] > CROSSING:
+            break
+        ends.append(best)
+        done = before[best]
+    return ends
+
+
+def crossings(order: Sequence[Expression]) -> list[int]:
+    """How many values are alive before each position. Loads are made again instead."""
+    change = [0] * (len(order) + 1)
+    for k, (e, last) in enumerate(zip(order, last_uses(order), strict=True)):
+        if last > k and not is_cheap(e):
+            scratch = 3 if e.dtype is BOOL else 1  # bits become bytes and bits again
+            change[k + 1] += scratch
+            change[last + 1] -= scratch
+    return list(accumulate(change))
+
+
+def last_uses(order: Sequence[Expression]) -> list[int]:
+    """For each value the last position that reads it. A store reads a value where it is made."""
+    place = {e: k for k, e in enumerate(order)}
+    last = list(range(len(order)))
+    for k, e in enumerate(order):
+        for argument in e.arguments if isinstance(e, Apply) else ():
+            if argument in place:
+                last[place[argument]] = k
+    return last
+
+
+def is_cheap(e: Expression) -> bool:
+    """Loading again costs as much as handing on."""
+    return isinstance(e, Load) and all(isinstance(atom, Var) for atom, _ in e.index.terms)
+
+
+# --- the pieces ----------------------------------------------------------------------------------
+
+
+def in_pieces(
+    loop: Loop,
+    order: Sequence[Expression],
+    ends: Sequence[int],
+    stores: Sequence[Store],
+    width: int,
+) -> Loop:
+    """A loop over strips; each piece is a loop over the strip."""
+    strip = Var(f"{loop.var.name}_strip", -(-loop.var.extent // STRIP))
+    start = index(strip) * STRIP
+    # the last vector of an uneven row begins up to one width before its strip
+    here, size = index(loop.var) - start + width, STRIP + 2 * width
+    place = {e: k for k, e in enumerate(order)}
+    last = last_uses(order)
+    handed: dict[Expression, Memory] = {}
+    pieces: list[Loop] = []
+    for begin, end in pairwise((0, *ends, len(order))):
+        values: dict[Expression, Expression] = {e: Load(m, here) for e, m in handed.items()}
+        body: list[Statement] = []
+        for k in range(begin, end):
+            e = order[k]
+            if last[k] >= end and not is_cheap(e):
+                handed[e] = Memory(f"piece{len(handed)}", e.dtype, size, local=True)
+                body.append(Store(handed[e], here, rewritten(e, values)))
+        final = [s for s in stores if begin <= place.get(s.value, len(order) - 1) < end]
+        body += [Store(s.memory, s.index, rewritten(s.value, values)) for s in final]
+        pieces.append(Loop(loop.var, Axis.VECTOR, tuple(body), width, start, STRIP))
+    return Loop(strip, Axis.SERIAL, (*map(Allocate, handed.values()), *pieces))
+
+
+def rewritten(e: Expression, values: dict[Expression, Expression]) -> Expression:
+    """`e` over values that are there already; `values` also remembers what was rewritten."""
+    found = values.get(e)
+    if found is not None:
+        return found
+    if isinstance(e, Apply):
+        found = apply(e.op, tuple(rewritten(a, values) for a in e.arguments), e.dtype)
+    else:
+        found = e
+    values[e] = found
+    return found
