@@ -54,7 +54,7 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    """Join, collapse, stage, vectorise, cut, parallelise."""
+    """Join, collapse, stage, walk rows in order, vectorise, cut, parallelise."""
     moves: list[str] = []
     body = stage_rows(collapse(join(program.body)), target, moves)
     body = by_rows(body, target, moves)
