@@ -50,6 +50,7 @@ class Layout:
     places: tuple[int | None, ...]
     by_row: bool
     row_unit: int
+    kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
 
 
 def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
@@ -83,7 +84,7 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     last = m[-1] if m else -1
     by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
     unit = 1 if by_row else c.left.shape[last]
-    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, unit)
+    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, unit, tuple(kept))
 
 
 def operand_strides(lowering: TileLowering, node: Node) -> list[int]:

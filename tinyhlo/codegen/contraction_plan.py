@@ -213,8 +213,7 @@ class Planner:
         """The axes n; those at the end that are one run in the result (and in the right operand,
         where a tile reads that directly) count as one."""
         axes, places = self.c.n, self.layout.places
-        kept = [axis for axis in range(len(self.shape)) if axis not in self.c.k]
-        where = dict(zip(kept, places, strict=True))
+        where = dict(zip(self.layout.kept, places, strict=True))
         order = sorted(place for place in places if place is not None)
         rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
         first = len(axes) - 1
