@@ -86,6 +86,28 @@ def test_heads_inside_and_a_causal_mask() -> None:
     )
 
 
+def test_scores_that_a_mask_hides_are_not_computed() -> None:
+    q, k, v = arrays(*[(1, 100, 2, 32)] * 3)
+    k[0, 50:] = np.nan  # hidden from the first 50 queries, seen by the others
+    (loops,) = compiled(graph_of(causal, q, k, v)).loops
+    assert "skip hidden scores" in loops.moves
+    got, _ = check(causal, q, k, v)
+    assert not np.isnan(got[0, :50]).any() and np.isnan(got[0, 50:]).all()
+
+
+def test_a_window_of_keys() -> None:
+    def function(q: Array, k: Array, v: Array) -> Array:
+        i, j = jnp.arange(q.shape[0])[:, None], jnp.arange(k.shape[0])[None]
+        seen = (j <= i) & (i < j + 20)
+        scores = jnp.where(seen, q @ k.T, -1e30)
+        return jax.nn.softmax(scores, -1) @ v
+
+    given = arrays((150, 32), (150, 32), (150, 16))
+    (loops,) = compiled(graph_of(function, *given)).loops
+    assert str(loops).count("4611686018427387904") == 2  # both ends of the window
+    check(function, *given)
+
+
 def test_grouped_queries_share_keys() -> None:
     check(
         jax.nn.dot_product_attention,

@@ -61,11 +61,12 @@ from tinyhlo.codegen.lower import (
     argument_memories,
 )
 from tinyhlo.codegen.moves import join
+from tinyhlo.codegen.row_mask import needed_tile
 from tinyhlo.codegen.staging import stage_rows
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node, Param
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain, find_row_chain
 
@@ -194,10 +195,11 @@ class Builder:
         batch, part = unravel(index(self.chunk), (self.batch, sizes.row_chunks))
         block = Var("block", ceil_div(sizes.chunk_rows, sizes.block_rows))
         row = part * sizes.chunk_rows + index(block) * sizes.block_rows
+        rows = self.work_on_rows(batch, row)
         work: Body = (
             *self.pack_queries(batch, row),
-            self.first_product(),
-            *self.work_on_rows(batch, row),
+            self.first_product(rows),
+            *rows,
             self.second_product(batch, row),
         )
         existing = Condition(row, 0, self.row_count)
@@ -223,7 +225,8 @@ class Builder:
         name = self.kernel.name
         return LoopProgram(name, self.reads, self.writes, body, (), named, moves)
 
-    def first_product(self) -> Statement:
+    def first_product(self, rows: Body) -> Statement:
+        """All scores of a block but those that its mask hides."""
         sizes = self.sizes
         panel, tile = Var("panel", self.key_panels), Var("rows", sizes.block_rows // sizes.rows)
         product = Multiply(
@@ -233,7 +236,17 @@ class Builder:
             sizes.rows, sizes.columns, sizes.lanes, self.depth,
             accumulate=False, tile_row=sizes.stride,
         )  # fmt: skip
-        return Loop(panel, Axis.SERIAL, (Loop(tile, Axis.SERIAL, (product,)),))
+        first_key = index(panel) * sizes.columns
+        spans = {
+            Var(LETTERS[0], self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
+            Var("r", sizes.block_rows): (ZERO, constant(sizes.block_rows - 1)),
+        }
+        body: Body = (Loop(tile, Axis.SERIAL, (product,)),)
+        seen = needed_tile(rows, self.scores, spans)
+        if seen:
+            self.moves.append("skip hidden scores")
+            body = (If(seen, body),)
+        return Loop(panel, Axis.SERIAL, body)
 
     def second_product(self, batch: Index, row: Index) -> Statement:
         sizes = self.sizes

@@ -1,0 +1,130 @@
+"""Which scores a mask hides from every row of a block, provably.
+
+In: the work on rows as expressions that read scores. Out: for a comparison of positions under
+which alone scores are read, the condition that a tile of scores is needed at all:
+
+    where(j <= i, scores[i, j], -inf)   ->   a tile is needed if its first j <= the last i
+
+Scores of other tiles are never looked at, so they need not be computed; what the mask puts in their
+place is computed as ever, so nothing changes in any result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Apply,
+    Body,
+    Declare,
+    Expression,
+    Guard,
+    If,
+    IndexValue,
+    Literal,
+    Load,
+    Loop,
+    Memory,
+    Store,
+)
+from tinyhlo.ir.index import Condition, Index, Var, substitute
+from tinyhlo.ir.ops import Op
+
+Held = frozenset[Expression]  # conditions that hold wherever scores are read
+LARGEST = 1 << 62
+
+
+def needed_tile(
+    body: Body, scores: Memory, spans: dict[Var, tuple[Index, Index]]
+) -> tuple[Condition, ...]:
+    """Conditions under which some element of a tile is read by `body`; `spans` gives the first
+    and last value of each variable within the tile."""
+    held = Reads(scores).of_all(values_in(body))
+    found = (widest(condition, spans) for condition in held or ())
+    return tuple(c for c in found if c is not None and not c.always)
+
+
+def values_in(body: Body) -> list[Expression]:
+    found: list[Expression] = []
+    for statement in body:
+        match statement:
+            case Declare(value=value) | Accumulate(value=value) | Store(value=value):
+                found.append(value)
+            case Loop(body=inner) | If(body=inner):
+                found.extend(values_in(inner))
+            case _:
+                pass
+    return found
+
+
+class Reads:
+    """Finds what holds wherever `scores` are read; None where they are not read."""
+
+    def __init__(self, scores: Memory) -> None:
+        self.scores = scores
+        self.known: dict[Expression, Held | None] = {}
+
+    def of_all(self, values: Iterable[Expression]) -> Held | None:
+        """What holds at all reads below `values`."""
+        found: Held | None = None
+        for value in values:
+            held = self.of(value)
+            if held is not None:
+                found = held if found is None else found & held
+        return found
+
+    def of(self, e: Expression) -> Held | None:
+        if e not in self.known:
+            self.known[e] = self.find(e)
+        return self.known[e]
+
+    def find(self, e: Expression) -> Held | None:
+        match e:
+            case Load(memory=memory):
+                return frozenset() if memory is self.scores else None
+            case Apply(op=Op.WHERE, arguments=(condition, then, other)):
+                inner = self.of(then)
+                if inner is not None:
+                    inner = inner | conjuncts(condition)
+                rest = [
+                    held for held in (self.of(condition), inner, self.of(other)) if held is not None
+                ]
+                return frozenset.intersection(*rest) if rest else None
+            case Apply(arguments=arguments):
+                return self.of_all(arguments)
+            case Guard(value=value, otherwise=otherwise):
+                return self.of_all((value, otherwise))
+            case _:
+                return None
+
+
+def conjuncts(condition: Expression) -> Held:
+    """Conditions that all hold where `condition` does."""
+    match condition:
+        case Apply(op=Op.AND, arguments=(left, right)):
+            return conjuncts(left) | conjuncts(right)
+        case Apply(op=Op.WHERE, arguments=(inner, Literal(bits=1), Literal(bits=0))):
+            return conjuncts(inner)
+        case Apply(op=Op.WHERE, arguments=(inner, then, Literal(bits=0))):
+            return conjuncts(inner) | conjuncts(then)
+        case _:
+            return frozenset((condition,))
+
+
+def widest(condition: Expression, spans: dict[Var, tuple[Index, Index]]) -> Condition | None:
+    """Whether a comparison of positions can hold anywhere in the tile."""
+    match condition:
+        case Apply(op=Op.LE, arguments=(IndexValue(index=left), IndexValue(index=right))):
+            difference = right - left
+        case Apply(op=Op.LT, arguments=(IndexValue(index=left), IndexValue(index=right))):
+            difference = right - left + -1
+        case _:
+            return None
+    ends: dict[Var, Index] = {}
+    for var, (first, last) in spans.items():
+        stride = difference.coefficient(var)
+        if stride is None:
+            return None
+        ends[var] = last if stride > 0 else first
+    return Condition(substitute(difference, ends), 0, LARGEST)
