@@ -15,11 +15,13 @@ import pytest
 
 import tinyhlo
 from tinyhlo.errors import ExecutionError, TinyhloError
-from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.pjrt_plugin import initialize
+from tinyhlo.runtime import core
 from tinyhlo.runtime.ffi import ffi_call
 from tinyhlo.runtime.library import REGISTRY, Call, run
+from tinyhlo.runtime.targets import batch_shape, find
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "tinyhlo" / "runtime" / "native"
@@ -165,3 +167,33 @@ def test_python_function(registry: None, tiny: jax.Device) -> None:
 def test_what_cannot_be_registered() -> None:
     with pytest.raises(TypeError, match="a function or a PyCapsule"):
         tinyhlo.register_custom_call("test.nothing", 7)
+
+
+def test_error_of_one_part_of_a_batch(handlers: ctypes.CDLL) -> None:
+    call = Call("test", {}, (TensorType((8, 3), F32),), (TensorType((8, 3), F32),))
+    library = ffi_call({"execute": jax.ffi.pycapsule(handlers.refuse)}, call, batch=8)
+    with pytest.raises(ExecutionError, match="no, thank you"):
+        run(library, [np.zeros((8, 3), np.float32)], call.results)
+
+
+def test_batches_are_split_among_threads() -> None:
+    """The same bits for every number of threads."""
+    shape = (20, 50, 8, 8)
+    matrices, failed = TensorType(shape, F32), TensorType(shape[:2], I32)
+    call = Call("lapack_spotrf_ffi", {"uplo": np.uint8(ord("L"))}, (matrices,), (matrices, failed))
+    assert batch_shape(call) == (20, 50)
+    make = find(call.target)
+    assert make is not None
+    a = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    a = a @ a.swapaxes(2, 3) + np.eye(8, dtype=np.float32)
+    before = core.thread_count()
+    results = []
+    for threads in (1, 2, 3):
+        core.set_threads(threads)
+        results.append(run(make(call), [a], call.results))
+    core.set_threads(before)
+    for factor, info in results:
+        np.testing.assert_array_equal(info, 0)
+        np.testing.assert_array_equal(factor, results[0][0])
+    lower = np.triu(results[0][0]).swapaxes(2, 3)  # column-major
+    np.testing.assert_allclose(lower, np.linalg.cholesky(a), rtol=1e-4, atol=1e-4)

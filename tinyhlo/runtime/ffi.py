@@ -131,14 +131,19 @@ class Descriptor(ctypes.Structure):
         ("buffers", ctypes.POINTER(Buffer)),
         ("aliases", ctypes.POINTER(ctypes.c_int64)),
         ("output_bytes", ctypes.POINTER(ctypes.c_int64)),
+        ("batch", ctypes.c_int64),
+        ("batch_bytes", ctypes.POINTER(ctypes.c_int64)),
         ("attributes", Attributes),
         ("states", ctypes.c_void_p * len(STAGES)),
         ("state_types", ctypes.c_int64 * len(STAGES)),
     ]
 
 
-def ffi_call(handlers: Mapping[str, Any], call: Call, seconds: float = 0.0) -> Library:
-    """A call of the handlers of one target.
+def ffi_call(
+    handlers: Mapping[str, Any], call: Call, seconds: float = 0.0, batch: int = 1
+) -> Library:
+    """A call of the handlers of one target. With `batch` > 1 the first axis of every operand and
+    result has that length, ranks are 3 at most, and the call may be made in parts.
 
     Raises TinyhloError with the handler's words when it refuses to be instantiated.
     """
@@ -148,6 +153,7 @@ def ffi_call(handlers: Mapping[str, Any], call: Call, seconds: float = 0.0) -> L
     shared = dict(call.aliases)
     aliases = integers([shared.get(k, -1) for k in range(len(call.results))])
     sizes = integers([type_.nbytes for type_ in call.results])
+    batch_bytes = integers([type_.nbytes // max(1, batch) for type_ in types])
     descriptor = Descriptor(
         core.address("tiny_ffi_run"),
         (ctypes.c_void_p * len(STAGES))(*(pointer_of(handlers.get(stage)) for stage in STAGES)),
@@ -156,11 +162,13 @@ def ffi_call(handlers: Mapping[str, Any], call: Call, seconds: float = 0.0) -> L
         buffers,
         aliases,
         sizes,
+        batch,
+        batch_bytes,
         attributes_of(call.attributes, alive),
     )
     if core.library().tiny_ffi_instantiate(ctypes.byref(descriptor)):
         raise TinyhloError(f"{call.target} cannot be instantiated: {core.last_error()}")
-    alive += [buffers, aliases, sizes, descriptor]
+    alive += [buffers, aliases, sizes, batch_bytes, descriptor]
     return Library(memory_of(descriptor), alive, seconds)
 
 

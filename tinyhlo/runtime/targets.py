@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -37,6 +38,10 @@ from tinyhlo.runtime.library import (
 
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
+SPLIT_SECONDS = 50e-6  # a batch that needs less is not worth a fork
+SPLIT_SIZE = (
+    128 * 128
+)  # elements of a matrix; SciPy's LAPACK runs larger ones on all threads itself
 PLATFORMS = ("tiny", "cpu", "Host")  # of jax.ffi; XLA calls "cpu" "Host"
 
 
@@ -158,7 +163,37 @@ def lapack_target(target: str) -> Maker | None:
     from jaxlib.cpu import _lapack
 
     _lapack.initialize()  # takes the function pointers from SciPy, which is imported only here
-    return handler({"execute": capsule})
+    return lambda call: lapack_call({"execute": capsule}, call)
+
+
+def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
+    """A call of LAPACK; a batch of small matrices is split among threads."""
+    seconds = seconds_of(call)
+    batch = batch_shape(call)
+    largest = max(type_.size for type_ in call.operands)
+    if batch is None or seconds < SPLIT_SECONDS or largest > prod(batch) * SPLIT_SIZE:
+        return ffi_call(handlers, call, seconds)
+    flat = replace(
+        call,
+        operands=tuple(flattened(type_, len(batch)) for type_ in call.operands),
+        results=tuple(flattened(type_, len(batch)) for type_ in call.results),
+    )
+    return ffi_call(handlers, flat, seconds, prod(batch))
+
+
+def batch_shape(call: Call) -> tuple[int, ...] | None:
+    """The leading axes that all operands and results share; None when there are none or one of
+    them has not all of them. LAPACK's functions take matrices: two axes follow."""
+    longest = max((type_.shape for type_ in call.operands), key=len, default=())
+    batch = longest[:-2]
+    every = (*call.operands, *call.results)
+    shared = batch and all(type_.shape[: len(batch)] == batch for type_ in every)
+    return batch if shared else None
+
+
+def flattened(type_: TensorType, axes: int) -> TensorType:
+    """The leading `axes` as one."""
+    return TensorType((prod(type_.shape[:axes]), *type_.shape[axes:]), type_.dtype)
 
 
 @functools.cache

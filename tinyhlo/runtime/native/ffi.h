@@ -5,6 +5,9 @@
 #include "ffi_abi.h"
 #include "library.h"
 
+/* Ranks of the buffers of a call that may be split: a batch of matrices. */
+enum { FFI_BATCH_RANK = 3 };
+
 /* The descriptor of one call; tinyhlo/runtime/ffi.py has its mirror and fills it. */
 typedef struct {
   TinyLibrary head;
@@ -13,6 +16,8 @@ typedef struct {
   const FfiBuffer* buffers;         /* operands, then results; `data` is set for each call */
   const int64_t* aliases;           /* for each result the operand whose memory it shares, or -1 */
   const int64_t* output_bytes;
+  int64_t batch;                    /* length of the first axis of all buffers; 1: do not split */
+  const int64_t* batch_bytes;       /* for each buffer, of one element of the batch */
   FfiAttributes attributes;
   void* states[FFI_STAGES];         /* what the handlers keep from stage to stage */
   int64_t state_types[FFI_STAGES];
