@@ -11,7 +11,7 @@ import pytest
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import F32, I32
-from tinyhlo.ir.graph import Graph, Param, TensorType, intern
+from tinyhlo.ir.graph import Constant, Graph, LibraryCall, Param, TensorType, intern
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -109,3 +109,12 @@ def test_a_sum_over_a_contraction_does_not_repeat_it() -> None:
     trace = build.reduce(Op.ADD, build.reduce(Op.ADD, build.elementwise(Op.MUL, x, x), (1,)), (0,))
     (total,) = simplify(Graph((x.type,), (trace,))).results
     assert total.axes == (0, 1)  # type: ignore[attr-defined]
+
+
+def test_values_without_elements_need_no_computation() -> None:
+    nothing = build.param(1, (0, 3), F32)
+    values, info = build.library_call("f", [nothing], [nothing.type, TensorType((), I32)])
+    graph = simplify(Graph((X.type, nothing.type), (values, X)))
+    assert [type(node) for node in graph.nodes()] == [Constant, Param]
+    graph = simplify(Graph((X.type, nothing.type), (values, info)))
+    assert any(isinstance(node, LibraryCall) for node in graph.nodes())

@@ -19,6 +19,7 @@ from tinyhlo.ir.algebra import ALGEBRA, joins
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import (
     VIEWS,
+    VOID,
     Branch,
     Constant,
     Elementwise,
@@ -52,7 +53,7 @@ def simplify(graph: Graph) -> Graph:
     new: dict[Node, Node] = {}
     locations: dict[Node, str] = {}
     for node in graph.nodes():
-        result = step(rebuild(node, [new[child] for child in node.inputs]))
+        result = empty(node) or step(rebuild(node, [new[child] for child in node.inputs]))
         new[node] = result
         location = graph.locations.get(node)
         if location is not None:
@@ -60,6 +61,13 @@ def simplify(graph: Graph) -> Graph:
     results = tuple(new[node] for node in graph.results)
     effects = tuple(new[node] for node in graph.effects)
     return limit_sorts(Graph(graph.params, results, effects, locations))
+
+
+def empty(node: Node) -> Node | None:
+    """A value without elements needs no computation, nor what it was made of."""
+    if node.type is VOID or node.type.size or isinstance(node, (Constant, Param)):
+        return None
+    return intern(Constant, node.type, (), np.empty(node.shape, node.dtype.numpy))
 
 
 def rebuild(node: Node, inputs: Sequence[Node]) -> Node:
