@@ -177,12 +177,16 @@ def test_exceptions_reach_whoever_needs_the_result(extra: Callable[[Any], Any]) 
             y.block_until_ready()
 
 
-def test_exceptions_of_effects_show_at_the_barrier() -> None:
-    f = jit(lambda x: jax.debug.callback(fails_for_negative, x))
-    f(-np.ones(1000, np.float32))
+@pytest.mark.parametrize("kind", ["debug", "pure"])
+def test_exceptions_of_unused_results_show_at_the_barrier(kind: str) -> None:
+    functions = {
+        "debug": lambda x: jax.debug.callback(fails_for_negative, x),
+        "pure": lambda x: jax.pure_callback(fails_for_negative, VECTOR, x),
+    }
+    jit(functions[kind])(-np.ones(1000, np.float32))
     with pytest.raises(jax.errors.JaxRuntimeError, match="there is no such number"):
         jax.effects_barrier()
-    f(np.ones(1000, np.float32))
+    jit(functions["debug"])(np.ones(1000, np.float32))
     jax.effects_barrier()
 
 

@@ -85,7 +85,8 @@ def emit(
     from jax._src.interpreters import mlir
 
     host = Callback(functools.partial(call_host, callback, tuple(result_avals)))
-    ctx.module_context.add_keepalive(host)
+    # keeps it alive, and lets effects_barrier wait for programs with pure callbacks too
+    ctx.module_context.add_host_callback(host)
     given = list(operands)
     if token is not None:
         given = [token, *given]

@@ -52,6 +52,9 @@ class Callback:
     def __post_init__(self) -> None:
         _alive[self.number] = self
 
+    def __call__(self, *arrays: np.ndarray) -> Sequence[Any]:
+        return self.function(*arrays)
+
     def __reduce__(self) -> NoReturn:
         """JAX pickles what a program needs when it serialises the compiled program."""
         raise TypeError(
@@ -70,7 +73,7 @@ def bind_callback(call: Call) -> Library:
         return bind_missing(call)
 
     def run(arrays: list[np.ndarray]) -> Sequence[Any]:
-        return callback.function(*arrays)
+        return callback(*arrays)
 
     return python_call(run, call.operands, call.results)
 
