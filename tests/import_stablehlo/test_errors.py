@@ -95,3 +95,15 @@ def test_several_devices() -> None:
         import_module(
             "module attributes {mhlo.num_partitions = 4 : i32} { func.func @main() { return } }"
         )
+
+
+def test_locations_where_values_are_expected() -> None:
+    """jaxlib's bindings cannot give them to Python."""
+    for text in (
+        'module attributes {mhlo.num_partitions = loc("here")} { func.func @main() { return } }',
+        """func.func @main(%x: tensor<f32>) -> tensor<f32> {
+          %y = stablehlo.negate %x {a = loc("here")} : tensor<f32> return %y : tensor<f32> }""",
+        'func.func @main(%x: tensor<f32> {a = loc("here")}) { return }',
+    ):
+        with pytest.raises(InvalidProgram, match="is no value"):
+            import_module(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import jaxlib.xla_client
 import numpy as np
 import pytest
 
@@ -44,3 +45,22 @@ def test_together_more_than_the_machine_has() -> None:
             jnp.zeros((count,), jnp.float32)
     finally:
         library.tiny_free(first, 4 * count)
+
+
+def test_damaged_executables_are_refused() -> None:
+    """Whatever byte was changed on the disk of whoever kept it."""
+    client = TINY.client
+    executable = jax.jit(lambda x: x + 1).lower(jax.device_put(np.ones(3), TINY)).compile()
+    whole = client.serialize_executable(executable.runtime_executable())
+    devices = jaxlib.xla_client.DeviceList((TINY,))
+    client.deserialize_executable(whole, devices, None)
+    refusals = 0
+    for position in range(0, len(whole), 37):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << position % 8
+        for given in (bytes(damaged), whole[:position]):
+            try:  # what is damaged may also be in jaxlib's own wrapping, and of no matter
+                client.deserialize_executable(given, devices, None)
+            except RuntimeError as error:
+                refusals += "not an executable of tinyhlo, or are damaged" in str(error)
+    assert refusals > 20

@@ -33,6 +33,7 @@ from tinyhlo.import_stablehlo.records import (
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
+CONSTANTS = frozenset({"stablehlo.constant", "chlo.constant"})
 EFFECTS = frozenset({"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"})
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
@@ -85,7 +86,10 @@ class Decoder:
         body = self._block(blocks[0], {})
         given: tuple[Any, ...] = ()
         if "arg_attrs" in operation.attributes:
-            given = self._attribute(operation.attributes["arg_attrs"])
+            try:
+                given = self._attribute(operation.attributes["arg_attrs"])
+            except TypeError as error:
+                raise InvalidProgram(f"an attribute of @{name}'s arguments is no value") from error
         return Function(name, body, given or ({},) * len(body.arguments))
 
     def _block(self, block: ir.Block, slots: Slots) -> Block:
@@ -197,7 +201,9 @@ class Decoder:
         values = operation.attributes
         try:
             return {key: self._attribute(value) for key, value in values.items()}
-        except TypeError:
+        except TypeError as error:
+            if operation.name not in CONSTANTS:  # such as a location in place of a number
+                raise InvalidProgram(f"an attribute of {operation.name} is no value") from error
             return {"value": decode_complex_constant(operation)}
 
     def _attribute(self, attribute: ir.Attribute) -> Any:

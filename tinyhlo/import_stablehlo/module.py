@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -28,6 +29,7 @@ from tinyhlo.ir.build import constant, param
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Graph, TensorType
 
+DEVICE_COUNTS = ("mhlo.num_partitions", "mhlo.num_replicas")
 SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
 PASS_ARRAYS = "pass arrays, not tuples"
 
@@ -109,17 +111,25 @@ def argument(position: int, type_: ValueType) -> Value:
 
 def module_name(module: ir.Module) -> str:
     """The module's symbol name, as `jit_f`."""
+    return module_attribute(module, "sym_name") or "module"
+
+
+def module_attribute(module: ir.Module, name: str) -> Any:
+    """An attribute of the module, None when it has none of that name."""
     attributes = module.operation.attributes
-    return decode_attribute(attributes["sym_name"]) if "sym_name" in attributes else "module"
+    try:
+        return decode_attribute(attributes[name]) if name in attributes else None
+    except TypeError as error:
+        raise InvalidProgram(f"the module's attribute {name} is no value") from error
 
 
 def refused_signature(module: ir.Module, function: Function) -> list[UnsupportedItem]:
     """What the module's device counts and the entry's argument types do not allow."""
-    counts = module.operation.attributes
+    counts = {name: module_attribute(module, name) for name in DEVICE_COUNTS}
     items = [
-        UnsupportedItem(name, str(counts[name]), "", SEVERAL_DEVICES)
-        for name in ("mhlo.num_partitions", "mhlo.num_replicas")
-        if name in counts and decode_attribute(counts[name]) != 1
+        UnsupportedItem(name, str(count), "", SEVERAL_DEVICES)
+        for name, count in counts.items()
+        if count not in (1, None)
     ]
     for position, type_ in enumerate(function.body.types):
         if not isinstance(type_, (TensorType, TokenType)):

@@ -174,13 +174,32 @@ Error* PJRT_Client_Compile(PJRT_Client_Compile_Args* args) {
   return error;
 }
 
-/* A serialised executable is what it takes to compile it again, behind this head. */
+/* A serialised executable is what it takes to compile it again, behind this head. The checksum is
+   there because MLIR's reader does not survive damaged bytes. */
 typedef struct {
   char magic[8];
   int64_t program_bytes, options_bytes;
+  uint64_t checksum; /* of what follows */
 } SerializedHead;
 
-static const char MAGIC[8] = "tinyhlo1";
+static const char MAGIC[8] = "tinyhlo2";
+
+/* FNV-1a */
+static uint64_t checksum_of(const char* bytes, size_t size) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t k = 0; k < size; k++) hash = (hash ^ (uint8_t)bytes[k]) * 0x100000001b3;
+  return hash;
+}
+
+static bool is_serialized(const char* bytes, size_t size, SerializedHead* head) {
+  if (size < sizeof *head) return false;
+  memcpy(head, bytes, sizeof *head);
+  size_t payload = size - sizeof *head;
+  return !memcmp(head->magic, MAGIC, sizeof head->magic) && head->program_bytes >= 0 &&
+         head->options_bytes >= 0 && (size_t)head->program_bytes <= payload &&
+         payload - (size_t)head->program_bytes == (size_t)head->options_bytes &&
+         checksum_of(bytes + sizeof *head, payload) == head->checksum;
+}
 
 Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args) {
   const Executable* executable = args->executable;
@@ -190,9 +209,10 @@ Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args) {
   size_t program = (size_t)head.program_bytes, options = (size_t)head.options_bytes;
   char* bytes = malloc(sizeof head + program + options);
   if (!bytes) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
-  memcpy(bytes, &head, sizeof head);
   memcpy(bytes + sizeof head, executable->program, program);
   memcpy(bytes + sizeof head + program, executable->options, options);
+  head.checksum = checksum_of(bytes + sizeof head, program + options);
+  memcpy(bytes, &head, sizeof head);
   SET(args, serialized_bytes, bytes);
   SET(args, serialized_bytes_size, sizeof head + program + options);
   SET(args, serialized_executable, bytes);
@@ -202,14 +222,11 @@ Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args) {
 
 Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
   SerializedHead head;
-  size_t size = args->serialized_executable_size;
-  if (size >= sizeof head) memcpy(&head, args->serialized_executable, sizeof head);
-  if (size < sizeof head || memcmp(head.magic, MAGIC, sizeof head.magic) ||
-      head.program_bytes < 0 || head.options_bytes < 0 ||
-      (size_t)head.program_bytes > size || (size_t)head.options_bytes > size ||
-      sizeof head + (size_t)head.program_bytes + (size_t)head.options_bytes != size)
-    return error_new(TINY_INVALID_ARGUMENT, "these bytes are not an executable of tinyhlo");
-  const char* program = (const char*)args->serialized_executable + sizeof head;
+  const char* bytes = args->serialized_executable;
+  if (!is_serialized(bytes, args->serialized_executable_size, &head))
+    return error_new(TINY_INVALID_ARGUMENT,
+                     "these bytes are not an executable of tinyhlo, or are damaged");
+  const char* program = bytes + sizeof head;
   const void* options = program + head.program_bytes;
   int64_t options_bytes = head.options_bytes;
   if (GET(args, overridden_serialized_compile_options)) {
