@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.joined_parts import find_pieces
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -134,12 +136,15 @@ class Lowering:
         return f"{label}{self.names - 1}"
 
     def store(self, node: Node, memory: Memory) -> None:
-        """Compute a whole result."""
+        """Compute a whole result, each part that was joined into it by loops of its own."""
         if node.type.size == 0:
             return
-        scope, at = self.nest(self.root, node.shape)
-        value = self.emit(node, at, scope, ())
-        scope.stores.append(Store(memory, linear(at, node.shape), value))
+        for part in product(*find_pieces(node)):
+            scope, local = self.nest(self.root, tuple(stop - start for start, stop in part))
+            starts = (start for start, _ in part)
+            at = self.position(tuple(i + k for i, k in zip(local, starts, strict=True)))
+            value = self.emit(node, at, scope, ())
+            scope.stores.append(Store(memory, linear(at, node.shape), value))
 
     # --- values ------------------------------------------------------------------------------
 

@@ -1,0 +1,74 @@
+"""Which parts of a result are computed by different formulas, because it was joined from pieces.
+
+    concatenate((a[10, 4], b[20, 4]))  ->  axis 0: 0..10, 10..30; axis 1 whole
+
+Joined values are `where(iota < end, ...)` over the axis. A loop over one part needs no test, and
+the parts of a stack (re and im of a complex result) are stored from one loop over the other axes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from tinyhlo.ir.graph import VIEWS, Elementwise, Iota, Node
+from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import splat_value
+from tinyhlo.ir.views import through
+
+MAX_VISITS = 256  # values looked at; what lies deeper is left as it is
+MAX_PIECES = 16
+LONG = 64  # elements of a piece that make a loop of its own worth while
+
+Bounds = tuple[int, int]
+
+
+def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
+    """For each axis the bounds of its parts, in order; one part where nothing is joined."""
+    variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
+    cuts: list[set[int]] = [{0, n} for n in node.shape]
+    for position, end in find_ends(node, tuple(map(index, variables))):
+        for k, variable in enumerate(variables):
+            cut = end - position.offset
+            if position.terms == ((variable, 1),) and 0 < cut < variable.extent:
+                cuts[k].add(cut)
+    parts = [tuple(pairwise(sorted(found))) for found in cuts]
+    parts = [p if pays(p) else ((0, n),) for p, n in zip(parts, node.shape, strict=True)]
+    if prod(map(len, parts)) > MAX_PIECES:
+        return tuple(((0, n),) for n in node.shape)
+    return tuple(parts)
+
+
+def pays(parts: tuple[Bounds, ...]) -> bool:
+    lengths = [stop - start for start, stop in parts]
+    return len(parts) <= MAX_PIECES and (max(lengths, default=0) in (0, 1) or max(lengths) >= LONG)
+
+
+def find_ends(node: Node, at: tuple[Index, ...]) -> list[tuple[Index, int]]:
+    """(position, end) of every choice by `position < end` on the way down from `node`."""
+    found: list[tuple[Index, int]] = []
+    seen: set[tuple[Node, tuple[Index, ...]]] = set()
+    pending = [(node, at)]
+    while pending and len(seen) < MAX_VISITS:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        value, where = current
+        if isinstance(value, VIEWS):
+            pending.append((value.inputs[0], through(value, where)[0]))
+        elif isinstance(value, Elementwise):
+            end = tested_end(value, where) if value.op is Op.WHERE else None
+            if end is not None:
+                found.append(end)
+            pending.extend((source, where) for source in value.inputs)
+    return found
+
+
+def tested_end(choice: Elementwise, at: tuple[Index, ...]) -> tuple[Index, int] | None:
+    match choice.inputs[0]:
+        case Elementwise(op=Op.LT, inputs=(Iota(axis=axis), bound)):
+            value = splat_value(bound)
+            return None if value is None else (at[axis], int(value))
+    return None
