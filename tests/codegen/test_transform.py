@@ -1,0 +1,161 @@
+"""Products with small constant matrices: the network, the kernel, chains of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import TARGET, call, check
+from tinyhlo.codegen.compile import compile_program
+from tinyhlo.codegen.network import find_network
+from tinyhlo.codegen.transform import lower_transform
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
+from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.ir.build import (
+    broadcast,
+    constant,
+    elementwise,
+    full,
+    param,
+    permute,
+    reduce,
+    reshape,
+    where,
+)
+from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.graph import Graph, Node, Reduce
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.transform import find_transform
+from tinyhlo.schedule import schedule
+from tinyhlo.schedule.program import Kernel
+
+
+class Numbers:
+    """Terms that compute at once, and count."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counted(self, value: float) -> float:
+        self.count += 1
+        return value
+
+    def zero(self) -> float:
+        return 0.0
+
+    def add(self, left: float, right: float) -> float:
+        return self.counted(left + right)
+
+    def subtract(self, left: float, right: float) -> float:
+        return self.counted(left - right)
+
+    def negate(self, value: float) -> float:
+        return self.counted(-value)
+
+    def scale(self, factor: float, value: float) -> float:
+        return self.counted(factor * value)
+
+    def add_scaled(self, factor: float, value: float, total: float) -> float:
+        return self.counted(factor * value + total)
+
+
+def fourier(n: int) -> np.ndarray:
+    return planes_matrix(roots(np.outer(np.arange(n), np.arange(n)), n), False).reshape(2 * n, -1)
+
+
+@pytest.mark.parametrize(("n", "most"), [(2, 4), (3, 16), (4, 16), (5, 40), (8, 60), (16, 170)])
+def test_network_of_a_fourier_matrix_is_a_fast_transform(n: int, most: int) -> None:
+    matrix, terms = fourier(n), Numbers()
+    x = np.random.default_rng(n).standard_normal(2 * n)
+    found = find_network(matrix).apply(list(x), terms)
+    np.testing.assert_allclose(found, matrix @ x, rtol=1e-12, atol=1e-12)
+    assert terms.count <= most
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_network_of_any_matrix(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    matrix = random.choice([-1.0, 0.0, 0.5, 1.0, -0.5], (random.integers(1, 9), 7))
+    x = random.standard_normal(7)
+    np.testing.assert_allclose(
+        find_network(matrix).apply(list(x), Numbers()), matrix @ x, atol=1e-12
+    )
+
+
+def apply(matrix: np.ndarray, x: Node, masked: bool = True) -> Node:
+    """y[k, j] = sum over t of matrix[k, t] * x[t, j]."""
+    shape = (len(matrix), x.shape[1], len(matrix[0]))
+    weights = broadcast(constant(matrix), shape, (0, 2))
+    terms = elementwise(Op.MUL, weights, broadcast(x, shape, (2, 1)))
+    if masked:
+        mask = broadcast(constant(matrix != 0), shape, (0, 2))
+        terms = where(mask, terms, full(0, shape, F32))
+    return reduce(Op.ADD, terms, (2,))
+
+
+MATRIX = np.array([[1, 1, 0], [1, -1, 2], [0.5, 0.5, 0], [-1, 1, 2]], np.float32)
+
+
+def test_zeros_count_without_a_mask() -> None:
+    """0 * inf is NaN: such a matrix is no transform unless a mask hides its zeros."""
+    x = param(0, (3, 40), F32)
+    assert find_transform(apply(MATRIX, x, masked=False)) is None
+    assert find_transform(apply(np.where(MATRIX == 0, 3, MATRIX), x, masked=False)) is not None
+    found = find_transform(apply(MATRIX, x))
+    assert found is not None
+    np.testing.assert_array_equal(found.matrix, MATRIX)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 8, 40, 1000])
+def test_one_product(columns: int) -> None:
+    x = param(0, (3, columns), F32)
+    y = apply(MATRIX, x)
+    values = np.random.default_rng(columns).standard_normal((3, columns)).astype(np.float32)
+    for result in (y, permute(y, (1, 0)), elementwise(Op.NEG, permute(y, (1, 0)))):
+        graph = Graph((x.type,), (result,))
+        program = lower_transform(Kernel("kernel", graph), TARGET)
+        assert program is not None and program.moves[0] == "unroll 4x3"
+        check(result, inputs=(values,))
+
+
+def test_infinities_stay_in_their_rows() -> None:
+    x = param(0, (3, 8), F32)
+    values = np.ones((3, 8), np.float32)
+    values[2] = np.inf
+    (found,) = check(apply(MATRIX, x), inputs=(values,))
+    assert np.isfinite(found[[0, 2]]).all() and np.isinf(found[[1, 3]]).all()
+
+
+def test_products_in_a_chain_share_a_tile() -> None:
+    x = param(0, (3, 4096), F32)
+    square = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], np.float32)
+    y = apply(square, elementwise(Op.NEG, apply(MATRIX, x)))
+    graph = Graph((x.type,), (y,))
+    program = schedule(graph, "chain", (), TARGET)
+    assert len(program.body) == 1 and len([n for n in graph.nodes() if isinstance(n, Reduce)]) == 2
+    values = np.random.default_rng(0).standard_normal((3, 4096)).astype(np.float32)
+    (found,) = call(compile_program(program, TARGET, Config()), program, values)
+    np.testing.assert_allclose(found, run_graph(graph, [values])[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 11])
+def test_stacks_are_stored_as_whole_vectors(count: int) -> None:
+    """Neighbours at a stride: every lane of every piece comes to its place."""
+    x = param(0, (37,), F32)
+    pieces = [reshape(elementwise(Op.ADD, x, full(k, x.shape, F32)), (37, 1)) for k in range(count)]
+    check(join(pieces, 1), inputs=(np.arange(37, dtype=np.float32),))
+
+
+@pytest.mark.parametrize("lengths", [(1, 70, 1), (100, 3), (64, 64), (2, 3)])
+def test_joined_parts(lengths: tuple[int, ...]) -> None:
+    x = param(0, (2, sum(lengths)), F32)
+    values = np.random.default_rng(0).standard_normal((2, sum(lengths))).astype(np.float32)
+    pieces = [
+        elementwise(Op.MUL, full(k + 1, (2, n), F32), param(k + 1, (2, n), F32))
+        for k, n in enumerate(lengths)
+    ]
+    joined = elementwise(Op.ADD, x, join(pieces, 1))
+    arrays = [np.full((2, n), k, np.float32) for k, n in enumerate(lengths)]
+    check(joined, inputs=(values, *arrays))
