@@ -104,6 +104,7 @@ def test_locations_where_values_are_expected() -> None:
         """func.func @main(%x: tensor<f32>) -> tensor<f32> {
           %y = stablehlo.negate %x {a = loc("here")} : tensor<f32> return %y : tensor<f32> }""",
         'func.func @main(%x: tensor<f32> {jax.a = loc("here")}) { return }',
+        'func.func @main(%x: tensor<f32> {jax.a = [1, loc("here")]}) { return }',
     ):
         with pytest.raises(InvalidProgram, match="is no value"):
             import_module(text)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, stablehlo
 
+from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,
     DotDimensions,
@@ -135,17 +136,19 @@ def _text(attribute: Any) -> str:
 
 
 def _members(attribute: Any) -> tuple[Any, ...]:
-    return tuple(decode_attribute(member) for member in attribute)
+    """By index: the bindings' iterators end the process at a member that they cannot give."""
+    return tuple(decode_attribute(attribute[k]) for k in range(len(attribute)))
 
 
 def _dictionary(attribute: Any) -> dict[str, Any]:
-    return {named.name: decode_attribute(named.attr) for named in attribute}
+    """By name, for the same reason."""
+    return {named.name: decode_attribute(attribute[named.name]) for named in attribute}
 
 
 def decode_configuration(attribute: ir.DictAttr) -> dict[str, Any]:
     """The attributes of a custom call. Their types matter to native functions: numbers are NumPy
     scalars and arrays here, dictionaries inside are sorted pairs."""
-    return {named.name: typed(named.attr) for named in attribute}
+    return {named.name: typed(attribute[named.name]) for named in attribute}
 
 
 def typed(attribute: Any) -> Any:
@@ -166,7 +169,10 @@ def typed(attribute: Any) -> Any:
 
 def number_type(type_: ir.Type) -> np.dtype:
     """`si8` and `i8` are the same type."""
-    return NUMPY[str(type_).removeprefix("s")]
+    name = str(type_).removeprefix("s")
+    if name not in NUMPY:
+        raise InvalidProgram(f"a custom call has a number of type {type_}")
+    return NUMPY[name]
 
 
 DENSE_ARRAYS = {
