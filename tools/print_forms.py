@@ -60,7 +60,7 @@ def forms() -> dict[str, str]:
     graph = simplify(module.graph)
     program = schedule(graph, module.name, module.aliases, TARGET)
     kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
-    rendered = render_kernels(program, TARGET, {})[kernel]
+    rendered = render_kernels([kernel], TARGET, {})[kernel]
     printed = {
         "stablehlo": text,
         "graph": graph,
