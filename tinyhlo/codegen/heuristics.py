@@ -43,6 +43,7 @@ class Score:
     """How the accesses of a loop body run along one variable."""
 
     unit: int = 0
+    pairs: int = 0  # every second element: two vectors and a shuffle (llvm/interleave.py)
     still: int = 0
     gathers: int = 0
     bits: int = 8
@@ -50,7 +51,7 @@ class Score:
 
     @property
     def value(self) -> float:
-        return self.unit + 0.25 * self.still - 2.0 * self.gathers
+        return self.unit + 0.5 * self.pairs + 0.25 * self.still - 2.0 * self.gathers
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
@@ -150,6 +151,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score) -> None:
     result.bits = max(result.bits, memory.dtype.bits)
     if stride == 1:
         result.unit += 1
+    elif stride == 2:
+        result.pairs += 1
     elif stride == 0:
         result.still += 1
     else:
