@@ -120,7 +120,7 @@ def choose_way(root: Sort, order: Order | None, length: int, threads: int, targe
     return Way(columns, radix_sort(order, layout, lanes), layout.origin)
 
 
-# Costs: nanoseconds of one row on one 3 GHz core, measured (docs/decisions/0010-sort.md).
+# Costs: nanoseconds of one row on one 3 GHz core, measured (docs/decisions/0014-sort.md).
 
 
 def selection_cost(order: Order, length: int, limit: int) -> float:
