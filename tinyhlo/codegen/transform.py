@@ -100,11 +100,13 @@ class ChainBuilder:
             lowering.store_rows(node, memory, rows, part)
             self.scratch[node] = memory, part
         self.tables |= lowering.tables
-        body = collapse(lowering.root.body())
+        lanes = self.target.vector_bytes // stage.node.dtype.itemsize
+        body = lowering.root.body()
+        if any(remainder(statement, lanes) for statement in body):
+            body = collapse(body)
         self.moves.append("unroll {}x{}".format(*stage.transform.matrix.shape))
         steps = len(lowering.network.steps) + sum(stage.transform.matrix.shape)
         self.work += steps * points(body)
-        lanes = self.target.vector_bytes // stage.node.dtype.itemsize
         return (*allocate, *(vectorised(s, lanes, self.moves) for s in body))
 
     def lowering(self, stage: Stage) -> NetworkLowering:
@@ -117,6 +119,14 @@ class ChainBuilder:
     def part(self, stage: Stage) -> Part:
         starts = tuple(ZERO if axis is None else self.starts[axis] for axis in stage.shared)
         return Part(starts, self.chain.tile_shape(stage))
+
+
+def remainder(statement: Statement, lanes: int) -> int:
+    """Iterations of the innermost loop that fill no vector: two loops in one may have fewer."""
+    extent = 0
+    while isinstance(statement, Loop):
+        extent, statement = statement.var.extent, statement.body[0]
+    return extent % lanes
 
 
 def vectorised(statement: Statement, lanes: int, moves: list[str]) -> Statement:
