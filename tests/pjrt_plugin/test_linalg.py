@@ -203,3 +203,12 @@ def test_sparse_matrices(tiny: jax.Device) -> None:
         b = jnp.arange(3.0)
         close(spsolve(packed.data, packed.indices, packed.indptr, b), np.linalg.solve(a, b), "f8")
         close(packed @ b, a @ np.asarray(b), "f8")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_batches_in_parts(tiny: jax.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for large batches: each thread calls LAPACK for a part."""
+    monkeypatch.setattr("tinyhlo.runtime.targets.SPLIT_SECONDS", 0.0)
+    test_factorisations(tiny, (5, 4, 3), dtype)
+    test_eigenvalues(tiny, dtype)
+    test_cholesky(tiny, (2, 3, 4, 4), dtype)

@@ -187,8 +187,9 @@ def batch_shape(call: Call) -> tuple[int, ...] | None:
     longest = max((type_.shape for type_ in call.operands), key=len, default=())
     batch = longest[:-2]
     every = (*call.operands, *call.results)
-    shared = batch and all(type_.shape[: len(batch)] == batch for type_ in every)
-    return batch if shared else None
+    shared = all(type_.shape[: len(batch)] == batch for type_ in every)
+    matrices = all(len(type_.shape) <= len(batch) + 2 for type_ in every)
+    return batch if batch and shared and matrices else None
 
 
 def flattened(type_: TensorType, axes: int) -> TensorType:
