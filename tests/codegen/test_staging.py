@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.native import check, compiled, run_native
 from tests.schedule.graphs import F32, add, mul, over_rows, softmax
-from tinyhlo.ir.build import elementwise, pad, param, reduce, scalar
+from tinyhlo.ir.build import broadcast, elementwise, full, pad, param, reduce, scalar
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 
@@ -63,3 +63,14 @@ def test_staged_rows_are_the_same_bits_on_any_number_of_threads() -> None:
     assert staged(graph) == 1
     one, two = (run_native(graph, [rows(500, 300)], threads) for threads in (1, 2))
     assert one[0].tobytes() == two[0].tobytes()
+
+
+@pytest.mark.parametrize("shape", [(64, 100), (37, 8), (100, 3)])
+def test_columns_in_lanes_are_not_staged(shape: tuple[int, int]) -> None:
+    """A reduce over rows runs many columns at once: one row of scratch would not hold them."""
+    x = param(0, shape, F32)
+    third = add(elementwise(Op.DIV, x, full(3.0, shape, F32)), full(1.0, shape, F32))
+    total = broadcast(reduce(Op.ADD, third, (0,)), shape, (1,))
+    away = add(third, total)
+    graph = Graph((x.type,), (reduce(Op.ADD, mul(away, away), (0,)),))
+    check(graph, [rows(*shape)], rtol=1e-4, atol=1e-4)

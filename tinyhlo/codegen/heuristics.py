@@ -57,9 +57,9 @@ class Score:
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
     """Join, collapse, stage, walk rows in order, vectorise, cut, parallelise."""
     moves: list[str] = []
-    body = stage_rows(collapse(join(program.body)), target, moves)
-    body = by_rows(body, target, moves)
+    body = by_rows(collapse(join(program.body)), target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
+    body = stage_rows(body, target, moves)
     body = parallelised(cut_long_bodies(program, body, moves), moves)
     return replace(program, body=body, moves=tuple(moves))
 

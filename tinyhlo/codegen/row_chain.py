@@ -286,10 +286,11 @@ class Builder:
         scope.stores.append(Store(self.weights, start + index(key), value))
         self.row_tables = lowering.tables
 
-        whole: Statement = Loop(r, Axis.SERIAL, join(lowering.root.body()))
-        (whole,) = stage_rows((whole,), self.target, self.moves)
+        body = join(lowering.root.body())
+        body = tuple(vectorised(s, self.target, self.moves) for s in body)
+        (whole,) = stage_rows((Loop(r, Axis.SERIAL, body),), self.target, self.moves)
         assert isinstance(whole, Loop)
-        body = tuple(vectorised(s, self.target, self.moves) for s in whole.body)
+        body = whole.body
         inside = Condition(row + index(r), 0, self.row_count)
         if not inside.always:
             body = (If((inside,), body),)

@@ -1,6 +1,6 @@
 """Keep a row of dear values in private memory between the passes over that row.
 
-In: a Body whose reduces are joined. Out: the same with values that several sibling loops over one
+In: a Body whose reduces are joined and vectorised. Out: the same with values that several sibling loops over one
 range compute put into a scratch row by the first and read back by the others:
 
     for i in 64:                                  for i in 64:
@@ -87,10 +87,11 @@ def staged(body: Body, stager: Stager) -> Body:
 
 
 def is_pass(statement: Statement) -> bool:
-    """A loop over elements of the row, independent or accumulating."""
+    """A loop over elements of the row, independent or accumulating. Where the loop around runs in
+    lanes nothing is staged: each lane has a row of its own."""
     return (
         isinstance(statement, Loop)
-        and statement.axis in (Axis.SERIAL, Axis.REDUCE)
+        and statement.axis in (Axis.SERIAL, Axis.REDUCE, Axis.VECTOR)
         and statement.count is None
         and all(isinstance(s, (Accumulate, Store)) for s in statement.body)
     )
