@@ -19,7 +19,7 @@ MAX_PRIME = 127  # larger ones by a convolution (Bluestein)
 PASS_COST = 10.0  # operations an element of loads, stores and twiddle factors
 SPILL_COST = 0.5  # operations an element for each point beyond what registers hold
 REGISTER_POINTS = 8
-GROUP = 256  # points whose passes share a tile in L1, some columns of them side by side
+GROUP = 128  # points whose passes share a tile in L1, some columns of them side by side
 ROW = 1024  # points of a whole row that do
 
 
