@@ -59,8 +59,13 @@ bench: .venv/.installed  ## time the project's own benchmarks against XLA:CPU
 conformance: .venv/.installed  ## run the whole suites and the corpus, write docs/conformance.md
 	@.venv/bin/python -m tests.conformance.record
 
+# What JAX's own tests need besides
+.venv/.jax-suite: .venv/.installed
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[jax-suite]'
+	@touch $@
+
 # FILES="lax_test nn_test" (default: all), X64=1 or both; JAX's tests are fetched once.
-jax-suite: .venv/.installed  ## run JAX's own tests on tiny, write their section of docs/conformance.md
+jax-suite: .venv/.jax-suite  ## run JAX's own tests on tiny, write their section of docs/conformance.md
 	@.venv/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0)
 
 artifacts: .venv/.installed  ## run what older JAX versions exported, write their section of docs/conformance.md
@@ -70,7 +75,7 @@ artifacts: .venv/.installed  ## run what older JAX versions exported, write thei
 fuzz: .venv/.installed  ## load damaged files, write their section of docs/conformance.md
 	@JAX_PLATFORMS=cpu .venv/bin/python -m tools.fuzz_import --count $(or $(COUNT),20000) --state build/fuzz.json --record
 
-harnesses: .venv/.installed  ## run JAX's primitive harnesses against XLA:CPU, write their section
+harnesses: .venv/.jax-suite  ## run JAX's primitive harnesses against XLA:CPU, write their section
 	@.venv/bin/python -m tests.harnesses
 
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
