@@ -29,7 +29,7 @@ from tools.fuzz_programs import sources
 
 SECONDS = 120
 MEMORY_BYTES = 12 << 30
-CHECKPOINT = 200  # mutations between two writes of the state
+CHECKPOINT = 1000  # mutations between two writes of the state
 FINE = ("compiled", "refused")
 
 
@@ -121,54 +121,95 @@ def limit_resources() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-def outcomes(numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """(number, outcome) of every mutation; a worker that dies or hangs is replaced."""
-    while numbers:
-        receive, reply = os.pipe()
-        worker = os.fork()
-        if worker == 0:
+class Worker:
+    """A process that goes through mutations; a new one takes over when it dies or hangs."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
+        self.start()
+
+    def start(self) -> None:
+        self.pending = b""
+        self.heard = time.monotonic()
+        self.receive, reply = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
             try:
-                work(numbers, reply)
+                work(self.numbers, reply)
             finally:
                 os._exit(0)
         os.close(reply)
-        pending = b""
-        while ready := select.select([receive], [], [], SECONDS)[0]:
-            data = os.read(receive, 1 << 16)
-            if not data:
-                break
-            *lines, pending = (pending + data).split(b"\n")
-            for line in lines:
-                number, outcome = json.loads(line)
-                numbers = numbers[1:]
-                yield number, outcome
-        if not ready:
-            os.kill(worker, signal.SIGKILL)
-        os.close(receive)
-        _, status = os.waitpid(worker, 0)
-        if numbers:
-            yield numbers[0], f"crash: signal {status & 127}" if ready else f"hang: {SECONDS} s"
-            numbers = numbers[1:]
+
+    def answers(self) -> list[tuple[int, str]]:
+        """Outcomes that have arrived; `numbers` are those that have not."""
+        data = os.read(self.receive, 1 << 16)
+        if not data:
+            return self.ended("crash")
+        self.heard = time.monotonic()
+        *lines, self.pending = (self.pending + data).split(b"\n")
+        self.numbers = self.numbers[len(lines) :]
+        return [tuple(json.loads(line)) for line in lines]
+
+    def ended(self, how: str) -> list[tuple[int, str]]:
+        """The mutation that ended the process; the next process goes on behind it."""
+        found = [(self.numbers[0], f"{how}: signal {self.reap() & 127}")]
+        self.numbers = self.numbers[1:]
+        if self.numbers:
+            self.start()
+        return found
+
+    def reap(self) -> int:
+        """The status with which the process ended."""
+        os.close(self.receive)
+        _, status = os.waitpid(self.process, 0)
+        self.process = 0
+        return status
+
+    def is_done(self) -> bool:
+        if not self.numbers and self.process:
+            self.reap()
+        return not self.numbers
+
+    def hangs(self) -> list[tuple[int, str]]:
+        """The mutation that takes too long, if one does."""
+        if time.monotonic() - self.heard < SECONDS:
+            return []
+        os.kill(self.process, signal.SIGKILL)
+        return self.ended("hang")
 
 
-def fuzz(count: int, path: Path | None) -> State:
+def outcomes(numbers: Sequence[int], processes: int) -> Iterator[tuple[int, str]]:
+    """(number, outcome) of every mutation, in no particular order."""
+    shares = [numbers[k::processes] for k in range(processes)]
+    workers = [Worker(share) for share in shares if share]
+    while workers:
+        for receive in select.select([worker.receive for worker in workers], [], [], 1.0)[0]:
+            yield from next(worker for worker in workers if worker.receive == receive).answers()
+        for worker in workers:
+            yield from worker.hangs() if worker.numbers else ()
+        workers = [worker for worker in workers if not worker.is_done()]
+
+
+def fuzz(count: int, path: Path | None, processes: int) -> State:
     """Mutations 0 to `count`, from where the state at `path` stops; its findings first, again."""
     state = State()
     if path and path.exists():
         state = State(**json.loads(path.read_text()))
     again = [number for number, _ in state.findings]
-    started, ran = time.monotonic(), 0
-    for number, outcome in outcomes([*again, *range(state.done, count)]):
-        state, ran = state.with_outcome(number, outcome), ran + 1
-        if ran % CHECKPOINT == 0 or number == count - 1:
-            if path:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(asdict(state)))
-            rate = ran / (time.monotonic() - started)
-            print(
-                f"{state.done} of {count}, {rate:.0f} a second, {len(state.findings)} findings",
-                flush=True,
-            )
+    todo = [*again, *range(state.done, count)]
+    outcome_of(sources()["dense text"])  # what it imports is then shared by all workers
+    started = time.monotonic()
+    for first in range(0, len(todo), CHECKPOINT):
+        for number, outcome in sorted(outcomes(todo[first : first + CHECKPOINT], processes)):
+            state = state.with_outcome(number, outcome)
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(asdict(state)))
+        rate = min(first + CHECKPOINT, len(todo)) / (time.monotonic() - started)
+        print(
+            f"{state.done} of {count}, {rate:.0f} a second, {len(state.findings)} findings",
+            flush=True,
+        )
     return state
 
 
@@ -196,13 +237,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Load damaged files of every form.")
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--state", type=Path, help="where to keep the state, to go on from there")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--only", type=int, metavar="K", help="one mutation, in this process")
     parser.add_argument("--record", action="store_true", help="write docs/conformance.md")
     options = parser.parse_args()
     if options.only is not None:
         print(name_of(options.only), outcome_of(mutant(options.only)))
         return 0
-    state = fuzz(options.count, options.state)
+    state = fuzz(options.count, options.state, options.processes)
     print(section(state))
     if options.record:
         from tests.conformance.sections import circumstances, write_section
