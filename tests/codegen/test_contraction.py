@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.codegen.harness import TARGET, kernel_program, run_kernel
+from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
+from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.contraction import lower_contraction
 from tinyhlo.codegen.contraction_plan import split_depth
+from tinyhlo.config import Config
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
@@ -158,6 +162,33 @@ def test_few_rows_stream_the_matrix(m: int, k: int, n: int) -> None:
     compare(graph)
     loops = lower_contraction(Kernel("kernel", graph), TARGET)
     assert loops is not None and "right in place" in loops.moves
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_number_of_threads_does_not_change_bits(threads: int) -> None:
+    """Chunks are cut by the number of threads; sums are not."""
+    x, w = build.param(0, (3, 30, 30, 24), F32), build.param(1, (3, 3, 24, 40), F32)
+    graph = Graph((x.type, w.type), (convolution(x, w, 1, 1),))
+    arrays = numbers((3, 30, 30, 24), F32, 0), numbers((3, 3, 24, 40), F32, 1)
+    program = kernel_program(graph)
+    one, many = (
+        call(compile_program(program, replace(TARGET, threads=n), Config()), program, *arrays)
+        for n in (1, threads)
+    )
+    assert one[0].tobytes() == many[0].tobytes()
+
+
+def test_windows_are_read_in_place_or_staged() -> None:
+    """Padded ones from a box that is padded once, others where they lie."""
+    x, w = build.param(0, (2, 30, 30, 16), F32), build.param(1, (3, 3, 16, 32), F32)
+    forward = lower_contraction(
+        Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 1, 1),))), TARGET
+    )
+    assert forward is not None and "left staged" in forward.moves
+    inside = lower_contraction(
+        Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 0, 1),))), TARGET
+    )
+    assert inside is not None and "left in place" in inside.moves
 
 
 def test_nan_stays_in_its_row() -> None:

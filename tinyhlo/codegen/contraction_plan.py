@@ -200,7 +200,8 @@ class Planner:
         a few of its rows side by side, and the sums of all columns wait in the cache."""
         nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.dtype.itemsize
         reused = self.right_source and self.reuse(self.right_source, self.c.n) >= REUSE
-        return self.right is Use.IN_PLACE and not reused and nbytes > self.target.l2_bytes
+        once = self.right is Use.IN_PLACE and not reused and self.left is not Use.STAGED
+        return once and nbytes > self.target.l2_bytes
 
     def depth_cut(self) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]
