@@ -20,7 +20,7 @@ import numpy as np
 from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.llvm.entry import EntryRenderer
 from tinyhlo.codegen.llvm.kernel import render_kernel
-from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
 from tinyhlo.codegen.report import estimate_seconds, report
 from tinyhlo.codegen.target import Target
@@ -37,7 +37,9 @@ from tinyhlo.version import VERSION
 # Long chains of nodes and nested guards recurse in Python only, which needs no C stack.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
 
-SMALL = 64  # statements and expressions; kernels up to this size are inlined into the entry
+# Kernels of up to so many nodes are inlined into the entry. Straight-line code gains most: what it
+# leaves for the next kernel stays in registers.
+SMALL, STRAIGHT = 64, 256
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -164,7 +166,9 @@ def render(kernel: Kernel, target: Target, number: int, declarations: dict[str, 
     loops = lower_kernel(kernel, target)
     if not loops.moves:  # a contraction comes with its own
         loops = choose_moves(loops, target)
-    inline = len(kernel.graph.nodes()) <= SMALL and not loops.moves
+    straight = not any(isinstance(statement, Loop) for statement in loops.body)
+    most = STRAIGHT if straight else 0 if loops.moves else SMALL
+    inline = len(kernel.graph.nodes()) <= most
     return Rendered(symbol, loops, render_kernel(loops, target, symbol, inline, declarations))
 
 

@@ -28,6 +28,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
 from tinyhlo.codegen.staging import stage_rows
 from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.write_out import write_out
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL
 
@@ -55,9 +56,10 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    """Join, collapse, stage, walk rows in order, vectorise, cut, parallelise."""
+    """Join, collapse, write out, walk rows in order, vectorise, stage, cut, parallelise."""
     moves: list[str] = []
-    body = by_rows(collapse(join(program.body)), target, moves)
+    body = write_out(collapse(join(program.body)), target, moves)
+    body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(body, target, moves)
     body = parallelised(cut_long_bodies(program, body, moves), moves)

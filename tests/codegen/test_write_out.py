@@ -1,0 +1,60 @@
+"""Kernels of a few elements are straight-line code; a loop around them touches no memory."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tinyhlo.codegen.loops import Loop
+from tinyhlo.compiler import run_stages
+from tinyhlo.config import Config
+
+
+def lorenz(y: jax.Array) -> jax.Array:
+    return jnp.stack([10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]])
+
+
+def simulate(y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(y: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        y = y + 0.01 * lorenz(y + 0.005 * lorenz(y))
+        return y, y
+
+    return jax.lax.scan(step, y, None, length=20)
+
+
+def test_a_step_of_a_simulation_is_straight_line_code() -> None:
+    start = np.ones(3, np.float32)
+    stages = run_stages(jax.jit(simulate).lower(start).as_text(), Config(cache=False))
+    steps = [loops for loops in stages.compiled.loops if any("write out" in m for m in loops.moves)]
+    assert steps
+    for loops in steps:
+        assert not any(isinstance(statement, Loop) for statement in loops.body)
+        assert "if" not in str(loops)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 3), (5,), (2, 2, 2)])
+def test_small_shapes(shape: tuple[int, ...]) -> None:
+    """Reduces, products, concatenations and padding, all written out."""
+
+    def program(x: jax.Array) -> tuple[jax.Array, ...]:
+        flat = x.reshape(shape[0], -1)
+        return (
+            flat @ flat.T,
+            flat.sum(0),
+            flat.max(),
+            jnp.concatenate([x, -x]),
+            jnp.pad(x, 1),
+            jnp.flip(x, 0),
+            jnp.argmax(flat, 1),
+        )
+
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    text = jax.jit(program).lower(x).as_text()
+    stages = run_stages(text, Config(cache=False))
+    from tinyhlo.runtime.host import native
+
+    results = native(stages.module, stages.program, stages.compiled, Config())(x)
+    for found, expected in zip(results, jax.jit(program)(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,202 @@
+"""A move for kernels of a few elements: every iteration written out.
+
+    for i in 3:                                      y[0] = a
+      y[i] = where(i < 1, a, where(i < 2, b, c))     y[1] = b
+                                              ->     y[2] = c
+
+Choices that depend on the loop variable are made, and as every index is then constant, LLVM keeps
+such small memory in registers: the body of a loop that simulates something touches none. Loops
+that fill a vector are left to the vector moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Apply,
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    Expression,
+    Guard,
+    If,
+    IndexValue,
+    Load,
+    Loop,
+    Read,
+    Statement,
+    Store,
+    index_free,
+)
+from tinyhlo.codegen.moves import for_each_index
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
+
+MOST_ITERATIONS = 32
+MOST_NODES = 512  # of expressions, over all iterations
+
+Values = Mapping[Var, Index]
+Names = Mapping[str, str]
+Done = dict[Expression, Expression]
+
+
+def write_out(body: Body, target: Target, moves: list[str]) -> Body:
+    """Loops of few iterations, at the top of a kernel, replaced by their iterations."""
+    result: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, Loop) and is_tiny(statement, target):
+            moves.append(f"write out {statement.var.name} {statement.var.extent}")
+            result += iterations(statement, {}, {})
+        else:
+            result.append(statement)
+    return tuple(result)
+
+
+def is_tiny(loop: Loop, target: Target) -> bool:
+    """Whether a loop and those inside it run a few times, and too seldom for a vector."""
+    nodes: set[Expression] = set()
+    trips, longest = extent_of(loop, nodes)
+    bits = max((node.dtype.bits for node in nodes if isinstance(node, Load)), default=32)
+    few = trips <= MOST_ITERATIONS and trips * len(nodes) <= MOST_NODES
+    return few and longest < target.vector_bytes * 8 // bits and not uses_registers(loop)
+
+
+def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:
+    """(how often the innermost statements run, the longest innermost loop); collects expressions.
+    Infinite where a statement cannot be written out."""
+    match statement:
+        case Loop(var=var, axis=axis, body=body, width=1, start=start, count=None) if (
+            axis in (Axis.SERIAL, Axis.REDUCE) and start == ZERO
+        ):
+            inner = [extent_of(s, nodes) for s in body]
+            trips = max((count for count, _ in inner), default=1.0)
+            longest = max((length for _, length in inner), default=0)
+            return trips * var.extent, longest or var.extent
+        case Store(value=value) | Declare(value=value) | Accumulate(value=value):
+            collect(value, nodes)
+        case Assign(values=values):
+            for value in values:
+                collect(value, nodes)
+        case If(body=body):
+            inner = [extent_of(s, nodes) for s in body]
+            return max(count for count, _ in inner), max(length for _, length in inner)
+        case _:
+            return float("inf"), 0
+    return 1.0, 0
+
+
+def collect(value: Expression, nodes: set[Expression]) -> None:
+    """Add an expression and all it consists of."""
+    if value in nodes:
+        return
+    nodes.add(value)
+    match value:
+        case Apply(arguments=arguments):
+            for argument in arguments:
+                collect(argument, nodes)
+        case Guard(value=inner, otherwise=otherwise):
+            collect(inner, nodes)
+            collect(otherwise, nodes)
+        case _:
+            pass
+
+
+def uses_registers(loop: Loop) -> bool:
+    """Whether an index is computed from registers: these are renamed in values only."""
+    found = False
+
+    def visit(where: Index) -> None:
+        nonlocal found
+        found = found or any(isinstance(name, str) for name in index_free(where))
+
+    for_each_index(loop, visit)
+    return found
+
+
+def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
+    """The body once for each value of the loop variable, with registers of its own each time."""
+    declared = [s.name for s in loop.body if isinstance(s, Declare)]
+    result: list[Statement] = []
+    for k in range(loop.var.extent):
+        here = {**values, loop.var: constant(k)}
+        own = {**names, **{name: f"{names.get(name, name)}_{k}" for name in declared}}
+        done: Done = {}
+        for statement in loop.body:
+            result += specialised(statement, here, own, done)
+    return result
+
+
+def specialised(statement: Statement, values: Values, names: Names, done: Done) -> list[Statement]:
+    """A statement at known values of loop variables."""
+
+    def value_of(value: Expression) -> Expression:
+        return decided(value, values, names, done)
+
+    match statement:
+        case Loop():
+            return iterations(statement, values, names)
+        case Declare(name=name, value=value):
+            return [Declare(names.get(name, name), value_of(value))]
+        case Accumulate(name=name, op=op, value=value):
+            return [Accumulate(names.get(name, name), op, value_of(value))]
+        case Assign(names=given, values=several):
+            return [Assign(tuple(names.get(n, n) for n in given), tuple(map(value_of, several)))]
+        case Store(memory=memory, index=where, value=value):
+            return [Store(memory, substitute(where, values), value_of(value))]
+        case If(conditions=conditions, body=body):
+            left = undecided(conditions, values)
+            if left is None:
+                return []
+            inner = [s for each in body for s in specialised(each, values, names, done)]
+            return [If(left, tuple(inner))] if left else inner
+        case _:
+            raise TypeError(type(statement).__name__)  # `extent_of` lets no other through
+
+
+def undecided(conditions: tuple[Condition, ...], values: Values) -> tuple[Condition, ...] | None:
+    """The conditions that may or may not hold; None when one does not."""
+    left: list[Condition] = []
+    for condition in conditions:
+        here = Condition(substitute(condition.index, values), condition.low, condition.high)
+        low, high = here.index.bounds
+        if high < here.low or low >= here.high:
+            return None
+        if not here.always:
+            left.append(here)
+    return tuple(left)
+
+
+def decided(root: Expression, values: Values, names: Names, done: Done) -> Expression:
+    """An expression at known values of loop variables, choices that depend on them made."""
+    found = done.get(root)
+    if found is not None:
+        return found
+
+    def again(inner: Expression) -> Expression:
+        return decided(inner, values, names, done)
+
+    match root:
+        case IndexValue(index=where, dtype=dtype):
+            result: Expression = IndexValue(substitute(where, values), dtype)
+        case Load(memory=memory, index=where):
+            result = Load(memory, substitute(where, values))
+        case Read(name=name, dtype=dtype):
+            result = Read(names.get(name, name), dtype)
+        case Apply(op=op, arguments=arguments, dtype=dtype):
+            result = apply(op, tuple(map(again, arguments)), dtype)
+        case Guard(conditions=conditions, value=value, otherwise=otherwise):
+            left = undecided(conditions, values)
+            if left is None:
+                result = again(otherwise)
+            elif not left:
+                result = again(value)
+            else:
+                result = Guard(left, again(value), again(otherwise))
+        case _:
+            result = root
+    done[root] = result
+    return result
