@@ -14,10 +14,10 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-MAX_RADIX = 32  # its butterfly in registers; larger primes are a matrix product
+MAX_RADIX = 16  # its butterfly in registers; larger primes are a matrix product
 MAX_PRIME = 127  # larger ones by a convolution (Bluestein)
 PASS_COST = 10.0  # operations an element of loads, stores and twiddle factors
-SPILL_COST = 0.5  # operations an element for each point beyond what registers hold
+SPILL_COST = 0.75  # operations an element for each point beyond what registers hold
 REGISTER_POINTS = 8
 GROUP = 128  # points whose passes share a tile in L1, some columns of them side by side
 ROW = 1024  # points of a whole row that do

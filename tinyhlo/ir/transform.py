@@ -20,7 +20,7 @@ from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Permute, Reduc
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
-MAX_SIDE = 64  # rows and columns of the matrix
+MAX_SIDE = 32  # rows and columns of the matrix
 
 
 @dataclass(frozen=True, eq=False, slots=True)
