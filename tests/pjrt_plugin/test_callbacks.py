@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import checkify, io_callback, serialize_executable
+from jax.experimental.buffer_callback import buffer_callback
 
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
@@ -147,6 +148,25 @@ def test_checks() -> None:
     assert error.get() is None
     error, _ = checked(jnp.float32(-2))
     assert "-2.0 must be positive" in error.get()
+
+
+def test_functions_that_write_into_buffers() -> None:
+    def function(context: Any, out: Any, x: Any, *, times: Any) -> None:
+        assert (x.shape, x.dtype, x.writeable, out.writeable) == ((1000,), np.float32, False, True)
+        assert not np.asarray(x).flags.writeable
+        np.asarray(out)[...] = np.from_dlpack(x) * np.asarray(times)
+
+    call = buffer_callback(function, VECTOR, vmap_method="sequential")
+    x = np.arange(1000, dtype=np.float32)
+    np.testing.assert_array_equal(jit(lambda x: call(x, times=jnp.float32(3)))(x), 3 * x)
+    twice = jit(jax.vmap(lambda x: call(x, times=jnp.float32(2))))(np.stack([x, x + 1]))
+    np.testing.assert_array_equal(twice, 2 * np.stack([x, x + 1]))
+    add = buffer_callback(in_place, VECTOR, input_output_aliases={0: 0})
+    np.testing.assert_array_equal(jit(add)(x), x + 1)
+
+
+def in_place(context: Any, out: Any, x: Any) -> None:
+    np.asarray(out)[...] += 1
 
 
 def test_debug_nans() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from tinyhlo.pjrt_plugin import bridge, callbacks, lowerings
+from tinyhlo.pjrt_plugin import bridge, buffer_callbacks, callbacks, lowerings
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
@@ -28,6 +28,7 @@ def initialize() -> None:
     allow_donation()
     lowerings.register(PLATFORM)
     callbacks.install(PLATFORM)
+    buffer_callbacks.install(PLATFORM)
 
 
 def capsule() -> object:
