@@ -125,6 +125,16 @@ def test_bias_and_epilogue() -> None:
     check(function, *arrays(*shapes))
 
 
+def test_small_constants_of_all_parts() -> None:
+    scale, gate = np.arange(16, dtype=np.float32), np.arange(16, 0, -1).astype(np.float32)
+
+    def function(q: Array, k: Array, v: Array) -> Array:
+        weights = jax.nn.softmax((q * scale / 16) @ k.T, -1)
+        return (weights @ v) * gate
+
+    check(function, *arrays((40, 16), (64, 16), (64, 16)))
+
+
 def test_rows_that_are_masked_whole_are_nan_as_without_fusion() -> None:
     q, k, v = arrays((40, 16), (64, 16), (64, 16))
     mask = np.random.default_rng(0).random((40, 64)) < 0.5

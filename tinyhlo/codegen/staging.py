@@ -1,7 +1,7 @@
 """Keep a row of dear values in private memory between the passes over that row.
 
-In: a Body whose reduces are joined and vectorised. Out: the same with values that several sibling loops over one
-range compute put into a scratch row by the first and read back by the others:
+In: a Body whose reduces are joined and vectorised. Out: the same with values that several sibling
+loops over one range compute put into a scratch row by the first and read back by the others:
 
     for i in 64:                                  for i in 64:
       for j in 100: sum0 += exp(x[i*100 + j])       local row0: f32[100]

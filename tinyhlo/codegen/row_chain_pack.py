@@ -1,0 +1,240 @@
+"""Sizes and packed operands of a row chain (`codegen/row_chain.py`).
+
+In: a RowChain and where its operands lie. Out: loops that copy them into scratch, computing what
+the program does to them on the way:
+
+    queries[row][k]    keys[panel][k][lane]    values[panel][key][lane]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+
+from tinyhlo.codegen.contraction import TileLowering, operand_strides, vector_loop
+from tinyhlo.codegen.contraction_plan import ceil_div, choose_tile, round_up
+from tinyhlo.codegen.loops import (
+    Axis,
+    Body,
+    Expression,
+    Guard,
+    Loop,
+    Memory,
+    Store,
+    literal,
+)
+from tinyhlo.codegen.lower import LETTERS, Conditions, Lowering, Position, Scope
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.contraction import Contraction
+from tinyhlo.ir.graph import Constant, Node
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.schedule.row_chain import RowChain
+
+PARALLEL_WORK = 1 << 13  # scores worth waking another thread
+BLOCK_TILES = 4  # tiles of rows in a block, fewer where long rows would leave the cache
+
+Tables = dict[Constant, Memory]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Tiles of rows x columns; blocks of rows; chunks = batch * row_chunks."""
+
+    rows: int
+    columns: int
+    lanes: int
+    block_rows: int
+    chunk_rows: int
+    row_chunks: int
+    stride: int  # of a row of scores
+
+
+def choose_sizes(chain: RowChain, target: Target) -> Sizes:
+    """Scores and weights of a block take at most a quarter of L2."""
+    second, dtype = chain.second, chain.result.dtype
+    batch, m = second.extent(second.batch), second.extent(second.m)
+    lanes = target.vector_bytes // dtype.itemsize
+    rows, vectors = choose_tile(m, chain.keys, lanes, target)
+    columns = vectors * lanes
+    # a further vector apart, so that rows do not fall on the same lines of L1
+    stride = round_up(chain.keys, columns) + columns
+    most = target.l2_bytes // 4 // (2 * stride * dtype.itemsize) // rows
+    block_rows = min(max(most, 1), BLOCK_TILES) * rows
+    wanted = target.threads if batch * m * chain.keys >= PARALLEL_WORK else 1
+    row_chunks = min(wanted // gcd(wanted, batch), ceil_div(m, block_rows))
+    if batch >= 4 * wanted:
+        row_chunks = 1
+    chunk_rows = round_up(ceil_div(m, row_chunks), block_rows)
+    return Sizes(rows, columns, lanes, block_rows, chunk_rows, ceil_div(m, chunk_rows), stride)
+
+
+class RowLowering(Lowering):
+    """Lowers the work on rows; a score is read from scratch. `asked` is where."""
+
+    def __init__(
+        self,
+        memories: tuple[Memory, ...],
+        scores: Node,
+        read: Callable[[Position], Expression],
+        tables: Tables,
+    ) -> None:
+        super().__init__(memories)
+        self.tables = tables
+        self.scores, self.read = scores, read
+        self.asked: set[Position] = set()
+
+    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        if node is self.scores:
+            self.asked.add(at)
+            return self.read(at)
+        return super().compute(node, at, scope, guards)
+
+
+class Packing:
+    """Packs operands; rows are flat positions along the row axes of the second contraction.
+    `tables` are the small constants of all parts of the kernel."""
+
+    def __init__(self, chain: RowChain, sizes: Sizes, reads: tuple[Memory, ...]) -> None:
+        self.chain, self.sizes, self.reads = chain, sizes, reads
+        self.tables: Tables = {}
+        self.operands = Lowering(reads)
+        self.operands.tables = self.tables
+        self.row_count = chain.second.extent(chain.second.m)
+        self.depth = chain.first.extent(chain.first.k)
+        self.width = chain.second.extent(chain.second.n)
+        self.k_axes = self.ordered_axes()
+        dtype, columns = chain.result.dtype, sizes.columns
+
+        def scratch(name: str, size: int) -> Memory:
+            return Memory(name, dtype, size, local=True)
+
+        self.queries = scratch("queries", sizes.block_rows * self.depth)
+        self.keys = scratch("keys", self.key_panels * columns * self.depth)
+        self.values = scratch("values", self.value_panels * columns * chain.keys)
+
+    @property
+    def key_panels(self) -> int:
+        return ceil_div(self.chain.keys, self.sizes.columns)
+
+    @property
+    def value_panels(self) -> int:
+        return ceil_div(self.width, self.sizes.columns)
+
+    def pack_queries(self, batch: Index, row: Index) -> Body:
+        """queries[row][k]; rows outside are not worked on, so they only need to exist."""
+        r = Var("r", self.sizes.block_rows)
+        loops, k, flat = self.depth_loops(self.chain.first)
+        at = self.first_at(batch, row + index(r), ZERO)
+        for axis, position in zip(self.k_axes, k, strict=True):
+            at[axis] = position
+        inside = Condition(row + index(r), 0, self.row_count)
+        value = self.guarded_value(self.chain.first.left, at, inside)
+        body: Body = (Store(self.queries, index(r) * self.depth + flat, value),)
+        *outer, inner = loops or [Var("k", 1)]
+        body = (vector_loop(inner, body, self.sizes.lanes),)
+        for var in reversed(outer):
+            body = (Loop(var, Axis.SERIAL, body),)
+        return (Loop(r, Axis.SERIAL, body),)
+
+    def pack_keys(self, batch: Index) -> Body:
+        """keys[panel][k][lane], zero outside. Keys that lie along k are read along k and turned on
+        the way: `llvm/interleave.py` transposes the stores of neighbours in registers."""
+        columns, lanes = self.sizes.columns, self.sizes.lanes
+        panel, lane = Var("panel", self.key_panels), Var("lane", columns)
+        loops, k, flat = self.depth_loops(self.chain.first)
+
+        def store(number: Index) -> Store:
+            column = index(panel) * columns + number
+            at = self.first_at(batch, ZERO, column)
+            for axis, position in zip(self.k_axes, k, strict=True):
+                at[axis] = position
+            inside = Condition(column, 0, self.chain.keys)
+            value = self.guarded_value(self.chain.first.right, at, inside)
+            return Store(self.keys, (index(panel) * self.depth + flat) * columns + number, value)
+
+        if self.keys_lie_along_depth() and loops[-1].extent % lanes == 0:
+            stores = tuple(store(constant(number)) for number in range(columns))
+            body: Body = (Loop(loops.pop(), Axis.VECTOR, stores, width=lanes),)
+        else:
+            body = (Loop(lane, Axis.VECTOR, (store(index(lane)),), width=lanes),)
+        for var in reversed(loops):
+            body = (Loop(var, Axis.SERIAL, body),)
+        return (Loop(panel, Axis.SERIAL, body),)
+
+    def keys_lie_along_depth(self) -> bool:
+        """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
+        of a panel lies outside."""
+        first = self.chain.first
+        strides = operand_strides(TileLowering(self.reads, self.chain.result), first.right)
+        whole = self.chain.keys % self.sizes.columns == 0
+        return whole and strides[self.k_axes[-1]] == 1 and strides[first.n[0]] != 1
+
+    def pack_values(self, batch: Index) -> Body:
+        """values[panel][key][lane], zero outside."""
+        columns, keys = self.sizes.columns, self.chain.keys
+        panel, lane, key = Var("panel", self.value_panels), Var("lane", columns), Var("k", keys)
+        column = index(panel) * columns + index(lane)
+        at = self.at(self.chain.second, batch, ZERO, column)
+        at[self.chain.second.k[0]] = index(key)
+        inside = Condition(column, 0, self.width)
+        value = self.guarded_value(self.chain.second.right, at, inside)
+        place = (index(panel) * keys + index(key)) * columns + index(lane)
+        body: Body = (Store(self.values, place, value),)
+        body = (Loop(lane, Axis.VECTOR, body, width=self.sizes.lanes),)
+        return (Loop(panel, Axis.SERIAL, (Loop(key, Axis.SERIAL, body),)),)
+
+    def ordered_axes(self) -> tuple[int, ...]:
+        """The summed axes of the first contraction in the order of the queries' memory."""
+        first = self.chain.first
+        strides = operand_strides(TileLowering(self.reads, self.chain.result), first.left)
+        return tuple(sorted(first.k, key=lambda axis: -strides[axis]))
+
+    def depth_loops(self, c: Contraction) -> tuple[list[Var], list[Index], Index]:
+        """Loop variables along k, the position along every k axis, and the flat position."""
+        axes = self.k_axes
+        found = [Var(f"k{number}", c.left.shape[axis]) for number, axis in enumerate(axes)]
+        positions = [index(var) for var in found]
+        shape = tuple(var.extent for var in found)
+        return [v for v in found if v.extent > 1], positions, linear(tuple(positions), shape)
+
+    def guarded_value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
+        lowering = self.operands
+        guards: Conditions = () if inside.always else (inside,)
+        guards = lowering.guards.setdefault(guards, guards)
+        value = lowering.emit(node, lowering.position(tuple(at)), lowering.root, guards)
+        return Guard(guards, value, literal(0, self.chain.result.dtype)) if guards else value
+
+    def at(self, c: Contraction, batch: Index, row: Index, column: Index) -> list[Index]:
+        """Indices of a product's axes from flat positions (k axes at 0)."""
+        shape = c.left.shape
+        found = [ZERO] * len(shape)
+        for axes, flat in ((c.batch, batch), (c.m, row), (c.n, column)):
+            extents = tuple(shape[axis] for axis in axes)
+            for axis, position in zip(axes, unravel(flat, extents), strict=True):
+                found[axis] = position
+        return found
+
+    def first_at(self, batch: Index, row: Index, key: Index) -> list[Index]:
+        """Indices of the first product's axes for a row of the second."""
+        first, scores = self.chain.first, self.chain.scores
+        position = self.position_of_scores(batch, row)
+        position[self.chain.key] = key
+        kept = [axis for axis in range(len(first.left.shape)) if axis not in scores.axes]
+        found = [ZERO] * len(first.left.shape)
+        for axis, where in zip(kept, position, strict=True):
+            found[axis] = where
+        return found
+
+    def position_of_scores(self, batch: Index, row: Index) -> list[Index]:
+        """Where the scores of a row lie, as indices of the scores; the key axis at 0."""
+        chain = self.chain
+        zero = literal(0, chain.result.dtype)
+        lowering = RowLowering(self.reads, chain.scores, lambda _: zero, {})
+        at = self.at(chain.second, batch, row, ZERO)
+        at[chain.second.k[0]] = index(Var(LETTERS[0], chain.keys))
+        scope = Scope(lowering.root, Var(LETTERS[0], chain.keys), 1)
+        lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
+        asked = list(next(iter(lowering.asked)))
+        asked[chain.key] = ZERO
+        return asked
