@@ -12,7 +12,7 @@ import scipy.linalg
 from jax import lax
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
-TOLERANCE = {"float16": 3e-2, "bfloat16": 2e-1, "float32": 2e-4, "complex64": 2e-4}
+TOLERANCE = {"float16": 3e-2, "float32": 2e-4, "complex64": 2e-4}
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def close(actual: object, expected: object, dtype: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, "float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (6, 6), (2, 3, 5, 5), (0, 0), (0, 4, 4)])
 def test_cholesky(tiny: jax.Device, shape: tuple[int, ...], dtype: str) -> None:
     a = positive(shape, dtype)

@@ -17,7 +17,7 @@ import numpy as np
 from tinyhlo.import_stablehlo.library_calls import call_buffers
 from tinyhlo.import_stablehlo.lifting import Complex, zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import ALIASES, broadcast, cast, elementwise, full, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
@@ -28,6 +28,7 @@ from tinyhlo.runtime.targets import find
 
 PREFIXES = {F32: "s", F64: "d", C64: "c", C128: "z"}
 WIDER = {F16: F32, BF16: F32}  # LAPACK has no half precision
+SIGNATURE = "its operands and results are not of the types that this call has"
 NO_FORM = "linear algebra works on floats of 16, 32 and 64 bits and on complex numbers"
 
 
@@ -65,7 +66,7 @@ def triangular_solve(operation: Operation, inputs: tuple[Any, ...], scope: Scope
     if not type_.size:
         return inputs[1]
     given = operation.attributes
-    types = [transposed(computed(t)) for t in operation.operand_types]  # type: ignore[arg-type]
+    types = [transposed(computed(type_)) for type_ in operation.operand_types]
     (solution,) = lapack(
         "trsm",
         type_.dtype,
@@ -85,7 +86,10 @@ TRANSPOSES = {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}
 
 def geqrf(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     """custom_call @Qr: R with the Householder vectors below it, and their factors."""
-    matrix, factors = (computed(type_) for type_ in operation.types)  # type: ignore[arg-type]
+    matrix, factors = factorisation(operation.operand_types[0], operation.types)
+    check(operation, [matrix], [matrix, factors])
+    if factors.shape[-1] != min(matrix.shape[-2:]):
+        raise UnsupportedError(SIGNATURE)
     if not matrix.size:
         return list(map(zeros, operation.types))  # type: ignore[arg-type]
     results = lapack(
@@ -102,18 +106,41 @@ def householder_product(
     operation: Operation, inputs: tuple[Any, ...], scope: Scope
 ) -> Sequence[Value]:
     """custom_call @ProductOfElementaryHouseholderReflectors: Q from what `geqrf` gives."""
-    matrix = computed(operation.type)
+    matrix, factors = factorisation(operation.operand_types[0], operation.operand_types[1:])
+    check(operation, [matrix, factors], [matrix])
+    if matrix.shape[-1] > matrix.shape[-2]:
+        raise UnsupportedError(SIGNATURE)
     if not matrix.size:
         return [inputs[0]]
-    vectors, factors = (computed(type_) for type_ in operation.operand_types)  # type: ignore[arg-type]
     (product,) = lapack(
         "ungqr" if matrix.dtype in PLANES else "orgqr",
         matrix.dtype,
-        [(swapped(inputs[0]), vectors), (inputs[1], factors)],
+        [(swapped(inputs[0]), matrix), (inputs[1], factors)],
         [(matrix, transposed(matrix))],
-        shared=0 if vectors == matrix else None,
+        shared=0,
     )
     return [narrow(swapped(product), operation.type)]
+
+
+def factorisation(matrix: ValueType, others: Sequence[ValueType]) -> tuple[TensorType, TensorType]:
+    """(type of the matrix, type of the factors of its Householder vectors, which are the last of
+    `others`: one for each column or fewer)."""
+    factors = others[-1] if others else None
+    if not isinstance(matrix, TensorType) or not isinstance(factors, TensorType):
+        raise UnsupportedError(SIGNATURE)
+    if len(matrix.shape) < 2 or not factors.shape or factors.shape[-1] > min(matrix.shape[-2:]):
+        raise UnsupportedError(SIGNATURE)
+    count = (*matrix.shape[:-2], factors.shape[-1])
+    return computed(matrix), computed(TensorType(count, matrix.dtype))
+
+
+def check(
+    operation: Operation, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> None:
+    """Whether a custom call has these types, before LAPACK relies on it."""
+    for stated, expected in ((operation.operand_types, operands), (operation.types, results)):
+        if [computed(type_) for type_ in stated] != list(expected):
+            raise UnsupportedError(SIGNATURE)
 
 
 # --- calls -------------------------------------------------------------------------------------
@@ -152,8 +179,10 @@ def lapack(
     return [loaded(output, type_) for output, (_, type_) in zip(outputs, results, strict=True)]
 
 
-def computed(type_: TensorType) -> TensorType:
+def computed(type_: ValueType) -> TensorType:
     """The type that LAPACK works in. Raises UnsupportedError for integers."""
+    if not isinstance(type_, TensorType):
+        raise UnsupportedError(NO_FORM)
     dtype = WIDER.get(type_.dtype, type_.dtype)
     if dtype not in PREFIXES:
         raise UnsupportedError(NO_FORM)
