@@ -26,7 +26,7 @@ from tinyhlo.codegen.lower import LETTERS, Lowering, Position, argument_memories
 from tinyhlo.codegen.lower_select import block_length, position_of, select
 from tinyhlo.codegen.lower_update import finished
 from tinyhlo.codegen.sort_merge import merge_sort
-from tinyhlo.codegen.sort_radix import Row, digits_of, radix_sort
+from tinyhlo.codegen.sort_radix import Row, cost, digits_of, radix_sort
 from tinyhlo.codegen.sort_rank import rank_sort, signed_key
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Output, Sort
@@ -145,7 +145,7 @@ def moving_cost(order: Order | None, length: int) -> float:
     """Of a radix sort, or a merge sort where there are no keys."""
     if order is None:
         return 12.0 * length * length.bit_length()
-    return sum(digits_of(key, length).number.extent * (4.0 * length + 200.0) for key in order)
+    return sum(cost(digits_of(key, length), length) for key in order)
 
 
 def scratch(name: str, root: Sort, size: int) -> tuple[Memory, ...]:

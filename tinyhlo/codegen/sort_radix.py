@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
+    Accumulate,
     Allocate,
     Assign,
     Axis,
@@ -40,10 +41,8 @@ from tinyhlo.ir.index import Condition, Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import Key
 
-WIDE_DIGITS = 11  # bits; 2048 counters lie in the first cache, fewer passes over memory
-NARROW_DIGITS = 8  # clearing and summing 256 counters is cheap beside a short row
+WIDEST = (8, 11)  # bits of a digit: 256 counters are cleared quickly, 2048 fit the first cache
 STRIP = 512  # elements whose digits are computed at once: they stay in the first cache
-LONG = 1 << 13  # elements from which wide digits pay
 
 ORIGIN = Read("origin", I64)
 DIGIT = "digit"
@@ -109,9 +108,15 @@ class Digits:
 
 
 def digits_of(key: Key, length: int) -> Digits:
-    """As few digits as the length of the row is worth, of about the same width."""
-    widest = WIDE_DIGITS if length >= LONG else NARROW_DIGITS
-    return Digits(key, -(-key.bits // -(-key.bits // widest)))
+    """Few wide digits or more narrow ones, of about the same width."""
+    passes = {-(-key.bits // widest) for widest in WIDEST}
+    ways = [Digits(key, -(-key.bits // count)) for count in passes]
+    return min(ways, key=lambda digits: cost(digits, length))
+
+
+def cost(digits: Digits, length: int) -> float:
+    """Nanoseconds, measured (docs/decisions/0014-sort.md): each pass counts, sums and moves."""
+    return digits.number.extent * (60.0 + 3.6 * length + 0.65 * digits.values)
 
 
 def radix_sort(keys: Sequence[Key], row: Row, lanes: int) -> list[Statement]:
@@ -136,7 +141,7 @@ def one_pass(digit: Digits, row: Row, counts: Memory, lanes: int) -> tuple[State
     return (
         in_blocks(row, lambda block: count(digit, row, counts, block, lanes)),
         Assign((RUNNING.name, MOST.name), (zero, zero)),
-        Loop(Var(DIGIT, digit.values), Axis.ORDERED, sums(digit, row, counts)),
+        sums(digit, row, counts, lanes),
         If((varied,), (moving, Assign((ORIGIN.name,), (turned,)))),
     )
 
@@ -181,22 +186,31 @@ def counter(digit: Digits, row: Row, block: Index) -> Index:
     return block * digit.values + value
 
 
-def sums(digit: Digits, row: Row, counts: Memory) -> tuple[Statement, ...]:
+def sums(digit: Digits, row: Row, counts: Memory, lanes: int) -> Loop:
     """Counts of one digit value become places: after all smaller values, and after the same value
     in earlier blocks."""
-    block = Var("block", row.blocks)
-    at = index(block) * digit.values + index(Var(DIGIT, digit.values))
+    value, block = Var(DIGIT, digit.values), Var("block", row.blocks)
+    at = index(block) * digit.values + index(value)
+    if row.blocks == 1:
+        own = Load(counts, index(value))
+        in_vectors = (
+            Accumulate(RUNNING.name, Op.ADD, own),
+            Accumulate(MOST.name, Op.MAX, own),
+            Store(counts, index(value), apply(Op.SUB, (RUNNING, own), I32)),
+        )
+        return Loop(value, Axis.ORDERED, in_vectors, min(lanes, digit.values))
     one_block = (
         Declare(PLACE.name, Load(counts, at)),
         Store(counts, at, RUNNING),
-        Assign((RUNNING.name,), (apply(Op.ADD, (RUNNING, PLACE), I32),)),
+        Accumulate(RUNNING.name, Op.ADD, PLACE),
     )
     here = apply(Op.SUB, (RUNNING, BEFORE), I32)
-    return (
+    body = (
         Declare(BEFORE.name, RUNNING),
         Loop(block, Axis.ORDERED, one_block),
-        Assign((MOST.name,), (apply(Op.MAX, (MOST, here), I32),)),
+        Accumulate(MOST.name, Op.MAX, here),
     )
+    return Loop(value, Axis.ORDERED, body)
 
 
 def move(digit: Digits, row: Row, counts: Memory, block: Index, lanes: int) -> list[Statement]:
