@@ -90,7 +90,7 @@ LEFT_OUT = (
     ),
     LeftOut(
         ("compilation_cache_test",),
-        "JAX's own cache serves cpu, gpu, tpu and neuron only, and the file fails on other platforms",
+        "JAX's own cache serves cpu, gpu, tpu and neuron only; its tests break on others",
     ),
     LeftOut(
         (
