@@ -226,11 +226,14 @@ def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> list[boo
 def can_bind(planner: Planner, value: Node, target: Buffer) -> bool:
     """Whether `value` may be written to `target` when its cluster runs."""
     owners = [n for n in planner.writable if planner.params[n.position] == target]  # type: ignore[attr-defined]
-    root = value
+    root, kept = value, True
     while root in planner.in_place:
+        kept = kept and keeps_memory(root)
         root = planner.in_place[root]
+    if root is not value and owners:
+        return root is owners[0]
     if root is not value:
-        return bool(owners) and root is owners[0]
+        return kept and bind_root(planner, root, target)
     writer = planner.fusion.producer.get(value)
     if writer is None or (writer.structure is not None and not owns_result(writer.structure)):
         return False
@@ -242,6 +245,36 @@ def can_bind(planner: Planner, value: Node, target: Buffer) -> bool:
     if writer in planner.readers.get(old, set()) and not same_index(writer, old, value):
         return False
     return run_before(planner.readers.get(old, set()) - {writer}, writer)
+
+
+def bind_root(planner: Planner, root: Node, target: Buffer) -> bool:
+    """Let the value that a result is updated from in place be computed where the result goes."""
+    writer = planner.fusion.producer.get(root)
+    if writer is None or root in planner.bound:
+        return False
+    if writer.structure is not None and not owns_result(writer.structure):
+        return False
+    planner.bound[root] = target
+    return True
+
+
+def keeps_memory(value: Node) -> bool:
+    """Whether a loop only ever updates parts of this piece of its state: the rows that a scan
+    stacks. Other state alternates between two buffers, whose pointers are swapped."""
+    if not isinstance(value, Output) or not isinstance(loop := value.inputs[0], Loop):
+        return True
+    node = base(loop.body.results[value.position])
+    while not isinstance(node, Param):
+        match node:
+            case UpdateSlice():
+                node = base(node.inputs[0])
+            case Output(inputs=(Scatter() | Loop() as inner,), position=position):
+                if not keeps_memory(node):
+                    return False
+                node = base(inner.inputs[position])
+            case _:
+                return False
+    return node.position == value.position
 
 
 def owns_result(node: Node) -> bool:
