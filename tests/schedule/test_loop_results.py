@@ -53,8 +53,7 @@ def test_whole_state_still_swaps_pointers() -> None:
 def test_nested_scans_agree_with_numpy() -> None:
     def program(x: jax.Array) -> jax.Array:
         def outer(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-            inner = jax.lax.scan(lambda c, v: (c + v, c * v), total, row)
-            return inner
+            return jax.lax.scan(lambda c, v: (c + v, c * v), total, row)
 
         return jax.lax.scan(outer, jnp.float32(0), x)[1]
 
