@@ -38,6 +38,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     TileProduct,
+    literal,
 )
 from tinyhlo.codegen.lower import LETTERS, Position, Scope, argument_memories
 from tinyhlo.codegen.moves import join
@@ -91,7 +92,7 @@ class Builder:
         rows = sizes.block_rows * sizes.stride
         self.scores = Memory("scores", dtype, rows, local=True)
         self.weights = Memory("weights", dtype, rows, local=True)
-        self.tile = Memory("tile", dtype, sizes.rows * sizes.columns, local=True)
+        self.tile = Memory("tile", dtype, sizes.block_rows * sizes.columns, local=True)
 
     # --- the nest ----------------------------------------------------------------------------
 
@@ -155,33 +156,58 @@ class Builder:
         return Loop(panel, Axis.SERIAL, body)
 
     def second_product(self, batch: Index, row: Index) -> Statement:
+        """Results of a block, panel by panel; long rows in steps, so that a step's part of the
+        values stays in L1 for all tiles of the block."""
         sizes = self.sizes
-        panel, tile = (
-            Var("panel", self.packing.value_panels),
-            Var("rows", sizes.block_rows // sizes.rows),
-        )
+        panel, tile = Var("panel", self.packing.value_panels), Var("rows", self.tiles)
+        step = Var("step", self.chain.keys // sizes.step_keys)
         first = index(tile) * sizes.rows
-        product = self.product(
-            self.weights, first, self.packing.values, index(panel), self.tile, ZERO
-        )
-        body: Body = (product, *self.store(batch, row + first, index(panel)))
         existing = Condition(row + first, 0, self.packing.row_count)
-        if not existing.always:
-            body = (If((existing,), body),)
-        return Loop(panel, Axis.SERIAL, (Loop(tile, Axis.SERIAL, body),))
+
+        def over_tiles(body: Body) -> Statement:
+            return Loop(tile, Axis.SERIAL, body if existing.always else (If((existing,), body),))
+
+        product = self.product(
+            self.weights, first, self.packing.values, index(panel), self.tile,
+            index(tile) * (sizes.rows * sizes.columns), index(step) * sizes.step_keys,
+        )  # fmt: skip
+        store = self.store(batch, row + first, index(panel), index(tile))
+        if step.extent == 1:
+            return Loop(panel, Axis.SERIAL, (over_tiles((product, *store)),))
+        lane = Var("lane", self.tile.size)
+        zero = Store(self.tile, index(lane), literal(0, self.tile.dtype))
+        body: Body = (
+            Loop(lane, Axis.VECTOR, (zero,), width=sizes.lanes),
+            Loop(step, Axis.SERIAL, (over_tiles((product,)),)),
+            over_tiles(store),
+        )
+        return Loop(panel, Axis.SERIAL, body)
+
+    @property
+    def tiles(self) -> int:
+        return self.sizes.block_rows // self.sizes.rows
 
     def product(
-        self, left: Memory, row: Index, right: Memory, panel: Index, tile: Memory, start: Index
+        self,
+        left: Memory,
+        row: Index,
+        right: Memory,
+        panel: Index,
+        tile: Memory,
+        start: Index,
+        begin: Index = ZERO,
     ) -> TileProduct:
-        """tile[start..] = rows of `left` from `row` on, times a packed panel of `right`."""
+        """tile[start..] = rows of `left` from `row` on, times a packed panel of `right`; one step
+        from `begin` on of the second product."""
         sizes, packing = self.sizes, self.packing
         first = left is packing.queries
-        depth = Var("depth", packing.depth if first else self.chain.keys)
+        depth = Var("depth", packing.depth if first else sizes.step_keys)
+        whole = packing.depth if first else self.chain.keys
         left_row = packing.depth if first else sizes.stride
-        right_start = panel * (depth.extent * sizes.columns)
+        right_start = (panel * whole + begin) * sizes.columns
         return TileProduct(
             left,
-            tuple((row + r) * left_row for r in range(sizes.rows)),
+            tuple((row + r) * left_row + begin for r in range(sizes.rows)),
             index(depth),
             right,
             tuple(right_start + lane for lane in range(0, sizes.columns, sizes.lanes)),
@@ -191,7 +217,7 @@ class Builder:
             start,
             sizes.stride if first else sizes.columns,
             sizes.lanes,
-            accumulate=False,
+            accumulate=depth.extent != whole,
         )
 
     # --- rows --------------------------------------------------------------------------------
@@ -226,7 +252,7 @@ class Builder:
 
     # --- results -----------------------------------------------------------------------------
 
-    def store(self, batch: Index, row: Index, panel: Index) -> Body:
+    def store(self, batch: Index, row: Index, panel: Index, tile: Index) -> Body:
         """Results of one tile: whole rows of vectors, or lane by lane at the right edge."""
         sizes, second = self.sizes, self.chain.second
         r, lane = Var("r", sizes.rows), Var("lane", sizes.columns)
@@ -238,7 +264,8 @@ class Builder:
         for position, axis in zip(kept, self.places, strict=True):
             if axis is not None:
                 where[axis] = position
-        self.epilogue.sum = Load(self.tile, index(r) * sizes.columns + index(lane))
+        number = tile * sizes.rows + index(r)
+        self.epilogue.sum = Load(self.tile, number * sizes.columns + index(lane))
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
         value = self.epilogue.value(result, where, (inside_m, inside_n))

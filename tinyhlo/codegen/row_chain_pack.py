@@ -39,7 +39,8 @@ Tables = dict[Constant, Memory]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Tiles of rows x columns; blocks of rows; chunks = batch * row_chunks."""
+    """Tiles of rows x columns; blocks of rows; chunks = batch * row_chunks; the second product
+    takes `step_keys` keys at once."""
 
     rows: int
     columns: int
@@ -48,6 +49,7 @@ class Sizes:
     chunk_rows: int
     row_chunks: int
     stride: int  # of a row of scores
+    step_keys: int
 
 
 def choose_sizes(chain: RowChain, target: Target) -> Sizes:
@@ -66,7 +68,23 @@ def choose_sizes(chain: RowChain, target: Target) -> Sizes:
     if batch >= 4 * wanted:
         row_chunks = 1
     chunk_rows = round_up(ceil_div(m, row_chunks), block_rows)
-    return Sizes(rows, columns, lanes, block_rows, chunk_rows, ceil_div(m, chunk_rows), stride)
+    most_keys = target.l1_bytes // 2 // (columns * dtype.itemsize)
+    return Sizes(
+        rows,
+        columns,
+        lanes,
+        block_rows,
+        chunk_rows,
+        ceil_div(m, chunk_rows),
+        stride,
+        step_of(chain.keys, most_keys),
+    )
+
+
+def step_of(keys: int, most: int) -> int:
+    """The largest divisor up to `most`; all keys where it would be too small to pay."""
+    largest = next(d for d in range(min(keys, most), 0, -1) if keys % d == 0)
+    return largest if largest >= most // 4 else keys
 
 
 class RowLowering(Lowering):
