@@ -81,10 +81,14 @@ harnesses: .venv/.jax-suite  ## run JAX's primitive harnesses against XLA:CPU, w
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.record
 
+accuracy: .venv/.installed  ## measure every transcendental function against mpmath, write docs/accuracy.md
+	@.venv/bin/python -m tools.accuracy
+
 docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 	@.venv/bin/python -m tools.print_forms docs/how-it-works.md
 
 clean:  ## remove what the targets made
 	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 lint bench conformance jax-suite artifacts fuzz bench-workloads docs clean
+.PHONY: help venv demo test test-313 lint bench conformance jax-suite artifacts fuzz harnesses bench-workloads \
+	accuracy docs clean

@@ -1,6 +1,6 @@
 """Real programs, `tiny` beside XLA:CPU in one process: time per call and time to compile.
 
-    python -m benchmarks.corpus [--only REGEX]
+    python -m benchmarks.corpus [--only REGEX] [--markdown]
 
 The programs are saved StableHLO modules with their inputs (`tests/conformance/suites.py` finds
 them). Both backends get the same module through the same PJRT calls, with arrays already on the
@@ -136,17 +136,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus", description=__doc__)
     parser.add_argument("--only", default="", help="a regular expression on the programs' names")
+    parser.add_argument("--markdown", action="store_true", help="for docs/benchmarks.md")
     options = parser.parse_args(arguments)
     folder = suites_folder()
     if folder is None:
         print(f"nothing measured: {MISSING}", file=sys.stderr)
         return 1
     jax.config.update("jax_enable_x64", True)
-    console = Console()
+    console = Console(stderr=options.markdown)
     rows: list[Row] = []
     for name, code, inputs in programs(folder, options.only):
         with console.status(name):
             rows.append(measure(name, code, inputs))
+    if options.markdown:
+        print(markdown(rows))
+        return 0
     console.print(table_of(rows))
     for line in summary(rows):
         console.print(line)
@@ -164,6 +168,29 @@ def table_of(rows: Sequence[Row]) -> Table:
         compiles = [f"{1e3 * row.compile_seconds[b]:.0f}" for b in BACKENDS]
         table.add_row(row.name, *times, f"{row.ratio:.2f}", *compiles, f"{row.compile_ratio:.2f}")
     return table
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The same as a section of docs/benchmarks.md."""
+    lines = [
+        "## Real programs",
+        "",
+        "Saved modules of flax, haiku, optax, diffrax, brax, numpyro, transformers and others, called",
+        "through PJRT. *Compile* is cold. Ratios above 1: tiny is faster.",
+        "",
+        "| program | tiny us | XLA:CPU us | ratio | compile tiny ms | compile XLA ms | ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        if row.problem:
+            lines.append(f"| {row.name} | {row.problem[:60]} | | | | | |")
+            continue
+        times = " | ".join(f"{1e6 * row.seconds[b]:.1f}" for b in BACKENDS)
+        compiles = " | ".join(f"{1e3 * row.compile_seconds[b]:.0f}" for b in BACKENDS)
+        lines.append(
+            f"| {row.name} | {times} | {row.ratio:.2f} | {compiles} | {row.compile_ratio:.2f} |"
+        )
+    return "\n".join([*lines, "", " ".join(summary(rows))])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time the 41 workloads that lie beside the checkout and write docs/benchmarks.md.
+"""Time the 41 workloads and the real programs beside the checkout, and write docs/benchmarks.md.
 
     python -m benchmarks.record
 
@@ -56,7 +56,11 @@ def main() -> int:
     if not any("tiny" in row for row in results.values()):
         print("nothing recorded: JAX has no backend tiny; pip install -e . first", file=sys.stderr)
         return 2
-    PAGE.write_text(page(results))
+    command = [sys.executable, "-m", "benchmarks.corpus", "--markdown"]
+    corpus = subprocess.run(
+        command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    PAGE.write_text(f"{page(results)}\n{corpus.stdout}")
     print(f"wrote {PAGE}")
     return 0
 
