@@ -175,8 +175,8 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = [
         "## Real programs",
         "",
-        "Saved modules of flax, haiku, optax, diffrax, brax, numpyro, transformers and others, called",
-        "through PJRT. *Compile* is cold. Ratios above 1: tiny is faster.",
+        "Saved modules of flax, haiku, optax, diffrax, brax, numpyro, transformers and others,",
+        "called through PJRT. *Compile* is cold. Ratios above 1: tiny is faster.",
         "",
         "| program | tiny us | XLA:CPU us | ratio | compile tiny ms | compile XLA ms | ratio |",
         "|---|---:|---:|---:|---:|---:|---:|",
