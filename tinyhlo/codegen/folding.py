@@ -17,15 +17,13 @@ from tinyhlo.ir.ops import Op
 
 def apply(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression:
     """`op` applied, folded where index ranges allow it."""
-    if any(isinstance(a, IndexValue) for a in arguments) or is_decided(op, arguments):
+    if op is Op.WHERE and isinstance(arguments[0], Literal):
+        return arguments[1] if arguments[0].bits else arguments[2]
+    if any(isinstance(a, IndexValue) for a in arguments):
         folded = fold(op, arguments, dtype)
         if folded is not None:
             return folded
     return Apply(op, arguments, dtype)
-
-
-def is_decided(op: Op, arguments: tuple[Expression, ...]) -> bool:
-    return op is Op.WHERE and isinstance(arguments[0], Literal)
 
 
 def fold(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression | None:
@@ -45,8 +43,6 @@ def fold(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression 
             return choose(op, x, y, dtype)
         case ((Op.LT | Op.LE), [Index() as x, Index() as y]):
             return compare(op, x, y)
-    if is_decided(op, arguments):
-        return arguments[1] if arguments[0].bits else arguments[2]
     return None
 
 
