@@ -143,3 +143,18 @@ def test_float8_matmul_sums_in_float32() -> None:
     y = rng.standard_normal((32, 8)).astype(BY_NAME["f8E5M2"].numpy)
     (found,) = compile_module(text, Config())(x, y)
     np.testing.assert_allclose(found, x.astype(np.float32) @ y.astype(np.float32), rtol=1e-5)
+
+
+def test_what_lies_above_the_bits_means_nothing() -> None:
+    text = """func.func @main(%x: tensor<8x2xui4>) -> (tensor<8xui8>, tensor<8x2xui8>, tensor<ui8>) {
+      %0 = stablehlo.bitcast_convert %x : (tensor<8x2xui4>) -> tensor<8xui8>
+      %1 = stablehlo.convert %x : (tensor<8x2xui4>) -> tensor<8x2xui8>
+      %2 = stablehlo.constant dense<[-1, -2]> : tensor<2xi4>
+      %3 = stablehlo.bitcast_convert %2 : (tensor<2xi4>) -> tensor<ui8>
+      return %0, %1, %3 : tensor<8xui8>, tensor<8x2xui8>, tensor<ui8> }"""
+    rubbish = np.arange(0, 240, 15, np.uint8).reshape(8, 2)
+    low = rubbish & 15
+    joined, values, constant = compile_module(text, Config())(rubbish.view(BY_NAME["ui4"].numpy))
+    np.testing.assert_array_equal(values, low)
+    np.testing.assert_array_equal(joined, low[:, 0] | low[:, 1] << 4)
+    assert constant == 0xEF

@@ -13,10 +13,11 @@ from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.import_stablehlo.planes import joined
 from tinyhlo.import_stablehlo.records import TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
-from tinyhlo.ir.build import full, permute, reshape, slice_
-from tinyhlo.ir.dtypes import BOOL
-from tinyhlo.ir.elements import PLANES
+from tinyhlo.ir.build import elementwise, full, permute, reshape, slice_
+from tinyhlo.ir.dtypes import BOOL, U8
+from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.ops import Op
 
 EMPTY = TensorType((0,), BOOL)
 
@@ -28,10 +29,13 @@ def visible(type_: ValueType) -> TensorType:
 
 
 def loaded(buffer: Node, type_: ValueType) -> Value:
-    """The value of `type_` in a buffer; a complex one is two views of pairs."""
+    """The value of `type_` in a buffer; a complex one is two views of pairs. What lies in a byte
+    above the bits of a smaller type means nothing: NumPy leaves signs and rests of casts there."""
     if isinstance(type_, TokenType):
         return None
     assert isinstance(type_, TensorType)
+    if type_.dtype in SMALL and type_.dtype.bits < 8:
+        return elementwise(Op.AND, buffer, full((1 << type_.dtype.bits) - 1, buffer.shape, U8))
     if type_.dtype not in PLANES:
         return buffer
     ends = [0] * len(type_.shape)

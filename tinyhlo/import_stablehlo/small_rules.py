@@ -28,7 +28,8 @@ def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     dense = operation.attributes["value"]
     if not isinstance(dense, Dense):
         raise UnsupportedError("constants of this element type are not compiled yet")
-    value = constant(dense.value.view(np.uint8))
+    mask = (1 << operation.type.dtype.bits) - 1  # NumPy's integers have their sign above
+    value = constant(dense.value.view(np.uint8) & np.uint8(mask))
     return value if value.shape else broadcast(value, dense.shape)
 
 
