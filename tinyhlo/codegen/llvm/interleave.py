@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.llvm import indices
+from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Load, Memory, Store, index_free
@@ -93,20 +94,53 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
 
 
 def load_near(v: Values, e: Load) -> str | None:
-    """Every second element: two vectors, of which the second ends with the last lane."""
-    if v.scope.mask is not None or e.dtype is BOOL or indices.stride(v, e.index) != 2:
+    """Neighbours of `e` at its stride are loaded with it where rows of whole vectors hold them."""
+    if v.scope.mask is not None or e.dtype is BOOL:
         return None
+    stride = indices.stride(v, e.index)
+    if stride == 2:
+        return load_second(v, e)
+    if stride is None or stride < v.lanes or v.lanes < 2 or not has_rows(v, e, stride):
+        return None
+    return load_block(v, e, stride)
+
+
+def load_second(v: Values, e: Load) -> str:
+    """Every second element: two vectors, of which the second ends with the last lane."""
     lanes, start = v.lanes, v.index(e.index)
-    type_ = lanes_type(stored_type(e.dtype), lanes)
-    first, second = (
-        v.b.value(
-            f"load {type_}, ptr {element_address(v, e.memory, start, step)}, "
-            f"align {align(e.memory)}"
-        )
-        for step in (0, lanes - 1)
-    )
+    first, second = (vector_at(v, e.memory, start, step) for step in (0, lanes - 1))
     order = [2 * k if 2 * k < lanes else 2 * k - (lanes - 1) + lanes for k in range(lanes)]
     return shuffled(v, first, second, stored_type(e.dtype), order)
+
+
+def has_rows(v: Values, e: Load, stride: int) -> bool:
+    """Whether memory consists of rows of `stride` elements, each lane is in the row after the one
+    before, and the vector around the element that is read lies within its row."""
+    aligned = all(factor % stride == 0 for _, factor in e.index.terms)
+    column = e.index.offset % stride
+    inside = column - column % v.lanes + v.lanes <= stride
+    return aligned and inside and e.memory.size % stride == 0
+
+
+def load_block(v: Values, e: Load, stride: int) -> str:
+    """A vector of every row, transposed: the values of as many neighbours as there are lanes."""
+    lanes, memory = v.lanes, e.memory
+    column = e.index.offset % stride % lanes
+    first = e.index + -column
+    start = v.index(first)
+    rows = [vector_at(v, memory, start, lane * stride) for lane in range(lanes)]
+    columns = transpose(v, rows, stored_type(e.dtype), e.dtype.itemsize)
+    for number, text in enumerate(columns):
+        neighbour = Load(memory, first + number)
+        if number != column:
+            v.scope.table(neighbour).setdefault(neighbour, Value(text, lanes))
+    return columns[column]
+
+
+def vector_at(v: Values, memory: Memory, start: str, step: int) -> str:
+    type_ = lanes_type(stored_type(memory.dtype), v.lanes)
+    address = element_address(v, memory, start, step)
+    return v.b.value(f"load {type_}, ptr {address}, align {align(memory)}")
 
 
 def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int) -> list[str]:
