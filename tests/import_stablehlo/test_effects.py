@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyhlo.errors import UnsupportedOp
+from tinyhlo.errors import UnsupportedOp, VerificationError
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Branch, Graph, LibraryCall, Loop
 from tinyhlo.ir.interpreter import run_graph
@@ -165,3 +165,10 @@ def test_a_reduction_must_not_have_effects(noted: list[Any]) -> None:
     zero = "%zero = stablehlo.constant dense<0.0> : tensor<f32>\n"
     with pytest.raises(UnsupportedOp, match="effects"):
         import_module(f"func.func @main(%x: tensor<4xf32>) -> tensor<f32> {{ {zero} {body} }}")
+
+
+def test_the_verifier_counts_effects(noted: list[Any]) -> None:
+    graph = graph_of("%y = " + note("one", "x", returns=True) + "return %y : tensor<f32>")
+    for effects in ((), graph.effects * 2):
+        with pytest.raises(VerificationError, match=f"names {len(effects)} effects and holds 1"):
+            verify_graph(Graph(graph.params, graph.results, effects))

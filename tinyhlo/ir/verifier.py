@@ -63,6 +63,18 @@ def verify_graph(graph: Graph) -> None:
     for result in graph.results:
         if result.type == VOID:
             raise VerificationError(f"a {type(result).__name__} node cannot be a result")
+    effects = [node for node in graph.nodes() if has_effect(node)]
+    if set(effects) != set(graph.effects) or len(effects) != len(graph.effects):
+        raise VerificationError(
+            f"the graph names {len(graph.effects)} effects and holds {len(effects)}"
+        )
+
+
+def has_effect(node: Node) -> bool:
+    """Whether a node must run even if nobody reads it."""
+    if isinstance(node, LibraryCall):
+        return node.effect
+    return any(region.effects for region in regions_of(node))
 
 
 def regions_of(node: Node) -> tuple[Graph, ...]:
