@@ -34,6 +34,7 @@ from tinyhlo.codegen.contraction_operand import (
     Staged,
     find_source,
     in_place,
+    merged,
     stage,
     vector_loop,
 )
@@ -196,7 +197,6 @@ class Builder:
 
     def product(self, block: Var, start: Index, row: Index, panel: Var, tile: Var) -> TileProduct:
         plan = self.plan
-        depth = tuple(self.depth)
         rows: list[Index] = []
         for r in range(plan.rows):
             match self.left:
@@ -224,7 +224,7 @@ class Builder:
                     vectors.append(base + v * plan.lanes)
         number = (index(block) * plan.panels + index(panel)) * plan.row_tiles + index(tile)
         size = plan.rows * plan.columns
-        left_step, right_step = self.left_step(), self.right_step()
+        depth, left_step, right_step = merged(self.depth, self.left_step(), self.right_step())
         return TileProduct(
             memory_of(self.left), tuple(rows), left_step,
             memory_of(self.right), tuple(vectors), right_step,
