@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tinyhlo.errors import TinyhloError
@@ -72,6 +73,7 @@ SCALAR_CODES = {
         ("f8", 12),
         ("c8", 15),
         ("c16", 18),
+        (ml_dtypes.bfloat16, 16),
     )
 }
 
