@@ -51,9 +51,8 @@ def grouped(outcomes: Sequence[Outcome]) -> list[Group]:
 
 
 def primitive(test: str) -> str:
-    """dot_general_lhs=float32[3,4]_rhs=... -> dot_general; names are lower case words."""
-    head = re.split(r"_[a-z]+(?:=|_dtypes)|_\w*=|=", test, maxsplit=1)[0]
-    return head or test
+    """dot_general/lhs_float32_3_4_rhs_... -> dot_general"""
+    return test.partition("/")[0]
 
 
 def row(group: Group) -> str:
@@ -75,6 +74,6 @@ def entry(outcome: Outcome) -> str:
 def telling(message: str) -> str:
     """The line of a message that tells most."""
     for line in message.splitlines():
-        if "Max absolute" in line or "stablehlo." in line or "mismatch" in line:
+        if "Mismatched elements" in line or "stablehlo." in line:
             return line
     return message

@@ -37,18 +37,18 @@ class Skipped(Exception):
 def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text())
     done, match = frozenset(orders["done"]), re.compile(orders["match"])
-    harnesses = [h for h in test_harnesses.all_harnesses if match.search(h.fullname)]
+    harnesses = [h for h in test_harnesses.all_harnesses if match.search(name_of(h))]
     mine = harnesses[orders["share"] :: orders["shares"]]
     with Path(orders["log"]).open("a") as log:
         write(log, "collected", count=len(mine))
         for harness in mine:
-            if harness.fullname not in done:
+            if name_of(harness) not in done:
                 record(harness, log)
 
 
 def record(harness: Any, log: TextIO) -> None:
     """One harness, as a start and an end line."""
-    write(log, "start", test=harness.fullname)
+    write(log, "start", test=name_of(harness))
     began = time.monotonic()
     outcome, message = "passed", ""
     try:
@@ -61,11 +61,16 @@ def record(harness: Any, log: TextIO) -> None:
     write(
         log,
         "end",
-        test=harness.fullname,
+        test=name_of(harness),
         outcome=outcome,
         seconds=seconds,
         message=message[:MESSAGE],
     )
+
+
+def name_of(harness: Any) -> str:
+    """dot_general/lhs_float32_3_4_rhs_..."""
+    return f"{harness.group_name}/{harness.name}"
 
 
 def write(log: TextIO, event: str, **fields: Any) -> None:
