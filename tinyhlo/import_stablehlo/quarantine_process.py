@@ -11,6 +11,7 @@ import re
 import select
 import sys
 from contextlib import suppress
+from math import ceil
 
 from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.context import parse_module
@@ -18,6 +19,7 @@ from tinyhlo.import_stablehlo.context import parse_module
 ESCAPED = re.compile(r"(?:\\[89A-F][0-9A-F])+")
 IDLE_SECONDS = 10.0
 MEMORY_BYTES, MEMORY_PER_BYTE = 4 << 30, 64
+CPU_SECONDS, CPU_SECONDS_PER_BYTE = 5.0, 1e-6  # a real file needs a few milliseconds
 
 
 def serve() -> None:
@@ -32,7 +34,7 @@ def serve() -> None:
             return
         _, length = HEADER.unpack(header)
         source = requests.read(length)
-        limit_memory(MEMORY_BYTES + MEMORY_PER_BYTE * length)
+        limit_resources(length)
         verdict, payload = READ, b""
         try:
             payload = rewritten(source)
@@ -63,11 +65,17 @@ def check_names(text: str) -> None:
             raise InvalidProgram("the file is damaged: it has names that are no UTF-8") from error
 
 
-def limit_memory(size: int) -> None:
-    """At most `size` bytes of address space, and no core files."""
+def limit_resources(length: int) -> None:
+    """Bounds on memory and on the CPU's time for a file of `length` bytes; no core files."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (size, hard))
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        seconds = ceil(used + CPU_SECONDS + CPU_SECONDS_PER_BYTE * length)
+        for kind, limit in (
+            (resource.RLIMIT_CPU, seconds),
+            (resource.RLIMIT_AS, MEMORY_BYTES + MEMORY_PER_BYTE * length),
+        ):
+            _, hard = resource.getrlimit(kind)
+            resource.setrlimit(kind, (limit, hard))
