@@ -44,7 +44,6 @@ from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
     Body,
-    Guard,
     If,
     Load,
     Loop,
@@ -396,7 +395,6 @@ def guarded(condition: Condition, statement: Statement) -> Statement:
 
 
 __all__ = [
-    "Guard",
     "Layout",
     "TileLowering",
     "find_layout",

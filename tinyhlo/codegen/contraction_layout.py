@@ -43,13 +43,12 @@ class TileLowering(Lowering):
 class Layout:
     """The contraction with its axes in the order of memory: n holds the axis innermost in the
     result, m and n axes are sorted by their strides there, k axes by those in the left operand.
-    Axis k of the sum is axis `places[k]` of the result. Left is packed `by_row` unless it is
-    contiguous along m; then rows come in runs of `row_unit` that lie next to each other."""
+    Axis k of the sum is axis `places[k]` of the result. Left lies `by_row` unless it is
+    contiguous along m and not along k."""
 
     contraction: Contraction
     places: tuple[int | None, ...]
     by_row: bool
-    row_unit: int
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
 
 
@@ -83,8 +82,7 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
     last = m[-1] if m else -1
     by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
-    unit = 1 if by_row else c.left.shape[last]
-    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, unit, tuple(kept))
+    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, tuple(kept))
 
 
 def operand_strides(lowering: TileLowering, node: Node) -> list[int]:

@@ -19,7 +19,6 @@ from tinyhlo.codegen.contraction_layout import Layout
 from tinyhlo.codegen.contraction_operand import Source, box_size
 from tinyhlo.codegen.cut import Cut, ceil_div
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.dtypes import BOOL, F32, F64, DType
 from tinyhlo.ir.graph import Param
 
@@ -348,4 +347,4 @@ def round_up(count: int, multiple: int) -> int:
     return ceil_div(count, multiple) * multiple
 
 
-__all__ = ["Contraction", "Plan", "Use", "ceil_div", "choose_tile", "plan_contraction", "round_up"]
+__all__ = ["Plan", "Use", "ceil_div", "choose_tile", "plan_contraction", "round_up"]

@@ -388,29 +388,6 @@ class TileProduct:
         )
 
 
-def Multiply(  # noqa: N802 - the name and the order of its fields before TileProduct
-    left: Memory, left_start: Index, left_row: int, left_step: int, right: Memory,
-    right_start: Index, tile: Memory, tile_start: Index, rows: int, columns: int, lanes: int,
-    depth: int, accumulate: bool, tile_row: int = 0,
-) -> TileProduct:  # fmt: skip
-    """A TileProduct of a packed right panel, [depth][columns], and evenly spaced left rows."""
-    k = Var("depth", depth)
-    return TileProduct(
-        left,
-        tuple(left_start + r * left_row for r in range(rows)),
-        Index(0, ((k, left_step),)) if depth > 1 else ZERO,
-        right,
-        tuple(right_start + first for first in range(0, columns, lanes)),
-        Index(0, ((k, columns),)) if depth > 1 else ZERO,
-        (k,),
-        tile,
-        tile_start,
-        tile_row or columns,
-        lanes,
-        accumulate,
-    )
-
-
 Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, TileProduct]
 Body = tuple[Statement, ...]
 
