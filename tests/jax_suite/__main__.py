@@ -95,15 +95,14 @@ def results_folder(results: Path, key: str) -> Path:
 
 
 def recorded(results: Path) -> dict[str, list[Group]]:
-    """The last results of every file that was run."""
-    runs = {
-        TITLES[key]: [
-            Group(log.stem, read_log(log).finished)
-            for log in sorted(results_folder(results, key).glob("*.jsonl"))
-        ]
-        for key in TITLES
-    }
-    return {title: files for title, files in runs.items() if files}
+    """The last results of every file that was run to its end."""
+    runs: dict[str, list[Group]] = {}
+    for key, title in TITLES.items():
+        for path in sorted(results_folder(results, key).glob("*.jsonl")):
+            log = read_log(path)
+            if log.running is None and len(log.finished) >= log.collected:
+                runs.setdefault(title, []).append(Group(path.stem, log.finished))
+    return runs
 
 
 if __name__ == "__main__":
