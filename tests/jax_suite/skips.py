@@ -39,11 +39,6 @@ SKIPS = (
         "demands that XLA's own options are checked; here they have no effect",
     ),
     Skip(
-        "pmap_test",
-        "compile_with_compiler_options_invalid$",
-        "demands that XLA's own options are checked; here they have no effect",
-    ),
-    Skip(
         "aot_test",
         "topology",
         "programs are compiled for the machine at hand: there are no topologies without devices",
