@@ -59,7 +59,9 @@ typedef struct { FFI_HEAD; FfiContext* context; FfiTypeId* type; void* data; } F
 typedef struct {
   FFI_HEAD; FfiContext* context; int32_t stage; FfiTypeId* type; void* state;
 } FfiState;
-typedef struct { FFI_HEAD; FfiContext* context; size_t size; size_t alignment; void* data; } FfiAllocate;
+typedef struct {
+  FFI_HEAD; FfiContext* context; size_t size; size_t alignment; void* data;
+} FfiAllocate;
 typedef struct { FFI_HEAD; FfiContext* context; size_t size; void* data; } FfiFree;
 typedef struct { FFI_HEAD; FfiContext* context; void (*task)(void*); void* data; } FfiSchedule;
 typedef struct { FFI_HEAD; FfiContext* context; int64_t* count; } FfiThreads;

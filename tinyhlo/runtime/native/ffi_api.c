@@ -15,7 +15,10 @@ struct FfiError {
   char text[];
 };
 
-static struct { int32_t code; char text[16]; } no_memory = {TINY_RESOURCE_EXHAUSTED, "out of memory"};
+static struct {
+  int32_t code;
+  char text[16];
+} no_memory = {TINY_RESOURCE_EXHAUSTED, "out of memory"};
 
 static FfiError* fail(int32_t code, const char* text) {
   size_t length = strlen(text);
