@@ -89,7 +89,13 @@ def telling(message: str) -> str:
     """The part of a message that tells most: of several unsupported ops the first, of a comparison
     the sizes of the error."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    for marker in ("stablehlo.", "Mismatched elements", "Max absolute", "location mismatch"):
+    for marker in (
+        "stablehlo.",
+        ", expected ",
+        "Mismatched elements",
+        "Max absolute",
+        "location mismatch",
+    ):
         for k, line in enumerate(lines):
             if marker in line:
                 return " ".join(lines[k : k + 2])
