@@ -145,3 +145,10 @@ def test_compiler_options_reach_the_compiler() -> None:
     np.testing.assert_array_equal(f(X), X * 3)
     with pytest.raises(jax.errors.JaxRuntimeError, match="unknown option 'beem'"):
         jax.jit(lambda x: x * 4, backend="tiny", compiler_options={"tinyhlo_beem": "4"})(X)
+
+
+def test_ragged_dot_arrives_as_a_composite() -> None:
+    x, w = np.ones((6, 3), np.float32), np.ones((2, 3, 4), np.float32)
+    sizes = np.array([2, 3], np.int32)
+    found = jax.jit(jax.lax.ragged_dot, backend="tiny")(x, w, sizes)
+    np.testing.assert_array_equal(found, [[3] * 4] * 5 + [[0] * 4])

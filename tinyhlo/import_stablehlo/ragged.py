@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
 from tinyhlo.import_stablehlo.operands import like
@@ -89,8 +91,18 @@ def element(values: Node, position: int | Node) -> Node:
     return reshape(slice_at(values, [start], (1,)), ())
 
 
+def numbers_of(operation: Operation) -> RaggedDotDimensions:
+    """In a portable artifact the op is a composite, whose numbers are six arrays."""
+    attributes = operation.attributes
+    given = attributes.get("composite_attributes", attributes)["ragged_dot_dimension_numbers"]
+    if isinstance(given, RaggedDotDimensions):
+        return given
+    arrays = (np.broadcast_to(dense.value, dense.shape) for dense in given)
+    return RaggedDotDimensions(*(tuple(map(int, array)) for array in arrays))
+
+
 def ragged_dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    numbers: RaggedDotDimensions = operation.attributes["ragged_dot_dimension_numbers"]
+    numbers = numbers_of(operation)
     lhs, rhs, sizes = inputs
     (ragged,) = numbers.lhs_ragged_dimensions
     dtype = operation.type.dtype
