@@ -146,7 +146,8 @@ def test_float8_matmul_sums_in_float32() -> None:
 
 
 def test_what_lies_above_the_bits_means_nothing() -> None:
-    text = """func.func @main(%x: tensor<8x2xui4>) -> (tensor<8xui8>, tensor<8x2xui8>, tensor<ui8>) {
+    text = """func.func @main(%x: tensor<8x2xui4>)
+        -> (tensor<8xui8>, tensor<8x2xui8>, tensor<ui8>) {
       %0 = stablehlo.bitcast_convert %x : (tensor<8x2xui4>) -> tensor<8xui8>
       %1 = stablehlo.convert %x : (tensor<8x2xui4>) -> tensor<8x2xui8>
       %2 = stablehlo.constant dense<[-1, -2]> : tensor<2xi4>

@@ -101,15 +101,14 @@ def decode_text(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarra
         array = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
     else:
         word = np.dtype(f"u{dtype.itemsize}")
-        array = np.array(
-            [
-                int(number, 16)
-                if number.startswith("0x")
-                else int(np.asarray(float(WORDS.get(number, number))).astype(dtype).view(word))
-                for number in re.findall(r"[-+.\w]+", body)
-            ],
-            word,
-        ).view(dtype)
+        numbers: list[str] = re.findall(r"[-+.\w]+", body)
+        bits = [
+            int(number, 16)
+            if number.startswith("0x")
+            else int(np.asarray(float(WORDS.get(number) or number)).astype(dtype).view(word))
+            for number in numbers
+        ]
+        array = np.array(bits, word).view(dtype)
     if array.size == 1:
         return array.reshape(())
     return array.reshape(shape)

@@ -206,7 +206,7 @@ def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     dense = operation.attributes["value"]
     if not isinstance(dense, Dense):
         raise UnsupportedError("this constant cannot be read: pass the array as an argument")
-    planes = [constant(np.array(part)) for part in (dense.value.real, dense.value.imag)]
+    planes = [constant(np.array(part(dense.value))) for part in (np.real, np.imag)]
     return Complex(*(p if p.shape else broadcast(p, dense.shape) for p in planes))
 
 

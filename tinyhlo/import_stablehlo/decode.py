@@ -218,7 +218,7 @@ def configuration_of(operation: ir.Operation) -> dict[str, Any]:
     """The attributes of a custom call that are meant for its target."""
     given = operation.attributes
     return {
-        key: decode_configuration(given[key])
+        key: decode_configuration(ir.DictAttr(given[key]))
         for key in ("mhlo.backend_config", "backend_config")
         if key in given and isinstance(given[key], ir.DictAttr)
     }

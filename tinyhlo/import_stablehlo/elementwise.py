@@ -289,6 +289,8 @@ RULES: dict[str, Rule] = {
     "stablehlo.cbrt": expansion(cbrt),
     "stablehlo.sign": direct(sign),
     "stablehlo.is_finite": direct(is_finite),
+    "stablehlo.real": direct(lambda x: x),
+    "stablehlo.imag": direct(lambda x: like(0, x)),
     "chlo.is_inf": direct(is_inf),
     "chlo.is_pos_inf": direct(is_positive_inf),
     "chlo.is_neg_inf": direct(is_negative_inf),

@@ -40,7 +40,7 @@ from tinyhlo.ir.graph import (
 
 # None: a token, or of a type that is not compiled
 Value = Union[Node, Complex, tuple["Value", ...], None]
-Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Sequence[Value]]]
+Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Complex, Sequence[Value]]]
 
 NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit(f, backend='cpu')"
 INNER_EFFECT = "its region has effects: only loops and branches may have them"
