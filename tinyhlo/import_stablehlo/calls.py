@@ -21,7 +21,9 @@ def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequenc
 def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     """A named op with its decomposition: by the rule of that op where there is one."""
     name = operation.attributes["name"]
-    if name in NATIVE_CHLO and operation.form is Form.PLAIN:
+    # our ragged_dot has one vector of sizes: batches of them are as jaxlib writes them
+    batched = name == "chlo.ragged_dot" and len(inputs[2].shape) > 1
+    if name in NATIVE_CHLO and operation.form is Form.PLAIN and not batched:
         return [scope.walker.rules[name](operation, inputs, scope)]  # type: ignore[list-item]
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 
