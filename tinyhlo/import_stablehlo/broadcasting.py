@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import broadcast, reshape
@@ -41,7 +42,9 @@ OPS = [
 def broadcasting(name: str) -> Rule:
     """The rule of `chlo.broadcast_NAME`."""
 
-    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node | Sequence[Value]:
+    def rule(
+        operation: Operation, inputs: tuple[Any, ...], scope: Scope
+    ) -> Node | Complex | Sequence[Value]:
         shape = operation.type.shape
         axes = operation.attributes.get("broadcast_dimensions")
         given = tuple(spread(value, shape, axes) for value in inputs)
