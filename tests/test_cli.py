@@ -82,7 +82,7 @@ def test_load_names_a_file_that_is_not_there() -> None:
     [
         ("graph", "graph(f32[4,3], f32[3,2])"),
         ("program", "program ("),
-        ("loops", "for "),
+        ("loops", "y0[0] = "),
         ("llvm", "define"),
         ("asm", ".globl"),
     ],
