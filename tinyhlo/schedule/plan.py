@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Constant, Graph
-from tinyhlo.schedule.blocks import Context, schedule_block
+from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.memory import plan
+from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
 
 

@@ -1,0 +1,182 @@
+"""Whose memory a value is computed in: its dying operand's, a result's, or its own.
+
+In: the Planner of a block. Out: `planner.in_place` (value -> the value it overwrites) and
+`planner.bound` (value -> the buffer of the result it becomes).
+
+Memory is overwritten when every other reader of the old value can run first; each such decision
+adds an ordering edge between clusters, and one that would close a cycle is not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyhlo.ir.build import ALIASES
+from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
+from tinyhlo.ir.index import index, linear
+from tinyhlo.schedule.access import UNKNOWN, space_of
+from tinyhlo.schedule.fusion import Cluster
+from tinyhlo.schedule.items import base, in_memory, is_invariant
+from tinyhlo.schedule.planner import Planner, result_of
+from tinyhlo.schedule.program import Buffer
+
+
+def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> None:
+    """Let a structure work in the memory of its operands when they die here."""
+    node = cluster.structure
+    if node is None:
+        return
+    operands = [base(child) for child in in_memory(node)]
+    for position, source in may_share(node):
+        operand = operands[source]
+        produced = operand in planner.fusion.producer
+        if (not produced and operand not in planner.writable) or operand in keep:
+            continue
+        if operands.count(operand) > 1 or UNKNOWN[0] in first_access(cluster, operand):
+            continue
+        if not isinstance(node, Loop) and is_read_elsewhere(cluster, operand, node):
+            continue
+        if run_before(planner.readers[operand] - {cluster}, cluster):
+            planner.in_place[result_of(node, position)] = operand
+
+
+def may_share(node: Node) -> tuple[tuple[int, int], ...]:
+    """(result, operand) positions that may be the same memory."""
+    match node:
+        case UpdateSlice() | Scatter():
+            return tuple((k, k) for k in range(len(in_memory(node))))
+        case Loop():
+            return tuple((k, k) for k in range(len(node.inputs)) if not is_invariant(node, k))
+        case LibraryCall():
+            return dict(node.attributes).get(ALIASES, ())
+        case _:
+            return ()
+
+
+def first_access(cluster: Cluster, value: Node) -> tuple[object, ...]:
+    return tuple(i for at in cluster.reads[value] for i in at)
+
+
+def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
+    """Whether the updates or indices of an update also read its operand."""
+    if operand.type.size > 1:
+        return len(cluster.reads[operand]) > 1 or any(first_access(cluster, operand))
+    # The only element is read at the same index by both: follow the other inputs instead.
+    pending = list(node.inputs[len(in_memory(node)) :])
+    seen = set(pending)
+    while pending:
+        child = pending.pop()
+        if base(child) is operand:
+            return True
+        if base(child) not in cluster.reads:
+            new = [below for below in child.inputs if below not in seen]
+            seen.update(new)
+            pending.extend(new)
+    return False
+
+
+def run_before(first: set[Cluster], last: Cluster) -> bool:
+    """Order every cluster of `first` before `last`, unless one of them needs `last`."""
+    if any(needs(cluster, last) for cluster in first):
+        return False
+    last.before |= first
+    return True
+
+
+def needs(cluster: Cluster, other: Cluster) -> bool:
+    """Whether `cluster` runs after `other`."""
+    pending, seen = [cluster], set[Cluster]()
+    while pending:
+        current = pending.pop()
+        if current is other:
+            return True
+        if current not in seen:
+            seen.add(current)
+            pending.extend(current.before)
+    return False
+
+
+def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> list[bool]:
+    """Decide which results are computed straight into their target."""
+    done: list[bool] = []
+    taken: set[Node] = set()
+    results = [base(node) for node in planner.graph.results]
+    for value, target in zip(results, targets, strict=True):
+        direct = target is not None and value not in taken and bind(planner, value, target)
+        if direct:
+            assert target is not None
+            taken.add(value)
+            planner.bound[value] = target
+        done.append(bool(direct))
+    return done
+
+
+def bind(planner: Planner, value: Node, target: Buffer) -> bool:
+    """Let `value` be written to `target` when its cluster runs, if that is safe; whether it is."""
+    owners = [n for n in planner.writable if planner.params[n.position] == target]  # type: ignore[attr-defined]
+    root, kept = value, True
+    while root in planner.in_place:
+        kept = kept and keeps_memory(root)
+        root = planner.in_place[root]
+    if root is not value and owners:
+        return root is owners[0]
+    if root is not value:
+        return kept and bind_root(planner, root, target)
+    writer = planner.fusion.producer.get(value)
+    if writer is None or (writer.structure is not None and not owns_result(writer.structure)):
+        return False
+    if not owners:
+        return True
+    old = owners[0]
+    if any(base(r) is old for r in planner.graph.results) or old in planner.in_place.values():
+        return False
+    if writer in planner.readers.get(old, set()) and not same_index(writer, old, value):
+        return False
+    return run_before(planner.readers.get(old, set()) - {writer}, writer)
+
+
+def bind_root(planner: Planner, root: Node, target: Buffer) -> bool:
+    """The same for the value that a result is updated from in place."""
+    writer = planner.fusion.producer.get(root)
+    if writer is None or root in planner.bound:
+        return False
+    if writer.structure is not None and not owns_result(writer.structure):
+        return False
+    planner.bound[root] = target
+    return True
+
+
+def keeps_memory(value: Node) -> bool:
+    """Whether a loop only ever updates parts of this piece of its state: the rows that a scan
+    stacks. Other state alternates between two buffers, whose pointers are swapped."""
+    if not isinstance(value, Output) or not isinstance(loop := value.inputs[0], Loop):
+        return True
+    node = base(loop.body.results[value.position])
+    while not isinstance(node, Param):
+        match node:
+            case UpdateSlice():
+                node = base(node.inputs[0])
+            case Output(inputs=(Scatter() | Loop() as inner,), position=position):
+                if not keeps_memory(node):
+                    return False
+                node = base(inner.inputs[position])
+            case _:
+                return False
+    return node.position == value.position
+
+
+def owns_result(node: Node) -> bool:
+    """Structures that can write a result wherever they are told."""
+    return not isinstance(node, (Loop, Branch))
+
+
+def same_index(writer: Cluster, old: Node, value: Node) -> bool:
+    """The kernel reads `old` only at the element that it is about to overwrite."""
+    if writer.structure is not None or writer.contraction:
+        return False
+    if any(item.shape != value.shape for item in writer.items):
+        return False
+    if old.type.nbytes != value.type.nbytes or old.type.size != value.type.size:
+        return False
+    element = linear(map(index, space_of(value).kept), value.shape)
+    return all(linear(at, old.shape) == element for at in writer.reads[old])
