@@ -56,7 +56,8 @@ def compare(graph: Graph, tiled: bool = True, tolerance: float = 5e-6) -> None:
     assert np.abs(got - want).max() <= tolerance * max(1.0, np.abs(want).max())
 
 
-SIZES = [(64, 64, 64), (50, 40, 70), (6, 300, 16), (7, 2000, 33), (100, 5000, 40), (130, 31, 9)]
+SIZES = [(64, 64, 64), (50, 40, 70), (6, 300, 16), (7, 2000, 33), (100, 5000, 40), (130, 31, 9),
+         (100, 40, 3), (5, 900, 5)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)
@@ -191,6 +192,15 @@ def test_windows_are_read_in_place_or_staged() -> None:
     assert inside is not None and "left in place" in inside.moves
 
 
+def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
+    x, w = build.param(0, (2, 16, 16, 16), F32), build.param(1, (3, 3, 16, 3), F32)
+    graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, 1)),))
+    compare(graph, tolerance=1e-4)
+    loops = lower_contraction(Kernel("kernel", graph), TARGET)
+    assert loops is not None and f"tile {TARGET.vector_bytes // 4}x" in loops.moves[-1]
+    assert "for r in" in str(loops).split("for lane in 3")[-1]
+
+
 def test_nan_stays_in_its_row() -> None:
     left, right = build.param(0, (20, 20), F32), build.param(1, (20, 20), F32)
     a, b = numbers((20, 20), F32, 0), numbers((20, 20), F32, 1)
@@ -209,8 +219,8 @@ def test_split_depth() -> None:
 
 def test_printed_form() -> None:
     left, right = build.param(0, (512, 512), F32), build.param(1, (512, 512), F32)
-    program = kernel_program(Graph((left.type, right.type), (dot(left, right),)))
-    loops = lower_contraction(program.body[0].kernel, TARGET)
+    graph = Graph((left.type, right.type), (dot(left, right),))
+    loops = lower_contraction(Kernel("kernel", graph), TARGET)
     text = str(loops)
     assert "parallel 1x1x2 chunks" in text and "right packed" in text
     assert "left in place" in text and "512 deep" in text

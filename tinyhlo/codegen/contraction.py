@@ -353,7 +353,8 @@ class Builder:
     # --- results -----------------------------------------------------------------------------
 
     def store(self, block: Var, row: Index, panel: Var, tile: Var) -> Body:
-        """Results of one tile, vector by vector."""
+        """Results of one tile, by vectors along the columns, or along the rows where columns are
+        fewer than a vector has lanes."""
         plan = self.plan
         r, v = Var("r", plan.rows), Var("v", plan.vectors)
         lane = Var("lane", min(plan.lanes, plan.n.inside[-1]))
@@ -376,6 +377,8 @@ class Builder:
         self.lowering.sum = Load(self.tile, source)
         value = self.lowering.value(result, where, ())
         body: Body = (Store(self.writes[0], linear(where, result.shape), value),)
+        if lane.extent < plan.lanes:
+            return nested([v, lane], (vector_loop(r, body, plan.lanes),))
         return nested([r, v], (vector_loop(lane, body, plan.lanes),))
 
 

@@ -26,6 +26,7 @@ from tinyhlo.ir.graph import Param
 TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
+MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions in a step
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
@@ -117,7 +118,7 @@ def plan_contraction(
     c = layout.contraction
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
     supported = dtype in (F32, F64) or (dtype.is_integer and dtype is not BOOL)
-    if not supported or min(n, k) < 4 or m * n * k < MIN_WORK:
+    if not supported or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
         return None
     planner = Planner(layout, dtype, target, left, right)
     if m < 4 and not planner.streams:
@@ -145,10 +146,12 @@ class Planner:
         runs = self.column_runs()
         last = prod(self.shape[axis] for axis in runs[-1])
         outer = c.extent(c.n) // last
-        rows, vectors = choose_tile(
-            c.extent(c.m), outer * round_up(last, lanes), lanes, self.target
-        )
-        vectors = min(vectors, outer * ceil_div(last, lanes))
+        if last < lanes:  # results are written by vectors along the rows
+            rows, vectors = min(round_up(MIN_SUMS, lanes), c.extent(c.m)), 1
+        else:
+            columns = outer * round_up(last, lanes)
+            rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target)
+            vectors = min(vectors, outer * ceil_div(last, lanes))
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
         n_cuts = list(cuts(runs, self.shape, vectors * lanes))
         m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
