@@ -31,7 +31,8 @@ from tinyhlo.ir.graph import Reduce, graph_key
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, pointers
 from tinyhlo.runtime.host import ENTRY
-from tinyhlo.runtime.jit import compile_text, host_target, link
+from tinyhlo.runtime.jit import compile_text, link
+from tinyhlo.runtime.processors import host_target
 from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
 
 CHAINS = 12  # independent accumulators of the peak loop

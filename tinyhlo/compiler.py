@@ -25,7 +25,7 @@ from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import interpreted, native
-from tinyhlo.runtime.jit import host_target
+from tinyhlo.runtime.processors import cpu_target
 from tinyhlo.schedule import Program, schedule
 
 
@@ -44,7 +44,7 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     """Compile a StableHLO module for `config.device`.
 
     Raises InvalidProgram for what cannot be read, UnsupportedOp for what cannot be compiled,
-    TinyhloError for an unknown device.
+    TinyhloError for an unknown device or option.
     """
     if config.device == "PYTHON":
         return interpreted(import_module(source))
@@ -84,14 +84,16 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
 def target_of(config: Config) -> Target:
     """The Target of the device asked for.
 
-    Raises TinyhloError for a device that does not exist.
+    Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """
     if config.device != "CPU":
         raise TinyhloError(
             f"unknown device {config.device!r}: this version runs on CPU and PYTHON "
             "(set TINYHLO_DEVICE)"
         )
-    return host_target(thread_count(config))
+    if config.beam:
+        raise TinyhloError("TINYHLO_BEAM: the schedule search is not built yet; leave it at 0")
+    return cpu_target(config.cpu, thread_count(config))
 
 
 # stage -> the TINYHLO_DEBUG level from which its form is printed

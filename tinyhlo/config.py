@@ -20,6 +20,7 @@ class Config:
     device: str = "CPU"
     debug: int = 0
     beam: int = 0
+    cpu: str = ""
     threads: int = 0
     cache: int = 1
     cache_dir: str = ""
@@ -30,7 +31,8 @@ OPTIONS: dict[str, str] = {
     "device": "device that runs programs: CPU, or PYTHON (the NumPy interpreter)",
     "debug": "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; "
     "3: the Program; 4: generated code; 5: the Graph; 6: machine code",
-    "beam": "width of the schedule search (0: heuristics only)",
+    "beam": "width of the schedule search: not built yet, so 0 (heuristics only)",
+    "cpu": "processor that code is made for, as x86-64-v2 or x86-64-v3 (empty: this machine's)",
     "threads": "worker threads (0: one per core that this process may use)",
     "cache": "0: do not use the on-disk cache of compiled programs",
     "cache_dir": "folder of that cache (empty: the user's cache folder)",

@@ -27,7 +27,7 @@ from rich.progress import Progress
 
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
-from tinyhlo.runtime.jit import host_target
+from tinyhlo.runtime.processors import host_target
 
 PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
 DTYPES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)

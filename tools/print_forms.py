@@ -19,28 +19,13 @@ import numpy as np
 
 from tinyhlo.codegen.compile import render_kernels
 from tinyhlo.codegen.lower_kernel import lower_kernel
-from tinyhlo.codegen.target import Target
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
 from tinyhlo.schedule.program import Launch
 
-TARGET = Target(
-    device="CPU",
-    triple="x86_64-unknown-linux-gnu",
-    cpu="x86-64-v3",
-    features="",
-    vector_bytes=32,
-    vector_registers=16,
-    fma=True,
-    half=True,
-    bf16_dot=False,
-    int8_dot=False,
-    l1_bytes=32 << 10,
-    l2_bytes=512 << 10,
-    l3_bytes=32 << 20,
-    threads=2,
-)
+TARGET = named_target("x86-64-v3", threads=2)
 CHECKOUT = Path(__file__).resolve().parents[1]
 LONGEST = 60  # lines of a form that are shown
 BLOCK = re.compile(r"(<!-- form: (\w+) -->\n```\w*\n).*?(^```$)", re.DOTALL | re.MULTILINE)

@@ -6,16 +6,16 @@ import ctypes
 
 import numpy as np
 
+from tests.codegen.native import target
 from tinyhlo.codegen.compile import Compiled, compile_program
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import Constant, Graph, Node
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.runtime.jit import host_target
 from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
-TARGET = host_target(2)
+TARGET = target(2)
 
 
 def kernel_program(graph: Graph, in_place: tuple[tuple[int, int], ...] = ()) -> Program:

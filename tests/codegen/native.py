@@ -7,22 +7,28 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.codegen.compile import Compiled, compile_program
-from tinyhlo.config import Config
+from tinyhlo.codegen.target import Target
+from tinyhlo.config import Config, from_environment
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.host import native
-from tinyhlo.runtime.jit import host_target
+from tinyhlo.runtime.processors import cpu_target
 from tinyhlo.schedule import schedule
 
 CONFIG = Config(cache=0)
 
 
+def target(threads: int) -> Target:
+    """This machine, or the lesser one of TINYHLO_CPU that the tests shall run as."""
+    return cpu_target(from_environment().cpu, threads)
+
+
 def compiled(graph: Graph, threads: int = 2) -> Compiled:
     """Native code of a graph."""
     program = schedule(graph, "test", ())
-    return compile_program(program, host_target(threads), CONFIG)
+    return compile_program(program, target(threads), CONFIG)
 
 
 def run_native(
@@ -30,7 +36,7 @@ def run_native(
 ) -> tuple[np.ndarray, ...]:
     """The results that generated code gives."""
     program = schedule(graph, "test", ())
-    code = compile_program(program, host_target(threads), CONFIG)
+    code = compile_program(program, target(threads), CONFIG)
     module = Module(graph, "test", graph.params, tuple(node.type for node in graph.results))
     return native(module, program, code, CONFIG)(*arguments)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.codegen.native import compiled, run_native
+from tests.codegen.native import compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul
 from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.heuristics import choose_moves
@@ -18,10 +18,9 @@ from tinyhlo.ir.dtypes import BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
-from tinyhlo.runtime.jit import host_target
 from tinyhlo.schedule.program import Kernel
 
-TINY_CACHE = replace(host_target(2), l2_bytes=1 << 10)  # so that small arrays are large
+TINY_CACHE = replace(target(2), l2_bytes=1 << 10)  # so that small arrays are large
 
 
 def graph_of(*results: Node, shape: tuple[int, ...], dtype: object = F32) -> Graph:

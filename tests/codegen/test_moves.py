@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.codegen.native import check, compiled, run_native
+from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, over_rows, softmax
 from tinyhlo.ir.build import param, reduce
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
-from tinyhlo.runtime.jit import host_target
 
-LANES = host_target(2).vector_bytes // 4
+LANES = target(2).vector_bytes // 4
 
 
 def moves_of(graph: Graph) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.codegen.native import check, run_native
+from tests.codegen.native import check, run_native, target
 from tinyhlo.codegen import lower_sort
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import elementwise, flip, iota, param, scalar, slice_, sort
@@ -13,7 +13,6 @@ from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph, Node, Sort
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import find_order
-from tinyhlo.runtime.jit import host_target
 from tinyhlo.schedule import schedule
 
 
@@ -103,7 +102,7 @@ def test_the_way_follows_the_length() -> None:
         (root,) = result.inputs
         assert isinstance(root, Sort)
         order = find_order(root.comparator)
-        found = lower_sort.choose_way(root, order, length, 1, host_target(1))
+        found = lower_sort.choose_way(root, order, length, 1, target(1))
         return found.columns[0].name if found.columns[0].name != "data0" else str(found.start)
 
     assert way(32, less_than(I32)) == way(32, by_last_digit(I32)) == "32"  # counted

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.random_graphs import random_program
@@ -14,25 +12,10 @@ from tinyhlo.ir.build import broadcast, param, permute, reduce, scan
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.jit import assembly
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
 
-AVX2 = Target(
-    device="CPU",
-    triple="x86_64-unknown-linux-gnu",
-    cpu="x86-64-v3",
-    features="",
-    vector_bytes=32,
-    vector_registers=16,
-    fma=True,
-    half=True,
-    bf16_dot=False,
-    int8_dot=False,
-    l1_bytes=32 << 10,
-    l2_bytes=512 << 10,
-    l3_bytes=32 << 20,
-    threads=2,
-)
-AVX512 = replace(AVX2, cpu="x86-64-v4", vector_bytes=64, vector_registers=32, l2_bytes=1 << 20)
+AVX2, AVX512 = (named_target(name, threads=2) for name in ("x86-64-v3", "x86-64-v4"))
 
 
 def code(graph: Graph, target: Target) -> str:

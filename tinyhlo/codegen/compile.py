@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyhlo.codegen.heuristics import choose_moves
+from tinyhlo.codegen.llvm import half
 from tinyhlo.codegen.llvm.entry import EntryRenderer
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
@@ -77,7 +78,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
 
     Raises UnsupportedOp, naming every kernel that cannot be compiled.
     """
-    declarations: dict[str, str] = {}
+    declarations = dict(half.FUNCTIONS if not target.half else {})
     kernels = kernels_of(program.body)
     libraries = bind_libraries(kernels)
     rendered = render_kernels(

@@ -1,0 +1,129 @@
+"""The processors that code is generated for: this machine's, or one of a table.
+
+host_target(threads=2)                     # what LLVM and Linux say of this machine
+named_target("x86-64-v3", threads=2)       # the same on every machine: AVX2, 512 KB of L2
+cpu_target("x86-64-v2", threads=2)         # as named, refused where it would not run
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from tinyhlo.codegen.target import Target
+from tinyhlo.errors import TinyhloError
+
+X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What LLVM calls `cpu`; `needs` are the features without which its code does not run."""
+
+    cpu: str
+    triple: str
+    vector_bytes: int
+    vector_registers: int
+    needs: tuple[str, ...]
+    bf16_dot: bool = False
+    int8_dot: bool = False
+
+
+V2 = ("sse4.2", "ssse3", "popcnt")
+V3 = (*V2, "avx2", "fma", "f16c", "bmi2")
+V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
+DOTS = ("avx512vnni", "avx512bf16")
+
+PROCESSORS: dict[str, Processor] = {
+    "x86-64": Processor("x86-64", X86, 16, 16, ()),
+    "x86-64-v2": Processor("x86-64-v2", X86, 16, 16, V2),
+    "x86-64-v3": Processor("x86-64-v3", X86, 32, 16, V3),
+    "x86-64-v4": Processor("x86-64-v4", X86, 64, 32, V4),
+    "cooperlake": Processor("cooperlake", X86, 64, 32, (*V4, *DOTS), bf16_dot=True, int8_dot=True),
+    "neoverse-n1": Processor("neoverse-n1", ARM, 16, 32, ("neon", "fullfp16", "dotprod")),
+}
+
+
+@cache
+def host_target(threads: int) -> Target:
+    """The Target of this machine's CPU."""
+    features = llvm.get_host_cpu_features()
+    has = {name for name, present in features.items() if present}
+    wide = "avx512f" in has and "avx512vl" in has
+    return Target(
+        device="CPU",
+        triple=llvm.get_process_triple(),
+        cpu=llvm.get_host_cpu_name(),
+        features=features.flatten(),
+        vector_bytes=64 if wide else 32 if "avx" in has else 16,
+        vector_registers=32 if wide or not any(n.startswith(("sse", "avx")) for n in has) else 16,
+        fma="fma" in has or "neon" in has,
+        half="f16c" in has or "fullfp16" in has,
+        bf16_dot="avx512bf16" in has,
+        int8_dot="avx512vnni" in has,
+        l1_bytes=cache_bytes(1, 32 << 10),
+        l2_bytes=cache_bytes(2, 512 << 10),
+        l3_bytes=cache_bytes(3, 8 << 20),
+        threads=threads,
+    )
+
+
+def cache_bytes(level: int, default: int) -> int:
+    """Size of the data cache of this level as Linux reports it."""
+    units = {"K": 1 << 10, "M": 1 << 20}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if int((folder / "level").read_text()) != level:
+                continue
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            text = (folder / "size").read_text().strip()
+            return int(text[:-1]) * units.get(text[-1], 1)
+        except (OSError, ValueError):
+            continue
+    return default
+
+
+def named_target(name: str, threads: int) -> Target:
+    """The Target of a processor of the table, with caches of usual sizes."""
+    processor = PROCESSORS[name]
+    needs = processor.needs
+    return Target(
+        device="CPU",
+        triple=processor.triple,
+        cpu=processor.cpu,
+        features="",
+        vector_bytes=processor.vector_bytes,
+        vector_registers=processor.vector_registers,
+        fma="fma" in needs or "neon" in needs,
+        half="f16c" in needs or "fullfp16" in needs,
+        bf16_dot=processor.bf16_dot,
+        int8_dot=processor.int8_dot,
+        l1_bytes=32 << 10,
+        l2_bytes=512 << 10 if processor.vector_bytes < 64 else 1 << 20,
+        l3_bytes=32 << 20,
+        threads=threads,
+    )
+
+
+def cpu_target(name: str, threads: int) -> Target:
+    """The Target that TINYHLO_CPU asks for; an empty name is this machine.
+
+    Raises TinyhloError for a name that is not in the table or code that would not run here.
+    """
+    if not name:
+        return host_target(threads)
+    if name not in PROCESSORS:
+        raise TinyhloError(f"TINYHLO_CPU={name}: unknown; known: {', '.join(PROCESSORS)}")
+    processor = PROCESSORS[name]
+    architecture = processor.triple.partition("-")[0]
+    if not llvm.get_process_triple().startswith(architecture):
+        raise TinyhloError(f"TINYHLO_CPU={name}: its {architecture} code does not run here")
+    features = llvm.get_host_cpu_features()
+    missing = [need for need in processor.needs if not features.get(need)]
+    if missing:
+        raise TinyhloError(f"TINYHLO_CPU={name}: this machine lacks {', '.join(missing)}")
+    return named_target(name, threads)
