@@ -23,7 +23,7 @@ from tinyhlo.codegen.llvm.entry import EntryRenderer
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
-from tinyhlo.codegen.report import estimate_seconds, report
+from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, cache_folder
 from tinyhlo.ir.graph import graph_key
@@ -66,10 +66,11 @@ class Compiled:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rendered:
-    """A kernel's symbol, loops and LLVM IR."""
+    """A kernel's symbol, loops and LLVM IR; whether it is inlined where it is called."""
 
     symbol: str
     loops: LoopProgram
+    inline: bool
     text: str
 
 
@@ -98,12 +99,17 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     code = object_code(text, target, config)
     linked = link(code)
     sources = {kernel: str(r.loops) for kernel, r in rendered.items()}
+    reports = {kernel: report(kernel, sources.get(kernel, "")) for kernel in kernels}
+    seconds = {
+        kernel: libraries[kernel].seconds
+        if kernel in libraries
+        else kernel_seconds(kernel, reports[kernel], rendered[kernel].inline)
+        for kernel in kernels
+    }
     return Compiled(
         entry=linked.address("entry"),
-        kernels=tuple(report(kernel, sources.get(kernel, "")) for kernel in kernels),
-        estimated_seconds=estimate_seconds(
-            program, target, {kernel: library.seconds for kernel, library in libraries.items()}
-        ),
+        kernels=tuple(reports.values()),
+        estimated_seconds=estimate_seconds(program, seconds),
         code_bytes=len(code),
         object_code=code,
         text=text,
@@ -170,7 +176,8 @@ def render(kernel: Kernel, target: Target, number: int, declarations: dict[str, 
     straight = not any(isinstance(statement, Loop) for statement in loops.body)
     most = STRAIGHT if straight else 0 if loops.moves else SMALL
     inline = len(kernel.graph.nodes()) <= most
-    return Rendered(symbol, loops, render_kernel(loops, target, symbol, inline, declarations))
+    text = render_kernel(loops, target, symbol, inline, declarations)
+    return Rendered(symbol, loops, inline, text)
 
 
 def kernels_of(block: Block) -> list[Kernel]:

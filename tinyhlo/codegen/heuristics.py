@@ -36,7 +36,9 @@ PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it save
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
 SMALL_STRIP = 512
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
-COLUMN_CHAINS = 4  # vectors side by side when a reduce runs across rows
+COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
+# each four cycles long. Half of them where a term takes more than LIGHT operations.
+LIGHT = 8.0
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
         elif any(isinstance(s, Loop) for s in statement.body):
-            chains = COLUMN_CHAINS
+            chains = column_chains(statement, target)
         while chains > 1 and lanes * chains > statement.var.extent:
             chains //= 2
         width = lanes * chains
@@ -91,6 +93,16 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def column_chains(loop: Loop, target: Target) -> int:
+    """How many vectors of columns side by side keep the adders busy and stay in registers."""
+    terms = accumulates(loop)
+    heavy = any(cost(term.value) > LIGHT for term in terms)
+    chains = COLUMN_CHAINS // 2 if heavy else COLUMN_CHAINS
+    while chains > 1 and 2 * chains * len(terms) > target.vector_registers:
+        chains //= 2
+    return chains
 
 
 def innermost(loop: Loop) -> list[Loop]:
@@ -232,16 +244,21 @@ def strip_length(loop: Loop) -> int:
 
 
 def changed_names(loop: Loop) -> frozenset[str]:
-    names: set[str] = set()
+    return frozenset(s.name for s in accumulates(loop))
+
+
+def accumulates(loop: Loop) -> list[Accumulate]:
+    """Every accumulation below a loop."""
+    found: list[Accumulate] = []
     for statement in flattened(loop.body):
         match statement:
-            case Accumulate(name=name):
-                names.add(name)
+            case Accumulate():
+                found.append(statement)
             case Loop():
-                names |= changed_names(statement)
+                found += accumulates(statement)
             case _:
                 pass
-    return frozenset(names)
+    return found
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:

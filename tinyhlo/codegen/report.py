@@ -1,20 +1,34 @@
-"""What is known of a kernel before it runs: operations and bytes, from its Graph."""
+"""What is known of a kernel before it runs: operations and bytes, from its Graph.
+
+In: a Kernel of a Program. Out: its KernelReport, and the time it will roughly take.
+A kernel that puts f32[32] into row i of f32[1000,32], in place, reads 128 bytes and writes 128.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
-from tinyhlo.codegen.target import Target
-from tinyhlo.ir.graph import Elementwise, MultiReduce, Node, Reduce, Scan
+from tinyhlo.ir.graph import (
+    Elementwise,
+    Gather,
+    MultiReduce,
+    Node,
+    Output,
+    Param,
+    Reduce,
+    Scan,
+    Scatter,
+    Slice,
+    UpdateSlice,
+)
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.runtime.executable import KernelReport
-from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, Switch, While
+from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, Statement, Switch, While
 
 FREE = frozenset({Op.CAST, Op.BITCAST, Op.WHERE})
 BYTES_PER_SECOND = 10e9  # of one core, to and from memory
 FLOPS_PER_SECOND = 5e9
-SECONDS_PER_LAUNCH = 20e-9
+SECONDS_PER_CALL = 20e-9  # of a kernel that is not inlined
 UNKNOWN_TRIPS = 100
 
 
@@ -37,47 +51,84 @@ def report(kernel: Kernel, source: str) -> KernelReport:
         name=kernel.name,
         location=kernel.locations[0] if kernel.locations else "",
         flops=sum(flops_of(node) for node in kernel.graph.nodes()),
-        bytes_read=sum(type_.nbytes for type_ in kernel.graph.params),
-        bytes_written=sum(node.type.nbytes for node in kernel.graph.results),
+        bytes_read=bytes_read(kernel),
+        bytes_written=bytes_written(kernel),
         source=source,
     )
 
 
-def kernel_seconds(kernel: Kernel) -> float:
+def bytes_read(kernel: Kernel) -> int:
+    """Of the buffers a kernel reads; of those it only looks into, the elements that it looks at."""
+    updated = {position for _, position in kernel.in_place}
+    read = dict.fromkeys(range(len(kernel.graph.params)), 0)
+    for node in kernel.graph.nodes():
+        for k, child in enumerate(node.inputs):
+            if isinstance(child, Param):
+                part = part_read(node, child.position in updated) if k == 0 else None
+                read[child.position] += child.type.nbytes if part is None else part
+    for result in kernel.graph.results:
+        if isinstance(result, Param):
+            read[result.position] += result.type.nbytes
+    return sum(min(type_.nbytes, read[k]) for k, type_ in enumerate(kernel.graph.params))
+
+
+def part_read(node: Node, in_place: bool) -> int | None:
+    """Bytes that a node reads of its first input, if not all of it."""
+    match node:
+        case Gather() | Slice():
+            return node.type.nbytes
+        case UpdateSlice() if in_place:
+            return 0
+        case Scatter(inputs=inputs, results=results) if in_place:
+            return inputs[len(results)].type.nbytes
+    return None
+
+
+def bytes_written(kernel: Kernel) -> int:
+    """Of the buffers a kernel writes; of those updated in place, what is written of them."""
+    updated = {k for k, _ in kernel.in_place}
+    return sum(part_written(r, k in updated) for k, r in enumerate(kernel.graph.results))
+
+
+def part_written(result: Node, in_place: bool) -> int:
+    match result:
+        case UpdateSlice(inputs=(_, update, *_)) if in_place:
+            return update.type.nbytes
+        case Output(inputs=(Scatter(inputs=inputs, results=results),)) if in_place:
+            return inputs[len(results)].type.nbytes
+    return result.type.nbytes
+
+
+def kernel_seconds(kernel: Kernel, report: KernelReport, inlined: bool) -> float:
     """A rough time on one core: the slower of memory and arithmetic."""
-    moved = sum(t.nbytes for t in kernel.graph.params)
-    moved += sum(n.type.nbytes for n in kernel.graph.results)
+    moved = report.bytes_read + report.bytes_written
     work = sum(flops_of(node) * weight(node) for node in kernel.graph.nodes())
-    return SECONDS_PER_LAUNCH + max(moved / BYTES_PER_SECOND, work / FLOPS_PER_SECOND)
+    call = 0.0 if inlined else SECONDS_PER_CALL
+    return call + max(moved / BYTES_PER_SECOND, work / FLOPS_PER_SECOND)
 
 
 def weight(node: Node) -> int:
     return 10 if isinstance(node, Elementwise) and node.op in TRANSCENDENTAL else 1
 
 
-def estimate_seconds(
-    program: Program, target: Target, known: Mapping[Kernel, float] | None = None
-) -> float:
-    """A rough time of the whole program, to decide whether it is worth leaving the caller; `known`
-    are the times of kernels whose graph does not tell (library calls)."""
-    known = dict(known or {})
+def estimate_seconds(program: Program, seconds: Mapping[Kernel, float]) -> float:
+    """A rough time of the whole program, to decide whether it is worth leaving the caller."""
 
     def block(statements: Block) -> float:
         return sum(map(statement, statements))
 
-    def statement(item) -> float:  # type: ignore[no-untyped-def]
+    def statement(item: Statement) -> float:
         match item:
             case Launch(kernel=kernel):
-                if kernel not in known:
-                    known[kernel] = kernel_seconds(kernel)
-                return known[kernel]
+                return seconds[kernel]
             case Copy(source=source):
-                return prod((source.type.nbytes, 2)) / BYTES_PER_SECOND
+                return 2 * source.type.nbytes / BYTES_PER_SECOND
             case While(condition=condition, body=body, trip_count=trips):
                 count = UNKNOWN_TRIPS if trips is None else trips
                 return count * (block(condition) + block(body))
             case Switch(blocks=blocks):
                 return max(map(block, blocks))
-        return 0.0
+            case _:
+                return 0.0  # pointers only
 
     return block(program.body)
