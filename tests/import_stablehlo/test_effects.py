@@ -136,7 +136,7 @@ def test_tokens_are_no_values(noted: list[Any]) -> None:
               stablehlo.return %w#0, %w#1 : !stablehlo.token, tensor<f32> }}
         return %after, %y : !stablehlo.token, tensor<f32> }}"""
     )
-    assert str(module.inputs[0]) == str(module.outputs[0]) == "i1[0]"
+    assert str(module.inputs[0]) == str(module.outputs[0]) == "token[0]"
     verify_graph(module.graph)
     token, y = run_graph(module.graph, [np.zeros(0, np.bool_), np.float32(2)])
     assert token.shape == (0,) and y.item() == 4
@@ -172,3 +172,22 @@ def test_the_verifier_counts_effects(noted: list[Any]) -> None:
     for effects in ((), graph.effects * 2):
         with pytest.raises(VerificationError, match=f"names {len(effects)} effects and holds 1"):
             verify_graph(Graph(graph.params, graph.results, effects))
+
+
+def test_what_is_started_is_done_at_once() -> None:
+    graph = graph_of("""
+      %f = "stablehlo.async_start"(%x) ({
+        ^bb0(%y: tensor<f32>):
+          %0 = "stablehlo.collective_permute"(%y) {source_target_pairs = dense<0> : tensor<1x2xi64>}
+            : (tensor<f32>) -> tensor<f32>
+          stablehlo.return %0 : tensor<f32>
+      }) : (tensor<f32>) -> !stablehlo.future<tensor<f32>>
+      %z = stablehlo.multiply %x, %x : tensor<f32>
+      stablehlo.custom_call @control_dep(%f, %z) {has_side_effect = true}
+        : (!stablehlo.future<tensor<f32>>, tensor<f32>) -> ()
+      %d = "stablehlo.async_done"(%f) : (!stablehlo.future<tensor<f32>>) -> tensor<f32>
+      %r = stablehlo.add %d, %z : tensor<f32>
+      return %r : tensor<f32>
+    """)
+    assert not graph.effects
+    assert run_both(graph, 3) == 12

@@ -64,7 +64,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="as pytest's; writes no page")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--cases", type=int, default=1, help="generated per parametrisation")
-    parser.add_argument("--test-limit", type=float, default=120, metavar="SECONDS")
+    parser.add_argument("--test-limit", type=float, default=300, metavar="SECONDS")
     parser.add_argument("--file-limit", type=float, default=3600, metavar="SECONDS")
     parser.add_argument("--results", type=Path, default=cache_folder() / "results")
     return parser.parse_args()

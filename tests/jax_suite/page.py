@@ -20,7 +20,7 @@ INTRODUCTION = """## JAX's own tests
 
 `JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation, slow tests left out as JAX offers.
 
-*Applicable* tests are neither skipped by JAX on an unknown platform nor *excluded* by
+*Applicable* tests are neither skipped by JAX on a single CPU device nor *excluded* by
 `tests/jax_suite/skips.py`; *died* counts deaths of the process and time limits.
 """
 MESSAGE = 200

@@ -59,7 +59,7 @@ def task(file: str, settings: Settings) -> Task:
     def command(done: Sequence[str]) -> list[str]:
         order = {"log": str(log), "done": list(done), "skips": skips, "modules": modules}
         orders.write_text(json.dumps(order))
-        options = ["-q", "-p", PLUGIN, "-p", "no:cacheprovider", "--tb=short"]
+        options = ["-q", "-s", "-p", PLUGIN, "-p", "no:cacheprovider", "--tb=short"]
         options += ["-k", settings.matching]
         return [sys.executable, "-m", "pytest", f"tests/{file}.py", *options]
 

@@ -137,3 +137,14 @@ def test_names(tiny: jax.Device) -> None:
     assert jax.devices("tiny") == [tiny]
     assert str(tiny) == "TinyDevice(id=0)"
     assert "tinyhlo " in tiny.client.platform_version
+
+
+def test_tokens_hold_nothing(tiny: jax.Device) -> None:
+    """One goes in and out, also a second time; nobody reads it."""
+    step = jax.jit(lambda token, x: (token, x + 1))
+    with jax.default_device(tiny):
+        token, _ = step(jax.lax.create_token(), jnp.float32(1))
+        token, x = step(token, jnp.float32(2))
+    assert x == 3
+    with pytest.raises(RuntimeError, match="token"):
+        token._buf._value  # noqa: B018

@@ -12,6 +12,9 @@ from jax import lax
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 W = np.linspace(1, -1, 20, dtype=np.float32).reshape(4, 5)
+INFINITE = np.array(
+    [complex(a, b) for a in (np.inf, -np.inf, 1) for b in (np.inf, 1)], np.complex64
+)
 KEY = np.array([0, 42], np.uint32)
 
 
@@ -46,6 +49,11 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "vmap of while_loop": (jax.vmap(collatz), (np.arange(1, 9, dtype=np.int32),)),
     "fori_loop": (lambda x: lax.fori_loop(0, 10, lambda i, a: a * 0.5 + i, x), (X,)),
     "cond": (lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), (X + 1,)),
+    "branch for the CPU": (lambda x: lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos), (X,)),
+    "grad of a branch for the CPU": (
+        jax.grad(lambda x: lax.platform_dependent(x, cuda=jnp.cos, cpu=jnp.sin)),
+        (X[0, 0],),
+    ),
     "switch": (
         lambda i, x: lax.switch(i, [jnp.sin, jnp.cos, lambda v: v * 2], x),
         (np.int32(2), X),
@@ -62,6 +70,7 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "constants": (lambda x: x + np.arange(4, dtype=np.float32), (X,)),
     "pass through": (lambda x, y: (y, x, x), (X, W)),
     "empty": (lambda x: x[:0] * 2, (X,)),
+    "complex infinities": (lambda z: (jnp.cosh(z), jnp.expm1(z)), (INFINITE,)),
     "bfloat16": (lambda x: (x.astype(jnp.bfloat16) * 2).astype(jnp.float32), (X,)),
 }
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tinyhlo.import_stablehlo.chlo import NATIVE_CHLO
-from tinyhlo.import_stablehlo.records import Form, Operation
+from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import barrier, full
 from tinyhlo.ir.graph import Node
@@ -23,8 +24,9 @@ def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Se
     name = operation.attributes["name"]
     # our ragged_dot has one vector of sizes: batches of them are as jaxlib writes them
     batched = name == "chlo.ragged_dot" and len(inputs[2].shape) > 1
-    if name in NATIVE_CHLO and operation.form is Form.PLAIN and not batched:
-        return [scope.walker.rules[name](operation, inputs, scope)]  # type: ignore[list-item]
+    rule = scope.walker.rule_of(replace(operation, name=name))
+    if name in NATIVE_CHLO[operation.form] and rule is not None and not batched:
+        return [rule(operation, inputs, scope)]  # type: ignore[list-item]
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 
 
@@ -83,6 +85,15 @@ def manual_computation(
     return scope.run(body, inputs)
 
 
+def async_start(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """Its region runs here; the future is the tuple of its results."""
+    return [scope.run(operation.regions[0], inputs)]
+
+
+def async_done(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    return inputs[0]
+
+
 COLLECTIVES = (
     "stablehlo.all_reduce",
     "stablehlo.all_gather",
@@ -99,6 +110,8 @@ RULES: dict[str, Rule] = {
     "stablehlo.tuple": tuple_op,
     "stablehlo.get_tuple_element": get_tuple_element,
     "stablehlo.after_all": token,
+    "stablehlo.async_done": async_done,
+    "stablehlo.async_start": async_start,
     "stablehlo.create_token": token,
     "stablehlo.collective_permute": collective_permute,
     "stablehlo.partition_id": device_number,

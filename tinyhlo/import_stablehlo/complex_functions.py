@@ -3,7 +3,7 @@
     exp(x)  ->  e**re * (cos im + i sin im)
 
 log, log1p and sqrt are expanded by jaxlib before they come here (`chlo.py`), as are the functions
-of CHLO. Source of tanh: Kahan, "Branch cuts for complex elementary functions", 1987.
+of CHLO but cosh. Source of tanh: Kahan, "Branch cuts for complex elementary functions", 1987.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ def exponential_minus_one(x: Complex) -> Complex:
     re = where(is_zero(x.im), minus, re)
     # far from zero the difference to exp is below rounding
     plain, far = exponential(x), elementwise(Op.LT, like(40, x.re), x.re)
-    im = where(is_infinite(x.im), like(np.nan, x.im), plain.im)
-    return Complex(where(far, plain.re, re), im)
+    undirected, undefined = is_infinite(x.im), like(np.nan, x.im)
+    re = where(undirected, undefined, where(far, plain.re, re))
+    return Complex(re, where(undirected, undefined, plain.im))
 
 
 def hyperbolic(x: Node) -> tuple[Node, Node]:
@@ -116,6 +117,11 @@ def cosine(x: Complex) -> Complex:
         times(elementwise(Op.COS, x.re), cosh),
         neg(times_either(elementwise(Op.SIN, x.re), sinh)),
     )
+
+
+def hyperbolic_cosine(x: Complex) -> Complex:
+    """cosh z = cos iz."""
+    return cosine(Complex(neg(x.im), x.re))
 
 
 def times_either(factor: Node, size: Node) -> Node:
@@ -229,6 +235,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.exponential_minus_one": on_values(exponential_minus_one),
     "stablehlo.sine": on_values(sine),
     "stablehlo.cosine": on_values(cosine),
+    "chlo.cosh": on_values(hyperbolic_cosine),
     "stablehlo.tan": on_values(tangent),
     "stablehlo.tanh": on_values(tanh),
     "stablehlo.logistic": on_values(logistic),

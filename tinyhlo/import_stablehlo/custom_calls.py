@@ -45,6 +45,8 @@ ANNOTATIONS = frozenset(
         "xla.sdy.LocalToGlobalShape",
     }
 )
+# calls that only ask XLA to run one op after another
+SCHEDULING = frozenset({"control_dep"})
 REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
 SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
 
@@ -54,6 +56,8 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     rule = linalg.TARGETS.get(target) or approximate.TARGETS.get(target)
     if rule is not None:
         return rule(operation, inputs, scope)  # type: ignore[return-value]
+    if target in SCHEDULING:
+        return ()
     if target not in ANNOTATIONS or len(inputs) != 1:
         return call_library(target, operation, inputs, scope)
     if operation.operand_types != operation.types:

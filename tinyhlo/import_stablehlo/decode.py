@@ -233,7 +233,7 @@ def is_expanded(name: str, form: Form, attributes: Mapping[str, Any]) -> bool:
     ):
         return True
     if name.startswith("chlo."):
-        return name not in NATIVE_CHLO or form is Form.COMPLEX
+        return name not in NATIVE_CHLO[form]
     return form is Form.COMPLEX and name in COMPLEX_EXPANDED
 
 

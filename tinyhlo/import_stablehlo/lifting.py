@@ -93,6 +93,8 @@ STRUCTURAL = frozenset(
         "func.call",
         "sdy.manual_computation",
         "stablehlo.after_all",
+        "stablehlo.async_done",
+        "stablehlo.async_start",
         "stablehlo.case",
         "stablehlo.cholesky",
         "stablehlo.composite",

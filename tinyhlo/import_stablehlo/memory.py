@@ -1,7 +1,7 @@
 """Values as they lie in memory: what arguments, results and library calls pass.
 
     Complex(re, im) of shape (4,)  ->  f32[4,2], pairs
-    a token                        ->  bool[0], nothing
+    a token                        ->  token[0], nothing
 
 `visible` is the type that users see, `ir/elements.stored` the type of its buffer.
 """
@@ -15,11 +15,11 @@ from tinyhlo.import_stablehlo.records import TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
 from tinyhlo.ir.build import elementwise, full, permute, reshape, slice_
 from tinyhlo.ir.dtypes import BOOL, U8
-from tinyhlo.ir.elements import PLANES, SMALL
+from tinyhlo.ir.elements import PLANES, SMALL, TOKEN
 from tinyhlo.ir.graph import Node, TensorType
 from tinyhlo.ir.ops import Op
 
-EMPTY = TensorType((0,), BOOL)
+EMPTY = TensorType((0,), TOKEN)
 
 
 def visible(type_: ValueType) -> TensorType:
@@ -55,6 +55,6 @@ def buffer_of(value: Value) -> Node:
         pieces = [reshape(plane, (*plane.shape, 1)) for plane in value.planes]
         return join(pieces, len(value.shape))
     if value is None:
-        return full(False, EMPTY.shape, EMPTY.dtype)
+        return full(False, EMPTY.shape, BOOL)
     assert isinstance(value, Node)
     return value

@@ -2,6 +2,8 @@
 
 tensor<8x4xf32>  ->  TensorType((8, 4), F32)
 tensor<?xf32>    ->  OtherType, with a hint for the user
+
+A future is the tuple of what it will hold: what was started is done at once.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from tinyhlo.import_stablehlo.records import OtherType, TokenType, TupleType, ValueType
 from tinyhlo.ir.elements import BY_NAME
@@ -41,6 +44,8 @@ def decode_type(type_: ir.Type) -> ValueType:
     if text.startswith("tuple<"):
         members = ir.TupleType(type_)
         return TupleType(tuple(decode_type(members.get_type(k)) for k in range(members.num_types)))
+    if text.startswith("!stablehlo.future<"):
+        return TupleType(tuple(map(decode_type, stablehlo.FutureType(type_).types)))
     for pattern, hint in HINTS:
         if re.search(pattern, text):
             return OtherType(text, hint)

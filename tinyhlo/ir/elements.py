@@ -2,6 +2,7 @@
 
     complex<f32>  ->  f32, real and imaginary part along a new last axis
     f8E4M3FN, i4  ->  ui8, their bits
+    token         ->  i1, of no elements
 
 They appear in the types of an executable's arguments and results, never on a node of a Graph:
 import turns every op on them into ops on what is stored.
@@ -12,9 +13,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from tinyhlo.ir.dtypes import ALL, F32, F64, U8, DType
+from tinyhlo.ir.dtypes import ALL, BOOL, F32, F64, U8, DType
 from tinyhlo.ir.graph import TensorType
 
+TOKEN = DType("token", "bool", 8, np.dtype(np.bool_))
 C64 = DType("complex<f32>", "complex", 64, np.dtype(np.complex64))
 C128 = DType("complex<f64>", "complex", 128, np.dtype(np.complex128))
 I2 = DType("i2", "signed", 2, np.dtype(ml_dtypes.int2))
@@ -58,4 +60,5 @@ def stored(type_: TensorType) -> TensorType:
     """The type of the buffer that holds an array of `type_`."""
     if type_.dtype in PLANES:
         return TensorType((*type_.shape, 2), PLANES[type_.dtype])
-    return TensorType(type_.shape, U8) if type_.dtype in SMALL else type_
+    kept = U8 if type_.dtype in SMALL else BOOL if type_.dtype is TOKEN else type_.dtype
+    return TensorType(type_.shape, kept)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # Primitives that are lowered as for the CPU. (cholesky and triangular_solve are ops of StableHLO,
@@ -42,6 +42,7 @@ def register(platform: str) -> None:
     keep what they have."""
     borrow_rules(platform)
     register_ragged_dot(platform)
+    register_branches(platform)
 
 
 def register_ragged_dot(platform: str) -> None:
@@ -54,6 +55,32 @@ def register_ragged_dot(platform: str) -> None:
         mlir.register_lowering(
             lax.ragged_dot_general_p, functools.partial(rule, platform=platform), platform=platform
         )
+
+
+def register_branches(platform: str) -> None:
+    """lax.platform_dependent without a default, and without a branch for us: that for the CPU."""
+    from jax._src.interpreters import mlir
+
+    module: Any = importlib.import_module("jax._src.lax.control_flow.conditionals")
+    for primitive, rule, parameter in (
+        ("platform_index_p", "_platform_index_lowering", "platforms"),
+        ("cond_p", "_cond_lowering", "branches_platforms"),
+    ):
+        if hasattr(module, primitive) and hasattr(module, rule):
+            ours = functools.partial(as_on_cpu, platform, getattr(module, rule), parameter)
+            mlir.register_lowering(getattr(module, primitive), ours, platform=platform)
+
+
+def as_on_cpu(
+    platform: str, theirs: Callable[..., Any], parameter: str, ctx: Any, *given: Any, **named: Any
+) -> Any:
+    """JAX's rule; `named[parameter]`: for each branch its platforms, None for the default."""
+    branches = named.get(parameter)
+    if branches and not any(names is None or platform in names for names in branches):
+        named[parameter] = tuple(
+            (*names, platform) if "cpu" in names else names for names in branches
+        )
+    return theirs(ctx, *given, **named)
 
 
 def borrow_rules(platform: str) -> None:

@@ -170,7 +170,7 @@ def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
     """A call of LAPACK; a batch of small matrices is split among threads."""
     seconds = seconds_of(call)
     batch = batch_shape(call)
-    largest = max(type_.size for type_ in call.operands)
+    largest = max((type_.size for type_ in call.operands), default=0)
     if batch is None or seconds < SPLIT_SECONDS or largest > prod(batch) * SPLIT_SIZE:
         return ffi_call(handlers, call, seconds)
     flat = replace(

@@ -83,10 +83,28 @@ def name_of(nodeid: str) -> str:
     return nodeid.partition("::")[2] or nodeid
 
 
+def count_as_cpu() -> None:
+    """JAX asks by name which tests are for a CPU, and tiny runs on one. What XLA:CPU alone cannot
+    do, JAX's tests need not leave out here."""
+    from jax._src import test_util
+
+    tags_of, skip_on = test_util._get_device_tags, test_util.skip_on_devices
+
+    def tags() -> set[str]:
+        own = tags_of()
+        return own | {"cpu"} if "tiny" in own else own
+
+    def skip_on_devices(*devices: str, **named: Any) -> Any:
+        return skip_on(*(device for device in devices if device != "cpu"), **named)
+
+    test_util._get_device_tags, test_util.skip_on_devices = tags, skip_on_devices
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to record; modules that JAX's tests need and its wheel leaves out join `jax._src`."""
     orders = json.loads(Path(os.environ["JAX_SUITE_ORDERS"]).read_text())
     import jax._src
 
     jax._src.__path__.append(orders["modules"])
+    count_as_cpu()
     config.pluginmanager.register(Recorder(orders))
