@@ -12,7 +12,7 @@ and what is known of each kernel. Equal kernels are compiled once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,23 +79,16 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
 
     Raises UnsupportedOp, naming every kernel that cannot be compiled.
     """
-    declarations = dict(half.FUNCTIONS if not target.half else {})
     kernels = kernels_of(program.body)
     libraries = bind_libraries(kernels)
-    rendered = render_kernels(
-        [kernel for kernel in kernels if kernel not in libraries], target, declarations
-    )
     counters = np.zeros((len(kernels), 2), np.int64) if is_profiled(config) else None
-    entry = EntryRenderer(
+    rendered, text = render_program(
         program,
-        lambda kernel: rendered[kernel].symbol,
-        declarations,
+        [kernel for kernel in kernels if kernel not in libraries],
+        target,
         {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
         None if counters is None else counter_addresses(counters, kernels),
     )
-    body = entry.render("entry")
-    distinct = {r.symbol: r for r in rendered.values()}.values()
-    text = "\n\n".join([*declarations.values(), *(r.text for r in distinct), body])
     code = object_code(text, target, config)
     linked = link(code)
     sources = {kernel: str(r.loops) for kernel, r in rendered.items()}
@@ -113,11 +106,28 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         code_bytes=len(code),
         object_code=code,
         text=text,
-        loops=tuple(r.loops for r in distinct),
+        loops=tuple({r.symbol: r.loops for r in rendered.values()}.values()),
         libraries=tuple(libraries.values()),
         linked=linked,
         counters=counters,
     )
+
+
+def render_program(
+    program: Program,
+    kernels: list[Kernel],
+    target: Target,
+    libraries: Mapping[Kernel, int] | None = None,
+    counters: Callable[[Kernel], int] | None = None,
+) -> tuple[dict[Kernel, Rendered], str]:
+    """The code of kernels, and the LLVM IR of the whole program (see EntryRenderer)."""
+    declarations = dict(half.FUNCTIONS if not target.half else {})
+    rendered = render_kernels(kernels, target, declarations)
+    symbols = {kernel: found.symbol for kernel, found in rendered.items()}
+    entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, counters)
+    body = entry.render("entry")
+    texts = {found.symbol: found.text for found in rendered.values()}
+    return rendered, "\n\n".join([*declarations.values(), *texts.values(), body])
 
 
 def is_profiled(config: Config) -> bool:

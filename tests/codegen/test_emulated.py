@@ -1,0 +1,96 @@
+"""Code for aarch64, run in QEMU where it and a cross compiler are, against the interpreter.
+
+apt-get install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.codegen.test_targets import programs
+from tests.random_graphs import random_program
+from tinyhlo.codegen.compile import kernels_of, render_program
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.jit import compile_text
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule import schedule
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+TOOLS = all(map(shutil.which, (COMPILER, EMULATOR)))
+pytestmark = pytest.mark.skipif(not TOOLS, reason=f"needs {COMPILER} and {EMULATOR}")
+
+HERE = Path(__file__).resolve().parent
+CORE = HERE.parents[1] / "tinyhlo/runtime/native"
+TARGET = named_target("neoverse-n1", threads=2)
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The driver and the parts of the C core that kernels call, as object files."""
+    folder = tmp_path_factory.mktemp("aarch64")
+    sources = [HERE / "emulated.c", *(CORE / name for name in ("allocator.c", "threads.c"))]
+    sources.append(CORE / "error.c")
+    subprocess.run([COMPILER, "-O1", "-c", *map(str, sources)], cwd=folder, check=True)
+    return sorted(folder.glob("*.o"))
+
+
+def emulate(
+    graph: Graph, arguments: list[np.ndarray], runtime: list[Path], folder: Path
+) -> list[np.ndarray]:
+    """What the program gives on the emulated processor."""
+    program = schedule(graph, "test", (), TARGET)
+    _, text = render_program(program, kernels_of(program.body), TARGET)
+    (folder / "program.o").write_bytes(compile_text(text, TARGET))
+    link = [COMPILER, "-static", "-o", "program", "program.o", *map(str, runtime), "-lm"]
+    subprocess.run([*link, "-lpthread"], cwd=folder, check=True)
+    types = [buffer.type for buffer in program.outputs]
+    constants = [constant.value for constant in program.constants]
+    counts = (arguments, types, constants, program.aliases)
+    head = [*map(len, counts), program.arena_bytes, *(type_.nbytes for type_ in types)]
+    head += [place for alias in program.aliases for place in alias]
+    message = np.array(head, np.int64).tobytes()
+    for array in (*arguments, *constants):
+        message += np.int64(array.nbytes).tobytes() + np.ascontiguousarray(array).tobytes()
+    done = subprocess.run(
+        [EMULATOR, "./program"], cwd=folder, input=message, capture_output=True, check=True
+    )
+    results, at = [], 0
+    for type_ in types:
+        part = done.stdout[at : at + type_.nbytes]
+        results.append(np.frombuffer(part, type_.dtype.numpy).reshape(type_.shape))
+        at += type_.nbytes
+    return results
+
+
+def check(graph: Graph, arguments: list[np.ndarray], runtime: list[Path], folder: Path) -> None:
+    expected = run_graph(graph, arguments)
+    for got, want in zip(
+        emulate(simplify(graph), arguments, runtime, folder), expected, strict=True
+    ):
+        if want.dtype.kind in "iub":
+            np.testing.assert_array_equal(got, want)
+        else:
+            np.testing.assert_allclose(
+                got.astype(np.float64), want.astype(np.float64), rtol=1e-5, atol=1e-5
+            )
+
+
+@pytest.mark.parametrize("name", sorted(programs()))
+def test_programs(name: str, runtime: list[Path], tmp_path: Path) -> None:
+    graph = programs()[name]
+    draw = np.random.default_rng(0)
+    arguments = [draw.uniform(-0.2, 0.2, t.shape).astype(t.dtype.numpy) for t in graph.params]
+    check(graph, arguments, runtime, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int, runtime: list[Path], tmp_path: Path) -> None:
+    graph, arguments = random_program(seed, 12)
+    check(graph, arguments, runtime, tmp_path)
