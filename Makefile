@@ -36,7 +36,7 @@ demo: .venv/.installed  ## train a small convolutional network on tiny and on XL
 	@.venv/bin/python -m demo
 
 # The newest Python and jax first, so that the last lines are the whole suite's.
-test: .venv/.installed test-313  ## run every test; the plugin's also on Python 3.13 with the newest jax
+test: .venv/.installed test-313 test-narrow  ## run every test; the plugin's also on Python 3.13 with the newest jax
 	@echo "== tests"
 	@.venv/bin/python -m pytest --durations=5 </dev/null
 
@@ -48,6 +48,14 @@ test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	  echo "== plugin tests on Python 3.13, jax $$(.venv313/bin/python -c 'import jax; print(jax.__version__)')" && \
 	  .venv313/bin/python -m pytest -p no:cacheprovider tests/pjrt_plugin </dev/null; \
 	fi
+
+test-narrow: .venv/.installed  ## run the tests of generated code without AVX, FMA and F16C
+	@if [ "$$(uname -m)" = x86_64 ]; then echo "== generated code as on x86-64-v2" && \
+	  TINYHLO_CPU=x86-64-v2 .venv/bin/python -m pytest tests/codegen </dev/null; fi
+
+emulators:  ## install what runs aarch64 code in the tests (Debian's packages, needs root)
+	@which qemu-aarch64 aarch64-linux-gnu-gcc >/dev/null || { apt-get update -q && \
+	  apt-get install -q -y qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross; } >/dev/null
 
 lint: .venv/.installed  ## ruff (format and lint) and pyright
 	@.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/pyright --pythonpath .venv/bin/python
@@ -90,5 +98,5 @@ docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 clean:  ## remove what the targets made
 	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 lint bench conformance jax-suite artifacts fuzz harnesses bench-workloads \
+.PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts fuzz harnesses bench-workloads \
 	accuracy docs clean
