@@ -3,7 +3,8 @@
     python packaging/native.py          # into tinyhlo/runtime/native/
 
 In: the C sources of tinyhlo. Out: the path of the library. Uses $CC, else the system's C compiler,
-else the one in the Python package `ziglang`. Needs nothing but the standard library.
+else the one in the Python package `ziglang`. Needs nothing but the standard library. The header of
+the PJRT C API is written first (`pjrt_header.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pjrt_header
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tinyhlo"
 SOURCE_FOLDERS = (PACKAGE / "runtime" / "native", PACKAGE / "pjrt_plugin" / "native")
+HEADER = PACKAGE / "pjrt_plugin" / "native" / "pjrt_abi.h"
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 LIBRARY = PACKAGE / "runtime" / "native" / f"libtinyhlo{SUFFIX}"
 
@@ -78,11 +82,19 @@ def is_current() -> bool:
     return all(path.stat().st_mtime < made for path in [*inputs, Path(__file__)])
 
 
+def write_header() -> None:
+    """Bring the header of the PJRT C API up to date."""
+    text = pjrt_header.header(PACKAGE)
+    if not HEADER.exists() or HEADER.read_text() != text:
+        HEADER.write_text(text)
+
+
 def build(force: bool = False) -> Path:
     """Compile the library unless it is current.
 
     Raises SystemExit with the compiler's words when that fails.
     """
+    write_header()
     if is_current() and not force:
         return LIBRARY
     compiler = system_compiler() or zig_compiler()

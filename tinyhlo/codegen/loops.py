@@ -38,7 +38,6 @@ class Axis(Enum):
     SERIAL = "serial"  # one after another; independent, so a move may run them otherwise
     ORDERED = "ordered"  # each iteration needs the one before; with lanes, sums are prefixes
     VECTOR = "vector"  # SIMD lanes; the renderer adds the remainder
-    UNROLL = "unroll"  # written out
     REDUCE = "reduce"  # only accumulates: any order; `width` > 1 keeps one accumulator a lane
 
 
@@ -217,10 +216,6 @@ def index_loads(index: Index) -> int:
             case _:
                 pass
     return loads
-
-
-def index_depends(index: Index, var: Var) -> bool:
-    return var in index_free(index)
 
 
 Renamed = dict["Expression", "Expression"]

@@ -47,7 +47,6 @@ from tinyhlo.codegen.loops import (
     as_index,
     index_free,
 )
-from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,
@@ -358,8 +357,3 @@ def lower_fused(kernel: Kernel) -> LoopProgram:
         kernel.in_place,
         tuple((memory, node.value) for node, memory in lowering.tables.items()),
     )
-
-
-def bits_of(value: int, dtype: DType) -> Literal:
-    """An integer Literal, wrapped to the type's width."""
-    return Literal(value & ((1 << dtype.bits) - 1), dtype)

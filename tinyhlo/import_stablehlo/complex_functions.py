@@ -211,10 +211,6 @@ def power(x: Complex, y: Complex) -> Complex:
     return choose(equal(x, unity), unity, found)
 
 
-def conjugate(x: Complex) -> Complex:
-    return Complex(x.re, neg(x.im))
-
-
 def arc_tangent(y: Complex, x: Complex) -> Complex:
     """atan2(y, x) = -i log((x + i y) / sqrt(x**2 + y**2)), by real parts when both are real."""
     from tinyhlo.import_stablehlo.complex_arithmetic import product

@@ -38,10 +38,6 @@ PASS_SHAPES = (
     "its shape is not known before the call: load it with tinyhlo.load and call it with arrays, "
     "or call it through jax.export.deserialize"
 )
-STILL_DYNAMIC = (
-    "this program's shapes depend on the values of arrays: only shapes that follow from the "
-    "arguments' shapes are compiled"
-)
 
 
 @dataclass(frozen=True, slots=True)

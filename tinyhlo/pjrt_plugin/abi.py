@@ -1,8 +1,8 @@
 """The PJRT C API as a table: which functions, in which order, with which argument structs.
 
 In: the text below; names and layouts are facts of PJRT 0.114. Out: `STRUCTS` and `FUNCTIONS`, from
-which abi_header.py makes the C header, and `structure(name)`, the ctypes mirror that tests compare
-with pypjrt's.
+which packaging/pjrt_header.py makes the C header, and `structure(name)`, the ctypes mirror that
+tests compare with pypjrt's.
 
     >>> [field.name for field in STRUCTS["Event_IsReady_Args"].fields]
     ['struct_size', 'extension_start', 'event', 'is_ready']

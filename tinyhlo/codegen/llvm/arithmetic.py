@@ -57,7 +57,6 @@ LIBM = {
     Op.ATAN2: "atan2",
     Op.REM: "fmod",
 }
-BITWISE = (Op.WHERE, Op.BITCAST, Op.CAST)
 
 
 def emit(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.types import lanes_type, splat, suffix, value_type
-from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, DType
 
 SMALL_FLOATS = (BF16, F16)
 
@@ -135,9 +135,3 @@ def bitcast(b: Builder, text: str, source: DType, target: DType, lanes: int) -> 
     if source_type == target_type:
         return text
     return b.value(f"bitcast {source_type} {text} to {target_type}")
-
-
-def to_index(b: Builder, text: str, source: DType, wide: DType, lanes: int) -> str:
-    """An integer value as an index of type `wide` (i32 or i64)."""
-    assert wide in (I32, I64)
-    return int_to_int(b, text, source, wide, lanes)

@@ -100,10 +100,7 @@ Error* PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args* args) {
   return NULL;
 }
 
-Error* PJRT_Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args* args) {
-  SET(args, is_deleted, ((Buffer*)args->buffer)->deleted);
-  return NULL;
-}
+GETTER(Buffer_IsDeleted, SET(args, is_deleted, ((Buffer*)args->buffer)->deleted))
 
 Error* PJRT_Buffer_IncreaseExternalReferenceCount(
     PJRT_Buffer_IncreaseExternalReferenceCount_Args* args) {
@@ -124,37 +121,25 @@ Error* PJRT_Buffer_DecreaseExternalReferenceCount(
   return NULL;
 }
 
-Error* PJRT_Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
-  SET(args, event, event_retain(((Buffer*)args->buffer)->ready));
-  return NULL;
-}
+GETTER(Buffer_ReadyEvent, SET(args, event, event_retain(((Buffer*)args->buffer)->ready)))
 
 /* ---- what it is ------------------------------------------------------------------------------ */
 
-Error* PJRT_Buffer_ElementType(PJRT_Buffer_ElementType_Args* args) {
-  SET(args, type, ((Buffer*)args->buffer)->type);
-  return NULL;
-}
+GETTER(Buffer_ElementType, SET(args, type, ((Buffer*)args->buffer)->type))
 
-Error* PJRT_Buffer_Dimensions(PJRT_Buffer_Dimensions_Args* args) {
-  Buffer* buffer = args->buffer;
-  SET(args, dims, buffer->dims);
-  SET(args, num_dims, (size_t)buffer->rank);
-  return NULL;
-}
+GETTER(Buffer_Dimensions,
+       Buffer* buffer = args->buffer;
+       SET(args, dims, buffer->dims);
+       SET(args, num_dims, (size_t)buffer->rank))
 
-Error* PJRT_Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args* args) {
-  Buffer* buffer = args->buffer;
-  SET(args, unpadded_dims, buffer->dims);
-  SET(args, num_dims, (size_t)buffer->rank);
-  return NULL;
-}
+GETTER(Buffer_UnpaddedDimensions,
+       Buffer* buffer = args->buffer;
+       SET(args, unpadded_dims, buffer->dims);
+       SET(args, num_dims, (size_t)buffer->rank))
 
-Error* PJRT_Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args* args) {
-  SET(args, dynamic_dim_indices, NULL);
-  SET(args, num_dynamic_dims, 0);
-  return NULL;
-}
+GETTER(Buffer_DynamicDimensionIndices,
+       SET(args, dynamic_dim_indices, NULL);
+       SET(args, num_dynamic_dims, 0))
 
 /* The last `rank` of these are the minor-to-major order of a row-major array. */
 static const int64_t DESCENDING[MOST_AXES] = {
@@ -176,25 +161,12 @@ Error* PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
   return NULL;
 }
 
-Error* PJRT_Buffer_OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
-  SET(args, on_device_size_in_bytes, (size_t)((Buffer*)args->buffer)->bytes);
-  return NULL;
-}
+GETTER(Buffer_OnDeviceSizeInBytes,
+       SET(args, on_device_size_in_bytes, (size_t)((Buffer*)args->buffer)->bytes))
 
-Error* PJRT_Buffer_Device(PJRT_Buffer_Device_Args* args) {
-  SET(args, device, ((Buffer*)args->buffer)->device);
-  return NULL;
-}
-
-Error* PJRT_Buffer_Memory(PJRT_Buffer_Memory_Args* args) {
-  SET(args, memory, ((Buffer*)args->buffer)->device->memory);
-  return NULL;
-}
-
-Error* PJRT_Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args* args) {
-  SET(args, is_on_cpu, true);
-  return NULL;
-}
+GETTER(Buffer_Device, SET(args, device, ((Buffer*)args->buffer)->device))
+GETTER(Buffer_Memory, SET(args, memory, ((Buffer*)args->buffer)->device->memory))
+GETTER(Buffer_IsOnCpu, SET(args, is_on_cpu, true))
 
 Error* PJRT_Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
   Storage* storage = ((Buffer*)args->buffer)->storage;

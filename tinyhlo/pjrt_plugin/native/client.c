@@ -72,16 +72,11 @@ Device** device_list(Device* device) {
   return client->devices;
 }
 
-Error* PJRT_Plugin_Initialize(PJRT_Plugin_Initialize_Args* args) {
-  (void)args;
-  return NULL;
-}
+NOTHING_TO_DO(Plugin_Initialize)
 
-Error* PJRT_Plugin_Attributes(PJRT_Plugin_Attributes_Args* args) {
-  SET(args, attributes, plugin_attributes);
-  SET(args, num_attributes, (size_t)plugin_attribute_count);
-  return NULL;
-}
+GETTER(Plugin_Attributes,
+       SET(args, attributes, plugin_attributes);
+       SET(args, num_attributes, (size_t)plugin_attribute_count))
 
 Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
   Client* client = calloc(1, sizeof *client);
@@ -107,38 +102,21 @@ Error* PJRT_Client_Destroy(PJRT_Client_Destroy_Args* args) {
   return NULL;
 }
 
-Error* PJRT_Client_PlatformName(PJRT_Client_PlatformName_Args* args) {
-  TEXT(args, platform_name, PLATFORM);
-  return NULL;
-}
+GETTER(Client_PlatformName, TEXT(args, platform_name, PLATFORM))
+GETTER(Client_PlatformVersion, TEXT(args, platform_version, VERSION))
+GETTER(Client_ProcessIndex, SET(args, process_index, 0))
 
-Error* PJRT_Client_PlatformVersion(PJRT_Client_PlatformVersion_Args* args) {
-  TEXT(args, platform_version, VERSION);
-  return NULL;
-}
+GETTER(Client_Devices,
+       SET(args, devices, ((Client*)args->client)->devices);
+       SET(args, num_devices, 1))
 
-Error* PJRT_Client_ProcessIndex(PJRT_Client_ProcessIndex_Args* args) {
-  SET(args, process_index, 0);
-  return NULL;
-}
+GETTER(Client_AddressableDevices,
+       SET(args, addressable_devices, ((Client*)args->client)->devices);
+       SET(args, num_addressable_devices, 1))
 
-Error* PJRT_Client_Devices(PJRT_Client_Devices_Args* args) {
-  SET(args, devices, ((Client*)args->client)->devices);
-  SET(args, num_devices, 1);
-  return NULL;
-}
-
-Error* PJRT_Client_AddressableDevices(PJRT_Client_AddressableDevices_Args* args) {
-  SET(args, addressable_devices, ((Client*)args->client)->devices);
-  SET(args, num_addressable_devices, 1);
-  return NULL;
-}
-
-Error* PJRT_Client_AddressableMemories(PJRT_Client_AddressableMemories_Args* args) {
-  SET(args, addressable_memories, ((Client*)args->client)->memories);
-  SET(args, num_addressable_memories, 1);
-  return NULL;
-}
+GETTER(Client_AddressableMemories,
+       SET(args, addressable_memories, ((Client*)args->client)->memories);
+       SET(args, num_addressable_memories, 1))
 
 Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args) {
   if (args->id) return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->id);
@@ -163,50 +141,29 @@ Error* PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_A
   return NULL;
 }
 
-Error* PJRT_Client_TopologyDescription(PJRT_Client_TopologyDescription_Args* args) {
-  SET(args, topology, args->client); /* the client serves as its own topology */
-  return NULL;
-}
+/* the client serves as its own topology */
+GETTER(Client_TopologyDescription, SET(args, topology, args->client))
 
 /* ---- topology -------------------------------------------------------------------------------- */
 
-Error* PJRT_TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args* args) {
-  (void)args;
-  return NULL;
-}
+NOTHING_TO_DO(TopologyDescription_Destroy)
+GETTER(TopologyDescription_PlatformName, TEXT(args, platform_name, PLATFORM))
+GETTER(TopologyDescription_PlatformVersion, TEXT(args, platform_version, VERSION))
 
-Error* PJRT_TopologyDescription_PlatformName(PJRT_TopologyDescription_PlatformName_Args* args) {
-  TEXT(args, platform_name, PLATFORM);
-  return NULL;
-}
-
-Error* PJRT_TopologyDescription_PlatformVersion(
-    PJRT_TopologyDescription_PlatformVersion_Args* args) {
-  TEXT(args, platform_version, VERSION);
-  return NULL;
-}
-
-Error* PJRT_TopologyDescription_GetDeviceDescriptions(
-    PJRT_TopologyDescription_GetDeviceDescriptions_Args* args) {
-  SET(args, descriptions, ((Client*)args->topology)->devices);
-  SET(args, num_descriptions, 1);
-  return NULL;
-}
+GETTER(TopologyDescription_GetDeviceDescriptions,
+       SET(args, descriptions, ((Client*)args->topology)->devices);
+       SET(args, num_descriptions, 1))
 
 static void keep(void* unused) { (void)unused; }
 
-Error* PJRT_TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args* args) {
-  TEXT(args, serialized_bytes, VERSION);
-  SET(args, serialized_topology, (void*)VERSION);
-  SET(args, serialized_topology_deleter, (void*)keep);
-  return NULL;
-}
+GETTER(TopologyDescription_Serialize,
+       TEXT(args, serialized_bytes, VERSION);
+       SET(args, serialized_topology, (void*)VERSION);
+       SET(args, serialized_topology_deleter, (void*)keep))
 
-Error* PJRT_TopologyDescription_Attributes(PJRT_TopologyDescription_Attributes_Args* args) {
-  SET(args, attributes, NULL);
-  SET(args, num_attributes, 0);
-  return NULL;
-}
+GETTER(TopologyDescription_Attributes,
+       SET(args, attributes, NULL);
+       SET(args, num_attributes, 0))
 
 Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint_Args* args) {
   size_t hash = 14695981039346656037u; /* FNV-1a */
@@ -218,70 +175,31 @@ Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint
 
 /* ---- device ---------------------------------------------------------------------------------- */
 
-Error* PJRT_DeviceDescription_Id(PJRT_DeviceDescription_Id_Args* args) {
-  SET(args, id, ((Device*)args->device_description)->id);
-  return NULL;
-}
+GETTER(DeviceDescription_Id, SET(args, id, ((Device*)args->device_description)->id))
+GETTER(DeviceDescription_ProcessIndex, SET(args, process_index, 0))
 
-Error* PJRT_DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args* args) {
-  SET(args, process_index, 0);
-  return NULL;
-}
+GETTER(DeviceDescription_Attributes,
+       SET(args, num_attributes, 0);
+       SET(args, attributes, NULL))
 
-Error* PJRT_DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args* args) {
-  SET(args, num_attributes, 0);
-  SET(args, attributes, NULL);
-  return NULL;
-}
+GETTER(DeviceDescription_Kind, TEXT(args, device_kind, KIND))
+GETTER(DeviceDescription_DebugString, TEXT(args, debug_string, DEVICE_TEXT))
+GETTER(DeviceDescription_ToString, TEXT(args, to_string, DEVICE_TEXT))
+GETTER(Device_GetDescription, SET(args, device_description, args->device))
+GETTER(Device_IsAddressable, SET(args, is_addressable, true))
+GETTER(Device_LocalHardwareId, SET(args, local_hardware_id, ((Device*)args->device)->id))
 
-Error* PJRT_DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args* args) {
-  TEXT(args, device_kind, KIND);
-  return NULL;
-}
+GETTER(Device_AddressableMemories,
+       SET(args, memories, &((Device*)args->device)->memory);
+       SET(args, num_memories, 1))
 
-Error* PJRT_DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args* args) {
-  TEXT(args, debug_string, DEVICE_TEXT);
-  return NULL;
-}
+GETTER(Device_DefaultMemory, SET(args, memory, ((Device*)args->device)->memory))
 
-Error* PJRT_DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args* args) {
-  TEXT(args, to_string, DEVICE_TEXT);
-  return NULL;
-}
-
-Error* PJRT_Device_GetDescription(PJRT_Device_GetDescription_Args* args) {
-  SET(args, device_description, args->device);
-  return NULL;
-}
-
-Error* PJRT_Device_IsAddressable(PJRT_Device_IsAddressable_Args* args) {
-  SET(args, is_addressable, true);
-  return NULL;
-}
-
-Error* PJRT_Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args* args) {
-  SET(args, local_hardware_id, ((Device*)args->device)->id);
-  return NULL;
-}
-
-Error* PJRT_Device_AddressableMemories(PJRT_Device_AddressableMemories_Args* args) {
-  SET(args, memories, &((Device*)args->device)->memory);
-  SET(args, num_memories, 1);
-  return NULL;
-}
-
-Error* PJRT_Device_DefaultMemory(PJRT_Device_DefaultMemory_Args* args) {
-  SET(args, memory, ((Device*)args->device)->memory);
-  return NULL;
-}
-
-Error* PJRT_Device_GetAttributes(PJRT_Device_GetAttributes_Args* args) {
-  SET(args, attributes, NULL);
-  SET(args, num_attributes, 0);
-  SET(args, device_attributes, NULL);
-  SET(args, attributes_deleter, (void*)keep);
-  return NULL;
-}
+GETTER(Device_GetAttributes,
+       SET(args, attributes, NULL);
+       SET(args, num_attributes, 0);
+       SET(args, device_attributes, NULL);
+       SET(args, attributes_deleter, (void*)keep))
 
 Error* PJRT_Device_MemoryStats(PJRT_Device_MemoryStats_Args* args) {
   TinyMemoryStats stats;
@@ -321,36 +239,15 @@ Error* PJRT_Device_ClearMemoryStats(PJRT_Device_ClearMemoryStats_Args* args) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-Error* PJRT_Memory_Id(PJRT_Memory_Id_Args* args) {
-  SET(args, id, 0);
-  return NULL;
-}
+GETTER(Memory_Id, SET(args, id, 0))
+GETTER(Memory_Kind, TEXT(args, kind, MEMORY_KIND))
+GETTER(Memory_Kind_Id, SET(args, kind_id, MEMORY_KIND_ID))
+GETTER(Memory_DebugString, TEXT(args, debug_string, MEMORY_TEXT))
+GETTER(Memory_ToString, TEXT(args, to_string, MEMORY_TEXT))
 
-Error* PJRT_Memory_Kind(PJRT_Memory_Kind_Args* args) {
-  TEXT(args, kind, MEMORY_KIND);
-  return NULL;
-}
-
-Error* PJRT_Memory_Kind_Id(PJRT_Memory_Kind_Id_Args* args) {
-  SET(args, kind_id, MEMORY_KIND_ID);
-  return NULL;
-}
-
-Error* PJRT_Memory_DebugString(PJRT_Memory_DebugString_Args* args) {
-  TEXT(args, debug_string, MEMORY_TEXT);
-  return NULL;
-}
-
-Error* PJRT_Memory_ToString(PJRT_Memory_ToString_Args* args) {
-  TEXT(args, to_string, MEMORY_TEXT);
-  return NULL;
-}
-
-Error* PJRT_Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args* args) {
-  SET(args, devices, device_list(((Memory*)args->memory)->device));
-  SET(args, num_devices, 1);
-  return NULL;
-}
+GETTER(Memory_AddressableByDevices,
+       SET(args, devices, device_list(((Memory*)args->memory)->device));
+       SET(args, num_devices, 1))
 
 /* ---- execute context: nothing to remember ---------------------------------------------------- */
 
@@ -360,7 +257,4 @@ Error* PJRT_ExecuteContext_Create(PJRT_ExecuteContext_Create_Args* args) {
   return NULL;
 }
 
-Error* PJRT_ExecuteContext_Destroy(PJRT_ExecuteContext_Destroy_Args* args) {
-  (void)args;
-  return NULL;
-}
+NOTHING_TO_DO(ExecuteContext_Destroy)

@@ -3,12 +3,9 @@
 
 #include <string.h>
 
-Error* PJRT_LoadedExecutable_AddressableDevices(
-    PJRT_LoadedExecutable_AddressableDevices_Args* args) {
-  SET(args, addressable_devices, device_list(((Executable*)args->executable)->device));
-  SET(args, num_addressable_devices, 1);
-  return NULL;
-}
+GETTER(LoadedExecutable_AddressableDevices,
+       SET(args, addressable_devices, device_list(((Executable*)args->executable)->device));
+       SET(args, num_addressable_devices, 1))
 
 Error* PJRT_LoadedExecutable_AddressableDeviceLogicalIds(
     PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args* args) {
@@ -50,70 +47,46 @@ Error* PJRT_Executable_Fingerprint(PJRT_Executable_Fingerprint_Args* args) {
                      &args->executable_fingerprint_size);
 }
 
-Error* PJRT_Executable_Name(PJRT_Executable_Name_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, executable_name, executable->name);
-  SET(args, executable_name_size, strlen(executable->name));
-  return NULL;
-}
+GETTER(Executable_Name,
+       Executable* executable = args->executable;
+       SET(args, executable_name, executable->name);
+       SET(args, executable_name_size, strlen(executable->name)))
 
-Error* PJRT_Executable_NumReplicas(PJRT_Executable_NumReplicas_Args* args) {
-  SET(args, num_replicas, 1);
-  return NULL;
-}
+GETTER(Executable_NumReplicas, SET(args, num_replicas, 1))
+GETTER(Executable_NumPartitions, SET(args, num_partitions, 1))
 
-Error* PJRT_Executable_NumPartitions(PJRT_Executable_NumPartitions_Args* args) {
-  SET(args, num_partitions, 1);
-  return NULL;
-}
+GETTER(Executable_NumOutputs,
+       SET(args, num_outputs, (size_t)((Executable*)args->executable)->output_count))
 
-Error* PJRT_Executable_NumOutputs(PJRT_Executable_NumOutputs_Args* args) {
-  SET(args, num_outputs, (size_t)((Executable*)args->executable)->output_count);
-  return NULL;
-}
+GETTER(Executable_SizeOfGeneratedCodeInBytes,
+       SET(args, size_in_bytes, ((Executable*)args->executable)->code_bytes))
 
-Error* PJRT_Executable_SizeOfGeneratedCodeInBytes(
-    PJRT_Executable_SizeOfGeneratedCodeInBytes_Args* args) {
-  SET(args, size_in_bytes, ((Executable*)args->executable)->code_bytes);
-  return NULL;
-}
+GETTER(Executable_GetCostAnalysis,
+       SET(args, num_properties, COST_PROPERTIES);
+       SET(args, properties, ((Executable*)args->executable)->cost))
 
-Error* PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
-  SET(args, num_properties, COST_PROPERTIES);
-  SET(args, properties, ((Executable*)args->executable)->cost);
-  return NULL;
-}
+GETTER(Executable_OutputElementTypes,
+       Executable* executable = args->executable;
+       SET(args, output_types, executable->output_types);
+       SET(args, num_output_types, (size_t)executable->output_count))
 
-Error* PJRT_Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, output_types, executable->output_types);
-  SET(args, num_output_types, (size_t)executable->output_count);
-  return NULL;
-}
+GETTER(Executable_OutputDimensions,
+       Executable* executable = args->executable;
+       SET(args, num_outputs, (size_t)executable->output_count);
+       SET(args, dims, executable->dims + executable->outputs[0].dims_offset);
+       SET(args, dim_sizes, executable->output_ranks))
 
-Error* PJRT_Executable_OutputDimensions(PJRT_Executable_OutputDimensions_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, num_outputs, (size_t)executable->output_count);
-  SET(args, dims, executable->dims + executable->outputs[0].dims_offset);
-  SET(args, dim_sizes, executable->output_ranks);
-  return NULL;
-}
+GETTER(Executable_OutputMemoryKinds,
+       Executable* executable = args->executable;
+       SET(args, num_outputs, (size_t)executable->output_count);
+       SET(args, memory_kinds, executable->memory_kinds);
+       SET(args, memory_kind_sizes, executable->memory_kind_sizes))
 
-Error* PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, num_outputs, (size_t)executable->output_count);
-  SET(args, memory_kinds, executable->memory_kinds);
-  SET(args, memory_kind_sizes, executable->memory_kind_sizes);
-  return NULL;
-}
-
-Error* PJRT_Executable_ParameterMemoryKinds(PJRT_Executable_ParameterMemoryKinds_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, num_parameters, (size_t)executable->input_count);
-  SET(args, memory_kinds, executable->memory_kinds);
-  SET(args, memory_kind_sizes, executable->memory_kind_sizes);
-  return NULL;
-}
+GETTER(Executable_ParameterMemoryKinds,
+       Executable* executable = args->executable;
+       SET(args, num_parameters, (size_t)executable->input_count);
+       SET(args, memory_kinds, executable->memory_kinds);
+       SET(args, memory_kind_sizes, executable->memory_kind_sizes))
 
 static int64_t total_bytes(const Slot* slots, int64_t count) {
   int64_t bytes = 0;
@@ -169,11 +142,9 @@ Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* a
   return hand_out(executable->program, executable->program_bytes, args->program);
 }
 
-Error* PJRT_Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, serialized_bytes, executable->options);
-  SET(args, serialized_bytes_size, (size_t)executable->options_bytes);
-  SET(args, serialized_compile_options, executable_retain(executable));
-  SET(args, serialized_compile_options_deleter, (void*)executable_release);
-  return NULL;
-}
+GETTER(Executable_GetCompileOptions,
+       Executable* executable = args->executable;
+       SET(args, serialized_bytes, executable->options);
+       SET(args, serialized_bytes_size, (size_t)executable->options_bytes);
+       SET(args, serialized_compile_options, executable_retain(executable));
+       SET(args, serialized_compile_options_deleter, (void*)executable_release))

@@ -115,10 +115,7 @@ Error* PJRT_Event_Destroy(PJRT_Event_Destroy_Args* args) {
   return NULL;
 }
 
-Error* PJRT_Event_IsReady(PJRT_Event_IsReady_Args* args) {
-  SET(args, is_ready, event_is_ready(args->event));
-  return NULL;
-}
+GETTER(Event_IsReady, SET(args, is_ready, event_is_ready(args->event)))
 
 Error* PJRT_Event_Error(PJRT_Event_Error_Args* args) {
   if (!event_is_ready(args->event))

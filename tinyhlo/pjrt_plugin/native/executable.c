@@ -251,17 +251,13 @@ Error* PJRT_LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args* args) {
   return NULL;
 }
 
-Error* PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
-  SET(args, executable, executable_retain(args->loaded_executable));
-  return NULL;
-}
+GETTER(LoadedExecutable_GetExecutable,
+       SET(args, executable, executable_retain(args->loaded_executable)))
 
 Error* PJRT_LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args* args) {
   atomic_store(&((Executable*)args->executable)->deleted, true);
   return NULL;
 }
 
-Error* PJRT_LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args* args) {
-  SET(args, is_deleted, atomic_load(&((Executable*)args->executable)->deleted));
-  return NULL;
-}
+GETTER(LoadedExecutable_IsDeleted,
+       SET(args, is_deleted, atomic_load(&((Executable*)args->executable)->deleted)))

@@ -41,19 +41,15 @@ bool is_row_major(const PJRT_Buffer_MemoryLayout* layout, int64_t rank) {
 
 static void keep(void* unused) { (void)unused; }
 
-Error* PJRT_Layouts_MemoryLayout_Destroy(PJRT_Layouts_MemoryLayout_Destroy_Args* args) {
-  (void)args; /* static */
-  return NULL;
-}
+/* Layouts are static. */
+NOTHING_TO_DO(Layouts_MemoryLayout_Destroy)
 
-Error* PJRT_Layouts_MemoryLayout_Serialize(PJRT_Layouts_MemoryLayout_Serialize_Args* args) {
-  Layout* layout = args->layout;
-  SET(args, serialized_bytes, layout->text);
-  SET(args, serialized_bytes_size, layout->length);
-  SET(args, serialized_layout, layout);
-  SET(args, serialized_layout_deleter, (void*)keep);
-  return NULL;
-}
+GETTER(Layouts_MemoryLayout_Serialize,
+       Layout* layout = args->layout;
+       SET(args, serialized_bytes, layout->text);
+       SET(args, serialized_bytes_size, layout->length);
+       SET(args, serialized_layout, layout);
+       SET(args, serialized_layout_deleter, (void*)keep))
 
 static Error* default_layout(size_t rank, void** layout) {
   if (rank > MOST_AXES) return error_new(TINY_INVALID_ARGUMENT, "more than %d axes", MOST_AXES);
@@ -71,23 +67,15 @@ Error* PJRT_Layouts_PJRT_Topology_GetDefaultLayout(
   return default_layout(args->num_dims, &args->layout);
 }
 
-Error* PJRT_Layouts_PJRT_Buffer_MemoryLayout(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args* args) {
-  SET(args, layout, row_major_layout(((Buffer*)args->buffer)->rank));
-  return NULL;
-}
+GETTER(Layouts_PJRT_Buffer_MemoryLayout,
+       SET(args, layout, row_major_layout(((Buffer*)args->buffer)->rank)))
 
-Error* PJRT_Layouts_PJRT_Executable_GetOutputLayouts(
-    PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, num_outputs, (size_t)executable->output_count);
-  SET(args, layouts, executable->layouts + executable->input_count);
-  return NULL;
-}
+GETTER(Layouts_PJRT_Executable_GetOutputLayouts,
+       Executable* executable = args->executable;
+       SET(args, num_outputs, (size_t)executable->output_count);
+       SET(args, layouts, executable->layouts + executable->input_count))
 
-Error* PJRT_Layouts_PJRT_Executable_GetParameterLayouts(
-    PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args* args) {
-  Executable* executable = args->executable;
-  SET(args, num_parameters, (size_t)executable->input_count);
-  SET(args, layouts, executable->layouts);
-  return NULL;
-}
+GETTER(Layouts_PJRT_Executable_GetParameterLayouts,
+       Executable* executable = args->executable;
+       SET(args, num_parameters, (size_t)executable->input_count);
+       SET(args, layouts, executable->layouts))

@@ -21,6 +21,15 @@
   } while (0)
 #define GET(args, field) (HAS(args, field) ? (args)->field : 0)
 
+/* PJRT functions that cannot fail: a few SETs, or nothing at all. */
+#define GETTER(slot, ...)                        \
+  Error* PJRT_##slot(PJRT_##slot##_Args* args) { \
+    (void)args;                                  \
+    __VA_ARGS__;                                 \
+    return NULL;                                 \
+  }
+#define NOTHING_TO_DO(slot) GETTER(slot, (void)0)
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 typedef struct Error Error;

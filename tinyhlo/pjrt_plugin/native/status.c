@@ -81,19 +81,10 @@ Error* PJRT_Error_Destroy(PJRT_Error_Destroy_Args* args) {
   return NULL;
 }
 
-Error* PJRT_Error_Message(PJRT_Error_Message_Args* args) {
-  Error* error = args->error;
-  SET(args, message, error->text);
-  SET(args, message_size, error->length);
-  return NULL;
-}
+GETTER(Error_Message,
+       Error* error = args->error;
+       SET(args, message, error->text);
+       SET(args, message_size, error->length))
 
-Error* PJRT_Error_GetCode(PJRT_Error_GetCode_Args* args) {
-  SET(args, code, (uint32_t)((Error*)args->error)->code);
-  return NULL;
-}
-
-Error* PJRT_Error_ForEachPayload(PJRT_Error_ForEachPayload_Args* args) {
-  (void)args;
-  return NULL;
-}
+GETTER(Error_GetCode, SET(args, code, (uint32_t)((Error*)args->error)->code))
+NOTHING_TO_DO(Error_ForEachPayload)
