@@ -50,17 +50,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log so far: what is finished, and the test that is running."""
+    """A log so far: what is finished, the test that is running, and of which commit."""
 
     finished: tuple[Outcome, ...]
     running: str | None
     collected: int
+    commit: str
 
 
 def read_log(path: Path) -> Log:
     """What a log says; a last line that is being written is left for the next time."""
     finished: dict[str, Outcome] = {}
-    running, collected = None, 0
+    running, collected, commit = None, 0, ""
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
             event = json.loads(line)
@@ -68,7 +69,7 @@ def read_log(path: Path) -> Log:
             continue
         match event["event"]:
             case "collected":
-                collected = event["count"]
+                collected, commit = event["count"], event.get("commit", "")
             case "start":
                 running = event["test"]
             case _:
@@ -77,7 +78,7 @@ def read_log(path: Path) -> Log:
                 )
                 finished[outcome.test] = outcome
                 running = None
-    return Log(tuple(finished.values()), running, collected)
+    return Log(tuple(finished.values()), running, collected, commit)
 
 
 def append(path: Path, outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -42,6 +43,13 @@ def circumstances() -> str:
     python = sys.version.split()[0]
     day = datetime.date.today().isoformat()
     return f"{day}, tinyhlo on {llvm.get_host_cpu_name()}, Python {python}, {versions}."
+
+
+def commit() -> str:
+    """What the checkout is at; "" outside of one."""
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(command, cwd=PAGE.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def shortened(message: str, length: int) -> str:

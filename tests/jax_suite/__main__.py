@@ -52,7 +52,7 @@ def main() -> int:
         print(f"== {TITLES[key]}", flush=True)
         bad += run_all(files, settings, arguments.processes)
     if not arguments.k:
-        write_section("jax-tests", section(recorded(arguments.results)))
+        write_section("jax-tests", section(*recorded(arguments.results)))
         print("wrote the section of JAX's tests in docs/conformance.md")
     return int(bad > 0)
 
@@ -94,15 +94,17 @@ def results_folder(results: Path, key: str) -> Path:
     return results / key
 
 
-def recorded(results: Path) -> dict[str, list[Group]]:
-    """The last results of every file that was run to its end."""
+def recorded(results: Path) -> tuple[dict[str, list[Group]], dict[str, list[str]]]:
+    """The last results of every file that was run to its end; commit -> files run at it."""
     runs: dict[str, list[Group]] = {}
+    commits: dict[str, list[str]] = {}
     for key, title in TITLES.items():
         for path in sorted(results_folder(results, key).glob("*.jsonl")):
             log = read_log(path)
             if log.running is None and len(log.finished) >= log.collected:
                 runs.setdefault(title, []).append(Group(path.stem, log.finished))
-    return runs
+                commits.setdefault(log.commit, []).append(path.stem)
+    return runs, commits
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ INTRODUCTION = """## JAX's own tests
 
 {circumstances}
 
-`JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation, slow tests left out as JAX offers.
+{commits}`JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation,
+slow tests left out as JAX offers.
 
 *Applicable* tests are neither skipped by JAX on a single CPU device nor *excluded* by
 `tests/jax_suite/skips.py`; *died* counts deaths of the process and time limits.
@@ -28,9 +29,12 @@ NAMED = 4  # tests named per cause
 VARYING = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?")
 
 
-def section(runs: Mapping[str, Sequence[Group]]) -> str:
-    """`runs`: title (64-bit types off, on) -> files."""
-    lines = [INTRODUCTION.format(circumstances=circumstances())]
+def section(
+    runs: Mapping[str, Sequence[Group]], commits: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """`runs`: title (64-bit types off, on) -> files. `commits`: commit -> files run at it."""
+    introduction = INTRODUCTION.format(circumstances=circumstances(), commits=run_at(commits or {}))
+    lines = [introduction]
     for title, files in runs.items():
         ordered = sorted(files, key=lambda file: file.name)
         lines += ["", f"### {title}", "", *table(ordered), "", *causes(ordered)]
@@ -48,6 +52,14 @@ def section(runs: Mapping[str, Sequence[Group]]) -> str:
     for left in LEFT_OUT:
         lines.append(f"* {', '.join(f'`{name}`' for name in left.files)}: {left.reason}")
     return "\n".join(lines)
+
+
+def run_at(commits: Mapping[str, Sequence[str]]) -> str:
+    """Which commit was run: one for most files, others by name."""
+    ordered = sorted(commits.items(), key=lambda item: -len(item[1]))
+    parts = [f"commit {ordered[0][0]}"] if ordered else []
+    parts += [f"{', '.join(sorted(set(files)))} at {commit}" for commit, files in ordered[1:]]
+    return f"Run at {'; '.join(parts)}.\n" if parts else ""
 
 
 def table(files: Sequence[Group]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conformance.outcomes import Group
+from tests.conformance.sections import commit
 from tests.conformance.workers import Task, run_tasks
 from tests.jax_suite.skips import SKIPS
 
@@ -58,6 +59,7 @@ def task(file: str, settings: Settings) -> Task:
 
     def command(done: Sequence[str]) -> list[str]:
         order = {"log": str(log), "done": list(done), "skips": skips, "modules": modules}
+        order["commit"] = commit()
         orders.write_text(json.dumps(order))
         options = ["-q", "-s", "-p", PLUGIN, "-p", "no:cacheprovider", "--tb=short"]
         options += ["-k", settings.matching]

@@ -1,8 +1,8 @@
 """pytest plugin of the workers: every start and end of a test is a line of a log, at once.
 
 A process that dies therefore tells in which test; the runner starts another that leaves out the
-tests that are done. In: JAX_SUITE_ORDERS, a JSON file {"log", "done", "skips", "modules"}. Out:
-lines of that log, `{"event": "start", "test": "LaxTest::testAdd"}` and the like.
+tests that are done. In: the file JAX_SUITE_ORDERS, {"log", "done", "skips", "modules", "commit"}.
+Out: lines of that log, `{"event": "start", "test": "LaxTest::testAdd"}` and the like.
 
 This folder alone is on the workers' path, so that our folder `tests` does not shadow JAX's.
 """
@@ -29,6 +29,7 @@ class Recorder:
         self.log = Path(orders["log"]).open("a")  # noqa: SIM115 (open until the process ends)
         self.done = frozenset(orders["done"])
         self.skips = [(re.compile(test), reason) for test, reason in orders["skips"]]
+        self.commit = orders["commit"]
         self.started = 0.0
         self.outcome = "passed"
         self.message = ""
@@ -39,7 +40,7 @@ class Recorder:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep what is neither done nor on the skip list."""
-        self.write("collected", count=len(items))
+        self.write("collected", count=len(items), commit=self.commit)
         kept = []
         for item in items:
             test = name_of(item.nodeid)
