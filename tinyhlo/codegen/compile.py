@@ -19,7 +19,7 @@ import numpy as np
 
 from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.llvm import half
-from tinyhlo.codegen.llvm.entry import EntryRenderer
+from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
@@ -32,6 +32,7 @@ from tinyhlo.runtime.executable import KernelReport
 from tinyhlo.runtime.jit import Linked, compile_text, link, llvm_version
 from tinyhlo.runtime.library import Library
 from tinyhlo.runtime.targets import bind
+from tinyhlo.runtime.trace import Trace, trace_to
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
 from tinyhlo.version import VERSION
 
@@ -59,6 +60,7 @@ class Compiled:
     libraries: tuple[Library, ...] = field(repr=False)
     linked: Linked = field(repr=False)
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
+    first_number: int = 0  # of the kernels in the trace
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.loops), self.text])
@@ -82,12 +84,14 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     kernels = kernels_of(program.body)
     libraries = bind_libraries(kernels)
     counters = np.zeros((len(kernels), 2), np.int64) if is_profiled(config) else None
+    trace = trace_to(config.profile)
+    first = trace.reserve(len(kernels)) if trace else 0
     rendered, text = render_program(
         program,
         [kernel for kernel in kernels if kernel not in libraries],
         target,
         {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
-        None if counters is None else counter_addresses(counters, kernels),
+        None if counters is None else probes(counters, kernels, first, trace),
     )
     code = object_code(text, target, config)
     linked = link(code)
@@ -110,6 +114,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         libraries=tuple(libraries.values()),
         linked=linked,
         counters=counters,
+        first_number=first,
     )
 
 
@@ -118,13 +123,13 @@ def render_program(
     kernels: list[Kernel],
     target: Target,
     libraries: Mapping[Kernel, int] | None = None,
-    counters: Callable[[Kernel], int] | None = None,
+    probe: Callable[[Kernel], Probe] | None = None,
 ) -> tuple[dict[Kernel, Rendered], str]:
     """The code of kernels, and the LLVM IR of the whole program (see EntryRenderer)."""
     declarations = dict(half.FUNCTIONS if not target.half else {})
     rendered = render_kernels(kernels, target, declarations)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
-    entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, counters)
+    entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
     body = entry.render("entry")
     texts = {found.symbol: found.text for found in rendered.values()}
     return rendered, "\n\n".join([*declarations.values(), *texts.values(), body])
@@ -135,12 +140,16 @@ def is_profiled(config: Config) -> bool:
     return config.debug >= 2 or bool(config.profile)
 
 
-def counter_addresses(counters: np.ndarray, kernels: list[Kernel]) -> Callable[[Kernel], int]:
-    """Where each kernel's row of `counters` lies."""
-    rows = {
-        kernel: counters.ctypes.data + k * counters.strides[0] for k, kernel in enumerate(kernels)
-    }
-    return rows.__getitem__
+def probes(
+    counters: np.ndarray, kernels: list[Kernel], first: int, trace: Trace | None
+) -> Callable[[Kernel], Probe]:
+    """Each kernel's row of `counters`, and its number in the trace, from `first` on."""
+    table, cursor, capacity = trace.addresses() if trace else (0, 0, 0)
+    start, step = counters.ctypes.data, counters.strides[0]
+    return {
+        kernel: Probe(start + k * step, first + k, table, cursor, capacity)
+        for k, kernel in enumerate(kernels)
+    }.__getitem__
 
 
 def object_code(text: str, target: Target, config: Config) -> bytes:

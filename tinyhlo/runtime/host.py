@@ -22,6 +22,7 @@ from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_copy, aligned_empty, pointers, view
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.library import take_exception
+from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -38,6 +39,10 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
     if config.debug >= 2 and compiled.counters is not None:
         entry = ENTRY(reporting(entry, compiled))
     address = ctypes.cast(entry, ctypes.c_void_p).value or 0
+
+    trace = trace_to(config.profile)
+    if trace:
+        trace.describe(module.name, compiled.first_number, compiled.kernels)
 
     def run(*arguments: np.ndarray) -> Arrays:
         given = check_arguments(arguments, inputs)

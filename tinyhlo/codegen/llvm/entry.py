@@ -13,6 +13,7 @@ constants points to, so the code holds no address of this process; one that fail
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.ir.graph import Node, Output, Param
@@ -43,10 +44,21 @@ define internal i64 @tinyhlo.now() #0 {
 }"""
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Where the calls of a kernel are counted: the address of two i64 (calls, nanoseconds), and,
+    with a trace, of its table of rows (number, begin, end) and of the count of rows."""
+
+    counters: int
+    number: int = 0
+    table: int = 0
+    cursor: int = 0
+    capacity: int = 0
+
+
 class EntryRenderer:
     """`symbol(kernel)` names the function of a kernel, `libraries` gives the table entries of those
-    that are library calls; `counters(kernel)`, when given, is the address of two i64 that count
-    its calls and their nanoseconds."""
+    that are library calls; `probe(kernel)`, when given, says where its calls are counted."""
 
     def __init__(
         self,
@@ -54,7 +66,7 @@ class EntryRenderer:
         symbol: Callable[[Kernel], str],
         declarations: dict[str, str],
         libraries: Mapping[Kernel, int] | None = None,
-        counters: Callable[[Kernel], int] | None = None,
+        probe: Callable[[Kernel], Probe] | None = None,
     ) -> None:
         self.b = Builder(declarations)
         self.symbol = symbol
@@ -63,7 +75,7 @@ class EntryRenderer:
         self.head: list[str] = []
         self.program = program
         self.libraries = libraries or {}
-        self.counters = counters
+        self.probe = probe
 
     def render(self, name: str) -> str:
         for buffer in swapped(self.program.body):
@@ -169,20 +181,32 @@ class EntryRenderer:
         return array
 
     def counted(self, kernel: Kernel, call: str) -> None:
-        """A call, when profiling between two looks at the clock; the kernel's counters are
-        (calls, nanoseconds)."""
-        if self.counters is None:
+        """A call, when profiling between two looks at the clock."""
+        if self.probe is None:
             self.b.line(call)
             return
-        address = self.counters(kernel)
+        probe = self.probe(kernel)
         self.b.declarations["now"] = CLOCK
         before = self.b.value("call i64 @tinyhlo.now()")
         self.b.line(call)
         after = self.b.value("call i64 @tinyhlo.now()")
         took = self.b.value(f"sub i64 {after}, {before}")
         for offset, step in ((0, "1"), (8, took)):
-            place = f"ptr inttoptr (i64 {address + offset} to ptr)"
+            place = f"ptr inttoptr (i64 {probe.counters + offset} to ptr)"
             self.b.line(f"atomicrmw add {place}, i64 {step} monotonic")
+        if probe.table:
+            self.traced(probe, before, after)
+
+    def traced(self, probe: Probe, before: str, after: str) -> None:
+        """A row of the trace; calls that do not fit share the last one."""
+        cursor = f"ptr inttoptr (i64 {probe.cursor} to ptr)"
+        turn = self.b.value(f"atomicrmw add {cursor}, i64 1 monotonic")
+        fits = self.b.value(f"icmp ult i64 {turn}, {probe.capacity}")
+        row = self.b.value(f"select i1 {fits}, i64 {turn}, i64 {probe.capacity}")
+        table = f"ptr inttoptr (i64 {probe.table} to ptr)"
+        for column, value in enumerate((str(probe.number), before, after)):
+            place = self.b.value(f"getelementptr [3 x i64], {table}, i64 {row}, i64 {column}")
+            self.b.line(f"store i64 {value}, ptr {place}")
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         if source.type.nbytes == 0:
