@@ -76,6 +76,36 @@ def test_other_types(dtype: DType) -> None:
     compare(Graph((left.type, right.type), (dot(left, right),)), tolerance=1e-14)
 
 
+NARROW = [("int8", "int32"), ("uint8", "int32"), ("int16", "int32"), ("uint8", "uint32"),
+          ("int8", "int8"), ("uint16", "int16")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operand", "result"), NARROW)
+@pytest.mark.parametrize(("m", "k", "n"), [(37, 64, 45), (37, 65, 45), (50, 40, 3)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_narrow_integers(operand: str, result: str, m: int, k: int, n: int, turned: bool) -> None:
+    """Pairs of products, at their extremes too; of an odd depth the last is alone."""
+    narrow, wide = BY_NUMPY[np.dtype(operand)], BY_NUMPY[np.dtype(result)]
+    left = build.param(0, (m, k), narrow)
+    right = build.param(1, (n, k) if turned else (k, n), narrow)
+    b = build.permute(right, (1, 0)) if turned else right
+    graph = Graph((left.type, right.type), (dot(build.cast(left, wide), build.cast(b, wide)),))
+    compare(graph)
+    extremes = np.iinfo(narrow.numpy).min, np.iinfo(narrow.numpy).max
+    for x in extremes:
+        for y in extremes:
+            inputs = np.full(left.shape, x, narrow.numpy), np.full(right.shape, y, narrow.numpy)
+            assert (run_kernel(graph, *inputs)[0] == run_graph(graph, inputs)[0]).all()
+
+
+@pytest.mark.parametrize(("ci", "stride"), [(8, 1), (8, 2), (3, 1)])
+def test_convolution_of_narrow_integers(ci: int, stride: int) -> None:
+    narrow = BY_NUMPY[np.dtype("int8")]
+    x, w = build.param(0, (2, 9, 11, ci), narrow), build.param(1, (3, 3, ci, 16), narrow)
+    total = convolution(build.cast(x, I32), build.cast(w, I32), 1, stride)
+    compare(Graph((x.type, w.type), (total,)))
+
+
 def test_half_precision_is_packed_as_single() -> None:
     left, right = build.param(0, (37, 65), BF16), build.param(1, (65, 45), BF16)
     result = build.cast(dot(build.cast(left, F32), build.cast(right, F32)), BF16)
@@ -128,6 +158,13 @@ def convolution(x: Node, w: Node, pad: int, stride: int) -> Node:
 def test_convolution(pad: int, stride: int, ci: int, co: int) -> None:
     x, w = build.param(0, (2, 9, 11, ci), F32), build.param(1, (3, 3, ci, co), F32)
     compare(Graph((x.type, w.type), (convolution(x, w, pad, stride),)))
+
+
+def test_windows_that_lie_across_are_turned_when_staged() -> None:
+    """NHWC to NCHW: columns are places, whose neighbours lie a channel apart in the image."""
+    x, w = build.param(0, (2, 9, 11, 16), F32), build.param(1, (3, 3, 16, 8), F32)
+    total = build.permute(convolution(x, w, 1, 1), (0, 3, 1, 2))
+    compare(Graph((x.type, w.type), (total,)))
 
 
 def test_padded_convolution_of_one_channel() -> None:
@@ -223,4 +260,5 @@ def test_printed_form() -> None:
     loops = lower_contraction(Kernel("kernel", graph), TARGET)
     text = str(loops)
     assert "parallel 1x1x2 chunks" in text and "right packed" in text
-    assert "left in place" in text and "512 deep" in text
+    assert "left packed" in text and "512 deep" in text
+    assert "left[k1 + row*528]" in text  # rows that would share cache sets lie apart

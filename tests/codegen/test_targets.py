@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
 from tinyhlo.codegen.compile import kernels_of, render_kernels
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.build import broadcast, param, permute, reduce, scan
+from tinyhlo.ir.build import broadcast, cast, param, permute, reduce, scan
+from tinyhlo.ir.dtypes import I8, I32
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.jit import assembly
@@ -47,6 +51,22 @@ def programs() -> dict[str, Graph]:
 def test_full_vectors_are_used(name: str, target: Target, register: str) -> None:
     text = code(programs()[name], target)
     assert name == "scan" or register in text
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [
+        (AVX2, r"vpmaddwd\s.*ymm"),
+        (AVX512, r"vpmaddwd\s.*zmm"),
+        (named_target("cooperlake", threads=2), r"vpdpwssd\s.*zmm"),
+        (named_target("x86-64-v2", threads=2), r"pmaddwd\s.*xmm"),
+        (replace(AVX2, int16_dot=False), r"vpmulld\s.*ymm"),
+    ],
+)
+def test_narrow_integers_are_multiplied_in_pairs(target: Target, instruction: str) -> None:
+    x, w = param(0, (64, 64), I8), param(1, (64, 64), I8)
+    text = code(Graph((x.type, w.type), (matmul(cast(x, I32), cast(w, I32)),)), target)
+    assert re.search(instruction, text)
 
 
 @pytest.mark.parametrize("seed", range(25))

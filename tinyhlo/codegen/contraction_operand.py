@@ -17,9 +17,21 @@ from math import prod
 
 from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
 from tinyhlo.codegen.cut import Positions, ceil_div
-from tinyhlo.codegen.loops import Axis, Body, Guard, Loop, Memory, Store, literal
-from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
+from tinyhlo.codegen.loops import (
+    Apply,
+    Axis,
+    Body,
+    Expression,
+    Guard,
+    Loop,
+    Memory,
+    Store,
+    literal,
+)
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
+from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
 
 
@@ -43,7 +55,8 @@ class Affine:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """The node that the views of an operand are over, and its index for a point of the product."""
+    """The node that an operand's views and exact casts are over, and its index for a point of the
+    product."""
 
     node: Node
     index: tuple[Affine, ...]
@@ -65,8 +78,9 @@ def find_source(operand: Node) -> Source | None:
     variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(operand.shape)]
     at: tuple[Index, ...] = tuple(map(index, variables))
     node = operand
-    while isinstance(node, VIEWS) and not isinstance(node, Pad):
-        at, _ = through(node, at)
+    while (isinstance(node, VIEWS) and not isinstance(node, Pad)) or is_exact_cast(node):
+        if isinstance(node, VIEWS):
+            at, _ = through(node, at)
         node = node.inputs[0]
     if node.type.size == 0:
         return None
@@ -80,6 +94,16 @@ def find_source(operand: Node) -> Source | None:
     return Source(node, tuple(places))
 
 
+def is_exact_cast(node: Node) -> bool:
+    """Whether a node is a cast to a wider type that holds every value of the narrower one."""
+    if not isinstance(node, Elementwise) or node.op is not Op.CAST:
+        return False
+    wide, narrow = node.dtype, node.inputs[0].dtype
+    if wide.is_float or narrow.is_float:
+        return wide.is_float and narrow.is_float and wide.bits > narrow.bits
+    return wide.bits > narrow.bits and (wide.kind == narrow.kind or narrow.kind == "unsigned")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class InPlace:
     """An argument, read where it lies."""
@@ -91,9 +115,8 @@ class InPlace:
         return self.place.at(positions)
 
 
-def in_place(source: Source, memories: Sequence[Memory]) -> InPlace | None:
-    if not isinstance(source.node, Param):
-        return None
+def in_place(source: Source, memories: Sequence[Memory]) -> InPlace:
+    assert isinstance(source.node, Param)
     return InPlace(memories[source.node.position], source.flat())
 
 
@@ -146,7 +169,7 @@ class Staged:
         at = [start + offset for start, offset in zip(starts, box, strict=True)]
         inside = Condition(box[last], 0, self.extents[last])
         guards = () if inside.always else (inside,)
-        value = lowering.value(self.source.node, at, guards)
+        value = cast(lowering.value(self.source.node, at, guards), self.memory.dtype)
         if guards:
             value = Guard(guards, value, literal(0, self.memory.dtype))
         body: Body = (Store(self.memory, self.element(box), value),)
@@ -157,10 +180,12 @@ class Staged:
 
 
 def stage(
-    name: str, source: Source, inner: Mapping[int, int], lowering: TileLowering, fast: int
-) -> Staged:
-    """A box that holds all positions of a block with `inner` positions along every axis; reading
-    along axis `fast` of the product becomes contiguous where that is possible."""
+    name: str, source: Source, dtype: DType, inner: Mapping[int, int], lowering: TileLowering,
+    fast: int | None,
+) -> Staged:  # fmt: skip
+    """A box that holds all positions of a block with `inner` positions along every axis; neighbours
+    along axis `fast` of the product, which must lie along one axis of the source, are neighbours
+    in it."""
     extents: list[int] = []
     lowest: list[int] = []
     for place in source.index:
@@ -170,14 +195,14 @@ def stage(
     strides = operand_strides(lowering, source.node)
     order = sorted(range(len(extents)), key=lambda axis: -strides[axis])
     phases = 1
-    along = [k for k, place in enumerate(source.index) if place.coefficient(fast)]
-    if len(along) == 1 and source.index[along[0]].coefficient(fast) > 1:
-        order.remove(along[0])
-        order.append(along[0])
-        phases = source.index[along[0]].coefficient(fast)
+    if fast is not None:
+        (along,) = (k for k, place in enumerate(source.index) if place.coefficient(fast))
+        order.remove(along)
+        order.append(along)
+        phases = source.index[along].coefficient(fast)
     last = order[-1]
     size = prod(extents) // extents[last] * ceil_div(extents[last], phases) * phases
-    memory = Memory(name, source.node.dtype, size, local=True)
+    memory = Memory(name, dtype, size, local=True)
     return Staged(source, memory, tuple(extents), tuple(lowest), tuple(order), phases)
 
 
@@ -208,6 +233,10 @@ def merged(depth: Sequence[Var], left: Index, right: Index) -> tuple[tuple[Var, 
                 Var(outer.name + inner.name, outer.extent * inner.extent)
             ]
     return tuple(kept), left, right
+
+
+def cast(value: Expression, dtype: DType) -> Expression:
+    return value if value.dtype is dtype else Apply(Op.CAST, (value,), dtype)
 
 
 def vector_loop(var: Var, body: Body, lanes: int) -> Loop:

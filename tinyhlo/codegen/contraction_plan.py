@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
+from tinyhlo.codegen.contraction_form import Form, find_form
 from tinyhlo.codegen.contraction_layout import Layout
 from tinyhlo.codegen.contraction_operand import Source, box_size
 from tinyhlo.codegen.cut import Cut, ceil_div
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.dtypes import BOOL, F32, F64, DType
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
@@ -35,6 +36,8 @@ REUSE = 1.5  # windows over each element of a source from which on a box of it i
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_TILES = 3  # of rows: too few to pay for packing the right operand
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
+LINE_BYTES = 64
+SAME_SETS = 16  # rows that are a multiple of so many lines apart share sets of the first cache
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -50,6 +53,7 @@ class Use(Enum):
 class Plan:
     """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`."""
 
+    form: Form
     rows: int
     vectors: int
     lanes: int
@@ -96,7 +100,15 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        return self.k.positions
+        """Of a packed panel: whole groups."""
+        return round_up(self.k.positions, self.form.group)
+
+    @property
+    def left_row(self) -> int:
+        """From one row of the packed left operand to the next: never a multiple of what makes the
+        rows of a tile fall into the same sets of the first cache."""
+        line = LINE_BYTES // self.form.operand.itemsize
+        return self.depth + (line if self.depth % (SAME_SETS * line) == 0 else 0)
 
     @property
     def steps(self) -> int:
@@ -109,6 +121,7 @@ class Plan:
             f"left {self.left.value}",
             f"right {self.right.value}",
             f"tile {self.rows}x{self.columns}",
+            *((str(self.form),) if self.form.group > 1 else ()),
         )
 
 
@@ -117,10 +130,10 @@ def plan_contraction(
 ) -> Plan | None:
     c = layout.contraction
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
-    supported = dtype in (F32, F64) or (dtype.is_integer and dtype is not BOOL)
-    if not supported or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
+    form = find_form(c, dtype, target)
+    if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
         return None
-    planner = Planner(layout, dtype, target, left, right)
+    planner = Planner(layout, form, target, left, right)
     if m < 4 and not planner.streams:
         return None
     return planner.plan()
@@ -128,18 +141,18 @@ def plan_contraction(
 
 class Planner:
     def __init__(
-        self, layout: Layout, dtype: DType, target: Target, left: Source | None,
+        self, layout: Layout, form: Form, target: Target, left: Source | None,
         right: Source | None,
     ) -> None:  # fmt: skip
-        self.layout, self.dtype, self.target = layout, dtype, target
+        self.layout, self.form, self.target = layout, form, target
         self.c = layout.contraction
         self.shape = self.c.left.shape
-        self.lanes = target.vector_bytes // dtype.itemsize
+        self.lanes = target.vector_bytes // form.sums.itemsize
         self.left_source, self.right_source = left, right
         self.left = self.left_use()
         self.right = self.right_use()
         self.streams = self.is_streamed()
-        self.k = self.depth_cut()
+        self.k = self.depth_cut(STREAM_DEPTH if self.streams else MAX_DEPTH)
 
     def plan(self) -> Plan:
         c, lanes = self.c, self.lanes
@@ -156,33 +169,62 @@ class Planner:
         n_cuts = list(cuts(runs, self.shape, vectors * lanes))
         m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
         return Plan(
-            rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
-            self.block_rows(m, rows), self.left, self.right,
+            self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
+            self.block_rows(m, rows), self.left_for(n.positions // (vectors * lanes)), self.right,
         )  # fmt: skip
+
+    def left_for(self, panels: int) -> Use:
+        """Rows that many panels read are packed even if they could be read in place: then they
+        share few pages, and no cache sets."""
+        return Use.PACKED if self.left is Use.IN_PLACE and self.pays_to_pack(panels) else self.left
+
+    def pays_to_pack(self, panels: int) -> bool:
+        source, m = self.left_source, self.c.m
+        if (
+            source is None
+            or not m
+            or self.right is not Use.PACKED
+            or self.reuse(source, m) >= REUSE
+        ):
+            return False
+        apart = abs(source.flat().coefficient(m[-1])) * self.form.operand.itemsize
+        return panels >= (4 if apart % (SAME_SETS * LINE_BYTES) == 0 else 16)
 
     # --- how operands are read ---------------------------------------------------------------
 
     def left_use(self) -> Use:
         source = self.left_source
-        if source is None or source.node.dtype is not self.dtype:
+        if source is None:
             return Use.PACKED
-        if self.reuse(source, self.c.m) >= REUSE:
-            return Use.IN_PLACE if isinstance(source.node, Param) else Use.STAGED
-        if not isinstance(source.node, Param):
+        if self.form.group > 1 and not self.groups_in(source):
             return Use.PACKED
         step = abs(source.flat().coefficient(self.c.k[-1]))
-        near = step == 1 or step * self.dtype.itemsize <= NEAR_BYTES
-        return Use.IN_PLACE if near else Use.PACKED
+        usable = self.is_stored(source) and (step == 1 or self.form.group == 1)
+        if self.reuse(source, self.c.m) >= REUSE:
+            return Use.IN_PLACE if usable else Use.STAGED
+        near = step == 1 or step * self.form.operand.itemsize <= NEAR_BYTES
+        return Use.IN_PLACE if usable and near else Use.PACKED
+
+    def is_stored(self, source: Source) -> bool:
+        """Whether memory holds the operand in the type in which it is multiplied."""
+        return isinstance(source.node, Param) and source.node.dtype is self.form.operand
+
+    def groups_in(self, source: Source) -> bool:
+        """Whether members of a group can be neighbours in a box of the source."""
+        last = self.c.k[-1]
+        along = [place.coefficient(last) for place in source.index if place.coefficient(last)]
+        whole = self.depth_cut(MAX_DEPTH).inside[-1] % self.form.group == 0
+        return whole and len(along) == 1 and along[0] > 0
 
     def right_use(self) -> Use:
         source = self.right_source
-        if source is None or source.node.dtype is not self.dtype:
+        if source is None or self.form.group > 1:
             return Use.PACKED
         fast = self.c.n[-1]
         extent = self.shape[fast]
         if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
             return Use.PACKED
-        memory = isinstance(source.node, Param) and source.flat().coefficient(fast) == 1
+        memory = self.is_stored(source) and source.flat().coefficient(fast) == 1
         if self.reuse(source, self.c.n) >= REUSE:
             along = [place for place in source.index if place.coefficient(fast)]
             usable = len(along) == 1 and along[0].coefficient(fast) > 0
@@ -200,14 +242,14 @@ class Planner:
     def is_streamed(self) -> bool:
         """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
         a few of its rows side by side, and the sums of all columns wait in the cache."""
-        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.dtype.itemsize
+        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.operand.itemsize
         reused = self.right_source and self.reuse(self.right_source, self.c.n) >= REUSE
         once = self.right is Use.IN_PLACE and not reused and self.left is not Use.STAGED
         return once and nbytes > self.target.l2_bytes
 
-    def depth_cut(self) -> Cut:
+    def depth_cut(self, most: int) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]
-        number, parts, _ = split_depth(extents, STREAM_DEPTH if self.streams else MAX_DEPTH)
+        number, parts, _ = split_depth(extents, most)
         return Cut(
             tuple((axis,) for axis in self.c.k), self.shape, number, extents[number] // parts
         )
@@ -237,7 +279,7 @@ class Planner:
         self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
     ) -> tuple[Cut, Cut]:
         """The coarsest blocks of rows and columns that fit the caches and feed all threads."""
-        c, size = self.c, self.dtype.itemsize
+        c, size = self.c, self.form.sums.itemsize
         i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
         j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
         if self.steps > 1:  # all sums of a chunk stay in memory
@@ -271,11 +313,11 @@ class Planner:
         if self.left is not Use.STAGED or self.left_source is None:
             return 0
         inner = m.inner_extents() | self.k.inner_extents()
-        return box_size(self.left_source, inner) * self.dtype.itemsize
+        return box_size(self.left_source, inner) * self.form.operand.itemsize
 
     def right_bytes(self, n: Cut) -> int:
         """Scratch that a chunk of columns needs for the right operand."""
-        size = self.dtype.itemsize
+        size = self.form.operand.itemsize
         if self.right is Use.IN_PLACE or self.right_source is None:
             return 0
         if self.right is Use.PACKED:
@@ -287,7 +329,7 @@ class Planner:
         """Half of L2 for the rows of a block; blocks of equal size."""
         if self.left is Use.STAGED:
             return max(m.positions, rows)
-        most = self.target.l2_bytes // 2 // (self.k.positions * self.dtype.itemsize)
+        most = self.target.l2_bytes // 2 // (self.k.positions * self.form.operand.itemsize)
         blocks = ceil_div(m.positions, max(most // rows, 1) * rows)
         return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
 

@@ -354,7 +354,8 @@ class TileProduct:
                               * right[right_vectors[v] + right_step + lane]
 
     The two steps are indices over the variables in `depth`, the last of which runs fastest.
-    `accumulate` adds to what the tile holds."""
+    `accumulate` adds to what the tile holds. With a `group` of 2, a lane sums the products of two
+    neighbours on the left and two on the right: lane l's lie at right + 2*l."""
 
     left: Memory
     left_rows: tuple[Index, ...]
@@ -368,6 +369,7 @@ class TileProduct:
     tile_row: int
     lanes: int
     accumulate: bool
+    group: int = 1
 
     @property
     def indices(self) -> tuple[Index, ...]:

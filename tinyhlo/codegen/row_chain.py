@@ -22,7 +22,7 @@ kernels, whatever the work on rows is: no running maximum, no rescaling (docs/de
 
 from __future__ import annotations
 
-from tinyhlo.codegen.contraction import Layout, TileLowering, find_layout, guarded
+from tinyhlo.codegen.contraction_layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.contraction_plan import ceil_div
 from tinyhlo.codegen.heuristics import vectorised
 from tinyhlo.codegen.loops import (
@@ -283,3 +283,7 @@ class Builder:
         if not inside_m.always:
             inner = (If((inside_m,), inner),)
         return (Loop(r, Axis.SERIAL, inner),)
+
+
+def guarded(condition: Condition, statement: Statement) -> Statement:
+    return statement if condition.always else If((condition,), (statement,))

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from tinyhlo.codegen.contraction import TileLowering, operand_strides, vector_loop
+from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
+from tinyhlo.codegen.contraction_operand import vector_loop
 from tinyhlo.codegen.contraction_plan import ceil_div, choose_tile, round_up
 from tinyhlo.codegen.loops import (
     Axis,

@@ -6,19 +6,29 @@ right row, broadcasts one left element after the other, and does one multiply-ad
     for kh in 3: for k in 192:            # phi of 6x2 accumulators
       b0, b1 = right[...], right[... + 8]
       c00 += left[row 0 ...] * b0; c01 += left[row 0 ...] * b1; c10 += ...
+
+Where groups of neighbours are multiplied at once, "one element" is a group (a pair of i16 is
+broadcast as one i32), and the multiply-add is an instruction of `DOTS`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.llvm.types import stored_type, value_type
+from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.loops import TileProduct
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import I16, DType
 from tinyhlo.ir.index import Index, Var
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
+
+# (operand, bits of a vector): the sum of the products of each group
+DOTS = {
+    (I16, 128): "llvm.x86.sse2.pmadd.wd",
+    (I16, 256): "llvm.x86.avx2.pmadd.wd",
+    (I16, 512): "llvm.x86.avx512.pmaddw.d.512",
+}
 
 Place = tuple[int, int]  # row and vector of an accumulator
 
@@ -33,7 +43,8 @@ class TileRenderer:
         self.s, self.m, self.b = s, m, s.b
         self.dtype = m.tile.dtype
         self.type = value_type(self.dtype, m.lanes)
-        self.element = stored_type(self.dtype)
+        self.operand = m.left.dtype
+        self.vector = value_type(self.operand, m.lanes * m.group)
         rows, vectors = range(len(m.left_rows)), range(len(m.right_vectors))
         self.places: list[Place] = [(r, v) for r in rows for v in vectors]
 
@@ -42,7 +53,10 @@ class TileRenderer:
         self.rows = self.pointers(s.address(m.left, "0"), m.left_rows)
         self.vectors = self.pointers(s.address(m.right, "0"), m.right_vectors)
         tile = s.address(m.tile, s.index(m.tile_start))
-        places = {(r, v): self.offset(tile, r * m.tile_row + v * m.lanes) for r, v in self.places}
+        places = {
+            (r, v): self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
+            for r, v in self.places
+        }
         size = f"align {self.dtype.itemsize}"
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
@@ -65,10 +79,11 @@ class TileRenderer:
             found.append((shared[varying], start.offset - first))
         return found
 
-    def offset(self, pointer: str, count: int | str) -> str:
+    def offset(self, pointer: str, count: int | str, dtype: DType | None = None) -> str:
         if count in (0, "0"):
             return pointer
-        return self.b.value(f"getelementptr {self.element}, ptr {pointer}, i64 {count}")
+        element = stored_type(dtype or self.operand)
+        return self.b.value(f"getelementptr {element}, ptr {pointer}, i64 {count}")
 
     def nest(self, depth: list[Var], totals: dict[Place, str]) -> dict[Place, str]:
         """Loops over `depth` from `totals` to the totals after them."""
@@ -107,23 +122,39 @@ class TileRenderer:
     def multiply_add(self, totals: dict[Place, str]) -> dict[Place, str]:
         """One point of the depth."""
         s, m, b = self.s, self.m, self.b
-        size = f"align {self.dtype.itemsize}"
+        size = f"align {self.operand.itemsize}"
         right_step, left_step = s.index(m.right_step), s.index(m.left_step)
         moved = {base: self.offset(base, right_step) for base, _ in self.vectors}
         vectors = [
-            b.value(f"load {self.type}, ptr {self.offset(moved[base], constant)}, {size}")
+            b.value(f"load {self.vector}, ptr {self.offset(moved[base], constant)}, {size}")
             for base, constant in self.vectors
         ]
         moved = {base: self.offset(base, left_step) for base, _ in self.rows}
         results: dict[Place, str] = {}
         for r, (base, constant) in enumerate(self.rows):
             place = self.offset(moved[base], constant)
-            scalar = b.value(f"load {self.element}, ptr {place}, {size}")
-            factor = b.broadcast(scalar, self.element, m.lanes)
+            factor = self.broadcast(place, size)
             for v, vector in enumerate(vectors):
-                total = totals[r, v]
-                results[r, v] = multiply_add(s, self.dtype, m.lanes, factor, vector, total)
+                results[r, v] = self.add_product(factor, vector, totals[r, v])
         return results
+
+    def broadcast(self, place: str, size: str) -> str:
+        """The group of the left operand at `place`, in every lane."""
+        m, b = self.m, self.b
+        if m.group == 1:
+            element = stored_type(self.operand)
+            return b.broadcast(b.value(f"load {element}, ptr {place}, {size}"), element, m.lanes)
+        whole = f"i{self.operand.bits * m.group}"
+        lanes = b.broadcast(b.value(f"load {whole}, ptr {place}, {size}"), whole, m.lanes)
+        return b.value(f"bitcast {lanes_type(whole, m.lanes)} {lanes} to {self.vector}")
+
+    def add_product(self, x: str, y: str, total: str) -> str:
+        m, b = self.m, self.b
+        if m.group == 1:
+            return multiply_add(self.s, self.dtype, m.lanes, x, y, total)
+        name = DOTS[self.operand, m.lanes * self.dtype.bits]
+        dot = b.intrinsic(name, self.type, [(self.vector, x), (self.vector, y)])
+        return b.value(f"add {self.type} {total}, {dot}")
 
 
 def multiply_add(s: Statements, dtype: DType, lanes: int, x: str, y: str, total: str) -> str:
