@@ -367,3 +367,33 @@ def test_a_function_of_another_process_is_missed_only_when_called(target: str) -
     assert y == 2
     with pytest.raises(ExecutionError, match="jit the function again"):
         executable(np.array(True), np.float32(2))
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_functions_may_wait_for_programs_behind_their_own(thread: bool) -> None:
+    """Whether the caller or a thread of the function queued them; what has effects stays behind."""
+    queued, order = threading.Event(), list[str]()
+    slow = jit(lambda x: jnp.sum(jnp.ones((600, 1000)) @ jnp.ones((1000, 600))) * 0 + x)
+    behind: list[jax.Array] = []
+
+    def waiting(x: jax.Array) -> np.ndarray:
+        assert queued.wait(60)
+        order.append("waits")
+        if thread:
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(lambda: np.asarray(slow(np.float32(7)))).result(60)
+        value = np.asarray(behind[0])
+        order.append("waited")
+        return value
+
+    f = jit(lambda x: jax.pure_callback(waiting, F32, x) + work(x))
+    effect = jit(lambda x: (io_callback(lambda _: order.append("effect"), None, x), work(x)))
+    slow(np.float32(0)).block_until_ready()
+    y = f(np.float32(1))
+    later = effect(np.float32(2))
+    behind.append(slow(np.float32(7)))
+    queued.set()
+    assert y == 7
+    jax.block_until_ready(later)
+    jax.effects_barrier()
+    assert order[-1] == "effect"

@@ -61,6 +61,7 @@ class Spec(ctypes.Structure):
         ("program_bytes", ctypes.c_int64),
         ("options", ctypes.c_char_p),
         ("options_bytes", ctypes.c_int64),
+        ("effects", ctypes.c_int64),
     ]
 
 
@@ -148,6 +149,7 @@ def hand_over(
         program_bytes=len(program),
         options=option_bytes,
         options_bytes=len(option_bytes),
+        effects=executable.effects,
     )
     address = core.library().tiny_executable_new(device, ctypes.byref(spec))
     if address:

@@ -45,6 +45,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_thread_count": (ctypes.c_int32, ()),
     "tiny_stream_wait": (None, ()),
     "tiny_stream_close": (None, ()),
+    "tiny_stream_function": (None, (ctypes.c_int32,)),
     "tiny_plugin_install": (None, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_plugin_api": (ctypes.c_void_p, ()),
     "GetPjrtApi": (ctypes.c_void_p, ()),

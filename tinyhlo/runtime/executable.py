@@ -35,7 +35,8 @@ class KernelReport:
 @dataclass(frozen=True, eq=False, slots=True)
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
-    are inputs given away without being the memory of an output: they are freed after the run."""
+    are inputs given away without being the memory of an output: they are freed after the run.
+    `effects`: it calls functions for what they do."""
 
     name: str
     inputs: tuple[TensorType, ...]
@@ -50,7 +51,7 @@ class Executable:
     run: Callable[..., tuple[np.ndarray, ...]] = field(repr=False)
     keepalive: Any = field(default=None, repr=False)
     donors: tuple[int, ...] = ()
-
+    effects: bool = False
     counters: np.ndarray | None = field(default=None, repr=False)
 
     def profile(self) -> list[tuple[KernelReport, int, float]]:

@@ -72,6 +72,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         run=run,
         keepalive=(compiled, constants, entry),
         donors=module.donors,
+        effects=bool(module.graph.effects),
         counters=compiled.counters,
     )
 
@@ -119,6 +120,7 @@ def interpreted(module: Module) -> Executable:
         code_bytes=0,
         run=run,
         keepalive=entry,
+        effects=bool(graph.effects),
     )
 
 

@@ -136,9 +136,11 @@ def python_call(
 ) -> Library:
     """A call of a Python function, which must return arrays of the stated shapes and dtypes."""
     operands, results = tuple(operands), tuple(results)
+    stream_function = core.library().tiny_stream_function  # what it waits for may run meanwhile
 
     @RUN
     def trampoline(_: int, inputs: Any, outputs: Any) -> int:
+        stream_function(1)
         try:
             given = [view(inputs[k], type_).copy() for k, type_ in enumerate(operands)]
             returned = checked(function(given), results)
@@ -150,6 +152,8 @@ def python_call(
             text = "".join(traceback.format_exception(error)).strip()
             core.library().tiny_set_error(code, text.encode())
             return code
+        finally:
+            stream_function(-1)
         return 0
 
     head = Head(ctypes.cast(trampoline, ctypes.c_void_p).value)

@@ -110,6 +110,7 @@ Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec) {
   executable->code_bytes = spec->code_bytes;
   executable->program_bytes = spec->program_bytes;
   executable->options_bytes = spec->options_bytes;
+  executable->effects = spec->effects;
   executable->quick = is_quick(spec->estimated_seconds * 1e6, spec->output_count);
   executable->cost[0] = cost_property("flops", spec->flops);
   executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed);

@@ -266,6 +266,31 @@ static void lose_job(Job* job) {
                             run->executable->name));
 }
 
+static int64_t uses(Storage* const* storages, int64_t count, const Storage* storage) {
+  int64_t found = 0;
+  for (int64_t k = 0; k < count; k++) found += storages[k] == storage;
+  return found;
+}
+
+/* Its inputs are there, nobody else uses the memory that was donated to it, and it has no effect. */
+static bool may_overtake(const Job* job) {
+  const Run* run = (const Run*)job;
+  const Executable* executable = run->executable;
+  if (executable->effects) return false;
+  for (int64_t k = 0; k < executable->input_count; k++)
+    if (run->producers[k] && !event_is_ready(run->producers[k])) return false;
+  bool alone = true;
+  pthread_mutex_lock(&buffers_lock);
+  for (int64_t k = 0; k < executable->output_count; k++) {
+    const Storage* storage = run->output_storage[k];
+    int64_t inputs = uses(run->input_storage, executable->input_count, storage);
+    int64_t own = inputs + uses(run->output_storage, executable->output_count, storage);
+    alone &= !inputs || storage->running + storage->queued == own;
+  }
+  pthread_mutex_unlock(&buffers_lock);
+  return alone;
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
@@ -316,7 +341,7 @@ static Error* run_on_stream(Run* run, Buffer** buffers, void** done) {
   for (int64_t k = 0; k < run->executable->output_count; k++) run->output_storage[k]->queued++;
   pthread_mutex_unlock(&buffers_lock);
   if (done) *done = event_retain(run->done);
-  run->job = (Job){.run = run_job, .lost = lose_job};
+  run->job = (Job){.run = run_job, .lost = lose_job, .may_overtake = may_overtake};
   stream_push(&run->job);
   return NULL;
 }

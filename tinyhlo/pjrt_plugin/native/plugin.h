@@ -170,6 +170,7 @@ typedef struct {
   int64_t program_bytes;
   const void* options;
   int64_t options_bytes;
+  int64_t effects; /* whether it has any */
 } ExecutableSpec;
 
 enum { COST_PROPERTIES = 3 };
@@ -193,6 +194,7 @@ typedef struct Executable {
   Entry entry;
   int64_t arena_bytes, code_bytes;
   bool quick; /* worth running in the caller */
+  bool effects;
   char *name, *fingerprint;
   char *program, *options;
   int64_t program_bytes, options_bytes;
@@ -221,6 +223,7 @@ void executable_release(Executable* executable);
 typedef struct Job {
   void (*run)(struct Job*);  /* in the worker; frees the job */
   void (*lost)(struct Job*); /* instead, in a forked child whose parent was just running it */
+  bool (*may_overtake)(const struct Job*); /* would it do the same now as behind all others? */
   struct Job* next;
 } Job;
 
@@ -231,6 +234,8 @@ bool stream_is_current_thread(void);
 /* Wait until everything queued so far has run; afterwards executions run in their callers. */
 TINY_API void tiny_stream_close(void);
 TINY_API void tiny_stream_wait(void);
+/* Called by Python: the program of this thread goes into a Python function (1) or leaves it (-1). */
+TINY_API void tiny_stream_function(int32_t change);
 
 void event_before_fork(void);
 void event_after_fork(bool child);

@@ -1,5 +1,10 @@
-/* The stream: one worker thread that runs jobs first in, first out. */
+/* The stream: a worker thread that runs jobs first in, first out.
+
+   While its job is in a Python function, a helper runs jobs behind that need nothing from it: the
+   function may wait for their results. */
 #include "plugin.h"
+
+#include <stdint.h>
 
 enum {
   MOST_QUEUED = 32, /* each job holds its results' memory already: do not run far ahead */
@@ -10,59 +15,81 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static Job* first;
 static Job** last = &first;
-static Job* current; /* being run by the worker */
+enum { WORKER, HELPER, THREADS };
+static Job* current[THREADS]; /* being run */
+static bool started[THREADS];
+static int functions; /* of Python, that the worker is in */
 static int queued;
-static bool started;
 static bool closed;
-static _Thread_local bool is_worker;
+static _Thread_local bool is_stream, is_worker;
 
-bool stream_is_current_thread(void) { return is_worker; }
+bool stream_is_current_thread(void) { return is_stream; }
 
-static Job* take(void) {
-  Job* job = first;
-  first = job->next;
-  if (!first) last = &first;
+/* Where the job to run next is linked, or NULL. What a helper runs is over before the worker goes
+   on: jobs may count on those before them. */
+static Job** next_job(int thread) {
+  if (thread == WORKER) return first && !current[HELPER] ? &first : NULL;
+  if (!functions) return NULL;
+  for (Job** place = &first; *place; place = &(*place)->next)
+    if ((*place)->may_overtake(*place)) return place;
+  return NULL;
+}
+
+static Job* take(Job** place) {
+  Job* job = *place;
+  *place = job->next;
+  if (last == &job->next) last = place;
   queued--;
   return job;
 }
 
-static void* work(void* unused) {
-  (void)unused;
-  is_worker = true;
+static void* work(void* argument) {
+  int thread = (int)(intptr_t)argument;
+  is_stream = true;
+  is_worker = thread == WORKER;
   pthread_mutex_lock(&lock);
   for (;;) {
-    while (!first) pthread_cond_wait(&changed, &lock);
-    current = take();
+    Job** place;
+    while (!(place = next_job(thread))) pthread_cond_wait(&changed, &lock);
+    Job* job = current[thread] = take(place);
     pthread_mutex_unlock(&lock);
-    current->run(current);
+    job->run(job);
     pthread_mutex_lock(&lock);
-    current = NULL;
+    current[thread] = NULL;
     pthread_cond_broadcast(&changed);
   }
   return NULL;
 }
 
 /* With the lock held; false when the system has no thread left. */
-static bool start(void) {
-  if (started) return true;
+static bool start(int thread) {
+  if (started[thread]) return true;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_t thread;
-  started = !pthread_create(&thread, &attributes, work, NULL);
+  pthread_t id;
+  started[thread] = !pthread_create(&id, &attributes, work, (void*)(intptr_t)thread);
   pthread_attr_destroy(&attributes);
-  return started;
+  return started[thread];
 }
 
 static void wait_until_idle(void) {
-  while (first || current) pthread_cond_wait(&changed, &lock);
+  while (first || current[WORKER] || current[HELPER]) pthread_cond_wait(&changed, &lock);
+}
+
+void tiny_stream_function(int32_t change) {
+  if (!is_worker) return;
+  pthread_mutex_lock(&lock);
+  functions += change;
+  if (functions && first && start(HELPER)) pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
 }
 
 void stream_push(Job* job) {
   job->next = NULL;
   pthread_mutex_lock(&lock);
-  if (closed || !start()) { /* in order still, but in the caller */
+  if (closed || !start(WORKER)) { /* in order still, but in the caller */
     wait_until_idle();
     pthread_mutex_unlock(&lock);
     job->run(job);
@@ -72,12 +99,13 @@ void stream_push(Job* job) {
   *last = job;
   last = &job->next;
   queued++;
+  if (functions) start(HELPER);
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
 }
 
 void tiny_stream_wait(void) {
-  if (is_worker) return;
+  if (is_stream) return;
   pthread_mutex_lock(&lock);
   wait_until_idle();
   pthread_mutex_unlock(&lock);
@@ -92,8 +120,8 @@ void tiny_stream_close(void) {
 
 void stream_before_fork(void) { pthread_mutex_lock(&lock); }
 
-/* The child has no worker: a new one says of the job that the parent was running that it is lost,
-   and runs what was queued behind it. */
+/* The child has no worker: a new one says of the jobs that the parent was running that they are
+   lost, and runs what was queued behind them. */
 void stream_after_fork(bool child) {
   if (!child) {
     pthread_mutex_unlock(&lock);
@@ -101,17 +129,19 @@ void stream_after_fork(bool child) {
   }
   pthread_mutex_init(&lock, NULL);
   pthread_cond_init(&changed, NULL);
-  started = false;
-  Job* lost = is_worker ? NULL : current;
-  current = NULL;
   pthread_mutex_lock(&lock);
-  if (lost) {
+  for (int thread = HELPER; thread >= WORKER; thread--) {
+    Job* lost = current[thread];
+    started[thread] = false;
+    current[thread] = NULL;
+    if (!lost || (is_worker && thread == WORKER)) continue; /* a forking function goes on */
     lost->run = lost->lost;
     lost->next = first;
     if (!first) last = &lost->next;
     first = lost;
     queued++;
   }
-  if (first) start();
+  if (!is_worker) functions = 0;
+  if (first) start(WORKER);
   pthread_mutex_unlock(&lock);
 }
