@@ -32,6 +32,7 @@ from tinyhlo.ir.build import (
     reduce,
     reshape,
     slice_,
+    sqrt,
     where,
 )
 from tinyhlo.ir.dtypes import BOOL
@@ -40,62 +41,26 @@ from tinyhlo.ir.graph import Node, Reduce, TensorType
 from tinyhlo.ir.ops import Op
 
 
-def add(a: Node, b: Node) -> Node:
-    return elementwise(Op.ADD, a, b)
-
-
-def sub(a: Node, b: Node) -> Node:
-    return elementwise(Op.SUB, a, b)
-
-
-def mul(a: Node, b: Node) -> Node:
-    return elementwise(Op.MUL, a, b)
-
-
-def div(a: Node, b: Node) -> Node:
-    return elementwise(Op.DIV, a, b)
-
-
-def neg(a: Node) -> Node:
-    return elementwise(Op.NEG, a)
-
-
 def is_nan(a: Node) -> Node:
-    return elementwise(Op.NE, a, a)
+    return a.differs(a)
 
 
 def is_infinite(a: Node) -> Node:
-    return elementwise(Op.EQ, elementwise(Op.ABS, a), like(np.inf, a))
-
-
-def all_hold(*tests: Node) -> Node:
-    result, *others = tests
-    for test in others:
-        result = elementwise(Op.AND, result, test)
-    return result
-
-
-def any_holds(*tests: Node) -> Node:
-    result, *others = tests
-    for test in others:
-        result = elementwise(Op.OR, result, test)
-    return result
+    return abs(a).equals(np.inf)
 
 
 def copy_sign(size: Node, sign: Node) -> Node:
     """|size| with the sign bit of `sign`."""
     word = conversions.signed_of(size.dtype)
     top = full(-(1 << (size.dtype.bits - 1)), size.shape, word)
-    sign_bit = elementwise(Op.AND, bitcast(sign, word), top)
-    return bitcast(
-        elementwise(Op.OR, bitcast(elementwise(Op.ABS, size), word), sign_bit), size.dtype
-    )
+    sign_bit = bitcast(sign, word) & top
+    return bitcast(bitcast(abs(size), word) | sign_bit, size.dtype)
 
 
 def product(x: Complex, y: Complex) -> Complex:
     return Complex(
-        sub(mul(x.re, y.re), mul(x.im, y.im)),
-        add(mul(x.re, y.im), mul(x.im, y.re)),
+        x.re * y.re - x.im * y.im,
+        x.re * y.im + x.im * y.re,
     )
 
 
@@ -103,15 +68,15 @@ def quotient(x: Complex, y: Complex) -> Complex:
     """Smith's method ("Algorithm 116: complex division", 1962), which does not overflow on the
     way; infinities and zeros as in C99, Annex G.5.1."""
     c, d = y.planes
-    is_wide = elementwise(Op.LE, elementwise(Op.ABS, d), elementwise(Op.ABS, c))
+    is_wide = abs(d) <= abs(c)
     long, short = where(is_wide, c, d), where(is_wide, d, c)
-    ratio = div(short, long)
-    scale = add(long, mul(short, ratio))
+    ratio = short / long
+    scale = long + short * ratio
     # x / y for |c| >= |d|; the other case is the same with both parts of x exchanged
     first, second = where(is_wide, x.re, x.im), where(is_wide, x.im, x.re)
-    re = div(add(first, mul(second, ratio)), scale)
-    im = div(sub(second, mul(first, ratio)), scale)
-    im = where(is_wide, im, neg(im))
+    re = (first + second * ratio) / scale
+    im = (second - first * ratio) / scale
+    im = where(is_wide, im, -im)
     return infinite_quotient(x, y, Complex(re, im))
 
 
@@ -121,69 +86,63 @@ def infinite_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
     zero = like(0, a)
 
     def finite(z: Complex) -> Node:
-        return elementwise(
-            Op.NOT, any_holds(*(any_holds(is_infinite(p), is_nan(p)) for p in z.planes))
-        )
+        return ~(has_nan(z) | infinite(z))
 
     def infinite(z: Complex) -> Node:
-        return any_holds(is_infinite(z.re), is_infinite(z.im))
+        return is_infinite(z.re) | is_infinite(z.im)
 
     def unit(part: Node) -> Node:
         """+-1 for infinities, +-0 for the rest."""
         return copy_sign(where(is_infinite(part), like(1, part), like(0, part)), part)
 
-    lost = all_hold(is_nan(found.re), is_nan(found.im))
-    by_zero = all_hold(
-        elementwise(Op.EQ, c, zero),
-        elementwise(Op.EQ, d, zero),
-        elementwise(Op.NOT, all_hold(is_nan(a), is_nan(b))),
-    )
+    lost = is_nan(found.re) & is_nan(found.im)
+    by_zero = c.equals(zero) & d.equals(zero) & ~(is_nan(a) & is_nan(b))
     infinity = copy_sign(like(np.inf, a), c)
-    over_finite = all_hold(infinite(x), finite(y))
+    over_finite = infinite(x) & finite(y)
     p, q = unit(a), unit(b)
     endless = like(np.inf, a)
-    under_infinite = all_hold(infinite(y), finite(x))
+    under_infinite = infinite(y) & finite(x)
     r, s = unit(c), unit(d)
     cases = (
         (
             under_infinite,
-            mul(zero, add(mul(a, r), mul(b, s))),
-            mul(zero, sub(mul(b, r), mul(a, s))),
+            zero * (a * r + b * s),
+            zero * (b * r - a * s),
         ),
         (
             over_finite,
-            mul(endless, add(mul(p, c), mul(q, d))),
-            mul(endless, sub(mul(q, c), mul(p, d))),
+            endless * (p * c + q * d),
+            endless * (q * c - p * d),
         ),
-        (by_zero, mul(infinity, a), mul(infinity, b)),
+        (by_zero, infinity * a, infinity * b),
     )
     re, im = found.planes
     for test, real, imaginary in cases:
-        test = all_hold(lost, test)
+        test = lost & test
         re, im = where(test, real, re), where(test, imaginary, im)
     return Complex(re, im)
 
 
 def magnitude(x: Complex) -> Node:
     """hypot(re, im), scaled so that squares neither overflow nor vanish."""
-    a, b = elementwise(Op.ABS, x.re), elementwise(Op.ABS, x.im)
+    a, b = abs(x.re), abs(x.im)
     large, small = elementwise(Op.MAX, a, b), elementwise(Op.MIN, a, b)
-    ratio = div(small, large)
-    root = mul(large, elementwise(Op.SQRT, add(like(1, ratio), mul(ratio, ratio))))
-    root = where(elementwise(Op.EQ, small, like(0, small)), large, root)
+    ratio = small / large
+    root = large * sqrt(1 + ratio * ratio)
+    root = where(small.equals(0), large, root)
     # equal parts: the ratio of infinities is NaN, and the root of two is better rounded
-    root = where(elementwise(Op.EQ, a, b), mul(like(np.sqrt(2.0), a), a), root)
-    return where(any_holds(is_infinite(a), is_infinite(b)), like(np.inf, root), root)
+    root = where(a.equals(b), np.sqrt(2.0) * a, root)
+    return where(is_infinite(a) | is_infinite(b), np.inf, root)
 
 
 def equal(x: Complex, y: Complex) -> Node:
-    return all_hold(elementwise(Op.EQ, x.re, y.re), elementwise(Op.EQ, x.im, y.im))
+    return x.re.equals(y.re) & x.im.equals(y.im)
 
 
 def before(x: Complex, y: Complex) -> Node:
     """x < y, real parts first."""
-    same = all_hold(elementwise(Op.EQ, x.re, y.re), elementwise(Op.LT, x.im, y.im))
-    return any_holds(elementwise(Op.LT, x.re, y.re), same)
+    same = x.re.equals(y.re) & (x.im < y.im)
+    return (x.re < y.re) | same
 
 
 def choose(test: Node, x: Complex, y: Complex) -> Complex:
@@ -191,7 +150,7 @@ def choose(test: Node, x: Complex, y: Complex) -> Complex:
 
 
 def has_nan(x: Complex) -> Node:
-    return any_holds(is_nan(x.re), is_nan(x.im))
+    return is_nan(x.re) | is_nan(x.im)
 
 
 # --- rules -------------------------------------------------------------------------------------
@@ -240,7 +199,7 @@ def compare(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node
         case "EQ":
             return equal(x, y)
         case "NE":
-            return elementwise(Op.NOT, equal(x, y))
+            return ~equal(x, y)
         case direction:
             raise UnsupportedError(f"complex numbers have no order ({direction}): compare parts")
 
@@ -251,7 +210,7 @@ def extreme(larger: bool) -> Rule:
     def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
         x, y = inputs
         first = before(y, x) if larger else before(x, y)
-        return choose(any_holds(first, has_nan(x), all_hold(equal(x, y))), x, y)
+        return choose(first | has_nan(x) | equal(x, y), x, y)
 
     return rule
 

@@ -39,14 +39,14 @@ def total_order_key(x: Node) -> Node:
     """Signed integers in IEEE total order: the magnitude bits of negative numbers are inverted."""
     bits = bitcast(x, signed_of(x.dtype))
     spread = elementwise(Op.SAR, bits, like(x.dtype.bits - 1, bits))
-    return elementwise(Op.XOR, bits, elementwise(Op.SHR, spread, like(1, bits)))
+    return bits ^ (spread >> 1)
 
 
 def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     (x,) = inputs
     dtype = operation.type.dtype
     if dtype is BOOL and x.dtype is not BOOL:
-        return elementwise(Op.NE, x, like(0, x))
+        return x.differs(0)
     return cast(x, dtype)
 
 
@@ -69,8 +69,8 @@ def split_bits(x: Node, operation: Operation) -> Node:
     wide = bitcast(x, unsigned_of(x.dtype))
     wide = broadcast(wide, type_.shape, range(len(x.shape)))
     part = iota(type_.shape, wide.dtype, len(x.shape))
-    shift = elementwise(Op.MUL, part, like(narrow.bits, part))
-    return bitcast(cast(elementwise(Op.SHR, wide, shift), narrow), type_.dtype)
+    shift = part * narrow.bits
+    return bitcast(cast(wide >> shift, narrow), type_.dtype)
 
 
 def join_bits(x: Node, operation: Operation) -> Node:
@@ -80,8 +80,8 @@ def join_bits(x: Node, operation: Operation) -> Node:
     parts = cast(bitcast(x, unsigned_of(x.dtype)), wide)
     last = len(x.shape) - 1
     part = iota(x.shape, wide, last)
-    shift = elementwise(Op.MUL, part, like(x.dtype.bits, part))
-    return bitcast(reduce(Op.OR, elementwise(Op.SHL, parts, shift), (last,)), type_.dtype)
+    shift = part * x.dtype.bits
+    return bitcast(reduce(Op.OR, parts << shift, (last,)), type_.dtype)
 
 
 RULES: dict[str, Rule] = {

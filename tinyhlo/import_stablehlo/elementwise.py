@@ -14,7 +14,16 @@ from typing import Any
 from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region, type_range
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
-from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, where
+from tinyhlo.ir.build import (
+    bitcast,
+    broadcast,
+    cast,
+    elementwise,
+    exp,
+    log,
+    sqrt,
+    where,
+)
 from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
@@ -86,65 +95,65 @@ def direct(expand: Callable[..., Node]) -> Rule:
 
 
 def rsqrt(x: Node) -> Node:
-    return elementwise(Op.DIV, like(1, x), elementwise(Op.SQRT, x))
+    return 1 / sqrt(x)
 
 
 def logistic(x: Node) -> Node:
     """1 / (1 + e**-x); for negative x e**x / (1 + e**x), which is right down to denormals."""
-    one, size = like(1, x), elementwise(Op.ABS, x)
-    shrunk = elementwise(Op.EXP, elementwise(Op.NEG, size))
-    top = where(elementwise(Op.LT, x, like(0, x)), shrunk, one)
-    return elementwise(Op.DIV, top, elementwise(Op.ADD, one, shrunk))
+    one, size = like(1, x), abs(x)
+    shrunk = exp(-size)
+    top = where(x < 0, shrunk, one)
+    return top / (one + shrunk)
 
 
 def cbrt(x: Node) -> Node:
     """exp(log|x| / 3), sharpened by a Newton step; 0, inf and NaN are their own roots."""
-    third, size = like(1 / 3, x), elementwise(Op.ABS, x)
-    root = elementwise(Op.EXP, elementwise(Op.MUL, elementwise(Op.LOG, size), third))
-    square = elementwise(Op.MUL, root, root)
-    error = elementwise(Op.SUB, root, elementwise(Op.DIV, size, square))
-    root = elementwise(Op.SUB, root, elementwise(Op.MUL, error, third))
-    root = where(elementwise(Op.LT, x, like(0, x)), elementwise(Op.NEG, root), root)
-    ordinary = elementwise(Op.AND, is_finite(x), elementwise(Op.NE, x, like(0, x)))
+    third, size = like(1 / 3, x), abs(x)
+    root = exp(log(size) * third)
+    square = root * root
+    error = root - size / square
+    root = root - error * third
+    root = where(x < 0, -root, root)
+    ordinary = is_finite(x) & x.differs(0)
     return where(ordinary, root, x)
 
 
 def sign(x: Node) -> Node:
     """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
     zero = like(0, x)
-    positive = where(elementwise(Op.LT, zero, x), like(1, x), x if x.dtype.is_float else zero)
+    positive = where(zero < x, 1, x if x.dtype.is_float else zero)
     if x.dtype.kind == "unsigned":
         return positive
-    return where(elementwise(Op.LT, x, zero), like(-1, x), positive)
+    return where(x < zero, -1, positive)
 
 
 def is_finite(x: Node) -> Node:
-    return elementwise(Op.LT, elementwise(Op.ABS, x), like(float("inf"), x))
+    return abs(x) < float("inf")
 
 
 def is_inf(x: Node) -> Node:
-    return elementwise(Op.EQ, elementwise(Op.ABS, x), like(float("inf"), x))
+    return abs(x).equals(float("inf"))
 
 
 def is_positive_inf(x: Node) -> Node:
-    return elementwise(Op.EQ, x, like(float("inf"), x))
+    return x.equals(float("inf"))
 
 
 def is_negative_inf(x: Node) -> Node:
-    return elementwise(Op.EQ, x, like(float("-inf"), x))
+    return x.equals(float("-inf"))
 
 
 def round_half_away(x: Node) -> Node:
     """trunc(x), one further from zero when the part cut off (exact) is at least a half."""
     whole = elementwise(Op.TRUNC, x)
-    cut = elementwise(Op.ABS, elementwise(Op.SUB, x, whole))
-    unit = where(elementwise(Op.LT, x, like(0, x)), like(-1, x), like(1, x))
-    away = elementwise(Op.LE, like(0.5, x), cut)
-    return where(away, elementwise(Op.ADD, whole, unit), whole)
+    cut = abs(x - whole)
+    unit = where(x < 0, like(-1, x), like(1, x))
+    away = cut >= 0.5
+    return where(away, whole + unit, whole)
 
 
 def square(x: Node) -> Node:
-    return elementwise(Op.MUL, x, x)
+    return x * x
 
 
 def next_after(x: Node, y: Node) -> Node:
@@ -152,24 +161,18 @@ def next_after(x: Node, y: Node) -> Node:
     unsigned = unsigned_of(x.dtype)
     bits, target = bitcast(x, unsigned), bitcast(y, unsigned)
     one, top = like(1, bits), like(1 << (x.dtype.bits - 1), bits)
-    sign_bit = elementwise(Op.AND, bits, top)
-    zero = elementwise(Op.EQ, x, like(0, x))
-    from_zero = elementwise(Op.OR, elementwise(Op.AND, target, top), one)
-    magnitude_x = elementwise(Op.XOR, bits, sign_bit)
-    target_sign = elementwise(Op.AND, target, top)
-    magnitude_y = elementwise(Op.XOR, target, target_sign)
-    shrink = elementwise(
-        Op.OR,
-        elementwise(Op.LT, magnitude_y, magnitude_x),
-        elementwise(Op.NE, sign_bit, target_sign),
-    )
-    stepped = where(shrink, elementwise(Op.SUB, bits, one), elementwise(Op.ADD, bits, one))
+    sign_bit = bits & top
+    zero = x.equals(0)
+    from_zero = (target & top) | one
+    magnitude_x = bits ^ sign_bit
+    target_sign = target & top
+    magnitude_y = target ^ target_sign
+    shrink = (magnitude_y < magnitude_x) | sign_bit.differs(target_sign)
+    stepped = where(shrink, bits - one, bits + one)
     result = bitcast(where(zero, from_zero, stepped), x.dtype)
-    unordered = elementwise(
-        Op.OR, elementwise(Op.NE, x, x), elementwise(Op.NE, y, y)
-    )  # x + y is then NaN
-    result = where(elementwise(Op.EQ, x, y), y, result)
-    return where(unordered, elementwise(Op.ADD, x, y), result)
+    unordered = x.differs(x) | y.differs(y)  # x + y is then NaN
+    result = where(x.equals(y), y, result)
+    return where(unordered, x + y, result)
 
 
 def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -182,7 +185,7 @@ def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
             case 2.0:
                 return square(base)
             case -1.0:
-                return elementwise(Op.DIV, like(1, base), base)
+                return 1 / base
             case _:
                 return elementwise(Op.POW, base, exponent)
     if base.dtype is BOOL:
@@ -197,7 +200,7 @@ def known_power(base: Node, exponent: int) -> Node:
     result: Node | None = None
     while exponent:
         if exponent & 1:
-            result = base if result is None else elementwise(Op.MUL, result, base)
+            result = base if result is None else result * base
         exponent >>= 1
         if exponent:
             base = square(base)
@@ -209,17 +212,17 @@ def integer_power(base: Node, exponent: Node) -> Node:
     one, zero = like(1, base), like(0, base)
     result, factor = one, base
     for bit in range(type_range(exponent.dtype)[1].bit_length()):
-        chosen = elementwise(Op.AND, exponent, like(1 << bit, exponent))
-        take = elementwise(Op.NE, chosen, like(0, exponent))
-        result = elementwise(Op.MUL, result, where(take, factor, one))
+        chosen = exponent & (1 << bit)
+        take = chosen.differs(0)
+        result = result * where(take, factor, one)
         factor = square(factor)
     if exponent.dtype.kind == "unsigned":
         return result
-    odd = elementwise(Op.NE, elementwise(Op.AND, exponent, like(1, exponent)), like(0, exponent))
-    minus_one = elementwise(Op.EQ, base, like(-1, base))
-    reciprocal = where(elementwise(Op.EQ, base, one), one, zero)
-    reciprocal = where(minus_one, where(odd, like(-1, base), one), reciprocal)
-    return where(elementwise(Op.LT, exponent, like(0, exponent)), reciprocal, result)
+    odd = (exponent & 1).differs(0)
+    minus_one = base.equals(-1)
+    reciprocal = where(base.equals(one), one, zero)
+    reciprocal = where(minus_one, where(odd, -1, one), reciprocal)
+    return where(exponent < 0, reciprocal, result)
 
 
 def clamp(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -238,7 +241,7 @@ def select(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
 
 def absolute(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     (x,) = inputs
-    return x if x.dtype.kind in ("unsigned", "bool") else elementwise(Op.ABS, x)
+    return x if x.dtype.kind in ("unsigned", "bool") else abs(x)
 
 
 def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -262,7 +265,7 @@ def reduce_precision(operation: Operation, inputs: tuple[Any, ...], scope: Scope
     if mantissa_bits < full_mantissa:
         dropped = full_mantissa - mantissa_bits
         last = both(Op.AND, both(Op.SHR, bits, dropped), 1)
-        rounded = elementwise(Op.ADD, bits, both(Op.ADD, last, (1 << (dropped - 1)) - 1))
+        rounded = bits + both(Op.ADD, last, (1 << (dropped - 1)) - 1)
         bits = both(Op.AND, rounded, -(1 << dropped))
     if exponent_bits < full_exponent:
         bias, reduced = (1 << (full_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
@@ -270,12 +273,12 @@ def reduce_precision(operation: Operation, inputs: tuple[Any, ...], scope: Scope
         exponent = both(Op.AND, bits, mask)
         signed_zero = both(Op.AND, bits, 1 << (x.dtype.bits - 1))
         largest, smallest = (bias + reduced) << full_mantissa, (bias - reduced) << full_mantissa
-        overflow = elementwise(Op.LT, like(largest, bits), exponent)
-        underflow = elementwise(Op.LE, exponent, like(smallest, bits))
+        overflow = largest < exponent
+        underflow = exponent <= smallest
         bits = where(overflow, both(Op.OR, signed_zero, mask), bits)
         bits = where(underflow, signed_zero, bits)
     reduced_value = bitcast(bits, x.dtype)
-    return where(elementwise(Op.NE, x, x), x, reduced_value)
+    return where(x.differs(x), x, reduced_value)
 
 
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}  # exponent, mantissa

@@ -26,7 +26,6 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
     broadcast,
     constant,
-    elementwise,
     flip,
     full,
     iota,
@@ -37,7 +36,6 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.ops import Op
 
 
 def fft_planes(
@@ -83,17 +81,17 @@ def real_spectrum(x: Node) -> Node:
     re, im = planes(z)
     assert im is not None
     re_first, im_first = (last_axis(part, 0, 1) for part in (re, im))
-    first, last = add(re_first, im_first), sub(re_first, im_first)
+    first, last = re_first + im_first, re_first - im_first
     zero = full(0, first.shape, x.dtype)
     if half == 1:
         return stack(join([first, last], axis - 1), join([zero, zero], axis - 1))
     a, b = (last_axis(part, 1, half) for part in (re, im))
     c, d = (flip(part, (axis - 1,)) for part in (a, b))
     cosine, sine = factors_along(a, roots(np.arange(1, half), n) / 2)
-    even_re, even_im = halved(add(a, c)), halved(sub(b, d))
-    odd_re, odd_im = add(b, d), sub(c, a)
-    spectrum_re = add(even_re, sub(mul(odd_re, cosine), mul(odd_im, sine)))
-    spectrum_im = add(even_im, add(mul(odd_re, sine), mul(odd_im, cosine)))
+    even_re, even_im = halved(a + c), halved(b - d)
+    odd_re, odd_im = b + d, c - a
+    spectrum_re = even_re + (odd_re * cosine - odd_im * sine)
+    spectrum_im = even_im + (odd_re * sine + odd_im * cosine)
     return stack(
         join([first, spectrum_re, last], axis - 1), join([zero, spectrum_im, zero], axis - 1)
     )
@@ -108,18 +106,18 @@ def real_signal(x: Node, n: int) -> Node:
     position = iota(im.shape, I32, axis - 1)
     real = equals(position, 0)
     if n % 2 == 0:
-        real = elementwise(Op.OR, real, equals(position, half))
+        real = real | equals(position, half)
     im = where(real, full(0, im.shape, im.dtype), im)
     if n % 2:
         return odd_signal(re, im, n)
     a, b = (last_axis(part, 0, half) for part in (re, im))
     c, d = (flip(last_axis(part, 1, half + 1), (axis - 1,)) for part in (re, im))
     cosine, sine = factors_along(a, roots(np.arange(half), n).conj() / 2)
-    even_re, even_im = halved(add(a, c)), halved(sub(b, d))
-    odd_re, odd_im = sub(a, c), add(b, d)
-    turned_re = sub(mul(odd_re, cosine), mul(odd_im, sine))
-    turned_im = add(mul(odd_re, sine), mul(odd_im, cosine))
-    z = stack(sub(even_re, turned_im), add(even_im, turned_re))
+    even_re, even_im = halved(a + c), halved(b - d)
+    odd_re, odd_im = a - c, b + d
+    turned_re = odd_re * cosine - odd_im * sine
+    turned_im = odd_re * sine + odd_im * cosine
+    z = stack(even_re - turned_im, even_im + turned_re)
     z = along(z, axis, inverse=True, paired=True)
     pairs = permute(z, (*range(1, axis + 1), 0))
     return reshape(pairs, (*x.shape[1:-1], n))
@@ -131,7 +129,7 @@ def odd_signal(re: Node, im: Node, n: int) -> Node:
     if n > 1:
         mirrored = [flip(last_axis(part, 1, n // 2 + 1), (axis,)) for part in (re, im)]
         re = join([re, mirrored[0]], axis)
-        im = join([im, elementwise(Op.NEG, mirrored[1])], axis)
+        im = join([im, -mirrored[1]], axis)
     signal, _ = planes(along(stack(re, im), axis + 1, inverse=True))
     return signal
 
@@ -162,23 +160,11 @@ def last_axis(x: Node, start: int, stop: int) -> Node:
 
 
 def equals(position: Node, value: int) -> Node:
-    return elementwise(Op.EQ, position, full(value, position.shape, I32))
+    return position.equals(full(value, position.shape, I32))
 
 
 def halved(x: Node) -> Node:
-    return mul(x, full(0.5, x.shape, x.dtype))
-
-
-def add(a: Node, b: Node) -> Node:
-    return elementwise(Op.ADD, a, b)
-
-
-def sub(a: Node, b: Node) -> Node:
-    return elementwise(Op.SUB, a, b)
-
-
-def mul(a: Node, b: Node) -> Node:
-    return elementwise(Op.MUL, a, b)
+    return x * full(0.5, x.shape, x.dtype)
 
 
 def fft(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> list[Any]:

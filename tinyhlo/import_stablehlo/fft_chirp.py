@@ -18,9 +18,8 @@ import numpy as np
 from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, good_length, groups, roots
 from tinyhlo.import_stablehlo.planes import planes, stack
-from tinyhlo.ir.build import broadcast, constant, elementwise, pad, scalar, slice_
+from tinyhlo.ir.build import broadcast, constant, pad, scalar, slice_
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.ops import Op
 
 Array = np.ndarray[Any, Any]
 
@@ -60,13 +59,7 @@ def times(x: Node, factors: Array, axis: int) -> Node:
         broadcast(constant(np.ascontiguousarray(part, x.dtype.numpy)), re.shape, (axis - 1,))
         for part in (factors.real, factors.imag)
     )
-
-    def mul(left: Node, right: Node) -> Node:
-        return elementwise(Op.MUL, left, right)
-
-    return stack(
-        elementwise(Op.SUB, mul(re, a), mul(im, b)), elementwise(Op.ADD, mul(re, b), mul(im, a))
-    )
+    return stack(re * a - im * b, re * b + im * a)
 
 
 def padded(x: Node, axis: int, length: int) -> Node:

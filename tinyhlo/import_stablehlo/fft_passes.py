@@ -26,7 +26,6 @@ from tinyhlo.import_stablehlo.planes import is_real_part
 from tinyhlo.ir.build import (
     broadcast,
     constant,
-    elementwise,
     expand,
     flip,
     full,
@@ -137,9 +136,7 @@ def product(
     """Sum of matrix * x over the last two axes of `shape`; where the matrix is small enough for
     registers, zeros in it are no terms at all."""
     dtype, last = x.dtype, len(shape) - 2
-    terms = elementwise(
-        Op.MUL, broadcast(constant(matrix), shape, rows), broadcast(x, shape, places)
-    )
+    terms = broadcast(constant(matrix), shape, rows) * broadcast(x, shape, places)
     if max(matrix.shape[0] * matrix.shape[1], matrix.shape[2] * matrix.shape[3]) <= MAX_SIDE:
         mask = broadcast(constant(matrix != 0), shape, rows)
         terms = where(mask, terms, full(0, shape, dtype))
@@ -154,16 +151,16 @@ def twiddled(
     t, q = axes
     cosine, sine = twiddles(x.shape[t], x.shape[q], direction, scale, x.dtype)
     cosine, sine = (broadcast(part, x.shape, axes) for part in (cosine, sine))
-    straight = elementwise(Op.MUL, x, cosine)
-    crossed = elementwise(Op.MUL, flip(x, (0,)), sine)
+    straight = x * cosine
+    crossed = flip(x, (0,)) * sine
     turned = where(
         is_real_part(x.shape),
-        elementwise(Op.SUB, straight, crossed),
-        elementwise(Op.ADD, straight, crossed),
+        straight - crossed,
+        straight + crossed,
     )
     if not first:
         return turned
-    is_first = elementwise(Op.LT, iota(x.shape, I32, t), full(1, x.shape, I32))
+    is_first = iota(x.shape, I32, t) < full(1, x.shape, I32)
     return where(is_first, scaled(x, scale), turned)
 
 
@@ -196,8 +193,8 @@ def table_nodes(table: Array, ones: Shape, shape: Shape, dtype: DType) -> tuple[
 def multiply(x: tuple[Node, Node], y: tuple[Node, Node]) -> tuple[Node, Node]:
     """Product of complex numbers."""
     (a, b), (c, d) = x, y
-    re = elementwise(Op.SUB, elementwise(Op.MUL, a, c), elementwise(Op.MUL, b, d))
-    im = elementwise(Op.ADD, elementwise(Op.MUL, a, d), elementwise(Op.MUL, b, c))
+    re = a * c - b * d
+    im = a * d + b * c
     return re, im
 
 
@@ -210,4 +207,4 @@ def both_planes(x: Node) -> Node:
 
 
 def scaled(x: Node, scale: float) -> Node:
-    return x if scale == 1 else elementwise(Op.MUL, x, full(scale, x.shape, x.dtype))
+    return x if scale == 1 else x * full(scale, x.shape, x.dtype)

@@ -19,7 +19,6 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
     broadcast,
     constant,
-    elementwise,
     full,
     gather,
     iota,
@@ -30,7 +29,6 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Shape
-from tinyhlo.ir.ops import Op
 
 
 def gather_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -101,7 +99,7 @@ def sum_of(parts: Sequence[Node], shape: Shape, dtype: DType) -> Node:
         return full(0, shape, dtype)
     total = parts[0]
     for part in parts[1:]:
-        total = elementwise(Op.ADD, total, part)
+        total = total + part
     return total
 
 

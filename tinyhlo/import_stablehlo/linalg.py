@@ -19,11 +19,10 @@ from tinyhlo.import_stablehlo.lifting import Complex, zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ALIASES, broadcast, cast, elementwise, full, iota, permute, where
+from tinyhlo.ir.build import ALIASES, broadcast, cast, full, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
-from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.targets import find
 
 PREFIXES = {F32: "s", F64: "d", C64: "c", C128: "z"}
@@ -49,8 +48,8 @@ def cholesky(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Val
     )
     rows, columns = (iota(type_.shape, I32, len(type_.shape) - 2 + k) for k in (0, 1))
     last, first = (rows, columns) if lower else (columns, rows)
-    cleared = elementwise(Op.LT, last, first)
-    good = elementwise(Op.EQ, failure, full(0, failed.shape, I32))
+    cleared = last < first
+    good = failure.equals(full(0, failed.shape, I32))
     good = broadcast(good, type_.shape, range(len(failed.shape)))
 
     def finish(plane: Node) -> Node:

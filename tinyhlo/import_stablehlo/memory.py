@@ -13,11 +13,10 @@ from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.import_stablehlo.planes import joined
 from tinyhlo.import_stablehlo.records import TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
-from tinyhlo.ir.build import elementwise, full, permute, reshape, slice_
+from tinyhlo.ir.build import full, permute, reshape, slice_
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.elements import PLANES, SMALL, TOKEN
 from tinyhlo.ir.graph import Node, TensorType
-from tinyhlo.ir.ops import Op
 
 EMPTY = TensorType((0,), TOKEN)
 
@@ -35,7 +34,7 @@ def loaded(buffer: Node, type_: ValueType) -> Value:
         return None
     assert isinstance(type_, TensorType)
     if type_.dtype in SMALL and type_.dtype.bits < 8:
-        return elementwise(Op.AND, buffer, full((1 << type_.dtype.bits) - 1, buffer.shape, U8))
+        return buffer & full((1 << type_.dtype.bits) - 1, buffer.shape, U8)
     if type_.dtype not in PLANES:
         return buffer
     ends = [0] * len(type_.shape)

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.attributes import Dense
-from tinyhlo.import_stablehlo.operands import index_dtype, known_array, like
+from tinyhlo.import_stablehlo.operands import index_dtype, known_array
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import (
     broadcast,
     constant,
-    elementwise,
     flip,
     full,
     iota,
@@ -29,7 +28,6 @@ from tinyhlo.ir.build import (
     where,
 )
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.ops import Op
 
 SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
 
@@ -111,10 +109,7 @@ def join(pieces: list[Node], axis: int) -> Node:
         low, high = [0] * len(shape), [0] * len(shape)
         low[axis], high[axis] = end - piece.shape[axis], shape[axis] - end
         padded = pad(piece, fill, low, high)
-        if result is None:
-            result = padded
-        else:
-            result = where(elementwise(Op.LT, position, like(end, position)), padded, result)
+        result = padded if result is None else where(position < end, padded, result)
     assert result is not None
     return result
 

@@ -12,7 +12,7 @@ from typing import Any
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, elementwise, reduce
+from tinyhlo.ir.build import broadcast, reduce, sqrt
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 
@@ -33,7 +33,7 @@ class Features:
     def mean(self, values: Node) -> Node:
         total = self.total(values)
         count = values.type.size // max(1, values.shape[self.axis])
-        return elementwise(Op.DIV, total, like(count, total))
+        return total / count
 
 
 def inference(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -45,24 +45,24 @@ def inference(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> No
 def normalized(
     features: Features, scale: Node, offset: Node, mean: Node, variance: Node, operation: Operation
 ) -> Node:
-    centred = elementwise(Op.SUB, features.array, features.spread(mean))
-    scaled = elementwise(Op.DIV, centred, features.spread(deviation(variance, operation)))
-    scaled = elementwise(Op.MUL, scaled, features.spread(scale))
-    return elementwise(Op.ADD, scaled, features.spread(offset))
+    centred = features.array - features.spread(mean)
+    scaled = centred / features.spread(deviation(variance, operation))
+    scaled = scaled * features.spread(scale)
+    return scaled + features.spread(offset)
 
 
 def deviation(variance: Node, operation: Operation) -> Node:
     """sqrt(variance + epsilon)"""
     epsilon = like(operation.attributes["epsilon"], variance)
-    return elementwise(Op.SQRT, elementwise(Op.ADD, variance, epsilon))
+    return sqrt(variance + epsilon)
 
 
 def training(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     x, scale, offset = inputs
     features = Features(x, operation.attributes["feature_index"])
     mean = features.mean(x)
-    centred = elementwise(Op.SUB, x, features.spread(mean))
-    variance = features.mean(elementwise(Op.MUL, centred, centred))
+    centred = x - features.spread(mean)
+    variance = features.mean(centred * centred)
     return [normalized(features, scale, offset, mean, variance, operation), mean, variance]
 
 
@@ -72,15 +72,13 @@ def gradient(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
     x, scale, mean, variance, grad = inputs
     features = Features(x, operation.attributes["feature_index"])
     divisor = deviation(variance, operation)
-    centred = elementwise(Op.SUB, x, features.spread(mean))
-    unit = elementwise(Op.DIV, centred, features.spread(divisor))
-    product = elementwise(Op.MUL, grad, unit)
-    rest = elementwise(Op.SUB, grad, features.spread(features.mean(grad)))
-    rest = elementwise(
-        Op.SUB, rest, elementwise(Op.MUL, unit, features.spread(features.mean(product)))
-    )
-    factor = features.spread(elementwise(Op.DIV, scale, divisor))
-    return [elementwise(Op.MUL, factor, rest), features.total(product), features.total(grad)]
+    centred = x - features.spread(mean)
+    unit = centred / features.spread(divisor)
+    product = grad * unit
+    rest = grad - features.spread(features.mean(grad))
+    rest = rest - unit * features.spread(features.mean(product))
+    factor = features.spread(scale / divisor)
+    return [factor * rest, features.total(product), features.total(grad)]
 
 
 RULES: dict[str, Rule] = {

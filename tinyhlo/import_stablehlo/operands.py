@@ -83,9 +83,9 @@ def inside(start: Node, limit: int) -> Node | None:
         return full(False, start.shape, BOOL)
     tests: list[Node] = []
     if first < 0:
-        tests.append(elementwise(Op.LE, like(0, start), start))
+        tests.append(start >= 0)
     if limit < last:
-        tests.append(elementwise(Op.LE, start, like(limit, start)))
+        tests.append(start <= limit)
     return all_of(tests)
 
 
@@ -94,7 +94,7 @@ def all_of(tests: Sequence[Node | None]) -> Node | None:
     result: Node | None = None
     for test in tests:
         if test is not None:
-            result = test if result is None else elementwise(Op.AND, result, test)
+            result = test if result is None else result & test
     return result
 
 

@@ -7,10 +7,9 @@ stack(*planes(x))      ->  x itself: what was one array in memory is taken as on
 
 from __future__ import annotations
 
-from tinyhlo.ir.build import broadcast, elementwise, full, iota, permute, reshape, slice_, where
+from tinyhlo.ir.build import broadcast, full, iota, permute, reshape, slice_, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node, Reshape, Slice
-from tinyhlo.ir.ops import Op
 
 
 def stack(re: Node, im: Node | None) -> Node:
@@ -28,7 +27,7 @@ def stack(re: Node, im: Node | None) -> Node:
 
 def is_real_part(shape: tuple[int, ...]) -> Node:
     """True on the first of two planes along the leading axis."""
-    return elementwise(Op.LT, iota(shape, I32, 0), full(1, shape, I32))
+    return iota(shape, I32, 0) < full(1, shape, I32)
 
 
 def planes(x: Node) -> tuple[Node, Node | None]:

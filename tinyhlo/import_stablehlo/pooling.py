@@ -51,7 +51,7 @@ def linear_index(node: Node) -> Node:
     stride = 1
     for axis in reversed(range(len(node.shape))):
         along = iota(node.shape, dtype, axis)
-        result = elementwise(Op.ADD, result, elementwise(Op.MUL, along, like(stride, along)))
+        result = result + along * stride
         stride *= node.shape[axis]
     return result
 
@@ -73,9 +73,9 @@ def selection(select: Graph, dtype: DType, index: DType) -> Graph:
     right, right_place = param(2, (), dtype), param(3, (), index)
     keeps_left = renumbered(select, left, right)
     none = scalar(NOWHERE, index)
-    right_empty = elementwise(Op.EQ, right_place, none)
-    left_exists = elementwise(Op.NE, left_place, none)
-    keep = elementwise(Op.OR, right_empty, elementwise(Op.AND, left_exists, keeps_left))
+    right_empty = right_place.equals(none)
+    left_exists = left_place.differs(none)
+    keep = right_empty | (left_exists & keeps_left)
     params = (left.type, left_place.type, right.type, right_place.type)
     return Graph(params, (where(keep, left, right), where(keep, left_place, right_place)))
 
@@ -95,7 +95,7 @@ def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: 
     sources, _ = covering.slide(source, scalar(0, source.dtype))
     index = linear_index(operand)
     here = broadcast(index, places.shape, range(len(operand.shape)))
-    mine = where(elementwise(Op.EQ, places, here), sources, like(0, sources))
+    mine = where(places.equals(here), sources, 0)
     total = reduce(Op.ADD, widen(Op.ADD, mine), axes)
     return cast(with_initial(Op.ADD, total, initial), operand.dtype)
 
@@ -120,10 +120,10 @@ def scattered(operand: Node, source: Node, initial: Node, chosen: Node, combine:
     rest = chosen
     for extent in reversed(operand.shape):
         indices.append(elementwise(Op.REM, rest, like(extent, rest)))
-        rest = elementwise(Op.DIV, rest, like(extent, rest))
+        rest = rest / extent
     indices.reverse()
-    exists = elementwise(Op.LE, like(0, chosen), chosen)
-    indices[0] = where(exists, indices[0], like(-1, indices[0]))
+    exists = chosen >= 0
+    indices[0] = where(exists, indices[0], -1)
     return scatter([start], [source], indices, combine, unique=False)[0]
 
 

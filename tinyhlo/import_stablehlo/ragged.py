@@ -18,7 +18,6 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
-from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation, RaggedDotDimensions
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
@@ -61,28 +60,24 @@ def blocks_of(sizes: Node, rows: int) -> Blocks:
     most = -(-rows // BLOCK) + groups
     sizes = cast(sizes, I32)
     ends = elementwise(Op.MIN, scan(Op.ADD, sizes, 0, False), full(rows, sizes.shape, I32))
-    first = elementwise(Op.SUB, ends, sizes)
-    tiles = elementwise(Op.DIV, with_number(Op.ADD, sizes, BLOCK - 1), like(BLOCK, sizes))
+    first = ends - sizes
+    tiles = (sizes + (BLOCK - 1)) / BLOCK
     tile_ends = scan(Op.ADD, tiles, 0, False)
 
     shape = (most, groups)
     tile = iota(shape, I32, 0)
-    after = elementwise(Op.LE, broadcast(tile_ends, shape, (1,)), tile)
+    after = broadcast(tile_ends, shape, (1,)) <= tile
     group = reduce(Op.ADD, cast(after, I32), (1,))
-    is_own = elementwise(Op.EQ, broadcast(group, shape, (0,)), iota(shape, I32, 1))
+    is_own = broadcast(group, shape, (0,)).equals(iota(shape, I32, 1))
 
     def of_group(values: Node) -> Node:
         spread = broadcast(values, shape, (1,))
-        return reduce(Op.ADD, where(is_own, spread, like(0, spread)), (1,))
+        return reduce(Op.ADD, where(is_own, spread, 0), (1,))
 
-    tile_first = elementwise(Op.SUB, tile_ends, tiles)
-    within = elementwise(Op.SUB, iota((most,), I32, 0), of_group(tile_first))
-    row = elementwise(Op.ADD, of_group(first), with_number(Op.MUL, within, BLOCK))
+    tile_first = tile_ends - tiles
+    within = iota((most,), I32, 0) - of_group(tile_first)
+    row = of_group(first) + within * BLOCK
     return Blocks(group, row, of_group(ends), element(tile_ends, groups - 1))
-
-
-def with_number(op: Op, node: Node, number: int) -> Node:
-    return elementwise(op, node, like(number, node))
 
 
 def element(values: Node, position: int | Node) -> Node:
@@ -187,14 +182,12 @@ def sums_by_group(
         zero = scalar(0, I32)
         starts = [row, zero, zero]
         left, right = (slice_at(node, starts, (BLOCK, *node.shape[1:])) for node in (x, w))
-        left, right = (
-            where(rows_before(end, row, node.shape), node, like(0, node)) for node in (left, right)
-        )
+        left, right = (where(rows_before(end, row, node.shape), node, 0) for node in (left, right))
         shape = (x.shape[2], w.shape[2], BLOCK, other)
         y = sum_of_products(left, (2, 3, 0), right, (2, 3, 1), shape, 2, wide)
         y = reshape(y, (1, *y.shape))
         current = slice_at(out, [group, zero, zero], y.shape)
-        return store_at(out, elementwise(Op.ADD, current, y), [group, zero, zero])
+        return store_at(out, current + y, [group, zero, zero])
 
     start = full(0, (sizes.shape[0], x.shape[2], w.shape[2]), wide)
     blocks = blocks_of(sizes, depth)
@@ -206,8 +199,8 @@ def sums_by_group(
 def rows_before(end: Node, row: Node, shape: Sequence[int]) -> Node:
     """Whether each row of a block that starts at `row` comes before `end`."""
     shape = tuple(shape)
-    position = elementwise(Op.ADD, broadcast(row, shape), iota(shape, I32, 0))
-    return elementwise(Op.LT, position, broadcast(end, shape))
+    position = broadcast(row, shape) + iota(shape, I32, 0)
+    return position < broadcast(end, shape)
 
 
 def with_rows_after(node: Node) -> Node:
@@ -225,12 +218,12 @@ def over_blocks(blocks: Blocks, start: Node, x: Node, w: Node, step: Any) -> Nod
     types = tuple(node.type for node in initial)
     state = [param(k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
     number, out, left, right, *tables, count = state
-    condition = Graph(types, (elementwise(Op.LT, number, count),))
+    condition = Graph(types, (number < count,))
     at = tuple(element(table, number) for table in tables)
     body = Graph(
         types,
         (
-            elementwise(Op.ADD, number, scalar(1, I32)),
+            number + scalar(1, I32),
             step(out, left, right, at),
             *state[2:],
         ),

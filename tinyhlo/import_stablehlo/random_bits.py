@@ -14,14 +14,12 @@ from math import prod
 from typing import Any
 
 from tinyhlo.import_stablehlo.movement import join
-from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import (
     bitcast,
     broadcast,
     cast,
-    elementwise,
     full,
     iota,
     reshape,
@@ -30,7 +28,6 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import U32, U64, unsigned_of
 from tinyhlo.ir.graph import Node, Shape
-from tinyhlo.ir.ops import Op
 
 THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_PARITY = 0x1BD11BDA
@@ -65,24 +62,13 @@ STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 
 def halves(word: Node) -> tuple[Node, Node]:
     """(low, high) 32 bits of a u64."""
-    return cast(word, U32), cast(elementwise(Op.SHR, word, like(32, word)), U32)
+    return cast(word, U32), cast(word >> 32, U32)
 
 
 def joined(low: Node, high: Node) -> Node:
     """The u64 of two 32-bit halves."""
     upper = cast(high, U64)
-    return elementwise(Op.OR, cast(low, U64), elementwise(Op.SHL, upper, like(32, upper)))
-
-
-def added(a: Node, b: Node | int) -> Node:
-    return elementwise(Op.ADD, a, like(b, a) if isinstance(b, int) else b)
-
-
-def xored(*words: Node) -> Node:
-    result = words[0]
-    for word in words[1:]:
-        result = elementwise(Op.XOR, result, word)
-    return result
+    return cast(low, U64) | (upper << 32)
 
 
 def threefry_bits(
@@ -92,7 +78,7 @@ def threefry_bits(
     alternate along the axis that is split in halves."""
     if wide:
         low, high = threefry(*halves(counted(counter, shape)), key)
-        return joined(low, high), [added(counter, prod(shape))]
+        return joined(low, high), [counter + prod(shape)]
     axis = split_axis(shape)
     extent = shape[axis] if shape else 1
     half = (*shape[:axis], -(-extent // 2), *shape[axis + 1 :])
@@ -101,7 +87,7 @@ def threefry_bits(
     even = (*half[:axis], 2 * half[axis], *half[axis + 1 :])
     merged = reshape(join(paired, axis + 1), even)
     bits = slice_(merged, [0] * len(even), (*shape[:axis], extent, *shape[axis + 1 :]))
-    return reshape(bits, shape), [added(counter, prod(half))]
+    return reshape(bits, shape), [counter + prod(half)]
 
 
 def split_axis(shape: Shape) -> int:
@@ -117,7 +103,7 @@ def counted(counter: Node, shape: Shape) -> Node:
     for axis in reversed(range(len(shape))):
         if shape[axis] > 1:
             along = iota(shape, U64, axis)
-            result = added(result, elementwise(Op.MUL, along, like(stride, along)))
+            result = result + along * stride
         stride *= shape[axis]
     return result
 
@@ -125,20 +111,20 @@ def counted(counter: Node, shape: Shape) -> Node:
 def threefry(x: Node, y: Node, key: tuple[Node, Node]) -> tuple[Node, Node]:
     """Threefry-2x32 with 20 rounds."""
     first, second = (broadcast(word, x.shape) for word in key)
-    keys = (first, second, xored(first, second, like(THREEFRY_PARITY, first)))
-    x, y = added(x, keys[0]), added(y, keys[1])
+    keys = (first, second, first ^ second ^ THREEFRY_PARITY)
+    x, y = x + keys[0], y + keys[1]
     for group in range(5):
         for rotation in THREEFRY_ROTATIONS[group % 2]:
-            x = added(x, y)
-            y = xored(rotated(y, rotation), x)
-        x = added(x, keys[(group + 1) % 3])
-        y = added(added(y, keys[(group + 2) % 3]), group + 1)
+            x = x + y
+            y = rotated(y, rotation) ^ x
+        x = x + keys[(group + 1) % 3]
+        y = y + keys[(group + 2) % 3] + (group + 1)
     return x, y
 
 
 def rotated(word: Node, amount: int) -> Node:
-    left = elementwise(Op.SHL, word, like(amount, word))
-    return elementwise(Op.OR, left, elementwise(Op.SHR, word, like(32 - amount, word)))
+    left = word << amount
+    return left | (word >> (32 - amount))
 
 
 def philox_bits(
@@ -164,9 +150,9 @@ def philox_bits(
 def added_wide(counter: Sequence[Node], amount: Node) -> tuple[Node, Node]:
     """128-bit counter (low, high) + amount."""
     low, high = counter
-    total = added(low, amount)
-    carry = elementwise(Op.LT, total, low)
-    return total, where(carry, added(high, 1), high)
+    total = low + amount
+    carry = total < low
+    return total, where(carry, high + 1, high)
 
 
 def philox(words: tuple[Node, ...], key: tuple[Node, Node]) -> tuple[Node, ...]:
@@ -176,15 +162,15 @@ def philox(words: tuple[Node, ...], key: tuple[Node, Node]) -> tuple[Node, ...]:
     for _ in range(PHILOX_ROUNDS):
         low_a, high_a = product(a, PHILOX_MULTIPLIERS[0])
         low_c, high_c = product(c, PHILOX_MULTIPLIERS[1])
-        a, b, c, d = xored(high_c, b, first), low_c, xored(high_a, d, second), low_a
-        first, second = added(first, PHILOX_KEY_STEPS[0]), added(second, PHILOX_KEY_STEPS[1])
+        a, b, c, d = high_c ^ b ^ first, low_c, high_a ^ d ^ second, low_a
+        first, second = first + PHILOX_KEY_STEPS[0], second + PHILOX_KEY_STEPS[1]
     return a, b, c, d
 
 
 def product(word: Node, factor: int) -> tuple[Node, Node]:
     """(low, high) 32 bits of word * factor."""
     wide = cast(word, U64)
-    return halves(elementwise(Op.MUL, wide, like(factor, wide)))
+    return halves(wide * factor)
 
 
 RULES: dict[str, Rule] = {"stablehlo.rng_bit_generator": rng_bit_generator}

@@ -23,7 +23,6 @@ from tinyhlo.import_stablehlo.operands import (
     all_of,
     index_dtype,
     inside,
-    like,
     map_region,
 )
 from tinyhlo.import_stablehlo.records import Operation, ScatterDimensions
@@ -112,7 +111,7 @@ class Placement:
             index = sum_of(parts, self.update, self.dtype)
             if valid is not None and start is not None:
                 kept = broadcast(valid, self.update, self.batch_axes)
-                index = where(kept, index, like(-1, index))
+                index = where(kept, index, -1)
             indices.append(index)
         return indices
 

@@ -13,7 +13,6 @@ import numpy as np
 from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.conversions import convert
 from tinyhlo.import_stablehlo.lifting import is_small, stored_type, with_types
-from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -52,7 +51,7 @@ def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> N
 
 def shift_right_logical(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     bits, amount = inputs
-    return elementwise(Op.SHR, bits, amount)
+    return bits >> amount
 
 
 def popcount(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -61,7 +60,7 @@ def popcount(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Nod
 
 def count_leading_zeros(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     zeros = elementwise(Op.CLZ, inputs[0])
-    return elementwise(Op.SUB, zeros, like(U8.bits - operation.type.dtype.bits, zeros))
+    return zeros - (U8.bits - operation.type.dtype.bits)
 
 
 def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -77,19 +76,19 @@ def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope)
         return bitcast(x, kept)
     if ratio < 1:  # the last axis joined, least significant first
         shift = positions(x.shape, word, given.dtype.bits)
-        parts = elementwise(Op.SHL, cast(x, word), shift)
+        parts = cast(x, word) << shift
         return bitcast(reduce(Op.OR, parts, (len(x.shape) - 1,)), kept)
     wide = broadcast(x, wanted.shape, range(len(x.shape)))
-    part = elementwise(Op.SHR, wide, positions(wanted.shape, wide.dtype, wanted.dtype.bits))
+    part = wide >> positions(wanted.shape, wide.dtype, wanted.dtype.bits)
     if is_small(wanted):
-        part = elementwise(Op.AND, part, like((1 << wanted.dtype.bits) - 1, part))
+        part = part & ((1 << wanted.dtype.bits) - 1)
     return bitcast(cast(part, word), kept)
 
 
 def positions(shape: tuple[int, ...], dtype: DType, bits: int) -> Node:
     """How far the bits of each element along the last axis are from the lowest."""
     part = iota(shape, dtype, len(shape) - 1)
-    return elementwise(Op.MUL, part, like(bits, part))
+    return part * bits
 
 
 RULES: dict[str, Rule] = {

@@ -100,7 +100,7 @@ def encode(value: Node, dtype: DType) -> Node:
     if dtype in elements.SMALL_INTEGERS:
         mask = (1 << dtype.bits) - 1
         low = cast(value, U8) if value.dtype.bits > 8 else bitcast(value, U8)
-        return elementwise(Op.AND, low, like(mask, low))
+        return low & mask
     if value.dtype not in WIDE:
         value = cast(value, F32)
     if dtype is elements.F8E8M0FNU:
@@ -111,8 +111,8 @@ def encode(value: Node, dtype: DType) -> Node:
 def decode_integer(bits: Node, dtype: DType) -> Node:
     if dtype.kind == "unsigned":
         return bits
-    top = bitcast(with_number(Op.SHL, bits, 8 - dtype.bits), I8)
-    return with_number(Op.SAR, top, 8 - dtype.bits)
+    top = bitcast(bits << (8 - dtype.bits), I8)
+    return elementwise(Op.SAR, top, like(8 - dtype.bits, top))
 
 
 def decode_float(bits: Node, format_: Format) -> Node:
@@ -120,19 +120,19 @@ def decode_float(bits: Node, format_: Format) -> Node:
     by a power of two, which is exact, puts that right."""
     exponent, mantissa = WIDE[F32]
     word = cast(bits, unsigned_of(F32))
-    magnitude = with_number(Op.AND, word, (1 << format_.bits) - 1)
-    placed = bitcast(with_number(Op.SHL, magnitude, mantissa - format_.mantissa), F32)
-    scaled = with_number(Op.MUL, placed, 2.0 ** ((1 << (exponent - 1)) - 1 - format_.bias))
-    sign = with_number(Op.SHL, with_number(Op.SHR, word, format_.bits), F32.bits - 1)
+    magnitude = word & ((1 << format_.bits) - 1)
+    placed = bitcast(magnitude << (mantissa - format_.mantissa), F32)
+    scaled = placed * 2.0 ** ((1 << (exponent - 1)) - 1 - format_.bias)
+    sign = (word >> format_.bits) << (F32.bits - 1)
     if format_.infinity is not None:
-        is_infinity = with_number(Op.EQ, magnitude, format_.infinity)
-        scaled = where(is_infinity, like(np.inf, scaled), scaled)
+        is_infinity = magnitude.equals(format_.infinity)
+        scaled = where(is_infinity, np.inf, scaled)
     if format_.first_nan is not None:
-        is_nan = elementwise(Op.LE, like(format_.first_nan, magnitude), magnitude)
-        scaled = where(is_nan, like(np.nan, scaled), scaled)
-    value = bitcast(elementwise(Op.OR, bitcast(scaled, word.dtype), sign), F32)
+        is_nan = format_.first_nan <= magnitude
+        scaled = where(is_nan, np.nan, scaled)
+    value = bitcast(bitcast(scaled, word.dtype) | sign, F32)
     if format_.zero_sign_is_nan:
-        value = where(with_number(Op.EQ, word, format_.nan), like(np.nan, value), value)
+        value = where(word.equals(format_.nan), np.nan, value)
     return value
 
 
@@ -142,37 +142,29 @@ def encode_float(x: Node, format_: Format) -> Node:
     exponent, mantissa = WIDE[x.dtype]
     word = unsigned_of(x.dtype)
     bias = (1 << (exponent - 1)) - 1
-    size = elementwise(Op.ABS, x)
-    field = with_number(Op.SHR, bitcast(size, word), mantissa)  # biased exponent of x
+    size = abs(x)
+    field = bitcast(size, word) >> mantissa  # biased exponent of x
     smallest = 1 - format_.bias + bias  # the same for the format's smallest normal number
     field = elementwise(Op.MAX, field, like(smallest, field))
     # 2**(mantissa - exponent) and its inverse, both normal numbers for every finite |x| in range
     inverse = bitcast(
-        with_number(
-            Op.SHL,
-            elementwise(Op.SUB, like(2 * bias + format_.mantissa, field), field),
-            mantissa,
-        ),
+        (2 * bias + format_.mantissa - field) << mantissa,
         x.dtype,
     )
-    quantum = bitcast(
-        with_number(Op.SHL, with_number(Op.SUB, field, format_.mantissa), mantissa), x.dtype
-    )
-    rounded = elementwise(Op.MUL, elementwise(Op.RINT, elementwise(Op.MUL, size, inverse)), quantum)
-    scaled = with_number(Op.MUL, rounded, 2.0 ** (format_.bias - bias))
-    code = with_number(Op.SHR, bitcast(scaled, word), mantissa - format_.mantissa)
+    quantum = bitcast((field - format_.mantissa) << mantissa, x.dtype)
+    rounded = elementwise(Op.RINT, size * inverse) * quantum
+    scaled = rounded * 2.0 ** (format_.bias - bias)
+    code = bitcast(scaled, word) >> (mantissa - format_.mantissa)
     largest = code_value(format_, format_.largest)
-    code = where(
-        elementwise(Op.LT, like(largest, size), rounded), like(format_.overflow, code), code
-    )
+    code = where(largest < rounded, format_.overflow, code)
     # far beyond the range the quantum overflows: those never reach `rounded` in order
-    far = elementwise(Op.LE, like(2.0 * largest, size), size)
-    code = where(far, like(format_.overflow, code), code)
-    sign = with_number(Op.SHR, bitcast(x, word), x.dtype.bits - 1)
+    far = 2.0 * largest <= size
+    code = where(far, format_.overflow, code)
+    sign = bitcast(x, word) >> (x.dtype.bits - 1)
     if format_.zero_sign_is_nan:
-        sign = where(with_number(Op.EQ, code, 0), like(0, sign), sign)
-    code = elementwise(Op.OR, code, with_number(Op.SHL, sign, format_.bits))
-    code = where(elementwise(Op.NE, x, x), like(format_.nan, code), code)
+        sign = where(code.equals(0), 0, sign)
+    code = code | (sign << format_.bits)
+    code = where(x.differs(x), format_.nan, code)
     return cast(code, U8)
 
 
@@ -185,9 +177,9 @@ def code_value(format_: Format, code: int) -> float:
 def decode_power_of_two(bits: Node) -> Node:
     """An exponent alone; 255 is NaN."""
     word = cast(bits, unsigned_of(F32))
-    value = bitcast(with_number(Op.SHL, word, 23), F32)
-    value = where(with_number(Op.EQ, word, 0), like(2.0**-127, value), value)
-    return where(with_number(Op.EQ, word, 255), like(np.nan, value), value)
+    value = bitcast(word << 23, F32)
+    value = where(word.equals(0), 2.0 ** (-127), value)
+    return where(word.equals(255), np.nan, value)
 
 
 def encode_power_of_two(x: Node) -> Node:
@@ -195,13 +187,8 @@ def encode_power_of_two(x: Node) -> Node:
     if x.dtype is F64:
         x = cast(x, F32)
     word = bitcast(x, unsigned_of(F32))
-    code = with_number(Op.SHR, with_number(Op.ADD, word, 1 << 22), 23)
-    code = where(with_number(Op.LT, word, 3 << 21), like(0, code), code)  # nearest is 2**-127
-    finite_ = elementwise(Op.LT, x, like(np.inf, x))
-    positive = elementwise(Op.AND, elementwise(Op.LT, like(0, x), x), finite_)
-    return cast(where(positive, code, like(255, code)), U8)
-
-
-def with_number(op: Op, node: Node, number: float) -> Node:
-    """`op` of a node and a constant."""
-    return elementwise(op, node, like(number, node))
+    code = (word + (1 << 22)) >> 23
+    code = where(word < (3 << 21), 0, code)  # nearest is 2**-127
+    finite_ = x < np.inf
+    positive = (x > 0) & finite_
+    return cast(where(positive, code, 255), U8)

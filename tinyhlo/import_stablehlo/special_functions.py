@@ -11,8 +11,9 @@ fits of our own (`tools/fit_special_functions.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from math import exp, inf
+from math import inf
 
 from tinyhlo.import_stablehlo.elementwise import expansion
 from tinyhlo.import_stablehlo.operands import like
@@ -26,50 +27,18 @@ from tinyhlo.import_stablehlo.special_tables import (
     ERFC_F64,
 )
 from tinyhlo.import_stablehlo.walker import Rule
-from tinyhlo.ir.build import bitcast, elementwise, where
+from tinyhlo.ir.build import bitcast, elementwise, exp, expm1, log, sqrt, where
 from tinyhlo.ir.dtypes import F32, F64, signed_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
-
-
-def add(a: Node, b: Node | float) -> Node:
-    return elementwise(Op.ADD, a, b if isinstance(b, Node) else like(b, a))
-
-
-def sub(a: Node, b: Node | float) -> Node:
-    return elementwise(Op.SUB, a, b if isinstance(b, Node) else like(b, a))
-
-
-def mul(a: Node, b: Node | float) -> Node:
-    return elementwise(Op.MUL, a, b if isinstance(b, Node) else like(b, a))
-
-
-def div(a: Node, b: Node) -> Node:
-    return elementwise(Op.DIV, a, b)
-
-
-def below(a: Node, bound: float) -> Node:
-    return elementwise(Op.LT, a, like(bound, a))
-
-
-def neg(a: Node) -> Node:
-    return elementwise(Op.NEG, a)
-
-
-def absolute(a: Node) -> Node:
-    return elementwise(Op.ABS, a)
-
-
-def exponential(a: Node) -> Node:
-    return elementwise(Op.EXP, a)
 
 
 def with_sign_of(size: Node, sign: Node) -> Node:
     """A number that is not negative, with the sign bit of `sign`."""
     word = signed_of(size.dtype)
     top = bitcast(sign, word)
-    top = elementwise(Op.AND, top, like(-(1 << (word.bits - 1)), top))
-    return bitcast(elementwise(Op.OR, bitcast(size, word), top), size.dtype)
+    top = top & -(1 << (word.bits - 1))
+    return bitcast(bitcast(size, word) | top, size.dtype)
 
 
 def polynomial(x: Node, coefficients: Sequence[float]) -> Node:
@@ -77,20 +46,20 @@ def polynomial(x: Node, coefficients: Sequence[float]) -> Node:
     *rest, last = coefficients
     total = like(last, x)
     for coefficient in reversed(rest):
-        total = add(mul(total, x), coefficient)
+        total = total * x + coefficient
     return total
 
 
 def hyperbolic(x: Node) -> tuple[Node, Node]:
     """(cosh x, sinh x). e**|x| / 2 is a product of two halves, which overflows only where the
     result does."""
-    size = absolute(x)
-    grown, shrunk = exponential(mul(size, 0.5)), mul(exponential(neg(size)), 0.5)
-    large = mul(mul(grown, 0.5), grown)
-    minus = elementwise(Op.EXPM1, size)
-    small = mul(add(minus, div(minus, add(minus, 1.0))), 0.5)
-    sinh = where(below(size, 1.0), small, sub(large, shrunk))
-    return add(large, shrunk), with_sign_of(sinh, x)
+    size = abs(x)
+    grown, shrunk = exp(size * 0.5), exp(-size) * 0.5
+    large = grown * 0.5 * grown
+    minus = expm1(size)
+    small = (minus + minus / (minus + 1.0)) * 0.5
+    sinh = where(size < 1.0, small, large - shrunk)
+    return large + shrunk, with_sign_of(sinh, x)
 
 
 def cosh(x: Node) -> Node:
@@ -118,19 +87,19 @@ def erfc(x: Node) -> Node:
     word = signed_of(x.dtype)
     fraction = 23 if x.dtype is F32 else 52
     bits = bitcast(size, word)
-    high = bitcast(elementwise(Op.AND, bits, like(-(1 << (fraction - kept + 1)), bits)), x.dtype)
-    low = sub(size, high)
-    square = mul(high, high)
-    is_far = elementwise(Op.LT, like(FAR_SQUARE, square), square)
-    exponent = where(is_far, sub(like(SHIFT, square), square), neg(square))
-    reciprocal = div(like(1.0, size), add(size, PIVOT))
-    slope = mul(polynomial(mul(sub(size, PIVOT), reciprocal), coefficients), reciprocal)
-    correction = exponential(neg(mul(low, add(size, high))))
-    tail = mul(mul(exponential(exponent), correction), slope)
-    tail = mul(tail, where(is_far, like(exp(-SHIFT), tail), like(1.0, tail)))
-    tail = where(elementwise(Op.LT, like(end, x), x), like(0.0, tail), tail)
-    near = sub(like(1.0, x), elementwise(Op.ERF, x))
-    return where(elementwise(Op.LE, like(0.5, x), x), tail, near)
+    high = bitcast(bits & -(1 << (fraction - kept + 1)), x.dtype)
+    low = size - high
+    square = high * high
+    is_far = square > FAR_SQUARE
+    exponent = where(is_far, SHIFT - square, -square)
+    reciprocal = 1.0 / (size + PIVOT)
+    slope = polynomial((size - PIVOT) * reciprocal, coefficients) * reciprocal
+    correction = exp(-(low * (size + high)))
+    tail = exp(exponent) * correction * slope
+    tail = tail * where(is_far, like(math.exp(-SHIFT), tail), like(1.0, tail))
+    tail = where(end < x, 0.0, tail)
+    near = 1.0 - elementwise(Op.ERF, x)
+    return where(x >= 0.5, tail, near)
 
 
 # dtype -> (end of the piece, its center, whether in the root of w, polynomial)
@@ -147,19 +116,19 @@ ERF_INV = {
 def erf_inv(x: Node) -> Node:
     """x P(w), w = -log(1 - x*x); infinite at -1 and 1, NaN beyond."""
     one = like(1.0, x)
-    w = neg(elementwise(Op.LOG, mul(sub(one, x), add(one, x))))
-    root = elementwise(Op.SQRT, w)
+    w = -log((one - x) * (one + x))
+    root = sqrt(w)
     *pieces, last = ERF_INV[x.dtype]
 
     def value(piece: tuple[float, float, bool, Sequence[float]]) -> Node:
         _, center, in_root, coefficients = piece
-        return polynomial(sub(root if in_root else w, center), coefficients)
+        return polynomial((root if in_root else w) - center, coefficients)
 
     ratio = value(last)
     for piece in reversed(pieces):
-        ratio = where(below(w, piece[0]), value(piece), ratio)
-    at_end = elementwise(Op.EQ, absolute(x), one)
-    return where(at_end, mul(x, inf), mul(x, ratio))
+        ratio = where(w < piece[0], value(piece), ratio)
+    at_end = abs(x).equals(one)
+    return where(at_end, x * inf, x * ratio)
 
 
 RULES: dict[str, Rule] = {

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
-from tinyhlo.import_stablehlo.operands import index_dtype, like, map_region
+from tinyhlo.import_stablehlo.operands import index_dtype, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import reduce_arrays
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import (
     broadcast,
     cast,
-    elementwise,
     iota,
     pad,
     reshape,
@@ -29,7 +28,6 @@ from tinyhlo.ir.build import (
     window,
 )
 from tinyhlo.ir.graph import Graph, Node
-from tinyhlo.ir.ops import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +151,7 @@ def shifted_scan(
         combined = map_region(combiner, (*earlier, *values), shape)
         if combined is None:
             return None
-        if along.reverse:
-            has_earlier = elementwise(Op.LT, position, like(extent - distance, position))
-        else:
-            has_earlier = elementwise(Op.LE, like(distance, position), position)
+        has_earlier = position < extent - distance if along.reverse else distance <= position
         values = tuple(
             where(has_earlier, new, old) for new, old in zip(combined, values, strict=True)
         )

@@ -6,6 +6,7 @@ y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -92,6 +93,13 @@ def elementwise(op: Op, *inputs: Node, dtype: DType | None = None) -> Node:
     return intern(Elementwise, TensorType(shape, dtype), inputs, op)
 
 
+# the arithmetic that has no operator (`ir/operators.py` has the rest)
+sqrt, exp, expm1, log, sin, cos, tan, atan2 = (
+    partial(elementwise, op)
+    for op in (Op.SQRT, Op.EXP, Op.EXPM1, Op.LOG, Op.SIN, Op.COS, Op.TAN, Op.ATAN2)
+)
+
+
 def cast(source: Node, dtype: DType) -> Node:
     return elementwise(Op.CAST, source, dtype=dtype)
 
@@ -100,7 +108,13 @@ def bitcast(source: Node, dtype: DType) -> Node:
     return elementwise(Op.BITCAST, source, dtype=dtype)
 
 
-def where(condition: Node, then: Node, other: Node) -> Node:
+def where(condition: Node, then: Node | float, other: Node | float) -> Node:
+    """A number is a splat of the other one's type."""
+    if not isinstance(then, Node):
+        assert isinstance(other, Node)
+        then = full(then, other.shape, other.dtype)
+    if not isinstance(other, Node):
+        other = full(other, then.shape, then.dtype)
     return elementwise(Op.WHERE, condition, then, other)
 
 

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import Op
 
 Shape = tuple[int, ...]
@@ -52,7 +53,7 @@ class TensorType:
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Node:
+class Node(Operators):
     """Base of all nodes: `type` of the value, `inputs` the nodes it reads. Compared by identity."""
 
     type: TensorType

@@ -128,7 +128,7 @@ def key_of(comparison: Comparison, types: tuple[TensorType, ...]) -> Key:
     bits = 1 if value.dtype is BOOL else value.dtype.bits
     key = unsigned_key(value)
     if comparison.descending:
-        key = elementwise(Op.XOR, key, scalar((1 << bits) - 1, key.dtype))
+        key = key ^ scalar((1 << bits) - 1, key.dtype)
     return Key(Graph(types, (key,)), bits)
 
 
@@ -140,12 +140,12 @@ def unsigned_key(value: Node) -> Node:
             return cast(value, U8)
         case "signed":
             bits = bitcast(value, unsigned_of(dtype))
-            return elementwise(Op.XOR, bits, scalar(1 << (dtype.bits - 1), bits.dtype))
+            return bits ^ scalar(1 << (dtype.bits - 1), bits.dtype)
         case "float":
             zero = scalar(0, dtype)
-            bits = bitcast(where(elementwise(Op.EQ, value, zero), zero, value), signed_of(dtype))
+            bits = bitcast(where(value.equals(zero), zero, value), signed_of(dtype))
             sign = elementwise(Op.SAR, bits, scalar(dtype.bits - 1, bits.dtype))
-            magnitude = elementwise(Op.SHR, sign, scalar(1, sign.dtype))
-            return unsigned_key(elementwise(Op.XOR, bits, magnitude))
+            magnitude = sign >> scalar(1, sign.dtype)
+            return unsigned_key(bits ^ magnitude)
         case _:
             return value
