@@ -28,7 +28,7 @@ def jit(executable: object, inputs: int = 1, **options: object) -> jax.stages.Co
 
 
 def on_tiny(value: object = X) -> jax.Array:
-    return jax.device_put(np.array(value), jax.devices("tiny")[0])
+    return jax.device_put(value, jax.devices("tiny")[0])
 
 
 @pytest.mark.parametrize("seconds", [QUICK, SLOW])
