@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy import special
 
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
@@ -103,6 +102,12 @@ def power(a: Array, b: Array) -> Array:
     return np.power(a, b)
 
 
+def erf(a: Array) -> Array:
+    from scipy import special  # 0.2 s of imports that few processes need
+
+    return special.erf(a)
+
+
 MEANING: dict[Op, Callable[..., Array]] = {
     Op.NEG: negate,
     Op.ABS: np.abs,
@@ -119,7 +124,7 @@ MEANING: dict[Op, Callable[..., Array]] = {
     Op.COS: np.cos,
     Op.TAN: np.tan,
     Op.TANH: np.tanh,
-    Op.ERF: special.erf,
+    Op.ERF: erf,
     Op.NOT: np.invert,
     Op.POPCOUNT: popcount,
     Op.CLZ: count_leading_zeros,
