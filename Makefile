@@ -86,6 +86,17 @@ fuzz: .venv/.installed  ## load damaged files, write their section of docs/confo
 harnesses: .venv/.jax-suite  ## run JAX's primitive harnesses against XLA:CPU, write their section
 	@.venv/bin/python -m tests.harnesses
 
+.venv-programs/.installed: $(BUILD_INPUTS) tests/programs/requirements.txt
+	@echo "== making .venv-programs with $(PYTHON) and the packages of the programs"
+	@$(PYTHON) -m venv .venv-programs
+	@.venv-programs/bin/python -m pip install --quiet --disable-pip-version-check -e . \
+	  -r tests/programs/requirements.txt
+	@touch $@
+
+# NAMES="fno mamba" runs these and writes no page.
+programs: .venv-programs/.installed  ## run programs of PyPI packages against XLA:CPU, write their section
+	@.venv-programs/bin/python -m tests.programs $(NAMES)
+
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.record
 
@@ -96,7 +107,8 @@ docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 	@.venv/bin/python -m tools.print_forms docs/how-it-works.md
 
 clean:  ## remove what the targets made
-	rm -rf .venv .venv313 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png
+	rm -rf .venv .venv313 .venv-programs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis \
+	  demo.png
 
-.PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts fuzz harnesses bench-workloads \
-	accuracy docs clean
+.PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
+	fuzz harnesses programs bench-workloads accuracy docs clean

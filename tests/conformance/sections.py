@@ -15,12 +15,20 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
-NAMES = ("suites", "harnesses", "jax-tests", "artifacts", "fuzz")  # in the order of the page
+NAMES = (
+    "suites",
+    "harnesses",
+    "jax-tests",
+    "artifacts",
+    "fuzz",
+    "programs",
+)  # in the order of the page
 HEAD = """# Conformance
 
 Written by `make conformance` (suites that others wrote), `make harnesses` (JAX's primitives),
-`make jax-suite` (JAX's own tests), `make artifacts` (what older versions of JAX exported) and
-`make fuzz` (damaged files), each its own section; do not edit.
+`make jax-suite` (JAX's own tests), `make artifacts` (what older versions of JAX exported),
+`make fuzz` (damaged files) and `make programs` (programs of PyPI packages), each its own section;
+do not edit.
 """
 SECTION = "<!-- begin {name} -->\n{text}\n<!-- end {name} -->\n"
 FOUND = re.compile(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->\n", re.DOTALL)
