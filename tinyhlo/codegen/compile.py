@@ -23,7 +23,7 @@ from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
-from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
+from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, cache_folder
 from tinyhlo.ir.graph import graph_key
@@ -60,6 +60,7 @@ class Compiled:
     libraries: tuple[Library, ...] = field(repr=False)
     linked: Linked = field(repr=False)
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
+    scratch_bytes: int = 0  # of the kernel that allocates most
     first_number: int = 0  # of the kernels in the trace
 
     def __str__(self) -> str:
@@ -114,6 +115,9 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         libraries=tuple(libraries.values()),
         linked=linked,
         counters=counters,
+        scratch_bytes=max(
+            (scratch_bytes(r.loops.body, target.threads) for r in rendered.values()), default=0
+        ),
         first_number=first,
     )
 

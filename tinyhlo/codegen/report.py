@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhlo.codegen.loops import Allocate, Axis, Body, If, Loop
 from tinyhlo.ir.graph import (
     Elementwise,
     Gather,
@@ -55,6 +56,22 @@ def report(kernel: Kernel, source: str) -> KernelReport:
         bytes_written=bytes_written(kernel),
         source=source,
     )
+
+
+def scratch_bytes(body: Body, threads: int) -> int:
+    """Of the private memory that a body allocates, on all threads that run it at once."""
+    total = 0
+    for statement in body:
+        match statement:
+            case Allocate(memory=memory):
+                total += memory.size * memory.dtype.itemsize
+            case Loop(body=inner, axis=axis):
+                total += scratch_bytes(inner, threads) * (threads if axis is Axis.PARALLEL else 1)
+            case If(body=inner):
+                total += scratch_bytes(inner, threads)
+            case _:
+                pass
+    return total
 
 
 def bytes_read(kernel: Kernel) -> int:

@@ -33,6 +33,8 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_clear_error": (None, ()),
     "tiny_allocate": (ctypes.c_void_p, (ctypes.c_int64,)),
     "tiny_free": (None, (ctypes.c_void_p, ctypes.c_int64)),
+    "tiny_has_room": (ctypes.c_bool, (ctypes.c_int64,)),
+    "tiny_scratch": (ctypes.c_void_p, (ctypes.c_int64,)),
     "tiny_trim": (None, ()),
     "tiny_memory_stats": (None, (ctypes.c_void_p,)),
     "tiny_reset_memory_peak": (None, ()),

@@ -52,6 +52,7 @@ class Executable:
     keepalive: Any = field(default=None, repr=False)
     donors: tuple[int, ...] = ()
     effects: bool = False
+    scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
     counters: np.ndarray | None = field(default=None, repr=False)
 
     def profile(self) -> list[tuple[KernelReport, int, float]]:

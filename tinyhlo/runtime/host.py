@@ -46,6 +46,9 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
 
     def run(*arguments: np.ndarray) -> Arrays:
         given = check_arguments(arguments, inputs)
+        if not core.library().tiny_has_room(compiled.scratch_bytes):
+            needed = f"{compiled.scratch_bytes} bytes of scratch for {module.name}"
+            raise ExecutionError(f"out of memory: {needed}")
         results = [aligned_empty(type_) for type_ in outputs]
         for output, position in program.aliases:
             np.copyto(results[output], given[position])
@@ -65,6 +68,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         aliases=program.aliases,
         entry=address,
         arena_bytes=program.arena_bytes,
+        scratch_bytes=compiled.scratch_bytes,
         constants=constants,
         estimated_seconds=compiled.estimated_seconds,
         kernels=compiled.kernels,

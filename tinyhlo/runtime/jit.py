@@ -124,5 +124,5 @@ def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
     from tinyhlo.runtime.core import address
 
-    names = ("tiny_parallel", "tiny_allocate", "tiny_free", "tiny_library_call")
+    names = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
     return {name: address(name) for name in names}

@@ -67,7 +67,7 @@ class Statements(Values):
         bytes_ = memory.size * memory.dtype.itemsize
         if bytes_ <= STACK_BYTES:
             return self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
-        return self.b.intrinsic("tiny_allocate", "ptr", [("i64", str(bytes_))])
+        return self.b.intrinsic("tiny_scratch", "ptr", [("i64", str(bytes_))])
 
     def release(self, body: Body) -> None:
         """Give large private memory of `body` back."""

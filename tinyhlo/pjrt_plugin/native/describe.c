@@ -101,12 +101,13 @@ Error* PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryS
   int64_t aliased = 0;
   for (int64_t k = 0; k < executable->alias_count; k++)
     aliased += executable->outputs[executable->aliases[k].output].bytes;
-  int64_t total = arguments + outputs - aliased + executable->arena_bytes;
+  int64_t temporary = executable->arena_bytes + executable->scratch_bytes;
+  int64_t total = arguments + outputs - aliased + temporary;
   SET(args, generated_code_size_in_bytes, executable->code_bytes);
   SET(args, argument_size_in_bytes, arguments);
   SET(args, output_size_in_bytes, outputs);
   SET(args, alias_size_in_bytes, aliased);
-  SET(args, temp_size_in_bytes, executable->arena_bytes);
+  SET(args, temp_size_in_bytes, temporary);
   SET(args, host_generated_code_size_in_bytes, 0);
   SET(args, host_argument_size_in_bytes, 0);
   SET(args, host_output_size_in_bytes, 0);

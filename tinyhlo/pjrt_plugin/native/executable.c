@@ -107,6 +107,7 @@ Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec) {
   executable->donor_count = spec->donor_count;
   executable->entry = (Entry)spec->entry;
   executable->arena_bytes = spec->arena_bytes;
+  executable->scratch_bytes = spec->scratch_bytes;
   executable->code_bytes = spec->code_bytes;
   executable->program_bytes = spec->program_bytes;
   executable->options_bytes = spec->options_bytes;

@@ -226,12 +226,14 @@ static void copy_kept_inputs(Run* run) {
 static Error* call_entry(Run* run) {
   const Executable* executable = run->executable;
   copy_kept_inputs(run);
+  int64_t needed = executable->arena_bytes + executable->scratch_bytes;
   void* arena = NULL;
-  if (executable->arena_bytes) {
-    arena = tiny_allocate(executable->arena_bytes);
-    if (!arena)
-      return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes of scratch for %s",
-                       (long long)executable->arena_bytes, executable->name);
+  if (executable->arena_bytes) arena = tiny_allocate(executable->arena_bytes);
+  if ((executable->arena_bytes && !arena) ||
+      (executable->scratch_bytes && !tiny_has_room(executable->scratch_bytes))) {
+    tiny_free(arena, executable->arena_bytes);
+    return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes of scratch for %s",
+                     (long long)needed, executable->name);
   }
   int32_t status = executable->entry(run->inputs, run->outputs, arena, executable->constants);
   tiny_free(arena, executable->arena_bytes);

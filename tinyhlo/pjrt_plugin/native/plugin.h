@@ -160,6 +160,7 @@ typedef struct {
   void* const* constants;
   void* entry;
   int64_t arena_bytes;
+  int64_t scratch_bytes; /* what its kernels allocate at most */
   int64_t code_bytes;
   double estimated_seconds;
   double flops;
@@ -192,7 +193,7 @@ typedef struct Executable {
   int64_t* donors;
   void** constants;
   Entry entry;
-  int64_t arena_bytes, code_bytes;
+  int64_t arena_bytes, scratch_bytes, code_bytes;
   bool quick; /* worth running in the caller */
   bool effects;
   char *name, *fingerprint;

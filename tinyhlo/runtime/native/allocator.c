@@ -76,7 +76,7 @@ static FreeBlock* pop_cached(int size_class) {
 
 /* The system hands out more memory than there is, and ends the process that then uses it: an
    allocation that cannot be used must fail instead. */
-static bool machine_holds(int64_t bytes) {
+bool tiny_has_room(int64_t bytes) {
   pthread_mutex_lock(&lock);
   bool used_fits = bytes <= machine_bytes() - stats.bytes_in_use;
   bool pool_fits = bytes <= machine_bytes() - stats.pool_bytes;
@@ -94,7 +94,7 @@ void* tiny_allocate(int64_t bytes) {
   if (block) count_allocation(rounded, false);
   pthread_mutex_unlock(&lock);
   if (block) return block;
-  if (!machine_holds(rounded)) return NULL;
+  if (!tiny_has_room(rounded)) return NULL;
   block = fresh_block(rounded);
   if (!block) { /* what the cache holds in other classes may be enough */
     tiny_trim();
@@ -103,6 +103,17 @@ void* tiny_allocate(int64_t bytes) {
   if (!block) return NULL;
   pthread_mutex_lock(&lock);
   count_allocation(rounded, true);
+  pthread_mutex_unlock(&lock);
+  return block;
+}
+
+void* tiny_scratch(int64_t bytes) {
+  void* block = tiny_allocate(bytes);
+  if (block) return block;
+  int64_t rounded = class_bytes(class_of(bytes));
+  block = fresh_block(rounded);
+  pthread_mutex_lock(&lock);
+  if (block) count_allocation(rounded, true);
   pthread_mutex_unlock(&lock);
   return block;
 }

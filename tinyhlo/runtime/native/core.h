@@ -39,6 +39,10 @@ TINY_API void tiny_clear_error(void);
    than the kernels that fill them. `bytes` given to tiny_free must be those asked for. */
 TINY_API void* tiny_allocate(int64_t bytes);
 TINY_API void tiny_free(void* block, int64_t bytes);
+/* Whether that much more may be allocated: asked before a program runs, for its kernels cannot fail. */
+TINY_API bool tiny_has_room(int64_t bytes);
+/* Memory for a kernel at work: as tiny_allocate, but does not refuse what the system would give. */
+TINY_API void* tiny_scratch(int64_t bytes);
 /* Give every cached block back to the system. */
 TINY_API void tiny_trim(void);
 
