@@ -175,7 +175,7 @@ def fma_peak() -> float:
         "ret void",
         "}",
     ]
-    linked = link(compile_text("\n".join(lines), target))
+    linked = link([compile_text("\n".join(lines), target)])
     loop = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(linked.address("entry"))
     memory = np.zeros(64, np.float32)
     address = -(-memory.ctypes.data // 64) * 64

@@ -251,7 +251,8 @@ def assembly_of(stages: Stages) -> str:
     from tinyhlo.config import from_environment
     from tinyhlo.runtime.jit import assembly
 
-    return assembly(stages.compiled.text, target_of(from_environment()))
+    target = target_of(from_environment())
+    return "\n".join(assembly(text, target) for text in stages.compiled.modules)
 
 
 # form -> how it is taken from the compiler's Stages
@@ -259,7 +260,7 @@ FORMS: dict[str, Callable[[Stages], object]] = {
     "graph": lambda stages: stages.graph,
     "program": lambda stages: stages.program,
     "loops": loops_of,
-    "llvm": lambda stages: stages.compiled.text,
+    "llvm": lambda stages: "\n\n".join(stages.compiled.modules),
     "asm": assembly_of,
 }
 

@@ -46,9 +46,12 @@ def emulate(
 ) -> list[np.ndarray]:
     """What the program gives on the emulated processor."""
     program = schedule(graph, "test", (), TARGET)
-    _, text = render_program(program, kernels_of(program.body), TARGET)
-    (folder / "program.o").write_bytes(compile_text(text, TARGET))
-    link = [COMPILER, "-static", "-o", "program", "program.o", *map(str, runtime), "-lm"]
+    modules: list[str] = []
+    _, last = render_program(program, kernels_of(program.body), TARGET, modules.append)
+    objects = [folder / f"program{k}.o" for k in range(len(modules) + 1)]
+    for path, text in zip(objects, (*modules, last), strict=True):
+        path.write_bytes(compile_text(text, TARGET))
+    link = [COMPILER, "-static", "-o", "program", *map(str, [*objects, *runtime]), "-lm"]
     subprocess.run([*link, "-lpthread"], cwd=folder, check=True)
     types = [buffer.type for buffer in program.outputs]
     constants = [constant.value for constant in program.constants]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
-from tinyhlo.codegen.compile import kernels_of, render_kernels
+from tinyhlo.codegen.compile import kernels_of, render_program
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.build import broadcast, cast, param, permute, reduce, scan
 from tinyhlo.ir.dtypes import I8, I32
@@ -25,11 +25,9 @@ AVX2, AVX512 = (named_target(name, threads=2) for name in ("x86-64-v3", "x86-64-
 def code(graph: Graph, target: Target) -> str:
     """Assembly of all kernels of a graph."""
     program = schedule(graph, "test", (), target)
-    declarations: dict[str, str] = {}
-    rendered = render_kernels(kernels_of(program.body), target, declarations)
-    texts = {kernel.symbol: kernel.text for kernel in rendered.values()}
-    public = [text.replace("define internal", "define") for text in texts.values()]
-    return assembly("\n\n".join([*declarations.values(), *public]), target)
+    modules: list[str] = []
+    _, last = render_program(program, kernels_of(program.body), target, modules.append)
+    return "\n".join(assembly(text, target) for text in (*modules, last))
 
 
 def programs() -> dict[str, Graph]:

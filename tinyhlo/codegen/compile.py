@@ -13,28 +13,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tinyhlo.codegen.heuristics import choose_moves
-from tinyhlo.codegen.llvm import half
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
+from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
 from tinyhlo.codegen.target import Target
-from tinyhlo.config import Config, cache_folder
+from tinyhlo.config import Config
 from tinyhlo.ir.graph import graph_key
-from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.executable import KernelReport
-from tinyhlo.runtime.jit import Linked, compile_text, link, llvm_version
+from tinyhlo.runtime.jit import Linked, link
 from tinyhlo.runtime.library import Library
+from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.targets import bind
 from tinyhlo.runtime.trace import Trace, trace_to
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
-from tinyhlo.version import VERSION
 
 # Long chains of nodes and nested guards recurse in Python only, which needs no C stack.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
@@ -46,16 +45,15 @@ SMALL, STRAIGHT = 64, 256
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Compiled:
-    """Code that can be called, as long as this object lives. `object_code` is what a cache keeps:
-    `link(object_code)` makes it callable again. The addresses of the descriptors of `libraries`
-    follow the program's constants in the table that the entry takes."""
+    """Code that can be called, as long as this object lives; `modules` are its LLVM IR. The
+    addresses of the descriptors of `libraries` follow the program's constants in the table that the
+    entry takes."""
 
     entry: int
     kernels: tuple[KernelReport, ...]
     estimated_seconds: float
     code_bytes: int
-    object_code: bytes = field(repr=False)
-    text: str = field(repr=False)
+    modules: tuple[str, ...] = field(repr=False)
     loops: tuple[LoopProgram, ...] = field(repr=False)
     libraries: tuple[Library, ...] = field(repr=False)
     linked: Linked = field(repr=False)
@@ -64,17 +62,16 @@ class Compiled:
     first_number: int = 0  # of the kernels in the trace
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(str, self.loops), self.text])
+        return "\n\n".join([*map(str, self.loops), *self.modules])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rendered:
-    """A kernel's symbol, loops and LLVM IR; whether it is inlined where it is called."""
+    """A kernel's symbol and loops; whether it is inlined where it is called."""
 
     symbol: str
     loops: LoopProgram
     inline: bool
-    text: str
 
 
 def compile_program(program: Program, target: Target, config: Config) -> Compiled:
@@ -87,15 +84,23 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     counters = np.zeros((len(kernels), 2), np.int64) if is_profiled(config) else None
     trace = trace_to(config.profile)
     first = trace.reserve(len(kernels)) if trace else 0
-    rendered, text = render_program(
-        program,
-        [kernel for kernel in kernels if kernel not in libraries],
-        target,
-        {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
-        None if counters is None else probes(counters, kernels, first, trace),
-    )
-    code = object_code(text, target, config)
-    linked = link(code)
+    texts: list[str] = []
+    with ObjectCode(target, config if counters is None else replace(config, cache=0)) as code:
+
+        def finish(text: str) -> None:
+            texts.append(text)
+            code.add(text)
+
+        rendered, last = render_program(
+            program,
+            [kernel for kernel in kernels if kernel not in libraries],
+            target,
+            finish,
+            {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
+            None if counters is None else probes(counters, kernels, first, trace),
+        )
+        pieces = code.pieces(last)
+    linked = link(pieces)
     sources = {kernel: str(r.loops) for kernel, r in rendered.items()}
     reports = {kernel: report(kernel, sources.get(kernel, "")) for kernel in kernels}
     seconds = {
@@ -108,9 +113,8 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         entry=linked.address("entry"),
         kernels=tuple(reports.values()),
         estimated_seconds=estimate_seconds(program, seconds),
-        code_bytes=len(code),
-        object_code=code,
-        text=text,
+        code_bytes=sum(map(len, pieces)),
+        modules=(*texts, last),
         loops=tuple({r.symbol: r.loops for r in rendered.values()}.values()),
         libraries=tuple(libraries.values()),
         linked=linked,
@@ -126,17 +130,17 @@ def render_program(
     program: Program,
     kernels: list[Kernel],
     target: Target,
+    finish: Callable[[str], None],
     libraries: Mapping[Kernel, int] | None = None,
     probe: Callable[[Kernel], Probe] | None = None,
 ) -> tuple[dict[Kernel, Rendered], str]:
-    """The code of kernels, and the LLVM IR of the whole program (see EntryRenderer)."""
-    declarations = dict(half.FUNCTIONS if not target.half else {})
-    rendered = render_kernels(kernels, target, declarations)
+    """The code of kernels, and the last module; `finish` got those before (see EntryRenderer)."""
+    modules = Modules(target, finish)
+    rendered = render_kernels(kernels, target, modules)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
+    declarations = modules.entry.declarations
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
-    body = entry.render("entry")
-    texts = {found.symbol: found.text for found in rendered.values()}
-    return rendered, "\n\n".join([*declarations.values(), *texts.values(), body])
+    return rendered, modules.last(entry.render("entry"))
 
 
 def is_profiled(config: Config) -> bool:
@@ -156,19 +160,6 @@ def probes(
     }.__getitem__
 
 
-def object_code(text: str, target: Target, config: Config) -> bytes:
-    """Compile, or take what an earlier process compiled from the same text for the same target."""
-    if not config.cache or is_profiled(config):  # counters have an address of their own
-        return compile_text(text, target)
-    cache = Cache(cache_folder(config) / "objects")
-    key = key_of((VERSION, llvm_version(), repr(target), text))
-    code = cache.load(key)
-    if code is None:
-        code = compile_text(text, target)
-        cache.store(key, code)
-    return code
-
-
 def bind_libraries(kernels: list[Kernel]) -> dict[Kernel, Library]:
     """The descriptors of the kernels that are library calls."""
     calls = ((kernel, library_call_of(kernel)) for kernel in kernels)
@@ -176,7 +167,7 @@ def bind_libraries(kernels: list[Kernel]) -> dict[Kernel, Library]:
 
 
 def render_kernels(
-    kernels: list[Kernel], target: Target, declarations: dict[str, str]
+    kernels: list[Kernel], target: Target, modules: Modules
 ) -> dict[Kernel, Rendered]:
     """Code of every kernel; structurally equal ones share it."""
     by_structure: dict[object, Rendered] = {}
@@ -185,12 +176,12 @@ def render_kernels(
         key = (graph_key(kernel.graph), kernel.in_place)
         found = by_structure.get(key)
         if found is None:
-            found = by_structure[key] = render(kernel, target, len(by_structure), declarations)
+            found = by_structure[key] = render(kernel, target, len(by_structure), modules)
         rendered[kernel] = found
     return rendered
 
 
-def render(kernel: Kernel, target: Target, number: int, declarations: dict[str, str]) -> Rendered:
+def render(kernel: Kernel, target: Target, number: int, modules: Modules) -> Rendered:
     name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
     symbol = f"k{number}_{name}"
     loops = lower_kernel(kernel, target)
@@ -199,8 +190,10 @@ def render(kernel: Kernel, target: Target, number: int, declarations: dict[str, 
     straight = not any(isinstance(statement, Loop) for statement in loops.body)
     most = STRAIGHT if straight else 0 if loops.moves else SMALL
     inline = len(kernel.graph.nodes()) <= most
-    text = render_kernel(loops, target, symbol, inline, declarations)
-    return Rendered(symbol, loops, inline, text)
+    part = modules.part(inline)
+    text = render_kernel(loops, target, symbol, inline, part.declarations)
+    part.add(symbol, len(loops.reads + loops.writes), text)
+    return Rendered(symbol, loops, inline)
 
 
 def kernels_of(block: Block) -> list[Kernel]:

@@ -2,7 +2,7 @@
 
 In: a LoopProgram and a symbol. Out: the text of
 
-    define internal void @softmax(ptr %x0, ptr %y0)                  # what the entry calls
+    define void @softmax(ptr %x0, ptr %y0)                           # what the entry calls
     define internal void @softmax.1.range(ptr ..., i64 %begin, i64 %end)
     define internal void @softmax.1.body(ptr %context, i64 %begin, i64 %end)
 
@@ -139,7 +139,8 @@ def render_kernel(
         Builder(declarations), target, pointers, not program.in_place, symbol, attributes
     )
     renderer.body(program.body)
-    head = f"define internal void @{symbol}({arguments})"
+    linkage = "internal " if inline else ""  # else the entry may be in another module
+    head = f"define {linkage}void @{symbol}({arguments})"
     main = function(head, "alwaysinline" if inline else "noinline", renderer)
     return "\n".join([*tables, *renderer.functions, main])
 

@@ -1,0 +1,63 @@
+"""How kernels are grouped into LLVM modules: counts, and results across modules."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import run_native
+from tests.schedule.graphs import F32, matmul, softmax
+from tinyhlo.codegen import modules
+from tinyhlo.codegen.compile import kernels_of, render_program
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.build import param
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule import schedule
+
+TARGET = named_target("x86-64-v3", threads=2)
+SIZES = (48, 40, 56, 64, 72)
+
+
+def chain() -> Graph:
+    """Products of different sizes: kernels that share no code and are not inlined."""
+    params = [param(k, (a, b), F32) for k, (a, b) in enumerate(pairwise(SIZES))]
+    value = params[0]
+    for weights in params[1:]:
+        value = softmax(matmul(value, weights))
+    return Graph(tuple(p.type for p in params), (value,))
+
+
+def module_texts(graph: Graph, target: Target) -> tuple[str, ...]:
+    program = schedule(graph, "test", (), target)
+    texts: list[str] = []
+    _, last = render_program(program, kernels_of(program.body), target, texts.append)
+    return (*texts, last)
+
+
+def test_a_small_program_is_one_module() -> None:
+    x = param(0, (64, 64), F32)
+    assert len(module_texts(Graph((x.type,), (softmax(x),)), TARGET)) == 1
+
+
+def test_modules_are_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache of object code finds them again."""
+    monkeypatch.setattr(modules, "LONG_ENOUGH", 1000)
+    texts = module_texts(chain(), TARGET)
+    assert texts == module_texts(chain(), TARGET)
+    assert len(texts) > 1
+    assert sum("define i32 @entry" in text for text in texts) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_kernels_of_several_modules(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(modules, "LONG_ENOUGH", 1000)
+    random = np.random.default_rng(0)
+    graph = chain()
+    given = [random.standard_normal(p.shape, np.float32) for p in graph.params]
+    (got,) = run_native(graph, given, threads)
+    (expected,) = run_graph(graph, given)
+    np.testing.assert_allclose(got, expected, rtol=1e-4)

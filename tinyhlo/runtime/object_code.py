@@ -1,0 +1,66 @@
+"""Object code of modules, several at a time.
+
+In: LLVM IR texts, one after the other. Out: their object code: what an earlier process compiled
+from the same text for the same target, or compiled now, on as many threads as the target has
+(LLVM runs without Python's lock).
+
+    with ObjectCode(target, config) as code:
+        code.add(text)                           # a thread compiles it
+        linked = link(code.pieces(last_text))    # this one compiles the last
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from tinyhlo.codegen.target import Target
+from tinyhlo.config import Config, cache_folder
+from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.jit import compile_text, llvm_version
+from tinyhlo.version import VERSION
+
+
+class ObjectCode:
+    """A program of one module starts no thread."""
+
+    def __init__(self, target: Target, config: Config) -> None:
+        self.target = target
+        self.cache = Cache(cache_folder(config) / "objects") if config.cache else None
+        self.threads: ThreadPoolExecutor | None = None
+        self.futures: list[Future[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.threads is not None:
+            self.threads.shutdown(cancel_futures=True)
+
+    def add(self, text: str) -> None:
+        """Begin to compile a module."""
+        if self.threads is None:
+            self.threads = ThreadPoolExecutor(self.target.threads, "tinyhlo-compile")
+        self.futures.append(self.threads.submit(self.compile, text))
+
+    def pieces(self, last: str) -> tuple[bytes, ...]:
+        """The code of all modules, once it is there; `last` is a module too."""
+        code = self.compile(last)
+        return (*(future.result() for future in self.futures), code)
+
+    def compile(self, text: str) -> bytes:
+        """The code of one module."""
+        if self.cache is None:
+            return compile_text(text, self.target)
+        key = key_of((VERSION, llvm_version(), repr(self.target), text))
+        code = self.cache.load(key)
+        if code is None:
+            code = compile_text(text, self.target)
+            self.cache.store(key, code)
+        return code
