@@ -13,38 +13,9 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.ir import dtypes
+from tinyhlo.ir import graph as ir
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import (
-    VOID,
-    Barrier,
-    Branch,
-    Constant,
-    Elementwise,
-    Expand,
-    Flip,
-    Gather,
-    Graph,
-    Iota,
-    LibraryCall,
-    Loop,
-    MultiReduce,
-    Node,
-    Output,
-    Pad,
-    Param,
-    Permute,
-    Reduce,
-    Reshape,
-    Scan,
-    Scatter,
-    Shape,
-    Slice,
-    Sort,
-    TensorType,
-    UpdateSlice,
-    Window,
-    intern,
-)
+from tinyhlo.ir.graph import VOID, Elementwise, Graph, Node, Shape, TensorType, intern
 from tinyhlo.ir.ops import COMPARISONS, Op
 
 # Attributes of a LibraryCall that are ours, not the call's.
@@ -52,17 +23,17 @@ ORDER = "#order"  # number of an effectful call in its program
 ALIASES = "#aliases"  # (result, operand) pairs that the function wants to be the same memory
 
 
-def param(position: int, shape: Shape, dtype: DType) -> Param:
-    return intern(Param, TensorType(shape, dtype), (), position)
+def param(position: int, shape: Shape, dtype: DType) -> ir.Param:
+    return intern(ir.Param, TensorType(shape, dtype), (), position)
 
 
-def constant(value: np.ndarray) -> Constant:
+def constant(value: np.ndarray) -> ir.Constant:
     """A dense constant; `value` must not be changed afterwards."""
     type_ = TensorType(value.shape, dtypes.BY_NUMPY[value.dtype])
-    return intern(Constant, type_, (), value)
+    return intern(ir.Constant, type_, (), value)
 
 
-def scalar(value: Any, dtype: DType) -> Constant:
+def scalar(value: Any, dtype: DType) -> ir.Constant:
     """A scalar constant; Python ints wrap to the type's width."""
     if dtype.is_integer and isinstance(value, int):
         value = np.array(value & ((1 << dtype.bits) - 1), f"u{dtype.itemsize}").view(dtype.numpy)
@@ -75,7 +46,7 @@ def full(value: Any, shape: Shape, dtype: DType) -> Node:
 
 
 def iota(shape: Shape, dtype: DType, axis: int) -> Node:
-    return intern(Iota, TensorType(shape, dtype), (), axis)
+    return intern(ir.Iota, TensorType(shape, dtype), (), axis)
 
 
 def elementwise(op: Op, *inputs: Node, dtype: DType | None = None) -> Node:
@@ -123,37 +94,37 @@ def reduce(op: Op, source: Node, axes: Sequence[int]) -> Node:
     if not axes:
         return source
     shape = tuple(n for axis, n in enumerate(source.shape) if axis not in axes)
-    return intern(Reduce, TensorType(shape, source.dtype), (source,), op, axes)
+    return intern(ir.Reduce, TensorType(shape, source.dtype), (source,), op, axes)
 
 
 def reshape(source: Node, shape: Shape) -> Node:
-    if isinstance(source, Reshape):
+    if isinstance(source, ir.Reshape):
         source = source.inputs[0]
     if source.shape == shape:
         return source
     assert prod(source.shape) == prod(shape), (source.shape, shape)
-    return intern(Reshape, TensorType(shape, source.dtype), (source,))
+    return intern(ir.Reshape, TensorType(shape, source.dtype), (source,))
 
 
 def permute(source: Node, order: Sequence[int]) -> Node:
     order = tuple(order)
-    if isinstance(source, Permute):
+    if isinstance(source, ir.Permute):
         order = tuple(source.order[axis] for axis in order)
         source = source.inputs[0]
     if order == tuple(range(len(order))):
         return source
     shape = tuple(source.shape[axis] for axis in order)
-    return intern(Permute, TensorType(shape, source.dtype), (source,), order)
+    return intern(ir.Permute, TensorType(shape, source.dtype), (source,), order)
 
 
 def expand(source: Node, shape: Shape) -> Node:
-    if isinstance(source, Expand):
+    if isinstance(source, ir.Expand):
         source = source.inputs[0]
     if source.shape == shape:
         return source
     assert len(shape) == len(source.shape), (source.shape, shape)
     assert all(a in (1, b) for a, b in zip(source.shape, shape, strict=True))
-    return intern(Expand, TensorType(shape, source.dtype), (source,))
+    return intern(ir.Expand, TensorType(shape, source.dtype), (source,))
 
 
 def broadcast(source: Node, shape: Shape, axes: Sequence[int] = ()) -> Node:
@@ -183,7 +154,7 @@ def pad(
         for n, before, after, gap in zip(source.shape, low, high, interior, strict=True)
     )
     type_ = TensorType(shape, source.dtype)
-    return intern(Pad, type_, (source, fill), low, high, interior)
+    return intern(ir.Pad, type_, (source, fill), low, high, interior)
 
 
 def slice_(
@@ -194,12 +165,12 @@ def slice_(
     shape = tuple(-(-(b - a) // s) for a, b, s in zip(start, stop, step, strict=True))
     if shape == source.shape:
         return source
-    return intern(Slice, TensorType(shape, source.dtype), (source,), start, step)
+    return intern(ir.Slice, TensorType(shape, source.dtype), (source,), start, step)
 
 
 def flip(source: Node, axes: Sequence[int]) -> Node:
     axes = tuple(sorted(axis for axis in axes if source.shape[axis] > 1))
-    return intern(Flip, source.type, (source,), axes) if axes else source
+    return intern(ir.Flip, source.type, (source,), axes) if axes else source
 
 
 def window(
@@ -211,30 +182,30 @@ def window(
         for n, k, s, d in zip(source.shape, size, stride, dilation, strict=True)
     )
     type_ = TensorType(counts + size, source.dtype)
-    return intern(Window, type_, (source,), size, stride, dilation)
+    return intern(ir.Window, type_, (source,), size, stride, dilation)
 
 
 def gather(source: Node, indices: Sequence[Node]) -> Node:
     assert len(indices) == len(source.shape) and len({node.shape for node in indices}) <= 1
     shape = indices[0].shape if indices else ()
-    return intern(Gather, TensorType(shape, source.dtype), (source, *indices))
+    return intern(ir.Gather, TensorType(shape, source.dtype), (source, *indices))
 
 
 def scan(op: Op, source: Node, axis: int, reverse: bool) -> Node:
-    return intern(Scan, source.type, (source,), op, axis, reverse)
+    return intern(ir.Scan, source.type, (source,), op, axis, reverse)
 
 
 def update_slice(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
-    return intern(UpdateSlice, operand.type, (operand, update, *starts))
+    return intern(ir.UpdateSlice, operand.type, (operand, update, *starts))
 
 
 def barrier(source: Node) -> Node:
-    return intern(Barrier, source.type, (source,))
+    return intern(ir.Barrier, source.type, (source,))
 
 
 def outputs(node: Node, types: Sequence[TensorType]) -> tuple[Node, ...]:
     """One `Output` per result of a multi-result node."""
-    return tuple(intern(Output, type_, (node,), k) for k, type_ in enumerate(types))
+    return tuple(intern(ir.Output, type_, (node,), k) for k, type_ in enumerate(types))
 
 
 def multi_reduce(
@@ -243,7 +214,7 @@ def multi_reduce(
     axes = tuple(sorted(axes))
     shape = tuple(n for axis, n in enumerate(sources[0].shape) if axis not in axes)
     types = tuple(TensorType(shape, node.dtype) for node in sources)
-    node = intern(MultiReduce, VOID, (*sources, *initials), axes, combiner, types)
+    node = intern(ir.MultiReduce, VOID, (*sources, *initials), axes, combiner, types)
     return outputs(node, types)
 
 
@@ -255,13 +226,13 @@ def scatter(
     unique: bool,
 ) -> tuple[Node, ...]:
     types = tuple(node.type for node in operands)
-    node = intern(Scatter, VOID, (*operands, *updates, *indices), combiner, unique, types)
+    node = intern(ir.Scatter, VOID, (*operands, *updates, *indices), combiner, unique, types)
     return outputs(node, types)
 
 
 def sort(inputs: Sequence[Node], axis: int, comparator: Graph) -> tuple[Node, ...]:
     types = tuple(node.type for node in inputs)
-    return outputs(intern(Sort, VOID, tuple(inputs), axis, comparator, types), types)
+    return outputs(intern(ir.Sort, VOID, tuple(inputs), axis, comparator, types), types)
 
 
 def loop(
@@ -269,14 +240,14 @@ def loop(
 ) -> tuple[Node, ...]:
     """The outputs; of a loop without state, which runs for its effects, the loop itself."""
     types = tuple(node.type for node in initial)
-    node = intern(Loop, VOID, tuple(initial), condition, body, trip_count, types)
+    node = intern(ir.Loop, VOID, tuple(initial), condition, body, trip_count, types)
     return outputs(node, types) or (node,)
 
 
 def branch(selector: Node, operands: Sequence[Node], branches: Sequence[Graph]) -> tuple[Node, ...]:
     """The outputs; of a branch without results, which runs for its effects, the branch itself."""
     types = tuple(node.type for node in branches[0].results)
-    node = intern(Branch, VOID, (selector, *operands), tuple(branches), types)
+    node = intern(ir.Branch, VOID, (selector, *operands), tuple(branches), types)
     return outputs(node, types) or (node,)
 
 
@@ -290,5 +261,5 @@ def library_call(
     """The outputs; of a call without results, which runs for its effect, the call itself."""
     pairs = tuple(sorted((attributes or {}).items()))
     types = tuple(types)
-    node = intern(LibraryCall, VOID, tuple(operands), target, pairs, effect, types)
+    node = intern(ir.LibraryCall, VOID, tuple(operands), target, pairs, effect, types)
     return outputs(node, types) if types else (node,)

@@ -15,33 +15,8 @@ from math import prod
 import numpy as np
 
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
-from tinyhlo.ir.graph import (
-    Barrier,
-    Branch,
-    Constant,
-    Elementwise,
-    Expand,
-    Flip,
-    Gather,
-    Graph,
-    Iota,
-    LibraryCall,
-    Loop,
-    MultiReduce,
-    Node,
-    Output,
-    Pad,
-    Param,
-    Permute,
-    Reduce,
-    Reshape,
-    Scan,
-    Scatter,
-    Slice,
-    Sort,
-    UpdateSlice,
-    Window,
-)
+from tinyhlo.ir import graph as ir
+from tinyhlo.ir.graph import Elementwise, Graph, Node
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 
@@ -59,11 +34,11 @@ def run_graph(graph: Graph, arguments: Sequence[Array]) -> Arrays:
     lazy = {node.inputs[0] for node in nodes if is_huge_contraction(node)}
     lazy = {product for product in lazy if uses[product] == 1}
     for node in nodes:
-        if node in lazy or (isinstance(node, Expand) and deferred(node, lazy, uses, nodes)):
+        if node in lazy or (isinstance(node, ir.Expand) and deferred(node, lazy, uses, nodes)):
             continue
-        if isinstance(node, Param):
+        if isinstance(node, ir.Param):
             values[node] = np.asarray(arguments[node.position])
-        elif isinstance(node, Reduce) and node.inputs[0] in lazy:
+        elif isinstance(node, ir.Reduce) and node.inputs[0] in lazy:
             values[node] = contract(node, values)
         else:
             values[node] = evaluate_node(node, [values[child] for child in node.inputs])
@@ -76,14 +51,14 @@ def run_graph(graph: Graph, arguments: Sequence[Array]) -> Arrays:
 
 def is_huge_contraction(node: Node) -> bool:
     """A sum over a product of two expanded values, too large to write out."""
-    if not isinstance(node, Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
+    if not isinstance(node, ir.Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
         return False
     product = node.inputs[0]
     return (
         isinstance(product, Elementwise)
         and product.op is Op.MUL
         and prod(product.shape) > HUGE
-        and all(isinstance(factor, Expand) for factor in product.inputs)
+        and all(isinstance(factor, ir.Expand) for factor in product.inputs)
     )
 
 
@@ -96,7 +71,7 @@ def deferred(node: Node, lazy: set[Node], uses: Counter[Node], nodes: list[Node]
     )
 
 
-def contract(node: Reduce, values: dict[Node, Array | Arrays]) -> Array:
+def contract(node: ir.Reduce, values: dict[Node, Array | Arrays]) -> Array:
     """Sum of products by einsum over the operands' own axes."""
     product = node.inputs[0]
     operands: list[object] = []
@@ -125,32 +100,34 @@ def evaluate_node(node: Node, inputs: list[Array | Arrays]) -> Array | Arrays:
     return rule(node, *inputs)
 
 
-def reduce(node: Reduce, source: Array) -> Array:
+def reduce(node: ir.Reduce, source: Array) -> Array:
     return fold(node.op, source, node.axes).astype(node.dtype.numpy)
 
 
 def fold(op: Op, source: Array, axes: tuple[int, ...]) -> Array:
     """Monoid `op` over `axes`; floats narrower than f64 add up in f64."""
     with np.errstate(all="ignore"):
-        kind = source.dtype.kind
-        wide = source if kind in "iub" else source.astype(np.float64)
-        match op:
-            case Op.ADD:
-                return np.add.reduce(wide, axes, dtype=wide.dtype)
-            case Op.MUL:
-                return np.multiply.reduce(wide, axes, dtype=wide.dtype)
-            case Op.AND:
-                return np.bitwise_and.reduce(source, axes)
-            case Op.OR:
-                return np.bitwise_or.reduce(source, axes)
-            case Op.XOR:
-                return np.bitwise_xor.reduce(source, axes)
-            case Op.MAX | Op.MIN:
-                empty = extreme(source.dtype, op)
-                function = np.maximum if op is Op.MAX else np.minimum
-                result = function.reduce(wide, axes, initial=empty)
-                return result if kind in "iub" else signed_zeros(op, wide, axes, result)
-    raise ValueError(op)
+        wide = widened(source)
+        if op not in (Op.MAX, Op.MIN):
+            return MONOIDS[op].reduce(wide, axes, dtype=wide.dtype)
+        result = MONOIDS[op].reduce(wide, axes, initial=extreme(source.dtype, op))
+        return result if wide is source else signed_zeros(op, wide, axes, result)
+
+
+MONOIDS: dict[Op, np.ufunc] = {
+    Op.ADD: np.add,
+    Op.MUL: np.multiply,
+    Op.MAX: np.maximum,
+    Op.MIN: np.minimum,
+    Op.AND: np.bitwise_and,
+    Op.OR: np.bitwise_or,
+    Op.XOR: np.bitwise_xor,
+}
+
+
+def widened(source: Array) -> Array:
+    """Floats in f64."""
+    return source if source.dtype.kind in "iub" else source.astype(np.float64)
 
 
 def signed_zeros(op: Op, source: Array, axes: tuple[int, ...], result: Array) -> Array:
@@ -172,7 +149,7 @@ def extreme(dtype: np.dtype, op: Op) -> object:
     return -np.inf if op is Op.MAX else np.inf
 
 
-def multi_reduce(node: MultiReduce, *inputs: Array) -> Arrays:
+def multi_reduce(node: ir.MultiReduce, *inputs: Array) -> Arrays:
     count = len(node.results)
     sources, initials = inputs[:count], inputs[count:]
     kept = [k for k in range(sources[0].ndim) if k not in node.axes]
@@ -190,13 +167,13 @@ def apply_region(region: Graph, arguments: Sequence[Array]) -> Arrays:
     shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
     values: dict[Node, Array] = {}
     for node in region.nodes():
-        if isinstance(node, Param):
+        if isinstance(node, ir.Param):
             values[node] = np.broadcast_to(arguments[node.position], shape)
         elif isinstance(node, Elementwise):
             values[node] = evaluate(node.op, [values[c] for c in node.inputs], node.dtype)
-        elif isinstance(node, Constant):
+        elif isinstance(node, ir.Constant):
             values[node] = np.broadcast_to(node.value, shape)
-        elif isinstance(node, (Reshape, Expand, Permute, Barrier)):
+        elif isinstance(node, (ir.Reshape, ir.Expand, ir.Permute, ir.Barrier)):
             values[node] = values[node.inputs[0]]
         else:
             item = UnsupportedItem(
@@ -206,7 +183,7 @@ def apply_region(region: Graph, arguments: Sequence[Array]) -> Arrays:
     return tuple(values[result] for result in region.results)
 
 
-def pad(node: Pad, source: Array, fill: Array) -> Array:
+def pad(node: ir.Pad, source: Array, fill: Array) -> Array:
     wide = tuple(
         n + max(0, n - 1) * gap for n, gap in zip(source.shape, node.interior, strict=True)
     )
@@ -227,7 +204,7 @@ def pad(node: Pad, source: Array, fill: Array) -> Array:
     return result
 
 
-def slice_(node: Slice, source: Array) -> Array:
+def slice_(node: ir.Slice, source: Array) -> Array:
     where = tuple(
         slice(a, a + (n - 1) * s + 1 if n else a, s)
         for a, s, n in zip(node.start, node.step, node.shape, strict=True)
@@ -235,7 +212,7 @@ def slice_(node: Slice, source: Array) -> Array:
     return source[where]
 
 
-def window(node: Window, source: Array) -> Array:
+def window(node: ir.Window, source: Array) -> Array:
     rank = source.ndim
     strides = [s * node.stride[k] for k, s in enumerate(source.strides)]
     strides += [s * node.dilation[k] for k, s in enumerate(source.strides)]
@@ -246,11 +223,11 @@ def window(node: Window, source: Array) -> Array:
     return np.lib.stride_tricks.as_strided(source, node.shape, strides, writeable=False)
 
 
-def gather(node: Gather, source: Array, *indices: Array) -> Array:
+def gather(node: ir.Gather, source: Array, *indices: Array) -> Array:
     return source[indices] if indices else source
 
 
-def scatter(node: Scatter, *inputs: Array) -> Arrays:
+def scatter(node: ir.Scatter, *inputs: Array) -> Arrays:
     count = len(node.results)
     results = [np.array(operand) for operand in inputs[:count]]
     updates = inputs[count : 2 * count]
@@ -279,32 +256,23 @@ def scatter(node: Scatter, *inputs: Array) -> Arrays:
     return tuple(results)
 
 
-def update_slice(node: UpdateSlice, operand: Array, update: Array, *starts: Array) -> Array:
+def update_slice(node: ir.UpdateSlice, operand: Array, update: Array, *starts: Array) -> Array:
     result = np.array(operand)
     place = tuple(slice(int(a), int(a) + n) for a, n in zip(starts, update.shape, strict=True))
     result[place] = update
     return result
 
 
-def scan(node: Scan, source: Array) -> Array:
-    functions = {
-        Op.ADD: np.add,
-        Op.MUL: np.multiply,
-        Op.MAX: np.maximum,
-        Op.MIN: np.minimum,
-        Op.AND: np.bitwise_and,
-        Op.OR: np.bitwise_or,
-        Op.XOR: np.bitwise_xor,
-    }
+def scan(node: ir.Scan, source: Array) -> Array:
     with np.errstate(all="ignore"):
-        wide = source if source.dtype.kind in "iub" else source.astype(np.float64)
+        wide = widened(source)
         turned = np.flip(wide, node.axis) if node.reverse else wide
-        result = functions[node.op].accumulate(turned, node.axis)
+        result = MONOIDS[node.op].accumulate(turned, node.axis)
         result = np.flip(result, node.axis) if node.reverse else result
         return result.astype(source.dtype)
 
 
-def sort(node: Sort, *inputs: Array) -> Arrays:
+def sort(node: ir.Sort, *inputs: Array) -> Arrays:
     """Bottom-up merge sort of all rows at once by binary insertion into sorted runs: each round
     asks the comparator about whole arrays."""
     axis, length = node.axis, inputs[0].shape[node.axis]
@@ -356,49 +324,49 @@ def merge_runs(comparator: Graph, rows: list[Array], order: Array, run: int) -> 
     return merged
 
 
-def loop(node: Loop, *state: Array) -> Arrays:
+def loop(node: ir.Loop, *state: Array) -> Arrays:
     values: Sequence[Array] = state
     while bool(run_graph(node.condition, values)[0]):
         values = run_graph(node.body, values)
     return tuple(values)
 
 
-def branch(node: Branch, selector: Array, *operands: Array) -> Arrays:
+def branch(node: ir.Branch, selector: Array, *operands: Array) -> Arrays:
     chosen = int(selector)
     last = len(node.branches) - 1
     return run_graph(node.branches[chosen if 0 <= chosen < last else last], operands)
 
 
-def library_call(node: LibraryCall, *operands: Array) -> Arrays:
+def library_call(node: ir.LibraryCall, *operands: Array) -> Arrays:
     item = UnsupportedItem(node.target, str(node.type), "", "no such library function is known")
     raise UnsupportedOp((item,))
 
 
 RULES: dict[type[Node], Callable[..., Array | Arrays]] = {
-    Constant: lambda node: node.value,
-    Iota: lambda node: np.broadcast_to(
+    ir.Constant: lambda node: node.value,
+    ir.Iota: lambda node: np.broadcast_to(
         np.arange(node.shape[node.axis])
         .astype(node.dtype.numpy)
         .reshape([-1 if k == node.axis else 1 for k in range(len(node.shape))]),
         node.shape,
     ),
-    Reduce: reduce,
-    MultiReduce: multi_reduce,
-    Reshape: lambda node, source: source.reshape(node.shape),
-    Permute: lambda node, source: source.transpose(node.order),
-    Expand: lambda node, source: np.broadcast_to(source, node.shape),
-    Pad: pad,
-    Slice: slice_,
-    Flip: lambda node, source: np.flip(source, node.axes),
-    Window: window,
-    Gather: gather,
-    Scatter: scatter,
-    UpdateSlice: update_slice,
-    Scan: scan,
-    Sort: sort,
-    Loop: loop,
-    Branch: branch,
-    LibraryCall: library_call,
-    Barrier: lambda node, source: source,
-    Output: lambda node, results: results[node.position],
+    ir.Reduce: reduce,
+    ir.MultiReduce: multi_reduce,
+    ir.Reshape: lambda node, source: source.reshape(node.shape),
+    ir.Permute: lambda node, source: source.transpose(node.order),
+    ir.Expand: lambda node, source: np.broadcast_to(source, node.shape),
+    ir.Pad: pad,
+    ir.Slice: slice_,
+    ir.Flip: lambda node, source: np.flip(source, node.axes),
+    ir.Window: window,
+    ir.Gather: gather,
+    ir.Scatter: scatter,
+    ir.UpdateSlice: update_slice,
+    ir.Scan: scan,
+    ir.Sort: sort,
+    ir.Loop: loop,
+    ir.Branch: branch,
+    ir.LibraryCall: library_call,
+    ir.Barrier: lambda node, source: source,
+    ir.Output: lambda node, results: results[node.position],
 }

@@ -15,35 +15,8 @@ from typing import Any
 
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir import dtypes
-from tinyhlo.ir.graph import (
-    VOID,
-    Barrier,
-    Branch,
-    Constant,
-    Elementwise,
-    Expand,
-    Flip,
-    Gather,
-    Graph,
-    Iota,
-    LibraryCall,
-    Loop,
-    MultiReduce,
-    Node,
-    Output,
-    Pad,
-    Param,
-    Permute,
-    Reduce,
-    Reshape,
-    Scan,
-    Scatter,
-    Slice,
-    Sort,
-    TensorType,
-    UpdateSlice,
-    Window,
-)
+from tinyhlo.ir import graph as ir
+from tinyhlo.ir.graph import VOID, Elementwise, Graph, Node, TensorType
 from tinyhlo.ir.ops import COMPARISONS, MONOIDS, Op
 
 Problems = Iterator[str]
@@ -52,7 +25,7 @@ Problems = Iterator[str]
 def verify_graph(graph: Graph) -> None:
     """Raises VerificationError at the first node that breaks an invariant."""
     for node in graph.nodes():
-        is_param = isinstance(node, Param)
+        is_param = isinstance(node, ir.Param)
         for problem in parameter(node, graph.params) if is_param else problems_of(node):
             where = graph.locations.get(node, "")
             sources = ", ".join(str(child.type) for child in node.inputs)
@@ -72,7 +45,7 @@ def verify_graph(graph: Graph) -> None:
 
 def has_effect(node: Node) -> bool:
     """Whether a node must run even if nobody reads it."""
-    if isinstance(node, LibraryCall):
+    if isinstance(node, ir.LibraryCall):
         return node.effect
     return any(region.effects for region in regions_of(node))
 
@@ -80,11 +53,15 @@ def has_effect(node: Node) -> bool:
 def regions_of(node: Node) -> tuple[Graph, ...]:
     """The Graphs a node carries, in order."""
     match node:
-        case MultiReduce(combiner=region) | Scatter(combiner=region) | Sort(comparator=region):
+        case (
+            ir.MultiReduce(combiner=region)
+            | ir.Scatter(combiner=region)
+            | ir.Sort(comparator=region)
+        ):
             return (region,)
-        case Loop(condition=condition, body=body):
+        case ir.Loop(condition=condition, body=body):
             return condition, body
-        case Branch(branches=branches):
+        case ir.Branch(branches=branches):
             return branches
         case _:
             return ()
@@ -96,7 +73,7 @@ def problems_of(node: Node) -> Problems:
     if rule is None:
         yield "no rule of the verifier for this class"
         return
-    if any(child.type == VOID for child in node.inputs) and not isinstance(node, Output):
+    if any(child.type == VOID for child in node.inputs) and not isinstance(node, ir.Output):
         yield "reads a node of several results without an Output"
         return
     if any(extent < 0 for extent in node.shape):
@@ -109,19 +86,19 @@ def same(what: str, found: object, wanted: object) -> Problems:
         yield f"{what} is {found}, should be {wanted}"
 
 
-def parameter(node: Param, params: Sequence[TensorType]) -> Problems:
+def parameter(node: ir.Param, params: Sequence[TensorType]) -> Problems:
     if not 0 <= node.position < len(params):
         yield f"parameter {node.position} of a graph of {len(params)}"
     else:
         yield from same("type", node.type, params[node.position])
 
 
-def constant(node: Constant) -> Problems:
+def constant(node: ir.Constant) -> Problems:
     yield from same("value's shape", node.value.shape, node.shape)
     yield from same("value's dtype", node.value.dtype, node.dtype.numpy)
 
 
-def iota(node: Iota) -> Problems:
+def iota(node: ir.Iota) -> Problems:
     if not 0 <= node.axis < len(node.shape):
         yield f"axis {node.axis} of rank {len(node.shape)}"
 
@@ -148,7 +125,7 @@ def elementwise(node: Elementwise) -> Problems:
             yield from same("dtypes", found, [node.dtype] * len(found))
 
 
-def reduce(node: Reduce) -> Problems:
+def reduce(node: ir.Reduce) -> Problems:
     source = node.inputs[0]
     yield from axes_of(node.axes, len(source.shape))
     kept = tuple(n for axis, n in enumerate(source.shape) if axis not in node.axes)
@@ -164,13 +141,13 @@ def axes_of(axes: tuple[int, ...], rank: int) -> Problems:
         yield f"axes {axes} are not ascending"
 
 
-def reshape(node: Reshape) -> Problems:
+def reshape(node: ir.Reshape) -> Problems:
     source = node.inputs[0]
     yield from same("number of elements", prod(source.shape), prod(node.shape))
     yield from same("dtype", node.dtype, source.dtype)
 
 
-def permute(node: Permute) -> Problems:
+def permute(node: ir.Permute) -> Problems:
     source = node.inputs[0]
     if sorted(node.order) != list(range(len(source.shape))):
         yield f"order {node.order} is no permutation of rank {len(source.shape)}"
@@ -179,7 +156,7 @@ def permute(node: Permute) -> Problems:
     yield from same("type", node.type, TensorType(shape, source.dtype))
 
 
-def expand(node: Expand) -> Problems:
+def expand(node: ir.Expand) -> Problems:
     source = node.inputs[0]
     yield from same("dtype", node.dtype, source.dtype)
     yield from same("rank", len(node.shape), len(source.shape))
@@ -187,7 +164,7 @@ def expand(node: Expand) -> Problems:
         yield f"cannot repeat {source.shape} to {node.shape}"
 
 
-def pad(node: Pad) -> Problems:
+def pad(node: ir.Pad) -> Problems:
     source, fill = node.inputs
     yield from same("fill", fill.type, TensorType((), node.dtype))
     yield from same("dtype", node.dtype, source.dtype)
@@ -201,7 +178,7 @@ def pad(node: Pad) -> Problems:
     yield from same("shape", node.shape, shape)
 
 
-def slice_(node: Slice) -> Problems:
+def slice_(node: ir.Slice) -> Problems:
     source = node.inputs[0]
     yield from same("dtype", node.dtype, source.dtype)
     if {len(node.start), len(node.step), len(node.shape)} != {len(source.shape)}:
@@ -213,12 +190,12 @@ def slice_(node: Slice) -> Problems:
             yield f"{count} elements from {start} by {step} leave an axis of {n}"
 
 
-def flip(node: Flip) -> Problems:
+def flip(node: ir.Flip) -> Problems:
     yield from same("type", node.type, node.inputs[0].type)
     yield from axes_of(node.axes, len(node.shape))
 
 
-def window(node: Window) -> Problems:
+def window(node: ir.Window) -> Problems:
     source = node.inputs[0]
     rank = len(source.shape)
     yield from same("dtype", node.dtype, source.dtype)
@@ -241,13 +218,13 @@ def indices_of(indices: Sequence[Node], rank: int, shape: tuple[int, ...]) -> Pr
             yield f"index of {node.dtype}"
 
 
-def gather(node: Gather) -> Problems:
+def gather(node: ir.Gather) -> Problems:
     source, *indices = node.inputs
     yield from same("dtype", node.dtype, source.dtype)
     yield from indices_of(indices, len(source.shape), node.shape)
 
 
-def scatter(node: Scatter) -> Problems:
+def scatter(node: ir.Scatter) -> Problems:
     count = len(node.results)
     operands, updates = node.inputs[:count], node.inputs[count : 2 * count]
     yield from same("results", node.results, tuple(child.type for child in operands))
@@ -268,7 +245,7 @@ def signature(
     yield from same(f"{name}'s results", tuple(r.type for r in region.results), tuple(results))
 
 
-def multi_reduce(node: MultiReduce) -> Problems:
+def multi_reduce(node: ir.MultiReduce) -> Problems:
     count = len(node.results)
     sources, initials = node.inputs[:count], node.inputs[count:]
     yield from same("number of inputs", len(node.inputs), 2 * count)
@@ -283,7 +260,7 @@ def multi_reduce(node: MultiReduce) -> Problems:
     yield from signature("combiner", node.combiner, scalars * 2, scalars)
 
 
-def update_slice(node: UpdateSlice) -> Problems:
+def update_slice(node: ir.UpdateSlice) -> Problems:
     operand, update, *starts = node.inputs
     yield from same("type", node.type, operand.type)
     yield from same("update's rank", len(update.shape), len(operand.shape))
@@ -293,14 +270,14 @@ def update_slice(node: UpdateSlice) -> Problems:
         yield f"update {update.shape} is larger than {operand.shape}"
 
 
-def scan(node: Scan) -> Problems:
+def scan(node: ir.Scan) -> Problems:
     yield from same("type", node.type, node.inputs[0].type)
     yield from iota(node)  # type: ignore[arg-type]
     if node.op not in MONOIDS:
         yield f"{node.op.label} is no monoid"
 
 
-def sort(node: Sort) -> Problems:
+def sort(node: ir.Sort) -> Problems:
     shape = node.inputs[0].shape
     if not 0 <= node.axis < len(shape):
         yield f"axis {node.axis} of rank {len(shape)}"
@@ -314,7 +291,7 @@ def sort(node: Sort) -> Problems:
     yield from signature("comparator", node.comparator, pairs, [TensorType((), dtypes.BOOL)])
 
 
-def loop(node: Loop) -> Problems:
+def loop(node: ir.Loop) -> Problems:
     state = tuple(child.type for child in node.inputs)
     yield from same("results", node.results, state)
     yield from signature("body", node.body, state, state)
@@ -323,7 +300,7 @@ def loop(node: Loop) -> Problems:
         yield f"trip_count {node.trip_count}"
 
 
-def branch(node: Branch) -> Problems:
+def branch(node: ir.Branch) -> Problems:
     selector, *operands = node.inputs
     yield from same("selector", selector.type, TensorType((), dtypes.I32))
     if not node.branches:
@@ -332,7 +309,7 @@ def branch(node: Branch) -> Problems:
         yield from signature("branch", region, [o.type for o in operands], node.results)
 
 
-def output(node: Output) -> Problems:
+def output(node: ir.Output) -> Problems:
     types = getattr(node.inputs[0], "results", ())
     if not 0 <= node.position < len(types):
         yield f"result {node.position} of {len(types)}"
@@ -341,26 +318,26 @@ def output(node: Output) -> Problems:
 
 
 RULES: dict[type[Node], Callable[[Any], Problems]] = {
-    Constant: constant,
-    Iota: iota,
+    ir.Constant: constant,
+    ir.Iota: iota,
     Elementwise: elementwise,
-    Reduce: reduce,
-    MultiReduce: multi_reduce,
-    Reshape: reshape,
-    Permute: permute,
-    Expand: expand,
-    Pad: pad,
-    Slice: slice_,
-    Flip: flip,
-    Window: window,
-    Gather: gather,
-    Scatter: scatter,
-    UpdateSlice: update_slice,
-    Scan: scan,
-    Sort: sort,
-    Loop: loop,
-    Branch: branch,
-    LibraryCall: lambda node: same("type", node.type, VOID),
-    Barrier: lambda node: same("type", node.type, node.inputs[0].type),
-    Output: output,
+    ir.Reduce: reduce,
+    ir.MultiReduce: multi_reduce,
+    ir.Reshape: reshape,
+    ir.Permute: permute,
+    ir.Expand: expand,
+    ir.Pad: pad,
+    ir.Slice: slice_,
+    ir.Flip: flip,
+    ir.Window: window,
+    ir.Gather: gather,
+    ir.Scatter: scatter,
+    ir.UpdateSlice: update_slice,
+    ir.Scan: scan,
+    ir.Sort: sort,
+    ir.Loop: loop,
+    ir.Branch: branch,
+    ir.LibraryCall: lambda node: same("type", node.type, VOID),
+    ir.Barrier: lambda node: same("type", node.type, node.inputs[0].type),
+    ir.Output: output,
 }

@@ -23,7 +23,8 @@ from tinyhlo.ir.graph import (
     TensorType,
     UpdateSlice,
 )
-from tinyhlo.schedule.fusion import Cluster, fuse
+from tinyhlo.schedule.clusters import Cluster
+from tinyhlo.schedule.fusion import fuse
 from tinyhlo.schedule.in_place import bind_targets, is_read_elsewhere, take_over_operands
 from tinyhlo.schedule.items import base, in_memory, is_invariant
 from tinyhlo.schedule.planner import Context, Planner, buffer_of, result_of

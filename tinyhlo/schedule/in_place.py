@@ -15,7 +15,7 @@ from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import index, linear
 from tinyhlo.schedule.access import UNKNOWN, space_of
-from tinyhlo.schedule.fusion import Cluster
+from tinyhlo.schedule.clusters import Cluster, needs
 from tinyhlo.schedule.items import base, in_memory, is_invariant
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer
@@ -77,23 +77,10 @@ def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
 
 def run_before(first: set[Cluster], last: Cluster) -> bool:
     """Order every cluster of `first` before `last`, unless one of them needs `last`."""
-    if any(needs(cluster, last) for cluster in first):
+    if needs(first, last):
         return False
     last.before |= first
     return True
-
-
-def needs(cluster: Cluster, other: Cluster) -> bool:
-    """Whether `cluster` runs after `other`."""
-    pending, seen = [cluster], set[Cluster]()
-    while pending:
-        current = pending.pop()
-        if current is other:
-            return True
-        if current not in seen:
-            seen.add(current)
-            pending.extend(current.before)
-    return False
 
 
 def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> list[bool]:

@@ -10,37 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, varies
-from tinyhlo.ir.graph import (
-    VIEWS,
-    Barrier,
-    Branch,
-    Constant,
-    Elementwise,
-    Expand,
-    Gather,
-    Graph,
-    Iota,
-    LibraryCall,
-    Loop,
-    MultiReduce,
-    Node,
-    Output,
-    Pad,
-    Param,
-    Permute,
-    Reduce,
-    Reshape,
-    Scan,
-    Scatter,
-    Sort,
-    UpdateSlice,
-    Window,
-)
+from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
 
-STRUCTURES = (Scatter, UpdateSlice, Scan, Sort, Loop, Branch, LibraryCall, Barrier)
+STRUCTURES = tuple(kind for kind in ir.STRUCTURES if kind is not ir.MultiReduce)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
@@ -62,9 +38,9 @@ class Items:
 def base(node: Node) -> Node:
     """The value whose memory `node` is: reshapes, barriers and untouched loop state rename it."""
     while True:
-        if isinstance(node, (Reshape, Barrier)):
+        if isinstance(node, (ir.Reshape, ir.Barrier)):
             node = node.inputs[0]
-        elif isinstance(node, Output) and isinstance(node.inputs[0], Loop):
+        elif isinstance(node, ir.Output) and isinstance(node.inputs[0], ir.Loop):
             loop = node.inputs[0]
             if not is_invariant(loop, node.position):
                 return node
@@ -73,36 +49,36 @@ def base(node: Node) -> Node:
             return node
 
 
-def is_invariant(loop: Loop, position: int) -> bool:
+def is_invariant(loop: ir.Loop, position: int) -> bool:
     """Whether the body returns this piece of state as it got it."""
     result = loop.body.results[position]
-    return isinstance(result, Param) and result.position == position
+    return isinstance(result, ir.Param) and result.position == position
 
 
 def is_leaf(node: Node) -> bool:
     """Memory that exists without a kernel of this block writing it: arguments and big constants."""
-    if isinstance(node, Constant):
+    if isinstance(node, ir.Constant):
         return node.value.size > BIG_CONSTANT
-    return isinstance(node, Param)
+    return isinstance(node, ir.Param)
 
 
 def is_structure_value(node: Node) -> bool:
     """A value that a structure leaves in memory."""
-    if isinstance(node, Output):
-        return not isinstance(node.inputs[0], MultiReduce)
-    return isinstance(node, (UpdateSlice, Scan))
+    if isinstance(node, ir.Output):
+        return not isinstance(node.inputs[0], ir.MultiReduce)
+    return isinstance(node, (ir.UpdateSlice, ir.Scan))
 
 
 def in_memory(node: Node) -> tuple[Node, ...]:
     """Inputs of a structure that must be buffers (the rest is computed inside its kernel)."""
     match node:
-        case UpdateSlice():
+        case ir.UpdateSlice():
             return node.inputs[:1]
-        case Scatter():
+        case ir.Scatter():
             return node.inputs[: len(node.results)]
-        case Barrier():
+        case ir.Barrier():
             return ()
-        case Sort():
+        case ir.Sort():
             return tuple(child for child in node.inputs if not is_position(child))
         case _:
             return node.inputs
@@ -110,9 +86,9 @@ def in_memory(node: Node) -> tuple[Node, ...]:
 
 def is_position(node: Node) -> bool:
     """A view of an iota: the payload of an argsort, known without memory."""
-    while isinstance(node, VIEWS) and not isinstance(node, Pad):
+    while isinstance(node, VIEWS) and not isinstance(node, ir.Pad):
         node = node.inputs[0]
-    return isinstance(node, Iota)
+    return isinstance(node, ir.Iota)
 
 
 def find_items(graph: Graph) -> Items:
@@ -145,7 +121,7 @@ def find_items(graph: Graph) -> Items:
             work[node] = 0  # a function of the position alone costs no memory and little time
         for child in () if node in inlined else multiplied(node, memo):
             inner = base(child)
-            if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, Gather)):
+            if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
         if any(
             child in derived or child in chosen or is_structure_value(child)
@@ -157,14 +133,16 @@ def find_items(graph: Graph) -> Items:
         if node in forced or is_reduced(node) or shared:
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
-    structures = tuple(n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, Barrier))
+    structures = tuple(
+        n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, ir.Barrier)
+    )
     return Items(values, structures, {node: tuple(found) for node, found in users.items()})
 
 
 def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
-    if not isinstance(node, Reduce) or find_contraction(node, memo) is None:
+    if not isinstance(node, ir.Reduce) or find_contraction(node, memo) is None:
         return ()
     found: list[Node] = []
     for factor in node.inputs[0].inputs:
@@ -189,7 +167,7 @@ def transform_views(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node,
 
 def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:
     """Integers and booleans made of iotas and scalars only."""
-    if node.dtype.is_float or not isinstance(node, (Constant, Iota, Elementwise, *VIEWS)):
+    if node.dtype.is_float or not isinstance(node, (ir.Constant, ir.Iota, Elementwise, *VIEWS)):
         return False
     return all(child in computed for child in node.inputs)
 
@@ -197,10 +175,10 @@ def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:
 def must_store(node: Node) -> tuple[Node, ...]:
     """Children that need memory because of what `node` is."""
     if isinstance(node, STRUCTURES):
-        return in_memory(node) + (node.inputs if isinstance(node, Barrier) else ())
-    if isinstance(node, Gather):
+        return in_memory(node) + (node.inputs if isinstance(node, ir.Barrier) else ())
+    if isinstance(node, ir.Gather):
         source = node.inputs[0]
-        while isinstance(source, VIEWS) and not isinstance(source, (Pad, Window)):
+        while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
             source = source.inputs[0]
         return (source,)
     return ()
@@ -211,16 +189,16 @@ def is_turned_product(
 ) -> bool:
     """A contraction that is only needed in another order of axes is stored in that order: it holds
     tiles anyway, where its reader would walk across memory."""
-    if not isinstance(node, Permute):
+    if not isinstance(node, ir.Permute):
         return False
     product = node.inputs[0]
     return len(users[product]) == 1 and find_contraction(product, memo) is not None
 
 
 def is_reduced(node: Node) -> bool:
-    if isinstance(node, Output):
-        return isinstance(node.inputs[0], MultiReduce)
-    return isinstance(node, Reduce)
+    if isinstance(node, ir.Output):
+        return isinstance(node.inputs[0], ir.MultiReduce)
+    return isinstance(node, ir.Reduce)
 
 
 def meeting_points(
@@ -237,7 +215,7 @@ def meeting_points(
 
 
 def is_shared(node: Node, users: dict[Node, list[Node]], work: Counter[Node]) -> bool:
-    if not isinstance(node, (Elementwise, Gather)) or len(users[node]) < 2:
+    if not isinstance(node, (Elementwise, ir.Gather)) or len(users[node]) < 2:
         return False
     return work[node] >= SHARED_WORK or (len(users[node]) > 2 and work[node] >= SHARED_WORK // 2)
 
@@ -245,9 +223,9 @@ def is_shared(node: Node, users: dict[Node, list[Node]], work: Counter[Node]) ->
 def multiplied(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
     """Children that `node` would compute many times over: windows, and repeats along an axis
     outside one that varies (repeats along inner axes are hoisted out of the inner loop)."""
-    if isinstance(node, Window):
+    if isinstance(node, ir.Window):
         return (node.inputs[0],)
-    if not isinstance(node, Expand):
+    if not isinstance(node, ir.Expand):
         return ()
     source = node.inputs[0]
     inner = varies(source, memo)
@@ -263,4 +241,4 @@ def own_work(node: Node) -> int:
         if node.op in TRANSCENDENTAL:
             return 20
         return 5 if node.op in DEAR_OPS else 1
-    return 4 if isinstance(node, Gather) else 0
+    return 4 if isinstance(node, ir.Gather) else 0

@@ -23,7 +23,8 @@ from tinyhlo.ir.graph import (
     TensorType,
     intern,
 )
-from tinyhlo.schedule.fusion import Cluster, Fusion
+from tinyhlo.schedule.clusters import Cluster
+from tinyhlo.schedule.fusion import Fusion
 from tinyhlo.schedule.items import base, is_leaf
 from tinyhlo.schedule.kernels import KernelTable
 from tinyhlo.schedule.program import Buffer, Place

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix
+from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
+from tinyhlo.codegen.llvm.bodies import changed, keeps_scratch, stores_in
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Register, register_type
@@ -19,16 +19,12 @@ from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
-    Apply,
     Assign,
     Axis,
     Bind,
     Body,
     Declare,
-    Expression,
-    Guard,
     If,
-    Load,
     Loop,
     Memory,
     Statement,
@@ -227,9 +223,9 @@ class Statements(Values):
             return
         end = self.end(loop)
         if loop.width == 1 or self.lanes > 1:
-            self.reducing(loop, lambda: self.run(loop, self.index(loop.start), end, 1))
+            reduce_lanes.around(self, loop, lambda: self.run(loop, self.index(loop.start), end, 1))
         elif loop.axis is Axis.REDUCE:
-            self.reducing(loop, lambda: self.split(loop, end))
+            reduce_lanes.around(self, loop, lambda: self.split(loop, end))
         elif loop.axis is Axis.ORDERED:
             prefix.run(self, loop, end)
         elif self.may_repeat and loop.var.extent >= loop.width and not keeps_scratch(loop):
@@ -348,121 +344,3 @@ class Statements(Values):
             self.forget(names)
         if stores_in(body):
             self.stored()
-
-    # --- reduce lanes ------------------------------------------------------------------------
-
-    def reducing(self, loop: Loop, run) -> None:  # type: ignore[no-untyped-def]
-        """Around the outermost reduce loop: one accumulator a lane, combined at the end."""
-        names = lane_accumulators(loop) if self.lanes == 1 else {}
-        names = {n: v for n, v in names.items() if n not in self.lane_registers}
-        for name, (op, width) in names.items():
-            scalar = self.registers[name]
-            type_ = value_type(scalar.dtype, width)
-            lanes = Register(self.slot(type_), scalar.dtype, width)
-            first = self.text(identity(op, scalar.dtype), width)
-            self.b.line(f"store {type_} {first}, ptr {lanes.slot}")
-            self.lane_registers[name] = (scalar, lanes)
-        run()
-        for name, (op, _) in names.items():
-            self.fold(name, op, *self.lane_registers.pop(name))
-
-    def fold(self, name: str, op: Op, scalar: Register, lanes: Register) -> None:
-        """Halve until one lane is left; then the remainder's accumulator joins."""
-        dtype, width = lanes.dtype, lanes.lanes
-        text = self.b.value(f"load {register_type(lanes)}, ptr {lanes.slot}")
-        while width > 1:
-            half = width // 2
-            type_ = value_type(dtype, width)
-            parts = [
-                self.b.value(
-                    f"shufflevector {type_} {text}, {type_} poison, <{half} x i32> <"
-                    + ", ".join(f"i32 {first + k}" for k in range(half))
-                    + ">"
-                )
-                for first in (0, half)
-            ]
-            width = half
-            if width == 1:
-                single = value_type(dtype, 1)
-                parts = [
-                    self.b.value(f"extractelement <1 x {single}> {part}, i64 0") for part in parts
-                ]
-            text = self.combine(op, parts[0], parts[1], dtype, width)
-        type_ = register_type(scalar)
-        before = self.b.value(f"load {type_}, ptr {scalar.slot}")
-        after = self.combine(op, before, text, dtype, 1)
-        self.b.line(f"store {type_} {after}, ptr {scalar.slot}")
-        self.forget((name,))
-
-
-def changed(body: Body) -> frozenset[str]:
-    """Registers set anywhere in `body`, without those declared there."""
-    names: set[str] = set()
-    own: set[str] = set()
-    for statement in body:
-        match statement:
-            case Accumulate(name=name):
-                names.add(name)
-            case Assign(names=several):
-                names.update(several)
-            case Declare(name=name):
-                own.add(name)
-            case Loop(body=inner) | If(body=inner):
-                names |= changed(inner)
-            case _:
-                pass
-    return frozenset(names - own)
-
-
-def keeps_scratch(loop: Loop) -> bool:
-    """Whether lanes must not run twice: what they leave in scratch may be read by the same loop,
-    and scratch of a strip ends where the strip does."""
-    return any(
-        isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s)))
-        for s in loop.body
-    ) or any(isinstance(s, Declare) and reads_scratch(s) for s in loop.body)
-
-
-def reads_scratch(statement: Store | Declare) -> bool:
-    pending, seen = [statement.value], set[Expression]()
-    while pending:
-        e = pending.pop()
-        if e in seen or not e.loads:
-            continue
-        seen.add(e)
-        match e:
-            case Load(memory=memory) if memory.local:
-                return True
-            case Apply(arguments=arguments):
-                pending.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                pending.extend((value, otherwise))
-            case _:
-                pass
-    return False
-
-
-def stores_in(body: Body) -> bool:
-    return any(
-        isinstance(s, (Store, TileProduct)) or (isinstance(s, (Loop, If)) and stores_in(s.body))
-        for s in body
-    )
-
-
-def lane_accumulators(loop: Loop) -> dict[str, tuple[Op, int]]:
-    """Accumulators of vectorised reduce loops in `loop` that outlive it: name -> (op, lanes)."""
-    found: dict[str, tuple[Op, int]] = {}
-    outliving = changed((loop,))
-
-    def walk(inner: Loop, width: int) -> None:
-        if inner.axis is not Axis.REDUCE:
-            return
-        width = max(width, inner.width)
-        for statement in inner.body:
-            if isinstance(statement, Loop):
-                walk(statement, width)
-            elif isinstance(statement, Accumulate) and width > 1 and statement.name in outliving:
-                found[statement.name] = (statement.op, width)
-
-    walk(loop, 1)
-    return found

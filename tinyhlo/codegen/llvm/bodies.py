@@ -1,0 +1,75 @@
+"""What a body does to registers and memory: which it sets, reads and stores.
+
+changed(body of `sum += x[i]`)  ->  {"sum"}
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Apply,
+    Assign,
+    Body,
+    Declare,
+    Expression,
+    Guard,
+    If,
+    Load,
+    Loop,
+    Store,
+    TileProduct,
+)
+
+
+def changed(body: Body) -> frozenset[str]:
+    """Registers set anywhere in `body`, without those declared there."""
+    names: set[str] = set()
+    own: set[str] = set()
+    for statement in body:
+        match statement:
+            case Accumulate(name=name):
+                names.add(name)
+            case Assign(names=several):
+                names.update(several)
+            case Declare(name=name):
+                own.add(name)
+            case Loop(body=inner) | If(body=inner):
+                names |= changed(inner)
+            case _:
+                pass
+    return frozenset(names - own)
+
+
+def keeps_scratch(loop: Loop) -> bool:
+    """Whether lanes must not run twice: what they leave in scratch may be read by the same loop,
+    and scratch of a strip ends where the strip does."""
+    return any(
+        isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s)))
+        for s in loop.body
+    ) or any(isinstance(s, Declare) and reads_scratch(s) for s in loop.body)
+
+
+def reads_scratch(statement: Store | Declare) -> bool:
+    pending, seen = [statement.value], set[Expression]()
+    while pending:
+        e = pending.pop()
+        if e in seen or not e.loads:
+            continue
+        seen.add(e)
+        match e:
+            case Load(memory=memory) if memory.local:
+                return True
+            case Apply(arguments=arguments):
+                pending.extend(arguments)
+            case Guard(value=value, otherwise=otherwise):
+                pending.extend((value, otherwise))
+            case _:
+                pass
+    return False
+
+
+def stores_in(body: Body) -> bool:
+    return any(
+        isinstance(s, (Store, TileProduct)) or (isinstance(s, (Loop, If)) and stores_in(s.body))
+        for s in body
+    )

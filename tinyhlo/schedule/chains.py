@@ -1,0 +1,107 @@
+"""Merge contractions with what leads to them: attention's rows, passes of a Fourier transform.
+
+scores = q @ k; p = softmax(scores); p @ v   ->  one cluster, when nothing else reads p
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir.transform import find_transform
+from tinyhlo.schedule.clusters import MAX_READS, Cluster, Values, merge
+from tinyhlo.schedule.items import is_leaf
+from tinyhlo.schedule.row_chain import find_row_chain, pays
+from tinyhlo.schedule.transform_chain import find_chain
+
+MAX_CHAIN = 8  # loop nests between two contractions that may become one kernel
+
+
+def join_row_chain(
+    last: Cluster,
+    values: Values,
+    target: Target | None,
+) -> None:
+    """Merge into a contraction the work on rows before it and the contraction before that, when
+    nothing else needs what they compute."""
+    sums = sums_of(last)
+    between = work_before(last, values)
+    single = [c for c in between if c.contraction and len(sums) == len(sums_of(c)) == 1]
+    for first in sorted(single, key=lambda c: c.position):
+        chained = leading_from(first, between, values)
+        private = all(values.is_private(c, chained | {last}) for c in chained)
+        inside = {item for cluster in chained for item in cluster.items}
+        after = [item for item in last.items if item is not sums[0]]
+        if any(not inside.isdisjoint(last.by_item[item]) for item in after):
+            continue  # what follows the last sum reads rows again
+
+        def stop(node: Node, inside: set[Node] = inside) -> bool:
+            return is_leaf(node) or (node not in inside and node in values.producer)
+
+        chain = find_row_chain(sums[0], stop) if private else None
+        if chain is None or chain.scores not in first.items or not pays(chain, target):
+            continue
+        reads = last.reads.keys() | {v for cluster in chained for v in cluster.reads}
+        if len(reads) <= MAX_READS:
+            for cluster in sorted(chained, key=lambda c: -c.position):
+                merge(last, cluster)
+            return
+
+
+def join_transform_chain(
+    last: Cluster,
+    values: Values,
+    target: Target | None,
+) -> None:
+    """Merge into a product with a small constant matrix those before it that nothing else needs,
+    as many as fit a tile."""
+    chain = sums_of(last)
+    if len(chain) != 1 or find_transform(chain[0]) is None:
+        return
+
+    def stop(node: Node) -> bool:
+        return is_leaf(node) or node in values.producer
+
+    while True:
+        before = values.producers(last.by_item[chain[0]]) - {last}
+        if len(before) != 1:
+            return
+        (cluster,) = before
+        sums = sums_of(cluster)
+        if len(sums) != len(cluster.items) or not values.is_private(cluster, {last, cluster}):
+            return
+        longer = [*sums, *chain]
+        if find_chain(longer, stop, target) is None:
+            return
+        after = [item for item in last.items if item not in chain]
+        if any(sums[-1] in last.by_item[item] for item in after):
+            return
+        merge(last, cluster)
+        chain = longer
+
+
+def sums_of(cluster: Cluster) -> list[Reduce]:
+    return [item for item in cluster.items if isinstance(item, Reduce)]
+
+
+def work_before(last: Cluster, values: Values) -> set[Cluster]:
+    """Loop nests that `last` needs, back to the contractions before it."""
+    found: set[Cluster] = set()
+    pending = [last]
+    while pending and len(found) < MAX_CHAIN:
+        for value in pending.pop().reads:
+            cluster = values.producer[value].root() if value in values.producer else last
+            if cluster.structure is None and cluster is not last and cluster not in found:
+                found.add(cluster)
+                if not cluster.contraction:
+                    pending.append(cluster)
+    return found
+
+
+def leading_from(first: Cluster, between: set[Cluster], values: Values) -> set[Cluster]:
+    """`first` and those of `between` that need it."""
+    found = {first}
+    for cluster in sorted(between, key=lambda c: c.position):
+        needed = values.producers(cluster.reads)
+        if cluster is not first and not needed.isdisjoint(found):
+            found.add(cluster)
+    return found
