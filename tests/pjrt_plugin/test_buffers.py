@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
 
 ALIGNMENT = 64
 
@@ -148,3 +150,27 @@ def test_tokens_hold_nothing(tiny: jax.Device) -> None:
     assert x == 3
     with pytest.raises(RuntimeError, match="token"):
         token._buf._value  # noqa: B018
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.int8])
+def test_arrays_lie_as_the_user_says(tiny: jax.Device, dtype: type) -> None:
+    """Column-major in, through programs, donated, and out again."""
+    columns = Format(Layout(major_to_minor=(1, 0)), SingleDeviceSharding(tiny))
+    x = np.arange(12).reshape(3, 4).astype(dtype) * dtype(1j if dtype is np.complex64 else 2)
+    given = jax.device_put(x, columns)
+    assert given.format.layout.major_to_minor == (1, 0)
+    np.testing.assert_array_equal(np.asarray(given), x)
+    assert np.asarray(given).strides == (x.itemsize, 3 * x.itemsize)
+    assert given[1, 2] == x[1, 2] and np.asarray(given + given)[2, 1] == 2 * x[2, 1]
+    twice = jax.jit(
+        lambda a: (a + a, a.T),
+        in_shardings=columns,
+        out_shardings=(columns, None),
+        donate_argnums=0,
+    )
+    double, turned = twice(given)
+    assert given.is_deleted() and double.format.layout.major_to_minor == (1, 0)
+    assert turned.format.layout.major_to_minor == (0, 1)
+    np.testing.assert_array_equal(double, x + x)
+    np.testing.assert_array_equal(turned, x.T)
+    np.testing.assert_array_equal(jax.device_put(double, jax.devices("cpu")[0]), x + x)

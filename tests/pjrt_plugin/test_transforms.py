@@ -70,7 +70,7 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "constants": (lambda x: x + np.arange(4, dtype=np.float32), (X,)),
     "pass through": (lambda x, y: (y, x, x), (X, W)),
     "empty": (lambda x: x[:0] * 2, (X,)),
-    "complex infinities": (lambda z: (jnp.cosh(z), jnp.expm1(z)), (INFINITE,)),
+    "complex infinities": (lambda z: (jnp.cosh(z), jnp.sinh(z), jnp.expm1(z)), (INFINITE,)),
     "bfloat16": (lambda x: (x.astype(jnp.bfloat16) * 2).astype(jnp.float32), (X,)),
 }
 

@@ -31,7 +31,11 @@ REAL = frozenset(
     }
 )
 # what has a rule of ours
-NATIVE_CHLO = {Form.PLAIN: REAL, Form.SMALL: REAL, Form.COMPLEX: frozenset({"chlo.cosh"})}
+NATIVE_CHLO = {
+    Form.PLAIN: REAL,
+    Form.SMALL: REAL,
+    Form.COMPLEX: frozenset({"chlo.cosh", "chlo.sinh"}),
+}
 # on complex numbers: near the branch points and at the ends of the range the plain formulas fail
 COMPLEX_EXPANDED = frozenset({"stablehlo.log", "stablehlo.log_plus_one", "stablehlo.sqrt"})
 PIPELINE = (

@@ -3,7 +3,8 @@
     exp(x)  ->  e**re * (cos im + i sin im)
 
 log, log1p and sqrt are expanded by jaxlib before they come here (`chlo.py`), as are the functions
-of CHLO but cosh. Source of tanh: Kahan, "Branch cuts for complex elementary functions", 1987.
+of CHLO but cosh and sinh. Source of tanh: Kahan, "Branch cuts for complex elementary functions",
+1987.
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ def hyperbolic_cosine(x: Complex) -> Complex:
     return cosine(Complex(-x.im, x.re))
 
 
+def hyperbolic_sine(x: Complex) -> Complex:
+    """sinh z = -i sin iz."""
+    turned = sine(Complex(-x.im, x.re))
+    return Complex(turned.im, -turned.re)
+
+
 def times_either(factor: Node, size: Node) -> Node:
     """The same; a size of zero gives zero even when the factor is undefined."""
     undefined = is_zero(size) & is_nan(factor)
@@ -224,6 +231,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.sine": on_values(sine),
     "stablehlo.cosine": on_values(cosine),
     "chlo.cosh": on_values(hyperbolic_cosine),
+    "chlo.sinh": on_values(hyperbolic_sine),
     "stablehlo.tan": on_values(tangent),
     "stablehlo.tanh": on_values(tanh),
     "stablehlo.logistic": on_values(logistic),

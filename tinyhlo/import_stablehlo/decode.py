@@ -84,13 +84,18 @@ class Decoder:
         if len(blocks) != 1:
             raise InvalidProgram(f"function @{name} must have a body of one block")
         body = self._block(blocks[0], {})
-        given: tuple[Any, ...] = ()
-        if "arg_attrs" in operation.attributes:
+        given: list[tuple[Any, ...]] = []
+        for key, count in (("arg_attrs", len(body.arguments)), ("res_attrs", len(body.returned))):
             try:
-                given = self._attribute(operation.attributes["arg_attrs"])
+                found = (
+                    self._attribute(operation.attributes[key])
+                    if key in operation.attributes
+                    else ()
+                )
             except TypeError as error:
-                raise InvalidProgram(f"an attribute of @{name}'s arguments is no value") from error
-        return Function(name, body, given or ({},) * len(body.arguments))
+                raise InvalidProgram(f"an attribute of @{name}'s signature is no value") from error
+            given.append(found or ({},) * count)
+        return Function(name, body, *given)
 
     def _block(self, block: ir.Block, slots: Slots) -> Block:
         arguments = tuple(block.arguments)

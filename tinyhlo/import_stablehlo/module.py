@@ -9,7 +9,8 @@ The stages: `context.parse_module` reads the bytes, `decode.Decoder` turns MLIR 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
@@ -31,6 +33,7 @@ from tinyhlo.ir.graph import Graph, TensorType
 
 DEVICE_COUNTS = ("mhlo.num_partitions", "mhlo.num_replicas")
 SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
+NO_TILES = "arrays are dense here: leave the tiling out of the Layout"
 PASS_ARRAYS = "pass arrays, not tuples"
 
 
@@ -38,7 +41,9 @@ PASS_ARRAYS = "pass arrays, not tuples"
 class Module:
     """An imported program. `inputs` and `outputs`: the types that its users see, which the Graph
     may store as others (`ir/elements.py`). `aliases`: (result, argument) pairs that share memory.
-    `donors`: arguments whose memory may be used for any result."""
+    `donors`: arguments whose memory may be used for any result. `orders`: of the inputs, then of
+    the outputs, which axes of the user's arrays those of the types are; () when they are the same.
+    """
 
     graph: Graph
     name: str
@@ -46,6 +51,7 @@ class Module:
     outputs: tuple[TensorType, ...]
     aliases: tuple[tuple[int, int], ...] = ()
     donors: tuple[int, ...] = ()
+    orders: tuple[Order, ...] = ()
 
     def __str__(self) -> str:
         return f"module {self.name}\n{self.graph}"
@@ -78,9 +84,11 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
     """The Module of a parsed program; see `import_module`."""
     walker = Walker(Decoder(parsed), RULES, LIFTED_RULES)
     function = walker.decoder.function(walker.decoder.entry)
+    given = layouts(function.body.types, function.argument_attributes)
+    made = layouts(function.body.returned_types, function.result_attributes)
     arguments: list[Value] = [
-        argument(k, type_) if isinstance(type_, (TensorType, TokenType)) else None
-        for k, type_ in enumerate(function.body.types)
+        argument(k, type_, order) if isinstance(type_, (TensorType, TokenType)) else None
+        for k, (type_, order) in enumerate(zip(function.body.types, given, strict=True))
     ]
     for position, value in static_arguments.items():
         arguments[position] = constant(np.asarray(value))
@@ -90,23 +98,47 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
         raise UnsupportedOp(refused)
     if any(isinstance(result, tuple) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
-    inputs = tuple(map(visible, function.body.types))
-    outputs = tuple(map(visible, function.body.returned_types))
-    nodes = tuple(map(buffer_of, results))
+    inputs = tuple(map(in_order_type, map(visible, function.body.types), given))
+    outputs = tuple(map(in_order_type, map(visible, function.body.returned_types), made))
+    nodes = tuple(map(in_order, map(buffer_of, results), made))
+    orders = (*given, *made)
+    plain = all(order == tuple(range(len(order))) for order in orders)
     return Module(
         Graph(tuple(map(stored, inputs)), nodes, effects, walker.lines),
         module_name(parsed),
         inputs,
         outputs,
-        aliases_of(function),
+        tuple((k, n) for k, n in aliases_of(function) if made[k] == given[n]),
         donors_of(function),
+        () if plain else orders,
     )
 
 
-def argument(position: int, type_: ValueType) -> Value:
+def argument(position: int, type_: ValueType, order: Order) -> Value:
     """The value of an argument."""
-    kept = stored(visible(type_))
-    return loaded(param(position, kept.shape, kept.dtype), type_)
+    kept = stored(in_order_type(visible(type_), order))
+    return loaded(out_of_order(param(position, kept.shape, kept.dtype), order), type_)
+
+
+def layouts(
+    types: Sequence[ValueType], attributes: Sequence[Mapping[str, Any]]
+) -> tuple[Order, ...]:
+    """How arguments or results lie in memory, where JAX's users say it: "{0,1}", innermost first.
+
+    Raises UnsupportedOp for tiles.
+    """
+    found: list[Order] = []
+    for type_, given in zip(types, attributes, strict=True):
+        rank = len(visible(type_).shape) if isinstance(type_, (TensorType, TokenType)) else 0
+        mode = given.get("mhlo.layout_mode", "default")
+        axes = re.fullmatch(r"\{([\d,]*)\}", mode)
+        if axes is None and mode not in ("default", "auto"):
+            raise UnsupportedOp((UnsupportedItem("mhlo.layout_mode", mode, "", NO_TILES),))
+        order = tuple(map(int, reversed(axes[1].split(",")))) if axes and axes[1] else ()
+        if order and sorted(order) != list(range(rank)):
+            raise InvalidProgram(f"the layout {mode} is none of {type_}")
+        found.append(order or tuple(range(rank)))
+    return tuple(found)
 
 
 def module_name(module: ir.Module) -> str:

@@ -101,11 +101,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A `func.func`. `argument_attributes` has one mapping per argument."""
+    """A `func.func`. Its attributes have one mapping per argument, and per result."""
 
     name: str
     body: Block
     argument_attributes: tuple[Mapping[str, Any], ...]
+    result_attributes: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ COMPILE = ctypes.CFUNCTYPE(
 
 
 COUNTS = ("input", "output", "alias", "donor", "constant")
-ARRAYS = ("types", "ranks", "dims", "aliases", "donors", "constants")
+ARRAYS = ("types", "ranks", "dims", "orders", "aliases", "donors", "constants")
 
 
 class Spec(ctypes.Structure):
@@ -122,7 +122,14 @@ def hand_over(
     tensors = executable.inputs + executable.outputs
     types = _array(ctypes.c_uint32, [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors])
     ranks = _array(ctypes.c_int32, [len(t.shape) for t in tensors])
-    dims = _array(ctypes.c_int64, [size for t in tensors for size in t.shape])
+    axes = executable.orders or tuple(tuple(range(len(t.shape))) for t in tensors)
+    sizes = [
+        t.shape[order.index(k)]
+        for t, order in zip(tensors, axes, strict=True)
+        for k in range(len(order))
+    ]
+    dims = _array(ctypes.c_int64, sizes)
+    orders = _array(ctypes.c_int64, [axis for order in axes for axis in reversed(order)])
     aliases = _array(ctypes.c_int64, [place for pair in executable.aliases for place in pair])
     donated = _array(ctypes.c_int64, executable.donors)
     constants = _array(ctypes.c_void_p, [array.ctypes.data for array in executable.constants])
@@ -135,6 +142,7 @@ def hand_over(
         types=ctypes.addressof(types),
         ranks=ctypes.addressof(ranks),
         dims=ctypes.addressof(dims),
+        orders=ctypes.addressof(orders),
         aliases=ctypes.addressof(aliases),
         donors=ctypes.addressof(donated),
         constants=ctypes.addressof(constants),

@@ -77,6 +77,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         keepalive=(compiled, constants, entry),
         donors=module.donors,
         effects=bool(module.graph.effects),
+        orders=module.orders,
         counters=compiled.counters,
     )
 
@@ -125,6 +126,7 @@ def interpreted(module: Module) -> Executable:
         run=run,
         keepalive=entry,
         effects=bool(graph.effects),
+        orders=module.orders,
     )
 
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type,
-                   const int64_t* dims, size_t rank) {
-  int64_t bytes = sizeof(Buffer) + (int64_t)rank * sizeof *dims;
-  Buffer* buffer = tiny_allocate(bytes);
+                   const int64_t* dims, const Layout* layout) {
+  int64_t rank = layout ? layout->rank : 0;
+  Buffer* buffer = layout ? tiny_allocate((int64_t)sizeof(Buffer) + rank * (int64_t)sizeof *dims) : NULL;
   if (!buffer) {
     pthread_mutex_lock(&buffers_lock);
     bool last = storage_drop(storage, &storage->owners);
@@ -20,8 +20,8 @@ Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type
     return NULL;
   }
   *buffer = (Buffer){.device = device, .storage = storage, .ready = ready, .type = type,
-                     .rank = (int32_t)rank, .bytes = storage->bytes};
-  for (size_t axis = 0; axis < rank; axis++) buffer->dims[axis] = dims[axis];
+                     .rank = (int32_t)rank, .bytes = storage->bytes, .layout = layout};
+  for (int64_t axis = 0; axis < rank; axis++) buffer->dims[axis] = dims[axis];
   return buffer;
 }
 
@@ -141,20 +141,13 @@ GETTER(Buffer_DynamicDimensionIndices,
        SET(args, dynamic_dim_indices, NULL);
        SET(args, num_dynamic_dims, 0))
 
-/* The last `rank` of these are the minor-to-major order of a row-major array. */
-static const int64_t DESCENDING[MOST_AXES] = {
-    63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
-    41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
-    19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9,  8,  7,  6,  5,  4,  3,  2,  1,  0,
-};
-
 Error* PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
   Buffer* buffer = args->buffer;
   PJRT_Buffer_MemoryLayout layout = {
       .struct_size = PJRT_Buffer_MemoryLayout_SIZE,
       .type = PJRT_Buffer_MemoryLayout_Type_Tiled,
       .tiled = {.struct_size = PJRT_Buffer_MemoryLayout_Tiled_SIZE,
-                .minor_to_major = (void*)(DESCENDING + MOST_AXES - buffer->rank),
+                .minor_to_major = (void*)buffer->layout->minor_to_major,
                 .minor_to_major_size = (size_t)buffer->rank},
   };
   SET(args, layout, layout);
@@ -192,7 +185,7 @@ static Error* share(Buffer* source, void** copy) {
   pthread_mutex_unlock(&buffers_lock);
   if (!storage) return deleted_error();
   *copy = buffer_new(source->device, storage, event_retain(source->ready), source->type,
-                     source->dims, (size_t)source->rank);
+                     source->dims, source->layout);
   return *copy ? NULL : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -206,18 +199,25 @@ Error* PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
 
 /* ---- to the host ----------------------------------------------------------------------------- */
 
+/* `rank`: 0 for bytes as they are; otherwise the array is gathered from `dims` and `strides` of its
+   axes in the order of the target. */
 typedef struct {
   Storage* storage;
   Event* source;
   Event* copied;
   char* target;
-  int64_t offset, bytes;
+  int64_t offset, bytes, item;
+  size_t rank;
+  int64_t dims[MOST_AXES], strides[MOST_AXES];
 } HostCopy;
 
 static void finish_host_copy(void* argument) {
   HostCopy* copy = argument;
   const Error* error = event_error(copy->source);
-  if (!error) memcpy(copy->target, (char*)copy->storage->data + copy->offset, (size_t)copy->bytes);
+  const char* from = (char*)copy->storage->data + copy->offset;
+  if (!error && copy->rank)
+    copy_dense(copy->target, from, copy->dims, copy->strides, copy->rank, copy->item);
+  else if (!error) memcpy(copy->target, from, (size_t)copy->bytes);
   event_set(copy->copied, error_copy(error));
   event_release(copy->copied);
   event_release(copy->source);
@@ -226,7 +226,7 @@ static void finish_host_copy(void* argument) {
 }
 
 static Error* copy_to_host(Buffer* buffer, void* target, int64_t offset, int64_t bytes,
-                           void** done) {
+                           const Layout* order, void** done) {
   Storage* storage = hold(buffer);
   if (!storage) return deleted_error();
   HostCopy* copy = malloc(sizeof *copy);
@@ -239,7 +239,14 @@ static Error* copy_to_host(Buffer* buffer, void* target, int64_t offset, int64_t
   }
   *copy = (HostCopy){.storage = storage, .source = event_retain(buffer->ready),
                      .copied = event_retain(copied), .target = target, .offset = offset,
-                     .bytes = bytes};
+                     .bytes = bytes, .item = PJRT_ELEMENT_BYTES[buffer->type]};
+  if (order != buffer->layout && bytes) {
+    int64_t strides[MOST_AXES];
+    layout_strides(buffer->layout, buffer->dims, copy->item, strides);
+    layout_sort(order, strides, copy->strides);
+    layout_sort(order, buffer->dims, copy->dims);
+    copy->rank = (size_t)buffer->rank;
+  }
   event_then(copy->source, finish_host_copy, copy);
   *done = copied;
   return NULL;
@@ -254,9 +261,10 @@ Error* PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
   if ((int64_t)args->dst_size < buffer->bytes)
     return error_new(TINY_INVALID_ARGUMENT, "%zu bytes given for an array of %lld", args->dst_size,
                      (long long)buffer->bytes);
-  if (!is_row_major(args->host_layout, buffer->rank))
-    return error_new(TINY_UNIMPLEMENTED, "host layouts other than row-major");
-  return copy_to_host(buffer, args->dst, 0, buffer->bytes, &args->event);
+  const Layout* order = args->host_layout ? layout_of(args->host_layout, buffer->rank)
+                                          : buffer->layout;
+  if (!order) return error_new(TINY_UNIMPLEMENTED, "host layouts that are not dense");
+  return copy_to_host(buffer, args->dst, 0, buffer->bytes, order, &args->event);
 }
 
 Error* PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args* args) {
@@ -266,5 +274,6 @@ Error* PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args* args) {
     return error_new(TINY_INVALID_ARGUMENT, "bytes %lld to %lld of an array of %lld",
                      (long long)args->offset, (long long)(args->offset + args->transfer_size),
                      (long long)buffer->bytes);
-  return copy_to_host(buffer, args->dst, args->offset, args->transfer_size, &args->event);
+  return copy_to_host(buffer, args->dst, args->offset, args->transfer_size, buffer->layout,
+                      &args->event);
 }

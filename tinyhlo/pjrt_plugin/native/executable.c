@@ -34,7 +34,7 @@ static void describe_slots(Executable* executable, const ExecutableSpec* spec) {
     Slot* slot = output ? &executable->outputs[k - spec->input_count] : &executable->inputs[k];
     *slot = (Slot){.type = spec->types[k], .rank = spec->ranks[k], .dims_offset = position};
     slot->bytes = dense_bytes(slot->type, executable->dims + position, (size_t)slot->rank);
-    executable->layouts[k] = row_major_layout(slot->rank);
+    executable->layouts[k] = (void*)layout_in_order(spec->orders + position, slot->rank);
     position += slot->rank;
   }
   for (int64_t k = 0; k < spec->output_count; k++) {

@@ -44,16 +44,16 @@ static int32_t* use_count(const Run* run, Storage* storage) {
 
 static Error* shape_error(int64_t position, const Executable* executable) {
   return error_new(TINY_INVALID_ARGUMENT,
-                   "argument %lld of %s has another shape or element type than it was compiled for",
+                   "argument %lld of %s has another shape, element type or layout than it was compiled for",
                    (long long)position, executable->name);
 }
 
 /* JAX passes an empty array of booleans where no effect came before. */
 enum { BOOL = 1, TOKEN = 23 };
 
-static bool fits(const Buffer* buffer, const Slot* slot, const int64_t* dims) {
+static bool fits(const Buffer* buffer, const Slot* slot, const void* layout, const int64_t* dims) {
   bool same = buffer->type == slot->type || (slot->type == TOKEN && buffer->type == BOOL);
-  if (!same || buffer->rank != slot->rank) return false;
+  if (!same || buffer->layout != layout) return false;
   for (int32_t axis = 0; axis < slot->rank; axis++)
     if (buffer->dims[axis] != dims[slot->dims_offset + axis]) return false;
   return true;
@@ -67,7 +67,8 @@ static Error* check_inputs(Run* run, Buffer* const* buffers) {
     if (buffer->deleted)
       return error_new(TINY_INVALID_ARGUMENT, "argument %lld of %s has been deleted or donated",
                        (long long)k, executable->name);
-    if (!fits(buffer, &executable->inputs[k], executable->dims)) return shape_error(k, executable);
+    if (!fits(buffer, &executable->inputs[k], executable->layouts[k], executable->dims))
+      return shape_error(k, executable);
     if (buffer->ready == READY) continue;
     if (!event_is_ready(buffer->ready)) run->queued = true;
     else if (event_error(buffer->ready)) run->failed = true;
@@ -301,7 +302,8 @@ static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
   for (int64_t k = 0; k < executable->output_count; k++) {
     const Slot* slot = &executable->outputs[k];
     buffers[k] = buffer_new(executable->device, run->output_storage[k], event_retain(ready),
-                            slot->type, executable->dims + slot->dims_offset, (size_t)slot->rank);
+                            slot->type, executable->dims + slot->dims_offset,
+                            executable->layouts[executable->input_count + k]);
     complete &= buffers[k] != NULL;
   }
   if (complete) return NULL;

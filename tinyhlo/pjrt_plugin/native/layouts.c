@@ -1,42 +1,77 @@
-/* Layouts: every array is dense and row-major, so there is one layout per rank. */
+/* Layouts: every array is dense; its axes lie in memory in any order, row-major unless said. */
 #include "plugin.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-typedef struct {
-  size_t length;
-  char text[4 * MOST_AXES];
-} Layout;
+static _Atomic(Layout*) known; /* a list that only grows, at its head */
 
-static Layout layouts[MOST_AXES + 1];
-static pthread_once_t made = PTHREAD_ONCE_INIT;
+static bool is_permutation(const int64_t* axes, int64_t rank) {
+  bool seen[MOST_AXES] = {false};
+  if (rank > MOST_AXES) return false;
+  for (int64_t k = 0; k < rank; k++) {
+    if (axes[k] < 0 || axes[k] >= rank || seen[axes[k]]) return false;
+    seen[axes[k]] = true;
+  }
+  return true;
+}
 
-/* Minor to major, as XLA writes it: rank 3 is "{2,1,0}". */
-static void make_layouts(void) {
-  for (int rank = 0; rank <= MOST_AXES; rank++) {
-    Layout* layout = &layouts[rank];
-    char* end = layout->text;
-    *end++ = '{';
-    for (int axis = rank - 1; axis >= 0; axis--)
-      end += sprintf(end, axis ? "%d," : "%d", axis);
-    *end++ = '}';
-    layout->length = (size_t)(end - layout->text);
+static Layout* layout_new(const int64_t* axes, int64_t rank) {
+  Layout* layout = calloc(1, sizeof *layout);
+  if (!layout) return NULL;
+  layout->rank = rank;
+  char* end = layout->text;
+  *end++ = '{';
+  for (int64_t k = 0; k < rank; k++) {
+    layout->minor_to_major[k] = axes[k];
+    end += sprintf(end, k + 1 < rank ? "%d," : "%d", (int)axes[k]);
+  }
+  *end++ = '}';
+  layout->length = (size_t)(end - layout->text);
+  return layout;
+}
+
+const Layout* layout_in_order(const int64_t* axes, int64_t rank) {
+  if (!is_permutation(axes, rank)) return NULL;
+  for (Layout* made = NULL;;) {
+    Layout* head = atomic_load(&known);
+    for (Layout* layout = head; layout; layout = layout->next)
+      if (layout->rank == rank &&
+          !memcmp(layout->minor_to_major, axes, (size_t)rank * sizeof *axes)) {
+        free(made);
+        return layout;
+      }
+    if (!made && !(made = layout_new(axes, rank))) return NULL;
+    made->next = head;
+    if (atomic_compare_exchange_strong(&known, &head, made)) return made;
   }
 }
 
-void* row_major_layout(int64_t rank) {
-  pthread_once(&made, make_layouts);
-  return &layouts[rank];
+const Layout* layout_row_major(int64_t rank) {
+  int64_t axes[MOST_AXES];
+  for (int64_t k = 0; k < rank; k++) axes[k] = rank - 1 - k;
+  return layout_in_order(axes, rank);
 }
 
-bool is_row_major(const PJRT_Buffer_MemoryLayout* layout, int64_t rank) {
-  if (!layout) return true;
-  if (layout->type != PJRT_Buffer_MemoryLayout_Type_Tiled || layout->tiled.num_tiles) return false;
-  const int64_t* minor_to_major = layout->tiled.minor_to_major;
-  if ((int64_t)layout->tiled.minor_to_major_size != rank) return false;
-  for (int64_t axis = 0; axis < rank; axis++)
-    if (minor_to_major[axis] != rank - 1 - axis) return false;
-  return true;
+const Layout* layout_of(const PJRT_Buffer_MemoryLayout* layout, int64_t rank) {
+  if (!layout) return layout_row_major(rank);
+  if (layout->type != PJRT_Buffer_MemoryLayout_Type_Tiled || layout->tiled.num_tiles) return NULL;
+  if ((int64_t)layout->tiled.minor_to_major_size != rank) return NULL;
+  return layout_in_order(layout->tiled.minor_to_major, rank);
+}
+
+void layout_strides(const Layout* layout, const int64_t* dims, int64_t item, int64_t* strides) {
+  for (int64_t k = 0; k < layout->rank; k++) {
+    int64_t axis = layout->minor_to_major[k];
+    strides[axis] = item;
+    item *= dims[axis];
+  }
+}
+
+void layout_sort(const Layout* layout, const int64_t* values, int64_t* sorted) {
+  for (int64_t k = 0; k < layout->rank; k++)
+    sorted[k] = values[layout->minor_to_major[layout->rank - 1 - k]];
 }
 
 static void keep(void* unused) { (void)unused; }
@@ -45,16 +80,16 @@ static void keep(void* unused) { (void)unused; }
 NOTHING_TO_DO(Layouts_MemoryLayout_Destroy)
 
 GETTER(Layouts_MemoryLayout_Serialize,
-       Layout* layout = args->layout;
-       SET(args, serialized_bytes, layout->text);
+       const Layout* layout = args->layout;
+       SET(args, serialized_bytes, (void*)layout->text);
        SET(args, serialized_bytes_size, layout->length);
-       SET(args, serialized_layout, layout);
+       SET(args, serialized_layout, (void*)layout);
        SET(args, serialized_layout_deleter, (void*)keep))
 
 static Error* default_layout(size_t rank, void** layout) {
   if (rank > MOST_AXES) return error_new(TINY_INVALID_ARGUMENT, "more than %d axes", MOST_AXES);
-  *layout = row_major_layout((int64_t)rank);
-  return NULL;
+  *layout = (void*)layout_row_major((int64_t)rank);
+  return *layout ? NULL : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 Error* PJRT_Layouts_PJRT_Client_GetDefaultLayout(
@@ -68,7 +103,7 @@ Error* PJRT_Layouts_PJRT_Topology_GetDefaultLayout(
 }
 
 GETTER(Layouts_PJRT_Buffer_MemoryLayout,
-       SET(args, layout, row_major_layout(((Buffer*)args->buffer)->rank)))
+       SET(args, layout, (void*)((Buffer*)args->buffer)->layout))
 
 GETTER(Layouts_PJRT_Executable_GetOutputLayouts,
        Executable* executable = args->executable;

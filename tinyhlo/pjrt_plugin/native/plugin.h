@@ -89,6 +89,28 @@ Device** device_list(Device* device);
 
 enum { MOST_AXES = 64 };
 
+/* In which order the axes of a dense array lie in memory. One object each, which lives for ever. */
+typedef struct Layout {
+  struct Layout* next;
+  int64_t rank;
+  int64_t minor_to_major[MOST_AXES];
+  size_t length;
+  char text[4 * MOST_AXES]; /* as XLA writes it: row-major of rank 3 is "{2,1,0}" */
+} Layout;
+
+/* NULL: out of memory, or no permutation of the axes. */
+const Layout* layout_in_order(const int64_t* minor_to_major, int64_t rank);
+const Layout* layout_row_major(int64_t rank);
+/* What PJRT describes; row-major for NULL, and NULL for one that is not dense. */
+const Layout* layout_of(const PJRT_Buffer_MemoryLayout* layout, int64_t rank);
+/* Bytes from one element to the next along each axis. */
+void layout_strides(const Layout* layout, const int64_t* dims, int64_t item, int64_t* strides);
+/* `values` of the axes in the order of memory, outermost first. */
+void layout_sort(const Layout* layout, const int64_t* values, int64_t* sorted);
+/* Gather a strided array into a dense one; returns the end of what was written. */
+char* copy_dense(char* to, const char* from, const int64_t* dims, const int64_t* strides,
+                 size_t rank, int64_t item);
+
 /* Memory that buffers, NumPy views and executions share. The counts are guarded by
    `buffers_lock`; the memory is given back when all are zero. */
 typedef struct {
@@ -115,6 +137,7 @@ typedef struct {
   uint32_t type;
   int32_t rank;
   int64_t bytes;
+  const Layout* layout;
   int64_t dims[];
 } Buffer;
 
@@ -135,7 +158,7 @@ void storage_free(Storage* storage);
 /* A new handle; takes over one owner of `storage` and one reference of `ready`, also on failure
    (NULL). */
 Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type,
-                   const int64_t* dims, size_t rank);
+                   const int64_t* dims, const Layout* layout);
 void buffer_destroy(Buffer* buffer);
 
 /* ---- executables ----------------------------------------------------------------------------- */
@@ -155,6 +178,7 @@ typedef struct {
   const uint32_t* types; /* inputs, then outputs */
   const int32_t* ranks;
   const int64_t* dims;    /* all dims one after another */
+  const int64_t* orders;  /* likewise the axes of each, innermost first */
   const int64_t* aliases; /* pairs (output, input) */
   const int64_t* donors;  /* inputs that may be freed after the run */
   void* const* constants;
@@ -266,12 +290,6 @@ bool python_attached(void);
 enum { PLUGIN_ATTRIBUTES = 3 };
 extern PJRT_NamedValue plugin_attributes[PLUGIN_ATTRIBUTES];
 extern int64_t plugin_attribute_count;
-
-/* ---- layouts --------------------------------------------------------------------------------- */
-
-void* row_major_layout(int64_t rank);
-/* True for no layout, and for a dense row-major one. */
-bool is_row_major(const PJRT_Buffer_MemoryLayout* layout, int64_t rank);
 
 /* ---- all slots ------------------------------------------------------------------------------- */
 

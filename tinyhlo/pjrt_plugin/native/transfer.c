@@ -12,6 +12,10 @@ static Error* out_of_memory(int64_t bytes) {
                    (long long)bytes);
 }
 
+static Error* invalid_layout(void) {
+  return error_new(TINY_UNIMPLEMENTED, "device layouts that are not dense");
+}
+
 static Device* device_of(void* device, void* memory) {
   return memory ? ((Memory*)memory)->device : device;
 }
@@ -40,9 +44,8 @@ static void copy_row(char* to, const char* from, int64_t count, int64_t stride, 
       memcpy(to + k * item, from + k * stride, (size_t)item);
 }
 
-/* Gather a strided array into a dense one; returns the end of what was written. */
-static char* copy_dense(char* to, const char* from, const int64_t* dims, const int64_t* strides,
-                        size_t rank, int64_t item) {
+char* copy_dense(char* to, const char* from, const int64_t* dims, const int64_t* strides,
+                 size_t rank, int64_t item) {
   if (rank == 0) return memcpy(to, from, (size_t)item), to + item;
   if (rank == 1) return copy_row(to, from, dims[0], strides[0], item), to + dims[0] * item;
   for (int64_t k = 0; k < dims[0]; k++)
@@ -69,11 +72,15 @@ static Storage* alias_host(PJRT_Client_BufferFromHostBuffer_Args* args, int64_t 
 Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args) {
   int64_t bytes = dense_bytes(args->type, args->dims, args->num_dims);
   if (bytes < 0) return invalid_shape(args->type, args->num_dims);
-  if (!is_row_major(args->device_layout, (int64_t)args->num_dims))
-    return error_new(TINY_UNIMPLEMENTED, "device layouts other than row-major");
-  int64_t item = PJRT_ELEMENT_BYTES[args->type];
-  bool dense = !args->num_byte_strides ||
-               is_dense(args->dims, args->byte_strides, args->num_dims, item);
+  const Layout* layout = layout_of(args->device_layout, (int64_t)args->num_dims);
+  if (!layout) return invalid_layout();
+  int64_t item = PJRT_ELEMENT_BYTES[args->type], dims[MOST_AXES], strides[MOST_AXES];
+  int64_t given[MOST_AXES];
+  if (!args->num_byte_strides)
+    layout_strides(layout_row_major(layout->rank), args->dims, item, given);
+  layout_sort(layout, args->dims, dims);
+  layout_sort(layout, args->num_byte_strides ? args->byte_strides : given, strides);
+  bool dense = is_dense(dims, strides, args->num_dims, item);
   bool lent = args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
               args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   bool aligned = !((uintptr_t)args->data % TINY_ALIGNMENT);
@@ -83,37 +90,37 @@ Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* a
     if (!storage) return out_of_memory(bytes);
     if (dense && bytes) memcpy(storage->data, args->data, (size_t)bytes);
     else if (bytes)
-      copy_dense(storage->data, args->data, args->dims, args->byte_strides, args->num_dims, item);
+      copy_dense(storage->data, args->data, dims, strides, args->num_dims, item);
     args->done_with_host_buffer = READY;
   }
   args->buffer = buffer_new(device_of(args->device, args->memory), storage, READY, args->type,
-                            args->dims, args->num_dims);
+                            args->dims, layout);
   return args->buffer ? NULL : out_of_memory(bytes);
 }
 
 Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args* args) {
   int64_t bytes = dense_bytes(args->element_type, args->dims, args->num_dims);
   if (bytes < 0) return invalid_shape(args->element_type, args->num_dims);
-  if (!is_row_major(args->layout, (int64_t)args->num_dims))
-    return error_new(TINY_UNIMPLEMENTED, "device layouts other than row-major");
+  const Layout* layout = layout_of(args->layout, (int64_t)args->num_dims);
+  if (!layout) return invalid_layout();
   Storage* storage = storage_foreign(args->device_buffer_ptr, bytes);
   if (!storage) return out_of_memory(bytes);
   storage->release = args->on_delete_callback;
   storage->release_argument = args->on_delete_callback_arg;
   void* memory = GET(args, memory);
   args->buffer = buffer_new(device_of(args->device, memory), storage, READY, args->element_type,
-                            args->dims, args->num_dims);
+                            args->dims, layout);
   return args->buffer ? NULL : out_of_memory(bytes);
 }
 
 Error* PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args* args) {
   int64_t bytes = dense_bytes(args->shape_element_type, args->shape_dims, args->shape_num_dims);
   if (bytes < 0) return invalid_shape(args->shape_element_type, args->shape_num_dims);
-  if (!is_row_major(args->shape_layout, (int64_t)args->shape_num_dims))
-    return error_new(TINY_UNIMPLEMENTED, "device layouts other than row-major");
+  const Layout* layout = layout_of(args->shape_layout, (int64_t)args->shape_num_dims);
+  if (!layout) return invalid_layout();
   Storage* storage = storage_new(bytes);
   if (!storage) return out_of_memory(bytes);
   args->buffer = buffer_new(device_of(args->device, args->memory), storage, READY,
-                            args->shape_element_type, args->shape_dims, args->shape_num_dims);
+                            args->shape_element_type, args->shape_dims, layout);
   return args->buffer ? NULL : out_of_memory(bytes);
 }
