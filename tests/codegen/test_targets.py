@@ -11,7 +11,7 @@ from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
 from tinyhlo.codegen.compile import kernels_of, render_program
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.build import broadcast, cast, param, permute, reduce, scan
+from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, reduce, scan
 from tinyhlo.ir.dtypes import I8, I32
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -20,6 +20,10 @@ from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
 
 AVX2, AVX512 = (named_target(name, threads=2) for name in ("x86-64-v3", "x86-64-v4"))
+
+
+# a label, then no other label up to the jump back to it
+INNERMOST_LOOP = r"(?m)^(\.?LBB\w+):((?:\n(?!\.?LBB).*)*?)\n\s+[a-z.]+\s+(?:\w+, )?\1$"
 
 
 def code(graph: Graph, target: Target) -> str:
@@ -65,6 +69,18 @@ def test_narrow_integers_are_multiplied_in_pairs(target: Target, instruction: st
     x, w = param(0, (64, 64), I8), param(1, (64, 64), I8)
     text = code(Graph((x.type, w.type), (matmul(cast(x, I32), cast(w, I32)),)), target)
     assert re.search(instruction, text)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("epilogue", [Op.TANH, Op.EXP])
+def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
+    """Whatever is computed from the sums: its constants must not take the registers."""
+    x, w = param(0, (64, 64), F32), param(1, (64, 64), F32)
+    graph = Graph((x.type, w.type), (elementwise(epilogue, matmul(x, w)),))
+    loops = re.findall(INNERMOST_LOOP, code(graph, named_target(name, threads=2)))
+    sums = [body for _, body in loops if body.count("vfmadd") >= 12]
+    assert any("vbroadcastss" in body for body in sums)
+    assert not any("(%rsp)" in body for body in sums)
 
 
 @pytest.mark.parametrize("seed", range(25))

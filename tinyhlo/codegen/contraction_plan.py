@@ -35,6 +35,7 @@ SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_TILES = 3  # of rows: too few to pay for packing the right operand
+FEW_PANELS = 4  # too few to pay for packing the left operand
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
 LINE_BYTES = 64
 SAME_SETS = 16  # rows that are a multiple of so many lines apart share sets of the first cache
@@ -174,8 +175,8 @@ class Planner:
         )  # fmt: skip
 
     def left_for(self, panels: int) -> Use:
-        """Rows that many panels read are packed even if they could be read in place: then they
-        share few pages, and no cache sets."""
+        """Rows that share cache sets are packed even if they could be read in place, when enough
+        panels read them."""
         return Use.PACKED if self.left is Use.IN_PLACE and self.pays_to_pack(panels) else self.left
 
     def pays_to_pack(self, panels: int) -> bool:
@@ -188,7 +189,7 @@ class Planner:
         ):
             return False
         apart = abs(source.flat().coefficient(m[-1])) * self.form.operand.itemsize
-        return panels >= (4 if apart % (SAME_SETS * LINE_BYTES) == 0 else 16)
+        return panels >= FEW_PANELS and apart % (2 * SAME_SETS * LINE_BYTES) == 0
 
     # --- how operands are read ---------------------------------------------------------------
 

@@ -30,6 +30,8 @@ DOTS = {
     (I16, 512): "llvm.x86.avx512.pmaddw.d.512",
 }
 
+REGISTERS = {"x86_64": "xmm", "aarch64": "v"}  # by architecture: of the SIMD unit
+
 Place = tuple[int, int]  # row and vector of an accumulator
 
 
@@ -61,11 +63,21 @@ class TileRenderer:
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
             totals = {p: b.value(f"load {self.type}, ptr {at}, {size}") for p, at in places.items()}
+        self.free_registers()
         depth = [var for var in m.depth if var.extent > 1]
         totals = self.nest(depth, totals)
         for place, at in places.items():
             b.line(f"store {self.type} {totals[place]}, ptr {at}, {size}")
         s.stored()
+
+    def free_registers(self) -> None:
+        """No vector lives on across the depth: LLVM would keep the constants of an epilogue in
+        registers, because its loops lie deeper, and the accumulators in memory."""
+        target = self.s.target
+        name = REGISTERS.get(target.triple.partition("-")[0])
+        if name is not None:
+            used = ",".join(f"~{{{name}{k}}}" for k in range(target.vector_registers))
+            self.b.line(f'call void asm sideeffect "", "{used}"()')
 
     def pointers(self, memory: str, starts: tuple[Index, ...]) -> list[tuple[str, int]]:
         """(pointer, constant offset) of every start: those that differ by constants share one."""
