@@ -37,6 +37,11 @@ SKIPS = (
         "test_subprocess_stderr_(debug|info)_logging",
         "fails on XLA:CPU too",
     ),
+    Skip(
+        "x64_context_test",
+        "test_near_singular_inverse",
+        "expects denormal numbers to be flushed to zero, as XLA:CPU does; they live here",
+    ),
     Skip("device_test", "", "asks what a CPU device is called"),
     Skip(
         "array_interoperability_test",
