@@ -101,8 +101,8 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         )
         pieces = code.pieces(last)
     linked = link(pieces)
-    sources = {kernel: str(r.loops) for kernel, r in rendered.items()}
-    reports = {kernel: report(kernel, sources.get(kernel, "")) for kernel in kernels}
+    loops = {kernel: r.loops for kernel, r in rendered.items()}
+    reports = {kernel: report(kernel, loops.get(kernel, "")) for kernel in kernels}
     seconds = {
         kernel: libraries[kernel].seconds
         if kernel in libraries

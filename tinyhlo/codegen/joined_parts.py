@@ -26,6 +26,8 @@ Bounds = tuple[int, int]
 
 def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
     """For each axis the bounds of its parts, in order; one part where nothing is joined."""
+    if not is_joined(node):
+        return tuple(((0, n),) for n in node.shape)
     variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
     cuts: list[set[int]] = [{0, n} for n in node.shape]
     for position, end in find_ends(node, tuple(map(index, variables))):
@@ -43,6 +45,24 @@ def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
 def pays(parts: tuple[Bounds, ...]) -> bool:
     lengths = [stop - start for start, stop in parts]
     return len(parts) <= MAX_PIECES and (max(lengths, default=0) in (0, 1) or max(lengths) >= LONG)
+
+
+def is_joined(node: Node) -> bool:
+    """Whether there may be a choice by position on the way down from `node`: most kernels have
+    none, and are not followed index by index."""
+    seen = {node}
+    pending = [node]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Elementwise) and value.op is Op.WHERE:
+            test = value.inputs[0]
+            if isinstance(test, Elementwise) and test.op is Op.LT:
+                return True
+        if isinstance(value, (Elementwise, *VIEWS)):
+            missing = [child for child in value.inputs if child not in seen]
+            seen.update(missing)
+            pending.extend(missing)
+    return False
 
 
 def find_ends(node: Node, at: tuple[Index, ...]) -> list[tuple[Index, int]]:

@@ -47,14 +47,15 @@ def flops_of(node: Node) -> int:
     return 0
 
 
-def report(kernel: Kernel, source: str) -> KernelReport:
+def report(kernel: Kernel, loops: object) -> KernelReport:
+    """`loops`: what its source is written from, if it has one."""
     return KernelReport(
         name=kernel.name,
         location=kernel.locations[0] if kernel.locations else "",
         flops=sum(flops_of(node) for node in kernel.graph.nodes()),
         bytes_read=bytes_read(kernel),
         bytes_written=bytes_written(kernel),
-        source=source,
+        loops=loops,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import Apply, Hole, Pattern, Rule, Splat
+from tinyhlo.ir.rewrite import Apply, Hole, Pattern, Rule, Splat, by_op
 
 X, Y, C = Hole("x"), Hole("y"), Hole("c")
 ZERO, ONE, ONES = Splat(0.0), Splat(1.0), Splat(-1)
@@ -18,7 +18,7 @@ def _(op: Op, *inputs: Pattern) -> Apply:
     return Apply(op, inputs)
 
 
-ALGEBRA = (
+ALGEBRA = by_op(
     Rule(_(Op.ADD, X, Splat(-0.0)), X, "number"),
     Rule(_(Op.SUB, X, ZERO), X, "number"),
     Rule(_(Op.SUB, X, X), ZERO, "integer"),

@@ -16,7 +16,7 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -271,11 +271,14 @@ class Graph:
     results: tuple[Node, ...]
     effects: tuple[Node, ...] = ()
     locations: Mapping[Node, str] = field(default_factory=dict, repr=False)
+    _nodes: list[tuple[Node, ...]] = field(default_factory=list, init=False, repr=False)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> tuple[Node, ...]:
         """Every node reachable from effects and results, inputs before users, effects in their
         order. Regions not included."""
-        return topological(self.effects + self.results)
+        if not self._nodes:  # walked once: every pass asks for them
+            self._nodes.append(tuple(topological(self.effects + self.results)))
+        return self._nodes[0]
 
     def __str__(self) -> str:
         from tinyhlo.ir.printer import format_graph
@@ -286,23 +289,21 @@ class Graph:
 def topological(roots: tuple[Node, ...]) -> list[Node]:
     """Nodes reachable from `roots`, inputs before users, each once; no recursion."""
     order: list[Node] = []
-    seen: set[Node] = set()
-    stack: list[tuple[Node, Iterator[Node]]] = []
-    for root in roots:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack.append((root, iter(root.inputs)))
-        while stack:
-            node, pending = stack[-1]
-            for child in pending:
-                if child not in seen:
-                    seen.add(child)
-                    stack.append((child, iter(child.inputs)))
-                    break
-            else:
-                order.append(node)
-                stack.pop()
+    opened: set[Node] = set()
+    closed: set[Node] = set()
+    stack = list(reversed(roots))
+    while stack:
+        node = stack[-1]
+        if node not in opened:
+            opened.add(node)
+            missing = [child for child in node.inputs if child not in opened]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+        stack.pop()
+        if node not in closed:
+            closed.add(node)
+            order.append(node)
     return order
 
 

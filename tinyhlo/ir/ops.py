@@ -61,6 +61,9 @@ class Op(Enum):
     WHERE = ("where", 3)  # (i1, T, T) -> T
     FMA = ("fma", 3)  # a * b + c rounded once; only made by codegen, never in a Graph
 
+    # members are compared by identity and so hashed by it, in C: Enum hashes names, in Python
+    __hash__ = object.__hash__
+
     @property
     def label(self) -> str:
         return self.value[0]

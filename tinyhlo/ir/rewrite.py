@@ -1,6 +1,6 @@
 """Rewrite rules of elementwise expressions as data: pattern -> result.
 
-    RULES = (Rule(mul(X, Splat(1)), X), Rule(neg(neg(X)), X, "float"))
+    RULES = by_op(Rule(mul(X, Splat(1)), X), Rule(neg(neg(X)), X, "float"))
     rewrite(node, RULES)     # the rewritten node, or None
 
 A pattern is a `Hole` (the same hole matches the same node), a `Splat` (a constant repeated over
@@ -10,7 +10,7 @@ tried both ways round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import copysign
 from typing import Union
@@ -64,9 +64,20 @@ class Rule:
     kinds: str = "any"
 
 
-def rewrite(node: Elementwise, rules: Iterable[Rule]) -> Node | None:
-    """The result of the first rule that matches, or None."""
+Rules = Mapping[Op, Sequence[Rule]]
+
+
+def by_op(*rules: Rule) -> Rules:
+    """A table of rules by the op that they begin with."""
+    table: dict[Op, list[Rule]] = {}
     for rule in rules:
+        table.setdefault(rule.pattern.op, []).append(rule)
+    return table
+
+
+def rewrite(node: Elementwise, rules: Rules) -> Node | None:
+    """The result of the first rule that matches, or None."""
+    for rule in rules.get(node.op, ()):
         if node.dtype.kind not in KINDS[rule.kinds]:
             continue
         found = match(rule.pattern, node, {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,18 @@ def rebuild(node: Node, inputs: Sequence[Node]) -> Node:
         case Expand():
             return build.expand(inputs[0], node.shape)
         case _:
-            values = [getattr(node, field.name) for field in fields(node)[2:]]
-            return intern(type(node), node.type, tuple(inputs), *map(simplify_field, values))
+            values = [getattr(node, name) for name in field_names(type(node))]
+            kept = [simplify_field(value) for value in values]
+            given = tuple(inputs)
+            if given == node.inputs and all(a is b for a, b in zip(values, kept, strict=True)):
+                return node
+            return intern(type(node), node.type, given, *kept)
+
+
+@cache
+def field_names(kind: type[Node]) -> tuple[str, ...]:
+    """What a node has beside its type and inputs."""
+    return tuple(field.name for field in fields(kind)[2:])
 
 
 def simplify_field(value: Any) -> Any:

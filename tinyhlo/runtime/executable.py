@@ -29,7 +29,12 @@ class KernelReport:
     flops: int
     bytes_read: int
     bytes_written: int
-    source: str = field(default="", repr=False)
+    loops: object = field(default="", repr=False)
+
+    @property
+    def source(self) -> str:
+        """The generated loops; written when somebody asks, as that takes time."""
+        return str(self.loops)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
