@@ -17,26 +17,10 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import broadcast, reshape
 from tinyhlo.ir.graph import Node, Shape, TensorType
 
-OPS = [
-    "add",
-    "and",
-    "atan2",
-    "compare",
-    "complex",
-    "divide",
-    "maximum",
-    "minimum",
-    "multiply",
-    "or",
-    "power",
-    "remainder",
-    "select",
-    "shift_left",
-    "shift_right_arithmetic",
-    "shift_right_logical",
-    "subtract",
-    "xor",
-]
+OPS = """
+    add and atan2 compare complex divide maximum minimum multiply or power remainder select
+    shift_left shift_right_arithmetic shift_right_logical subtract xor
+"""
 
 
 def broadcasting(name: str) -> Rule:
@@ -67,4 +51,4 @@ def spread(value: Value, shape: Shape, axes: Sequence[int] | None) -> Node:
     return broadcast(dropped, shape, kept)
 
 
-RULES: dict[str, Rule] = {f"chlo.broadcast_{name}": broadcasting(name) for name in OPS}
+RULES: dict[str, Rule] = {f"chlo.broadcast_{name}": broadcasting(name) for name in OPS.split()}

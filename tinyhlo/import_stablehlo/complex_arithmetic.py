@@ -16,9 +16,9 @@ import numpy as np
 from tinyhlo.import_stablehlo import contraction, conversions, convolution
 from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.lifting import Complex, plane_type, with_types
-from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.operands import copy_sign, like
+from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.small_rules import bitcast_convert as bitcast_small
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import (
@@ -31,7 +31,6 @@ from tinyhlo.ir.build import (
     iota,
     reduce,
     reshape,
-    slice_,
     sqrt,
     where,
 )
@@ -49,19 +48,8 @@ def is_infinite(a: Node) -> Node:
     return abs(a).equals(np.inf)
 
 
-def copy_sign(size: Node, sign: Node) -> Node:
-    """|size| with the sign bit of `sign`."""
-    word = conversions.signed_of(size.dtype)
-    top = full(-(1 << (size.dtype.bits - 1)), size.shape, word)
-    sign_bit = bitcast(sign, word) & top
-    return bitcast(bitcast(abs(size), word) | sign_bit, size.dtype)
-
-
 def product(x: Complex, y: Complex) -> Complex:
-    return Complex(
-        x.re * y.re - x.im * y.im,
-        x.re * y.im + x.im * y.re,
-    )
+    return Complex(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re)
 
 
 def quotient(x: Complex, y: Complex) -> Complex:
@@ -83,7 +71,6 @@ def quotient(x: Complex, y: Complex) -> Complex:
 def infinite_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
     """Repair quotients that came out as NaN although a limit exists."""
     (a, b), (c, d) = x.planes, y.planes
-    zero = like(0, a)
 
     def finite(z: Complex) -> Node:
         return ~(has_nan(z) | infinite(z))
@@ -96,24 +83,15 @@ def infinite_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
         return copy_sign(where(is_infinite(part), like(1, part), like(0, part)), part)
 
     lost = is_nan(found.re) & is_nan(found.im)
-    by_zero = c.equals(zero) & d.equals(zero) & ~(is_nan(a) & is_nan(b))
+    by_zero = c.equals(0) & d.equals(0) & ~(is_nan(a) & is_nan(b))
     infinity = copy_sign(like(np.inf, a), c)
     over_finite = infinite(x) & finite(y)
     p, q = unit(a), unit(b)
-    endless = like(np.inf, a)
     under_infinite = infinite(y) & finite(x)
     r, s = unit(c), unit(d)
     cases = (
-        (
-            under_infinite,
-            zero * (a * r + b * s),
-            zero * (b * r - a * s),
-        ),
-        (
-            over_finite,
-            endless * (p * c + q * d),
-            endless * (q * c - p * d),
-        ),
+        (under_infinite, 0 * (a * r + b * s), 0 * (b * r - a * s)),
+        (over_finite, np.inf * (p * c + q * d), np.inf * (q * c - p * d)),
         (by_zero, infinity * a, infinity * b),
     )
     re, im = found.planes
@@ -278,21 +256,9 @@ def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope)
             if wanted.dtype is given.dtype:
                 return x
             raise UnsupportedError("complex numbers of different widths: bitcast their parts")
-        planes = [reshape(part, (*part.shape, 1)) for part in x.planes]
-        from tinyhlo.import_stablehlo.movement import join
-
-        pairs = join(planes, len(x.shape))
-        return cast_bits(pairs, wanted, operation, scope)
-    plane = PLANES[wanted.dtype]
-    pairs = cast_bits(x, TensorType((*wanted.shape, 2), plane), operation, scope)
-    rank = len(wanted.shape)
-    parts = [
-        reshape(
-            slice_(pairs, [0] * rank + [k], [*wanted.shape, k + 1], [1] * (rank + 1)), wanted.shape
-        )
-        for k in (0, 1)
-    ]
-    return Complex(*parts)
+        return cast_bits(pairs(*x.planes), wanted, operation, scope)
+    parts = TensorType((*wanted.shape, 2), PLANES[wanted.dtype])
+    return Complex(*from_pairs(cast_bits(x, parts, operation, scope)))
 
 
 def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -> Node:
@@ -303,7 +269,7 @@ def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -
         plain = replace(
             operation, operand_types=(x.type,), types=(TensorType((*x.shape, ratio), wanted.dtype),)
         )
-        return reshape(bitcast_small(plain, (x,), scope), wanted.shape)
+        return reshape(conversions.bitcast_convert(plain, (x,), scope), wanted.shape)
     if ratio == 1:
         return reshape(bitcast(x, wanted.dtype), wanted.shape)
     group = wanted.dtype.bits // x.dtype.bits
@@ -311,7 +277,7 @@ def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -
     plain = replace(
         operation, operand_types=(split.type,), types=(TensorType((total,), wanted.dtype),)
     )
-    return reshape(bitcast_small(plain, (split,), scope), wanted.shape)
+    return reshape(conversions.bitcast_convert(plain, (split,), scope), wanted.shape)
 
 
 RULES: dict[str, Rule] = {

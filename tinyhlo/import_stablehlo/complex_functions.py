@@ -16,7 +16,6 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.complex_arithmetic import (
     choose,
-    copy_sign,
     equal,
     is_infinite,
     is_nan,
@@ -25,7 +24,8 @@ from tinyhlo.import_stablehlo.complex_arithmetic import (
     quotient,
 )
 from tinyhlo.import_stablehlo.lifting import Complex
-from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.operands import copy_sign, like
+from tinyhlo.import_stablehlo.special_functions import hyperbolic
 from tinyhlo.import_stablehlo.walker import Rule
 from tinyhlo.ir.build import (
     atan2,
@@ -84,20 +84,6 @@ def exponential_minus_one(x: Complex) -> Complex:
     undirected, undefined = is_infinite(x.im), like(np.nan, x.im)
     re = where(undirected, undefined, where(far, plain.re, re))
     return Complex(re, where(undirected, undefined, plain.im))
-
-
-def hyperbolic(x: Node) -> tuple[Node, Node]:
-    """(cosh x, sinh x), the latter accurate near zero."""
-    half = like(0.5, x)
-    size = abs(x)
-    grown, shrunk = exp(size * half), exp(-size)
-    large = grown * half * grown  # e**|x| / 2 without early overflow
-    cosh = large + half * shrunk
-    minus = expm1(size)
-    small = half * (minus + minus / (minus + 1))
-    near = size < 1
-    sinh = where(near, small, large - half * shrunk)
-    return cosh, copy_sign(sinh, x)
 
 
 def times(factor: Node, size: Node) -> Node:

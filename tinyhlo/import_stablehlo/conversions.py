@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyhlo.import_stablehlo.lifting import is_small, stored_type
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, iota, reduce
-from tinyhlo.ir.dtypes import BOOL, signed_of, unsigned_of
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.dtypes import BOOL, DType, signed_of, unsigned_of
+from tinyhlo.ir.graph import Node, TensorType
 from tinyhlo.ir.ops import Op
 
 # direction -> (op, whether the operands change places)
@@ -51,37 +52,30 @@ def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node
 
 
 def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    """Narrower elements are split off along a new last axis, wider ones joined from the last axis,
+    least significant first."""
     (x,) = inputs
-    dtype = operation.type.dtype
-    if (x.dtype is BOOL) != (dtype is BOOL):
+    given: TensorType = operation.operand_types[0]  # type: ignore[assignment]
+    wanted = operation.type
+    if (given.dtype is BOOL) != (wanted.dtype is BOOL):
         raise UnsupportedError("booleans are stored one a byte: use convert")
-    if dtype.bits == x.dtype.bits:
-        return bitcast(x, dtype)
-    if dtype.bits < x.dtype.bits:
-        return split_bits(x, operation)
-    return join_bits(x, operation)
+    kept = stored_type(wanted.dtype)
+    if given.dtype.bits == wanted.dtype.bits:
+        return bitcast(x, kept)
+    x, word = bitcast(x, unsigned_of(x.dtype)), unsigned_of(kept)
+    if given.dtype.bits < wanted.dtype.bits:
+        parts = cast(x, word) << positions(x.shape, word, given.dtype.bits)
+        return bitcast(reduce(Op.OR, parts, (len(x.shape) - 1,)), kept)
+    wide = broadcast(x, wanted.shape, range(len(x.shape)))
+    part = wide >> positions(wanted.shape, wide.dtype, wanted.dtype.bits)
+    if is_small(wanted):
+        part = part & ((1 << wanted.dtype.bits) - 1)
+    return bitcast(cast(part, word), kept)
 
 
-def split_bits(x: Node, operation: Operation) -> Node:
-    """Narrower elements, least significant first, along a new last axis."""
-    type_ = operation.type
-    narrow = unsigned_of(type_.dtype)
-    wide = bitcast(x, unsigned_of(x.dtype))
-    wide = broadcast(wide, type_.shape, range(len(x.shape)))
-    part = iota(type_.shape, wide.dtype, len(x.shape))
-    shift = part * narrow.bits
-    return bitcast(cast(wide >> shift, narrow), type_.dtype)
-
-
-def join_bits(x: Node, operation: Operation) -> Node:
-    """The last axis joined into wider elements, least significant first."""
-    type_ = operation.type
-    wide = unsigned_of(type_.dtype)
-    parts = cast(bitcast(x, unsigned_of(x.dtype)), wide)
-    last = len(x.shape) - 1
-    part = iota(x.shape, wide, last)
-    shift = part * x.dtype.bits
-    return bitcast(reduce(Op.OR, parts << shift, (last,)), type_.dtype)
+def positions(shape: tuple[int, ...], dtype: DType, bits: int) -> Node:
+    """How far the bits of each element along the last axis are from the lowest."""
+    return iota(shape, dtype, len(shape) - 1) * bits
 
 
 RULES: dict[str, Rule] = {

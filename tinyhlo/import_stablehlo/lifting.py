@@ -44,68 +44,34 @@ class Complex:
         return self.re.shape
 
 
+def names(text: str, dialect: str = "stablehlo") -> frozenset[str]:
+    """Full names of the ops in `text`."""
+    return frozenset(f"{dialect}.{name}" for name in text.split())
+
+
 # ops that only move elements: on a plane or on bits they do what they do on numbers
-MOVES = frozenset(
-    {
-        "stablehlo.broadcast",
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.concatenate",
-        "stablehlo.dynamic_broadcast_in_dim",
-        "stablehlo.dynamic_gather",
-        "stablehlo.dynamic_pad",
-        "stablehlo.dynamic_reshape",
-        "stablehlo.dynamic_slice",
-        "stablehlo.dynamic_update_slice",
-        "stablehlo.gather",
-        "stablehlo.pad",
-        "stablehlo.real_dynamic_slice",
-        "stablehlo.reshape",
-        "stablehlo.reverse",
-        "stablehlo.select",
-        "stablehlo.slice",
-        "stablehlo.transpose",
-    }
+MOVES = names(
+    """
+    broadcast broadcast_in_dim concatenate dynamic_broadcast_in_dim dynamic_gather dynamic_pad
+    dynamic_reshape dynamic_slice dynamic_update_slice gather pad real_dynamic_slice reshape
+    reverse select slice transpose
+    """
 )
-LINEAR = MOVES | {"stablehlo.add", "stablehlo.negate", "stablehlo.subtract"}
+LINEAR = MOVES | names("add negate subtract")
 # ops over any number of values: each plane is a value of its own
-VARIADIC = frozenset(
-    {
-        "sdy.propagation_barrier",
-        "sdy.reshard",
-        "sdy.sharding_constraint",
-        "stablehlo.all_gather",
-        "stablehlo.all_reduce",
-        "stablehlo.all_to_all",
-        "stablehlo.collective_broadcast",
-        "stablehlo.collective_permute",
-        "stablehlo.map",
-        "stablehlo.optimization_barrier",
-        "stablehlo.reduce",
-        "stablehlo.reduce_scatter",
-        "stablehlo.reduce_window",
-        "stablehlo.scatter",
-        "stablehlo.sort",
-    }
-)
+VARIADIC = names(
+    """
+    all_gather all_reduce all_to_all collective_broadcast collective_permute map
+    optimization_barrier reduce reduce_scatter reduce_window scatter sort
+    """
+) | names("propagation_barrier reshard sharding_constraint", "sdy")
 # ops whose rules handle values of every kind themselves
-STRUCTURAL = frozenset(
-    {
-        "func.call",
-        "sdy.manual_computation",
-        "stablehlo.after_all",
-        "stablehlo.async_done",
-        "stablehlo.async_start",
-        "stablehlo.case",
-        "stablehlo.cholesky",
-        "stablehlo.composite",
-        "stablehlo.custom_call",
-        "stablehlo.get_tuple_element",
-        "stablehlo.if",
-        "stablehlo.triangular_solve",
-        "stablehlo.tuple",
-        "stablehlo.while",
-    }
-)
+STRUCTURAL = names(
+    """
+    after_all async_done async_start case cholesky composite custom_call get_tuple_element if
+    triangular_solve tuple while
+    """
+).union(names("call", "func"), names("manual_computation", "sdy"))
 
 
 def form_of(types: Iterable[ValueType]) -> Form:

@@ -9,11 +9,10 @@
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo.lifting import Complex
-from tinyhlo.import_stablehlo.movement import join
-from tinyhlo.import_stablehlo.planes import joined
+from tinyhlo.import_stablehlo.planes import from_pairs, joined, pairs
 from tinyhlo.import_stablehlo.records import TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
-from tinyhlo.ir.build import full, permute, reshape, slice_
+from tinyhlo.ir.build import full, permute
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.elements import PLANES, SMALL, TOKEN
 from tinyhlo.ir.graph import Node, TensorType
@@ -37,11 +36,7 @@ def loaded(buffer: Node, type_: ValueType) -> Value:
         return buffer & full((1 << type_.dtype.bits) - 1, buffer.shape, U8)
     if type_.dtype not in PLANES:
         return buffer
-    ends = [0] * len(type_.shape)
-    re, im = (
-        reshape(slice_(buffer, [*ends, k], [*type_.shape, k + 1]), type_.shape) for k in (0, 1)
-    )
-    return Complex(re, im)
+    return Complex(*from_pairs(buffer))
 
 
 def buffer_of(value: Value) -> Node:
@@ -51,8 +46,7 @@ def buffer_of(value: Value) -> Node:
         if found is not None:  # a Fourier transform's last pass writes pairs
             x, axis = found
             return permute(x, (*(k for k in range(len(x.shape)) if k != axis), axis))
-        pieces = [reshape(plane, (*plane.shape, 1)) for plane in value.planes]
-        return join(pieces, len(value.shape))
+        return pairs(*value.planes)
     if value is None:
         return full(False, EMPTY.shape, BOOL)
     assert isinstance(value, Node)

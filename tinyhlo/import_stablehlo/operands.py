@@ -6,21 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, full
-from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType
-from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Param, Reshape, Shape
+from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, full, iota
+from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType, signed_of
+from tinyhlo.ir.graph import Constant, Elementwise, Graph, Node, Param, Reshape, Shape
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import splat_value
 
 INT32_LIMIT = 2**31
 
 
 def known_scalar(value: Node) -> np.generic | None:
     """The element of a constant whose elements are all one splat, else None."""
-    while isinstance(value, (Expand, Reshape)):
-        value = value.inputs[0]
-    if isinstance(value, Constant) and value.value.size == 1:
-        return value.value.reshape(-1)[0]
-    return None
+    found = splat_value(value)
+    return None if found is None else found.reshape(-1)[0]
 
 
 def known_array(value: Node) -> np.ndarray | None:
@@ -39,6 +37,13 @@ def like(number: float, node: Node) -> Node:
     return full(number, node.shape, node.dtype)
 
 
+def copy_sign(size: Node, sign: Node) -> Node:
+    """|size| with the sign bit of `sign`."""
+    word = signed_of(size.dtype)
+    sign_bit = bitcast(sign, word) & -(1 << (word.bits - 1))
+    return bitcast(bitcast(abs(size), word) | sign_bit, size.dtype)
+
+
 def is_half(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits == 16
 
@@ -51,6 +56,17 @@ def accumulator(dtype: DType) -> DType:
 def index_dtype(extents: Sequence[int]) -> DType:
     """i32 where it can address every one of `extents`, else i64."""
     return I32 if all(extent < INT32_LIMIT for extent in extents) else I64
+
+
+def element_numbers(shape: Shape, first: Node) -> Node:
+    """`first` + the row-major number of each element."""
+    result = broadcast(first, shape)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        if shape[axis] > 1:
+            result = result + iota(shape, first.dtype, axis) * stride
+        stride *= shape[axis]
+    return result
 
 
 def type_range(dtype: DType) -> tuple[int, int]:

@@ -7,6 +7,7 @@ stack(*planes(x))      ->  x itself: what was one array in memory is taken as on
 
 from __future__ import annotations
 
+from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.ir.build import broadcast, full, iota, permute, reshape, slice_, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node, Reshape, Slice
@@ -37,6 +38,19 @@ def planes(x: Node) -> tuple[Node, Node | None]:
         return reshape(x, shape), None
     re, im = (slice_(x, [k] + [0] * (rank - 1), [k + 1, *shape], [1] * rank) for k in (0, 1))
     return reshape(re, shape), reshape(im, shape)
+
+
+def pairs(re: Node, im: Node) -> Node:
+    """[..., 2]: the parts of each number side by side."""
+    return join([reshape(part, (*part.shape, 1)) for part in (re, im)], len(re.shape))
+
+
+def from_pairs(x: Node) -> tuple[Node, Node]:
+    """The parts of what `pairs` gives: two views."""
+    *shape, _ = x.shape
+    start = [0] * len(shape)
+    re, im = (slice_(x, [*start, k], [*shape, k + 1]) for k in (0, 1))
+    return reshape(re, tuple(shape)), reshape(im, tuple(shape))
 
 
 def joined(re: Node, im: Node) -> tuple[Node, int] | None:

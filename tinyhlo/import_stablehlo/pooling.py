@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
-from tinyhlo.import_stablehlo.operands import index_dtype, like, map_region
+from tinyhlo.import_stablehlo.operands import element_numbers, index_dtype, like, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.import_stablehlo.windows import Windows, windows_of
@@ -18,8 +18,6 @@ from tinyhlo.ir.build import (
     broadcast,
     cast,
     elementwise,
-    full,
-    iota,
     multi_reduce,
     param,
     reduce,
@@ -44,21 +42,9 @@ def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Sco
     return scattered(operand, source, initial, chosen, combine)
 
 
-def linear_index(node: Node) -> Node:
-    """The row-major number of each element."""
-    dtype = index_dtype([node.type.size])
-    result: Node = full(0, node.shape, dtype)
-    stride = 1
-    for axis in reversed(range(len(node.shape))):
-        along = iota(node.shape, dtype, axis)
-        result = result + along * stride
-        stride *= node.shape[axis]
-    return result
-
-
 def selected_index(operand: Node, windows: Windows, select: Graph) -> Node:
     """For each window the linear index of the element that `select` keeps."""
-    index = linear_index(operand)
+    index = element_numbers(operand.shape, scalar(0, index_dtype([operand.type.size])))
     nowhere = scalar(NOWHERE, index.dtype)
     nothing = scalar(0, operand.dtype)
     values, axes = windows.slide(operand, nothing)
@@ -93,7 +79,7 @@ def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: 
     covering = covering_windows(windows, source.shape, operand.shape)
     places, axes = covering.slide(chosen, scalar(NOWHERE, chosen.dtype))
     sources, _ = covering.slide(source, scalar(0, source.dtype))
-    index = linear_index(operand)
+    index = element_numbers(operand.shape, scalar(0, index_dtype([operand.type.size])))
     here = broadcast(index, places.shape, range(len(operand.shape)))
     mine = where(places.equals(here), sources, 0)
     total = reduce(Op.ADD, widen(Op.ADD, mine), axes)

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import (
@@ -77,12 +78,12 @@ def threefry_bits(
     """Each block makes two words: for 64 bits one element, for 32 bits the two elements that
     alternate along the axis that is split in halves."""
     if wide:
-        low, high = threefry(*halves(counted(counter, shape)), key)
+        low, high = threefry(*halves(element_numbers(shape, counter)), key)
         return joined(low, high), [counter + prod(shape)]
     axis = split_axis(shape)
     extent = shape[axis] if shape else 1
     half = (*shape[:axis], -(-extent // 2), *shape[axis + 1 :])
-    blocks = threefry(*halves(counted(counter, half)), key)
+    blocks = threefry(*halves(element_numbers(half, counter)), key)
     paired = [reshape(word, (*half[: axis + 1], 1, *half[axis + 1 :])) for word in blocks]
     even = (*half[:axis], 2 * half[axis], *half[axis + 1 :])
     merged = reshape(join(paired, axis + 1), even)
@@ -94,18 +95,6 @@ def split_axis(shape: Shape) -> int:
     """The first even axis, else the longest one."""
     even = [axis for axis, extent in enumerate(shape) if extent % 2 == 0]
     return even[0] if even else max(range(len(shape)), key=lambda k: shape[k], default=0)
-
-
-def counted(counter: Node, shape: Shape) -> Node:
-    """counter + row-major element number."""
-    result = broadcast(counter, shape)
-    stride = 1
-    for axis in reversed(range(len(shape))):
-        if shape[axis] > 1:
-            along = iota(shape, U64, axis)
-            result = result + along * stride
-        stride *= shape[axis]
-    return result
 
 
 def threefry(x: Node, y: Node, key: tuple[Node, Node]) -> tuple[Node, Node]:

@@ -1,7 +1,7 @@
 """Ops on small element types whose meaning depends on their bits.
 
-constant f8E5M2                 ->  constant ui8
-bitcast_convert i4[6,2] -> i8[6] ->  join bits along the last axis
+convert f32 -> f8E5M2   ->  rounded once, as ui8
+popcnt i4               ->  popcnt of its byte
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.attributes import Dense
-from tinyhlo.import_stablehlo.conversions import convert
-from tinyhlo.import_stablehlo.lifting import is_small, stored_type, with_types
+from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
+from tinyhlo.import_stablehlo.lifting import with_types
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
-from tinyhlo.ir.build import bitcast, broadcast, cast, constant, elementwise, iota, reduce
-from tinyhlo.ir.dtypes import BOOL, F32, F64, U8, DType, unsigned_of
+from tinyhlo.ir.build import broadcast, cast, constant, elementwise
+from tinyhlo.ir.dtypes import F32, F64, U8, DType
 from tinyhlo.ir.elements import SMALL, SMALL_INTEGERS
-from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 
 
@@ -61,34 +61,6 @@ def popcount(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Nod
 def count_leading_zeros(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     zeros = elementwise(Op.CLZ, inputs[0])
     return zeros - (U8.bits - operation.type.dtype.bits)
-
-
-def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    (x,) = inputs
-    given: TensorType = operation.operand_types[0]  # type: ignore[assignment]
-    wanted = operation.type
-    if BOOL in (given.dtype, wanted.dtype):
-        raise UnsupportedError("booleans are stored one a byte: use convert")
-    x = bitcast(x, unsigned_of(stored_type(given.dtype)))
-    kept = stored_type(wanted.dtype)
-    ratio, word = given.dtype.bits / wanted.dtype.bits, unsigned_of(kept)
-    if ratio == 1:
-        return bitcast(x, kept)
-    if ratio < 1:  # the last axis joined, least significant first
-        shift = positions(x.shape, word, given.dtype.bits)
-        parts = cast(x, word) << shift
-        return bitcast(reduce(Op.OR, parts, (len(x.shape) - 1,)), kept)
-    wide = broadcast(x, wanted.shape, range(len(x.shape)))
-    part = wide >> positions(wanted.shape, wide.dtype, wanted.dtype.bits)
-    if is_small(wanted):
-        part = part & ((1 << wanted.dtype.bits) - 1)
-    return bitcast(cast(part, word), kept)
-
-
-def positions(shape: tuple[int, ...], dtype: DType, bits: int) -> Node:
-    """How far the bits of each element along the last axis are from the lowest."""
-    part = iota(shape, dtype, len(shape) - 1)
-    return part * bits
 
 
 RULES: dict[str, Rule] = {

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tinyhlo.import_stablehlo.elementwise import expansion
-from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.operands import copy_sign, like
 from tinyhlo.import_stablehlo.special_tables import (
     ERF_INV_F32_CENTER,
     ERF_INV_F32_TAIL,
@@ -31,14 +31,6 @@ from tinyhlo.ir.build import bitcast, elementwise, exp, expm1, log, sqrt, where
 from tinyhlo.ir.dtypes import F32, F64, signed_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
-
-
-def with_sign_of(size: Node, sign: Node) -> Node:
-    """A number that is not negative, with the sign bit of `sign`."""
-    word = signed_of(size.dtype)
-    top = bitcast(sign, word)
-    top = top & -(1 << (word.bits - 1))
-    return bitcast(bitcast(size, word) | top, size.dtype)
 
 
 def polynomial(x: Node, coefficients: Sequence[float]) -> Node:
@@ -59,7 +51,7 @@ def hyperbolic(x: Node) -> tuple[Node, Node]:
     minus = expm1(size)
     small = (minus + minus / (minus + 1.0)) * 0.5
     sinh = where(size < 1.0, small, large - shrunk)
-    return large + shrunk, with_sign_of(sinh, x)
+    return large + shrunk, copy_sign(sinh, x)
 
 
 def cosh(x: Node) -> Node:
