@@ -18,6 +18,7 @@ from tinyhlo.schedule.program import (
     Swap,
     Switch,
     While,
+    statements,
 )
 
 ALIGNMENT = 64
@@ -87,17 +88,8 @@ def extend(ranges: dict[Buffer, LiveRange], buffer: Buffer, clock: int) -> None:
 
 def everything(block: Block) -> Iterator[Buffer]:
     """All buffers named in a block and the blocks inside it."""
-    for statement in block:
+    for statement in statements(block):
         yield from touched(statement)
-        match statement:
-            case While(condition=condition, body=body):
-                yield from everything(condition)
-                yield from everything(body)
-            case Switch(blocks=blocks):
-                for inner in blocks:
-                    yield from everything(inner)
-            case _:
-                pass
 
 
 def carried(block: Block) -> Iterator[Buffer]:
@@ -109,31 +101,16 @@ def carried(block: Block) -> Iterator[Buffer]:
 
 def share_swapped(body: Block, ranges: dict[Buffer, LiveRange]) -> None:
     """After an odd number of swaps a value lies in its partner's memory: partners live as one."""
+    swaps = [statement for statement in statements(body) if isinstance(statement, Swap)]
     changed = True
     while changed:
         changed = False
-        for swap in swaps(body):
+        for swap in swaps:
             a, b = ranges[swap.first], ranges[swap.second]
             first, last = min(a.first, b.first), max(a.last, b.last)
             changed |= (a.first, a.last, b.first, b.last) != (first, last, first, last)
             a.first = b.first = first
             a.last = b.last = last
-
-
-def swaps(block: Block) -> Iterator[Swap]:
-    """All swaps, nested ones included."""
-    for statement in block:
-        match statement:
-            case Swap():
-                yield statement
-            case While(condition=condition, body=body):
-                yield from swaps(condition)
-                yield from swaps(body)
-            case Switch(blocks=blocks):
-                for inner in blocks:
-                    yield from swaps(inner)
-            case _:
-                pass
 
 
 def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:

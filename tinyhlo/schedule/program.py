@@ -12,6 +12,7 @@ compute it is codegen's business; correctness never depends on how nodes were gr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Union
@@ -106,6 +107,21 @@ class Switch:
 
 Statement = Union[Launch, Copy, Swap, While, Switch]
 Block = tuple[Statement, ...]
+
+
+def statements(block: Block) -> Iterator[Statement]:
+    """Every statement, each before those inside it."""
+    for statement in block:
+        yield statement
+        match statement:
+            case While(condition=condition, body=body):
+                yield from statements(condition)
+                yield from statements(body)
+            case Switch(blocks=blocks):
+                for inner in blocks:
+                    yield from statements(inner)
+            case _:
+                pass
 
 
 @dataclass(frozen=True, eq=False, slots=True)

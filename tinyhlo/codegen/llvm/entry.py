@@ -29,6 +29,7 @@ from tinyhlo.schedule.program import (
     Swap,
     Switch,
     While,
+    statements,
 )
 
 CLOCK = """declare i32 @clock_gettime(i32, ptr)
@@ -252,15 +253,7 @@ def param_of(operand: Node) -> int:
 def swapped(block: Block) -> dict[Buffer, None]:
     """Buffers that a Swap anywhere in `block` exchanges, in order."""
     found: dict[Buffer, None] = {}
-    for statement in block:
-        match statement:
-            case Swap(first=first, second=second):
-                found[first] = found[second] = None
-            case While(condition=condition, body=body):
-                found |= swapped(condition) | swapped(body)
-            case Switch(blocks=blocks):
-                for inner in blocks:
-                    found |= swapped(inner)
-            case _:
-                pass
+    for statement in statements(block):
+        if isinstance(statement, Swap):
+            found[statement.first] = found[statement.second] = None
     return found
