@@ -19,6 +19,7 @@ import numpy as np
 
 from tinyhlo.codegen.compile import render_kernels
 from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.codegen.modules import Modules
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.processors import named_target
@@ -45,14 +46,16 @@ def forms() -> dict[str, str]:
     graph = simplify(module.graph)
     program = schedule(graph, module.name, module.aliases, TARGET)
     kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
-    rendered = render_kernels([kernel], TARGET, {})[kernel]
+    modules = Modules(TARGET, print)
+    rendered = render_kernels([kernel], TARGET, modules)[kernel]
+    (llvm,) = modules.part(rendered.inline).functions
     printed = {
         "stablehlo": text,
         "graph": graph,
         "program": program,
         "loops": lower_kernel(kernel, TARGET),
         "moved": rendered.loops,
-        "llvm": rendered.text,
+        "llvm": llvm,
     }
     return {name: str(form).replace(f"{CHECKOUT}{os.sep}", "") for name, form in printed.items()}
 
