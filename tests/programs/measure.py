@@ -69,7 +69,7 @@ def read(path: Path) -> Measured:
 
 def apart(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
     """The largest difference over the largest magnitude of the array that it is in; infinite where
-    shapes, types, integers or the places of NaN and infinities differ."""
+    shapes, types, integers or the places of NaN and infinities differ, or no number is expected."""
     if len(found) != len(expected):
         return np.inf
     return max((apart_in(*pair) for pair in zip(found, expected, strict=True)), default=0.0)
@@ -81,6 +81,8 @@ def apart_in(found: np.ndarray, expected: np.ndarray) -> float:
     if not np.issubdtype(expected.dtype, np.inexact):
         return 0.0 if np.array_equal(found, expected) else np.inf
     finite = np.isfinite(expected)
+    if expected.size and not finite.any():
+        return np.inf  # no number: nothing is shown
     if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
         return np.inf
     if not np.isfinite(found[finite]).all():

@@ -45,6 +45,7 @@ def test_every_program_says_what_it_is() -> None:
         ([1.0, math.nan], [1.0, math.nan], 0.0),
         ([1.0, math.nan], [1.0, 2.0], math.inf),
         ([1.0, 2.0], [1.0, math.inf], math.inf),
+        ([math.nan], [math.nan], math.inf),
         ([1e-30, 0.0], [0.0, 0.0], math.inf),
         ([1, 2], [1, 2], 0.0),
         ([1, 2], [1, 3], math.inf),

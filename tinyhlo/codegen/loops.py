@@ -89,8 +89,9 @@ class _Expression(metaclass=_Interning):
     def depends_on(self, var: Var) -> bool:
         return var in self.free
 
-    def substitute(self, values: Mapping[Var, Index]) -> Expression:
-        return substitute_expression(self, values, {})  # type: ignore[arg-type]
+    def substitute(self, values: Mapping[Var, Index], done: Renamed | None = None) -> Expression:
+        shared: Renamed = {} if done is None else done
+        return substitute_expression(self, values, shared)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         """A short stable name; `codegen/printer.py` writes expressions out."""
@@ -236,13 +237,15 @@ def substitute_expression(
 
     match root:
         case IndexValue(index=index, dtype=dtype):
-            result: Expression = IndexValue(substitute(index, values), dtype)
+            result: Expression = IndexValue(substitute(index, values, done), dtype)
         case Load(memory=memory, index=index):
-            result = Load(memory, substitute(index, values))
+            result = Load(memory, substitute(index, values, done))
         case Apply(op=op, arguments=arguments, dtype=dtype):
             result = Apply(op, tuple(again(a) for a in arguments), dtype)
         case Guard(conditions=conditions, value=value, otherwise=otherwise):
-            inner = tuple(Condition(substitute(c.index, values), c.low, c.high) for c in conditions)
+            inner = tuple(
+                Condition(substitute(c.index, values, done), c.low, c.high) for c in conditions
+            )
             result = Guard(inner, again(value), again(otherwise))
         case _:
             result = root

@@ -11,6 +11,8 @@ A subexpression used twice in one body gets a name (`t0 = ...`) at its first use
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tinyhlo.codegen.loops import (
@@ -203,14 +205,19 @@ def format_literal(e: Literal) -> str:
 
 
 def shared_in(body: Body) -> set[Expression]:
-    """Subexpressions that several places of the statements directly in `body` use."""
+    """Subexpressions that several places of the statements directly in `body` use, indices that
+    the program computes among them."""
     seen: set[Expression] = set()
     shared: set[Expression] = set()
     stack: list[Expression] = []
     for statement in body:
         match statement:
-            case Declare(value=value) | Accumulate(value=value) | Store(value=value):
+            case Declare(value=value) | Accumulate(value=value):
                 stack.append(value)
+            case Store(index=index, value=value):
+                stack.extend((value, *computed_in(index)))
+            case Bind(index=index):
+                stack.extend(computed_in(index))
             case Assign(values=values):
                 stack.extend(values)
             case _:
@@ -224,8 +231,24 @@ def shared_in(body: Body) -> set[Expression]:
         match e:
             case Apply(arguments=arguments):
                 stack.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
+            case Guard(conditions=conditions, value=value, otherwise=otherwise):
                 stack.extend((value, otherwise))
+                for condition in conditions:
+                    stack.extend(computed_in(condition.index))
+            case Load(index=index) | IndexValue(index=index):
+                stack.extend(computed_in(index))
             case _:
                 pass
     return shared
+
+
+def computed_in(index: Index) -> Iterator[Expression]:
+    """The values that an index has in it as Data."""
+    for atom, _ in index.terms:
+        match atom:
+            case Quotient(dividend=dividend) | Remainder(dividend=dividend):
+                yield from computed_in(dividend)
+            case Data(value=value):
+                yield value
+            case _:
+                pass

@@ -211,19 +211,22 @@ def depends_on(atom: Atom, var: Var) -> bool:
             return bool(value.depends_on(var))
 
 
-def substitute(expression: Index, values: Mapping[Var, Index]) -> Index:
-    """Replace loop variables by expressions, simplifying again."""
+def substitute(
+    expression: Index, values: Mapping[Var, Index], done: dict[Any, Any] | None = None
+) -> Index:
+    """Replace loop variables by expressions, simplifying again; `done` shares the work between the
+    values of Data."""
     result = constant(expression.offset)
     for atom, coefficient in expression.terms:
         match atom:
             case Var():
                 replaced = values.get(atom, index(atom))
             case Quotient(dividend, divisor):
-                replaced = substitute(dividend, values) // divisor
+                replaced = substitute(dividend, values, done) // divisor
             case Remainder(dividend, modulus):
-                replaced = substitute(dividend, values) % modulus
+                replaced = substitute(dividend, values, done) % modulus
             case Data(value, bounds):
-                replaced = index(Data(value.substitute(values), bounds))
+                replaced = index(Data(value.substitute(values, done), bounds))
         result = result + replaced * coefficient
     return result
 

@@ -14,7 +14,8 @@ def program():
     size = (ATOMS / 0.8) ** (1 / 3)
     displacement, shift = space.periodic(size)
     potential = energy.lennard_jones_pair(displacement)
-    start = jax.random.uniform(jax.random.key(0), (ATOMS, 3), dtype=jnp.float64) * size
+    lattice = jnp.stack(jnp.meshgrid(*[jnp.arange(4.0)] * 3), -1).reshape(ATOMS, 3)
+    start = (lattice + 0.2 * jax.random.uniform(jax.random.key(0), (ATOMS, 3))) * size / 4
     relax_init, relax = minimize.fire_descent(potential, shift)
     thermal_init, move = simulate.nvt_nose_hoover(potential, shift, dt=1e-3, kT=0.7)
 
