@@ -161,3 +161,19 @@ def test_ragged_dot_arrives_as_a_composite() -> None:
     sizes = np.array([2, 3], np.int32)
     found = jax.jit(jax.lax.ragged_dot, backend="tiny")(x, w, sizes)
     np.testing.assert_array_equal(found, [[3] * 4] * 5 + [[0] * 4])
+
+
+def test_ragged_batches_are_as_jax_writes_them() -> None:
+    """The ragged axis is a batch: only the rows of the sizes' sum count."""
+    numbers = lax.RaggedDotDimensionNumbers(
+        dot_dimension_numbers=(((2,), (1,)), ((0,), (0,))),
+        lhs_ragged_dimensions=[0],
+        rhs_group_dimensions=[],
+    )
+    x, w = np.ones((4, 3, 5), np.float32), np.ones((4, 5, 6), np.float32)
+    sizes = np.array([2, 1], np.int32)
+    (ours,), (theirs,) = (
+        on(backend, lambda *given: lax.ragged_dot_general(*given, numbers), (x, w, sizes))
+        for backend in ("tiny", "cpu")
+    )
+    np.testing.assert_array_equal(ours, theirs)
