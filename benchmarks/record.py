@@ -56,11 +56,14 @@ def main() -> int:
     if not any("tiny" in row for row in results.values()):
         print("nothing recorded: JAX has no backend tiny; pip install -e . first", file=sys.stderr)
         return 2
-    command = [sys.executable, "-m", "benchmarks.corpus", "--markdown"]
-    corpus = subprocess.run(
-        command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    PAGE.write_text(f"{page(results)}\n{corpus.stdout}")
+    sections = [page(results)]
+    for name in ("corpus", "memory"):
+        command = [sys.executable, "-m", f"benchmarks.{name}", "--markdown"]
+        found = subprocess.run(
+            command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        sections.append(found.stdout)
+    PAGE.write_text("\n".join(sections))
     print(f"wrote {PAGE}")
     return 0
 

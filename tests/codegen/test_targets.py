@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import jax
+import numpy as np
 import pytest
 
 from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
 from tinyhlo.codegen.compile import kernels_of, render_program
 from tinyhlo.codegen.target import Target
+from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, reduce, scan
 from tinyhlo.ir.dtypes import I8, I32
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.jit import assembly
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
@@ -87,3 +91,15 @@ def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
 def test_any_program_compiles_for_avx512(seed: int) -> None:
     graph, _ = random_program(seed, 12)
     assert code(graph, AVX512)
+
+
+def test_what_a_tile_is_combined_with_is_fetched_ahead() -> None:
+    """One line of 16 columns in each of the 6 rows, of the operand and of the result."""
+
+    def program(x: jax.Array, w: jax.Array, t: jax.Array) -> jax.Array:
+        return (x @ w) * t
+
+    shapes = ((1024, 256), (256, 1024), (1024, 1024))
+    text = jax.jit(program).lower(*(jax.ShapeDtypeStruct(s, np.float32) for s in shapes)).as_text()
+    assembled = code(simplify(import_module(text).graph), AVX2)
+    assert assembled.count("prefetcht0") == 12

@@ -19,6 +19,9 @@ and the last block: there are no edges. Which thread runs a chunk never changes 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tinyhlo.codegen.contraction_ahead import memory_ahead
 from tinyhlo.codegen.contraction_layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.contraction_operand import (
     Affine,
@@ -170,13 +173,14 @@ class Builder:
         start = at_most(index(block) * plan.block_rows, plan.m.positions - plan.block_rows)
         panel, tile = Var("panel", plan.panels), Var("rows", plan.row_tiles)
         row = at_most(index(tile) * plan.rows, plan.block_rows - plan.rows)
-        work: list[Statement] = [self.product(block, start, row, panel, tile)]
+        multiply = self.product(block, start, row, panel, tile)
         store = self.store(block, start + row, panel, tile)
         if plan.steps > 1:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
             store = (If((last,), store),)
-        work += store
-        inner: Body = (Loop(tile, Axis.SERIAL, tuple(work)),)
+        else:
+            multiply = replace(multiply, ahead=memory_ahead(store))
+        inner: Body = (Loop(tile, Axis.SERIAL, (multiply, *store)),)
         if plan.right is Use.PACKED and not plan.packs_at_once:
             inner = (*self.pack_right(panel), *inner)
         body: Body = (Loop(panel, Axis.SERIAL, inner),)

@@ -348,6 +348,9 @@ class Allocate:
     memory: Memory
 
 
+Place = tuple[Memory, Index]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class TileProduct:
     """A register tile of a matrix product: for every row r and every vector v of `lanes` columns,
@@ -358,7 +361,8 @@ class TileProduct:
 
     The two steps are indices over the variables in `depth`, the last of which runs fastest.
     `accumulate` adds to what the tile holds. With a `group` of 2, a lane sums the products of two
-    neighbours on the left and two on the right: lane l's lie at right + 2*l."""
+    neighbours on the left and two on the right: lane l's lie at right + 2*l. What lies `ahead` is
+    fetched into the cache meanwhile, for whoever takes the tile."""
 
     left: Memory
     left_rows: tuple[Index, ...]
@@ -373,11 +377,13 @@ class TileProduct:
     lanes: int
     accumulate: bool
     group: int = 1
+    ahead: tuple[Place, ...] = ()
 
     @property
     def indices(self) -> tuple[Index, ...]:
         """Every index but the steps: those that names around the statement occur in."""
-        return (*self.left_rows, *self.right_vectors, self.tile_start)
+        ahead = (where for _, where in self.ahead)
+        return (*self.left_rows, *self.right_vectors, self.tile_start, *ahead)
 
     def substitute(self, values: Mapping[Var, Index]) -> TileProduct:
         return replace(
@@ -385,6 +391,7 @@ class TileProduct:
             left_rows=tuple(substitute(i, values) for i in self.left_rows),
             right_vectors=tuple(substitute(i, values) for i in self.right_vectors),
             tile_start=substitute(self.tile_start, values),
+            ahead=tuple((memory, substitute(i, values)) for memory, i in self.ahead),
         )
 
 

@@ -133,7 +133,9 @@ class _Printer:
         right = f"{m.right.name}[{self.index(m.right_vectors[0])} + {self.index(m.right_step)}]"
         shape = f"{len(m.left_rows)}x{len(m.right_vectors) * m.lanes}"
         depth = ", ".join(f"{var} in {var.extent}" for var in m.depth)
-        return f"{tile} {'+' * m.accumulate}= {shape} of {left} * {right}, {depth}"
+        ahead = " ".join(dict.fromkeys(memory.name for memory, _ in m.ahead))
+        ahead = f", {ahead} ahead" if ahead else ""
+        return f"{tile} {'+' * m.accumulate}= {shape} of {left} * {right}, {depth}{ahead}"
 
     def header(self, loop: Loop) -> str:
         text = f"{loop.var} in {loop.var.extent}"

@@ -59,6 +59,7 @@ class TileRenderer:
             (r, v): self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
             for r, v in self.places
         }
+        self.fetch()
         size = f"align {self.dtype.itemsize}"
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
@@ -78,6 +79,15 @@ class TileRenderer:
         if name is not None:
             used = ",".join(f"~{{{name}{k}}}" for k in range(target.vector_registers))
             self.b.line(f'call void asm sideeffect "", "{used}"()')
+
+    def fetch(self) -> None:
+        """Ask for what lies ahead: reading it, keep it in every cache."""
+        if not self.m.ahead:
+            return
+        self.b.declarations["prefetch"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+        for memory, where in self.m.ahead:
+            at = self.s.address(memory, self.s.index(where))
+            self.b.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def pointers(self, memory: str, starts: tuple[Index, ...]) -> list[tuple[str, int]]:
         """(pointer, constant offset) of every start: those that differ by constants share one."""

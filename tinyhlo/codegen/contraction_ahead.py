@@ -1,0 +1,50 @@
+"""Which memory the results of a tile need, so that it is on its way while the tile is computed.
+
+In: the nest that stores a tile's results. Out: addresses, one a line of the cache and row:
+
+    for r in 6: for v in 2: for lane in 8:                   y0[0], x1[0], y0[1024], x1[1024],
+      y0[r*1024 + v*8 + lane] = tanh(x1[the same])    ->     ..., y0[5120], x1[5120]
+
+Rows of a result lie pages apart, where no prefetcher of a processor follows: a tile of 6 rows would
+wait for the misses of one array after the other.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tinyhlo.codegen.contraction_layout import loads_of
+from tinyhlo.codegen.loops import Body, Loop, Place, Store, index_free, index_loads
+from tinyhlo.ir.index import constant, substitute
+
+LINE_BYTES = 64
+
+
+def memory_ahead(store: Body) -> tuple[Place, ...]:
+    """The first address of each line outside of scratch that differs from row to row; `store` is
+    one nest of loops over rows, vectors, lanes."""
+    (statement,) = store
+    nest: list[Loop] = []
+    while isinstance(statement, Loop):
+        nest.append(statement)
+        (statement,) = statement.body
+    if not isinstance(statement, Store) or not nest:
+        return ()
+    vector_bytes = nest[-1].var.extent * statement.memory.dtype.itemsize
+    ranges = [range(loop.var.extent) for loop in nest[:-1]]
+    ranges[1:] = [range(0, r.stop, max(1, LINE_BYTES // vector_bytes)) for r in ranges[1:]]
+    touched = [
+        (memory, where)
+        for memory, where in dict.fromkeys([(statement.memory, statement.index), *reads(statement)])
+        if not memory.local and nest[0].var in index_free(where) and not index_loads(where)
+    ]
+    found: list[Place] = []
+    for point in product(*ranges, (0,)):
+        values = {loop.var: constant(k) for loop, k in zip(nest, point, strict=True)}
+        found += [(memory, substitute(where, values)) for memory, where in touched]
+    return tuple(found)
+
+
+def reads(store: Store) -> list[Place]:
+    """What a value is computed from."""
+    return [(load.memory, load.index) for load in loads_of(store.value)]
