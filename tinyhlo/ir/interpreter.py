@@ -62,7 +62,7 @@ def is_huge_contraction(node: Node) -> bool:
     )
 
 
-def deferred(node: Node, lazy: set[Node], uses: Counter[Node], nodes: list[Node]) -> bool:
+def deferred(node: Node, lazy: set[Node], uses: Counter[Node], nodes: Sequence[Node]) -> bool:
     """An Expand that only a lazy product reads."""
     return (
         prod(node.shape) > HUGE

@@ -8,6 +8,7 @@ than reading it back, or a dear value that a view would multiply.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinyhlo.ir import graph as ir
@@ -202,7 +203,7 @@ def is_reduced(node: Node) -> bool:
 
 
 def meeting_points(
-    nodes: list[Node], users: dict[Node, list[Node]], forced: set[Node]
+    nodes: Sequence[Node], users: dict[Node, list[Node]], forced: set[Node]
 ) -> dict[Node, Node]:
     """For each value the one value that all its uses flow into, element by element; itself where
     they go different ways. The loop that computes the one computes the other once on the way, as
