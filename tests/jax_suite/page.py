@@ -25,6 +25,7 @@ slow tests left out as JAX offers.
 `tests/jax_suite/skips.py`; *died* counts deaths of the process and time limits.
 """
 MESSAGE = 200
+FOLDERS = re.compile(r"/\S+/(?=tinyhlo/)")  # of a machine
 NAMED = 4  # tests named per cause
 VARYING = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?")
 
@@ -59,7 +60,7 @@ def run_at(commits: Mapping[str, Sequence[str]]) -> str:
     ordered = sorted(commits.items(), key=lambda item: -len(item[1]))
     parts = [f"commit {ordered[0][0]}"] if ordered else []
     parts += [f"{', '.join(sorted(set(files)))} at {commit}" for commit, files in ordered[1:]]
-    return f"Run at {'; '.join(parts)}.\n" if parts else ""
+    return f"Run at {'; '.join(parts)}.\n\n" if parts else ""
 
 
 def table(files: Sequence[Group]) -> list[str]:
@@ -88,7 +89,7 @@ def causes(files: Sequence[Group]) -> list[str]:
         names = [f"`{file} {outcome.test}`" for file, outcome in members[:NAMED]]
         more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
         first = members[0][1]
-        message = shortened(telling(first.message), MESSAGE)
+        message = shortened(FOLDERS.sub("", telling(first.message)), MESSAGE)
         lines.append(f"* {len(members)} {first.outcome}: {message} ({', '.join(names)}{more})")
     return lines
 
