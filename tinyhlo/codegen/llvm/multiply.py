@@ -60,11 +60,11 @@ class TileRenderer:
             for r, v in self.places
         }
         self.fetch()
+        self.free_registers()
         size = f"align {self.dtype.itemsize}"
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
             totals = {p: b.value(f"load {self.type}, ptr {at}, {size}") for p, at in places.items()}
-        self.free_registers()
         depth = [var for var in m.depth if var.extent > 1]
         totals = self.nest(depth, totals)
         for place, at in places.items():
