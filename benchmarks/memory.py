@@ -25,8 +25,8 @@ CALLS = 3
 COLUMNS = ("program", "tiny MiB", "XLA:CPU MiB", "tiny / XLA", "arena MiB", "inputs + outputs MiB")
 TITLE = """## Peak memory
 
-What a process holds at most while it runs the compiled program, less what it held before, its
-inputs included; each figure from a process of its own. *Arena* is what tiny's plan asks for beside
+What a process holds at most while it runs the compiled program, less what it held before, when its
+inputs lay on the device already; each figure from a process of its own. *Arena* is what tiny's plan asks for beside
 inputs and outputs.
 """
 Figures = dict[str, float]

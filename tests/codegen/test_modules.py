@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,3 +64,33 @@ def test_kernels_of_several_modules(monkeypatch: pytest.MonkeyPatch, threads: in
     (got,) = run_native(graph, given, threads)
     (expected,) = run_graph(graph, given)
     np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+LATE = """
+import atexit
+import numpy as np
+from tinyhlo.codegen import modules
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+modules.LONG_ENOUGH = 1
+text = '''func.func public @main(%x: tensor<999x65xf32>, %w: tensor<65x65xf32>)
+    -> tensor<999x65xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<999x65xf32>, tensor<65x65xf32>) -> tensor<999x65xf32>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [1]
+    : (tensor<999x65xf32>, tensor<65x65xf32>) -> tensor<999x65xf32>
+  return %1 : tensor<999x65xf32>
+}'''
+def late():
+    run = compile_module(text, Config(cache=0))
+    print(*run(np.ones((999, 65), np.float32), np.eye(65, dtype=np.float32))[0][0, :2])
+atexit.register(late)
+"""
+
+
+def test_a_process_that_is_ending_compiles() -> None:
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1.0", "1.0"], done.stderr

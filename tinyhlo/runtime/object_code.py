@@ -47,7 +47,12 @@ class ObjectCode:
         """Begin to compile a module."""
         if self.threads is None:
             self.threads = ThreadPoolExecutor(self.target.threads, "tinyhlo-compile")
-        self.futures.append(self.threads.submit(self.compile, text))
+        try:
+            future = self.threads.submit(self.compile, text)
+        except RuntimeError:  # a process that is ending starts no threads
+            future = Future[bytes]()
+            future.set_result(self.compile(text))
+        self.futures.append(future)
 
     def pieces(self, last: str) -> tuple[bytes, ...]:
         """The code of all modules, once it is there; `last` is a module too."""
