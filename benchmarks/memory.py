@@ -26,8 +26,8 @@ COLUMNS = ("program", "tiny MiB", "XLA:CPU MiB", "tiny / XLA", "arena MiB", "inp
 TITLE = """## Peak memory
 
 What a process holds at most while it runs the compiled program, less what it held before, when its
-inputs lay on the device already; each figure from a process of its own. *Arena* is what tiny's plan asks for beside
-inputs and outputs.
+inputs lay on the device already; each figure from a process of its own. *Arena* is what tiny's plan
+asks for beside inputs and outputs.
 """
 Figures = dict[str, float]
 
