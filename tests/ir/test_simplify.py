@@ -118,3 +118,39 @@ def test_values_without_elements_need_no_computation() -> None:
     assert [type(node) for node in graph.nodes()] == [Constant, Param]
     graph = simplify(Graph((X.type, nothing.type), (values, info)))
     assert any(isinstance(node, LibraryCall) for node in graph.nodes())
+
+
+def nested_loops(depth: int) -> Graph:
+    """x, y and a number that stays 2 through loops in loops."""
+    number = TensorType((), F32)
+    x, y, two = (build.param(k, (), F32) for k in range(3))
+    condition = Graph((number,) * 3, (x < y,))
+    state = (x * two, y + two * x, two)
+    for _ in range(depth):
+        body = Graph((number,) * 3, (*state[:2], two))
+        first, second, _ = build.loop((x, y, two), condition, body, None)
+        state = (first * two + second, second * two + first, two)
+    start = build.scalar(2.0, F32)
+    body = Graph((number,) * 3, (*state[:2], two))
+    return Graph((number,) * 2, build.loop((x, y, start), condition, body, None)[:2])
+
+
+def test_the_time_is_not_exponential_in_the_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[simplify.__module__]
+    rebuilt = 0
+    original = module.rebuild
+
+    def counting(*arguments: object) -> object:
+        nonlocal rebuilt
+        rebuilt += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(module, "rebuild", counting)
+    counts: list[int] = []
+    for depth in (2, 4, 8):
+        rebuilt = 0
+        simple = simplify(nested_loops(depth))
+        verify_graph(simple)
+        assert simplify(simple) is simple
+        counts.append(rebuilt)
+    assert counts[2] < 6 * counts[1] < 36 * counts[0]

@@ -3,7 +3,9 @@
     y = x * 1 + transpose(transpose(x))   ->   x + x
 
 Every node is rebuilt once over its simplified inputs and handed to the step of its class until
-nothing changes. Dead code disappears because only what the results reach is rebuilt.
+nothing changes. Dead code disappears because only what the results reach is rebuilt. A region
+that has been simplified is not walked again, however often the nodes around it are rebuilt:
+loops in loops would take a time exponential in their depth.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -48,9 +51,15 @@ from tinyhlo.ir.rewrite import rewrite, splat_value
 SMALL = 1024  # elements: larger constants are never computed at compile time
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
+_simplified: WeakSet[Graph] = WeakSet()
+# results of branches whose selector is known: each Output of one asks for the same
+_taken: WeakKeyDictionary[Branch, tuple[Node, ...]] = WeakKeyDictionary()
+
 
 def simplify(graph: Graph) -> Graph:
     """An equivalent Graph of the same parameters and result types."""
+    if graph in _simplified:
+        return graph
     new: dict[Node, Node] = {}
     locations: dict[Node, str] = {}
     for node in graph.nodes():
@@ -61,7 +70,11 @@ def simplify(graph: Graph) -> Graph:
             locations.setdefault(result, location)
     results = tuple(new[node] for node in graph.results)
     effects = tuple(new[node] for node in graph.effects)
-    return limit_sorts(Graph(graph.params, results, effects, locations))
+    if results != graph.results or effects != graph.effects:
+        graph = Graph(graph.params, results, effects, locations)
+    graph = limit_sorts(graph)
+    _simplified.add(graph)
+    return graph
 
 
 def empty(node: Node) -> Node | None:
@@ -260,7 +273,9 @@ def known_result(node: Output) -> Node | None:
             chosen = branches[int(selector) if 0 <= int(selector) < last else last]
             if chosen.effects:
                 return None
-            return inline(chosen.results[node.position], source.inputs[1:])
+            if source not in _taken:
+                _taken[source] = inline(chosen.results, source.inputs[1:])
+            return _taken[source][node.position]
         case Loop(trip_count=trip_count, body=body):
             result = body.results[node.position]
             unchanged = isinstance(result, Param) and result.position == node.position
@@ -269,16 +284,15 @@ def known_result(node: Output) -> Node | None:
     return None
 
 
-def inline(result: Node, arguments: Sequence[Node]) -> Node:
-    """`result` of a region with its parameters replaced."""
-
+def inline(results: tuple[Node, ...], arguments: Sequence[Node]) -> tuple[Node, ...]:
+    """`results` of a region with its parameters replaced."""
     new: dict[Node, Node] = {}
-    for node in topological((result,)):
+    for node in topological(results):
         if isinstance(node, Param):
             new[node] = arguments[node.position]
         else:
             new[node] = step(rebuild(node, [new[child] for child in node.inputs]))
-    return new[result]
+    return tuple(new[result] for result in results)
 
 
 def constant_state(node: Loop) -> Node | None:
@@ -306,8 +320,11 @@ def specialise(region: Graph, values: dict[int, Node], keep: bool) -> Graph:
         values.get(k, build.param(k, type_.shape, type_.dtype))
         for k, type_ in enumerate(region.params)
     ]
-    effects = tuple(inline(effect, arguments) for effect in region.effects)
-    results = tuple(r if r in plain else inline(r, arguments) for r in region.results)
+    inlined = inline(region.effects + region.results, arguments)
+    effects, found = inlined[: len(region.effects)], inlined[len(region.effects) :]
+    results = tuple(
+        old if old in plain else new for old, new in zip(region.results, found, strict=True)
+    )
     return Graph(region.params, results, effects, region.locations)
 
 
