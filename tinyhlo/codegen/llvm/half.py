@@ -5,7 +5,7 @@ even and keep denormal numbers, infinities and the leading bits of a NaN.
 """
 
 FUNCTIONS = {
-    "extend half": """define float @__extendhfsf2(half %x) #0 {
+    "extend half": """define weak_odr float @__extendhfsf2(half %x) #0 {
   %bits = bitcast half %x to i16
   %wide = zext i16 %bits to i32
   %sign.bit = and i32 %wide, 32768
@@ -22,7 +22,7 @@ FUNCTIONS = {
   %result = bitcast i32 %signed to float
   ret float %result
 }""",
-    "truncate half": """define half @__truncsfhf2(float %x) #0 {
+    "truncate half": """define weak_odr half @__truncsfhf2(float %x) #0 {
   %bits = bitcast float %x to i32
   %sign.bit = lshr i32 %bits, 16
   %sign = and i32 %sign.bit, 32768
