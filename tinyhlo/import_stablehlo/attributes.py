@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -140,14 +140,24 @@ def _members(attribute: Any) -> tuple[Any, ...]:
 
 
 def _dictionary(attribute: Any) -> dict[str, Any]:
-    """By name, for the same reason."""
-    return {named.name: decode_attribute(attribute[named.name]) for named in attribute}
+    return {name: decode_attribute(value) for name, value in _named(attribute)}
+
+
+def _named(attribute: Any) -> Iterator[tuple[str, Any]]:
+    """By name, for the same reason.
+
+    Raises InvalidProgram for a name that the bindings cut short at a NUL.
+    """
+    for name in [named.name for named in attribute]:
+        if name not in attribute:
+            raise InvalidProgram(f"an attribute's name cannot be read: {name!r} is a part of it")
+        yield name, attribute[name]
 
 
 def decode_configuration(attribute: ir.DictAttr) -> dict[str, Any]:
     """The attributes of a custom call. Their types matter to native functions: numbers are NumPy
     scalars and arrays here, dictionaries inside are sorted pairs."""
-    return {named.name: typed(attribute[named.name]) for named in attribute}
+    return {name: typed(value) for name, value in _named(attribute)}
 
 
 def typed(attribute: Any) -> Any:
