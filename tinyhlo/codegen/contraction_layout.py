@@ -97,11 +97,16 @@ def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
 
 
 def loads_of(root: Expression) -> list[Load]:
-    """Loads anywhere in an expression."""
+    """Loads anywhere in an expression, whose parts are shared: each is looked at once."""
     found: list[Load] = []
     stack: list[Expression] = [root]
+    seen: set[Expression] = set()
     while stack:
-        match stack.pop():
+        expression = stack.pop()
+        if expression in seen:
+            continue
+        seen.add(expression)
+        match expression:
             case Load() as load:
                 found.append(load)
             case Apply(arguments=arguments):
