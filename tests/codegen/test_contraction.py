@@ -10,11 +10,14 @@ import pytest
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
 from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.contraction import lower_contraction
+from tinyhlo.codegen.contraction_layout import loads_of
 from tinyhlo.codegen.contraction_plan import split_depth
+from tinyhlo.codegen.loops import Apply, Expression, Load, Memory
 from tinyhlo.config import Config
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -263,3 +266,12 @@ def test_printed_form() -> None:
     assert "parallel 1x1x2 chunks" in text and "right packed" in text
     assert "left packed" in text and "512 deep" in text
     assert "left[k1 + row*528]" in text  # rows that would share cache sets lie apart
+
+
+def test_loads_of_shared_parts_are_found_once() -> None:
+    """A value that doubles at each level has one load, found in a time that does not."""
+    memory = Memory("x", F32, 8)
+    value: Expression = Load(memory, constant(0))
+    for _ in range(60):
+        value = Apply(Op.ADD, (value, value), F32)
+    assert loads_of(value) == [Load(memory, constant(0))]

@@ -12,6 +12,6 @@ REASONS: dict[str, str] = {
     r"^pow/dtypes_lhs_complex": "up to 18 units in the last place off the exact power, XLA:CPU's "
     "up to 17: large exponents multiply the rounding of the logarithm",
     r"^sort/multiple_arrays.*isstable_False": "an unstable sort may keep equal keys in any order",
-    r"^triangular_solve/.*float16_4_4": "ours is solved in float32 and rounded once: 1.2 to 10 times "
-    "as close to the exact solution",
+    r"^triangular_solve/.*float16_4_4": "ours is solved in float32 and rounded once: 1.2 to 10 "
+    "times as close to the exact solution",
 }

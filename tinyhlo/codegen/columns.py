@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 
+from tinyhlo.codegen.contraction_layout import loads_of
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -126,23 +127,6 @@ def pays(columns: Columns, target: Target) -> bool:
     along = [load for load in loads if load.index.coefficient(columns.column) == 1]
     across = [load for load in loads if load.index.coefficient(inner) == 1]
     return len(along) > len(across)
-
-
-def loads_of(root: object) -> list[Load]:
-    found: list[Load] = []
-    seen: set[object] = set()
-    pending = [root]
-    while pending:
-        e = pending.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if isinstance(e, Load):
-            found.append(e)
-        pending.extend(getattr(e, "arguments", ()))
-        if hasattr(e, "otherwise"):
-            pending.extend((e.value, e.otherwise))  # type: ignore[attr-defined]
-    return found
 
 
 def turned(columns: Columns, top: bool, target: Target) -> Body:
