@@ -10,9 +10,8 @@ import pytest
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
 from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.contraction import lower_contraction
-from tinyhlo.codegen.contraction_layout import loads_of
 from tinyhlo.codegen.contraction_plan import split_depth
-from tinyhlo.codegen.loops import Apply, Expression, Load, Memory
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I32, DType

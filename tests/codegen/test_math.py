@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tinyhlo.codegen.loops import Apply, Expression, Literal, Read
+from tinyhlo.codegen.expressions import Apply, Expression, Literal, Read
 from tinyhlo.codegen.math import expand
 from tinyhlo.ir.dtypes import BF16, F32, F64, DType
 from tinyhlo.ir.meaning import evaluate as meaning

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tinyhlo.codegen import loops
-from tinyhlo.codegen.loops import Expression, Load, LoopProgram, Memory, Store, as_index
+from tinyhlo.codegen.expressions import Expression, Load, Memory, as_index
+from tinyhlo.codegen.loops import LoopProgram, Store
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index
 

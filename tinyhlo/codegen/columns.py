@@ -27,21 +27,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.contraction_layout import loads_of
+from tinyhlo.codegen.expressions import Apply, Load, Memory, loads_of
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Axis,
-    Body,
-    Declare,
-    Load,
-    Loop,
-    Memory,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index
 

@@ -38,19 +38,17 @@ from tinyhlo.codegen.contraction_operand import (
 from tinyhlo.codegen.contraction_pack import Frame, depth_of, nested, pack_left, pack_right
 from tinyhlo.codegen.contraction_plan import Plan, Use, plan_contraction
 from tinyhlo.codegen.cut import at_most
+from tinyhlo.codegen.expressions import Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
     Body,
     If,
-    Load,
     Loop,
     LoopProgram,
-    Memory,
     Statement,
     Store,
     TileProduct,
-    literal,
 )
 from tinyhlo.codegen.lower import argument_memories
 from tinyhlo.codegen.target import Target

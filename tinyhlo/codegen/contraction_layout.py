@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.loops import Apply, Expression, Guard, Load, Memory, literal
+from tinyhlo.codegen.expressions import Expression, Memory, literal, loads_of
 from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node, Reduce
@@ -93,26 +93,4 @@ def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
     for load in loads_of(value):
         for axis, var in enumerate(variables):
             found[axis] = max(found[axis], abs(load.index.coefficient(var) or 0))
-    return found
-
-
-def loads_of(root: Expression) -> list[Load]:
-    """Loads anywhere in an expression, whose parts are shared: each is looked at once."""
-    found: list[Load] = []
-    stack: list[Expression] = [root]
-    seen: set[Expression] = set()
-    while stack:
-        expression = stack.pop()
-        if expression in seen:
-            continue
-        seen.add(expression)
-        match expression:
-            case Load() as load:
-                found.append(load)
-            case Apply(arguments=arguments):
-                stack.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                stack.extend((value, otherwise))
-            case _:
-                pass
     return found

@@ -17,17 +17,8 @@ from math import prod
 
 from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
 from tinyhlo.codegen.cut import Positions, ceil_div
-from tinyhlo.codegen.loops import (
-    Apply,
-    Axis,
-    Body,
-    Expression,
-    Guard,
-    Loop,
-    Memory,
-    Store,
-    literal,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, Memory, literal
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear

@@ -19,7 +19,8 @@ from tinyhlo.codegen.contraction_layout import Layout, TileLowering
 from tinyhlo.codegen.contraction_operand import Source, cast, vector_loop
 from tinyhlo.codegen.contraction_plan import Plan
 from tinyhlo.codegen.cut import Positions, at_most, ceil_div, joined
-from tinyhlo.codegen.loops import Axis, Body, Expression, Guard, Loop, Memory, Store, literal
+from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tinyhlo.codegen.loops import Apply, IndexValue, literal
+from tinyhlo.codegen.expressions import Apply, IndexValue, literal
 from tinyhlo.ir.dtypes import I64
 from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
 from tinyhlo.ir.ops import Op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyhlo.codegen.loops import Expression
+from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.ops import Op

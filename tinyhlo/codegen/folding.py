@@ -9,7 +9,7 @@ strided load.
 
 from __future__ import annotations
 
-from tinyhlo.codegen.loops import Apply, Expression, IndexValue, Literal
+from tinyhlo.codegen.expressions import Apply, Expression, IndexValue, Literal
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import Index, constant
 from tinyhlo.ir.ops import Op

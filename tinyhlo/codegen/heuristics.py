@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.columns import by_rows
+from tinyhlo.codegen.expressions import Expression, Memory
 from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -17,11 +18,9 @@ from tinyhlo.codegen.loops import (
     Axis,
     Body,
     Declare,
-    Expression,
     If,
     Loop,
     LoopProgram,
-    Memory,
     Statement,
     Store,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhlo.codegen.loops import Literal, literal
+from tinyhlo.codegen.expressions import Literal, literal
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.ops import Op
 

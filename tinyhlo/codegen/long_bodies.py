@@ -22,23 +22,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
 from tinyhlo.codegen.folding import apply
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Apply,
-    Axis,
-    Body,
-    Expression,
-    Guard,
-    IndexValue,
-    Literal,
-    Load,
-    Loop,
-    LoopProgram,
-    Memory,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL

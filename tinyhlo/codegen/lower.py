@@ -22,6 +22,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from tinyhlo.codegen.expressions import (
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    Name,
+    Read,
+    as_index,
+    index_free,
+)
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.joined_parts import find_pieces
@@ -31,21 +43,11 @@ from tinyhlo.codegen.loops import (
     Axis,
     Body,
     Declare,
-    Expression,
-    Guard,
     If,
-    IndexValue,
-    Literal,
-    Load,
     Loop,
     LoopProgram,
-    Memory,
-    Name,
-    Read,
     Statement,
     Store,
-    as_index,
-    index_free,
 )
 from tinyhlo.ir.graph import (
     VIEWS,

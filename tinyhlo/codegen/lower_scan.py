@@ -16,18 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyhlo.codegen.expressions import Expression, Load, Memory, Read
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
     Axis,
     Declare,
-    Expression,
-    Load,
     Loop,
     LoopProgram,
-    Memory,
-    Read,
     Statement,
     Store,
 )

@@ -14,25 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen.folding import apply
-from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Allocate,
-    Axis,
-    Declare,
+from tinyhlo.codegen.expressions import (
     Expression,
-    If,
     IndexValue,
     Load,
-    Loop,
     Memory,
     Read,
-    Statement,
-    Store,
     as_index,
     literal,
 )
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, If, Loop, Statement, Store
 from tinyhlo.ir.dtypes import BOOL, I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, constant, index
 from tinyhlo.ir.ops import Op

@@ -11,17 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Axis,
-    Expression,
-    Load,
-    Loop,
-    LoopProgram,
-    Memory,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.expressions import Expression, Load, Memory
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lower import LETTERS, Lowering, Position, argument_memories
 from tinyhlo.codegen.lower_select import block_length, position_of, select
 from tinyhlo.codegen.lower_update import finished

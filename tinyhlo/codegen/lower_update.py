@@ -11,18 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.loops import (
-    Axis,
-    Body,
-    If,
-    Load,
-    Loop,
-    LoopProgram,
-    Memory,
-    Statement,
-    Store,
-    as_index,
-)
+from tinyhlo.codegen.expressions import Load, Memory, as_index
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lower import Lowering, argument_memories, inline
 from tinyhlo.ir.graph import Node, Output, Scatter, UpdateSlice
 from tinyhlo.ir.index import Condition, Index, linear

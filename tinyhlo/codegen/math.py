@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.codegen import math_exponential, math_logarithm, math_trigonometric
-from tinyhlo.codegen.loops import Expression
+from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.math_terms import Term
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinyhlo.codegen.loops import Apply, Expression, literal
+from tinyhlo.codegen.expressions import Apply, Expression, literal
 from tinyhlo.ir.dtypes import BOOL, DType, signed_of
 from tinyhlo.ir.ops import Op
 

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tinyhlo.codegen.expressions import (
+    NOTHING,
+    Expression,
+    Load,
+    Memory,
+    Name,
+    Read,
+    index_free,
+    substitute_expression,
+)
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
-    NOTHING,
     Accumulate,
     Allocate,
     Assign,
@@ -19,18 +28,11 @@ from tinyhlo.codegen.loops import (
     Bind,
     Body,
     Declare,
-    Expression,
     If,
-    Load,
     Loop,
-    Memory,
-    Name,
-    Read,
     Statement,
     Store,
     TileProduct,
-    index_free,
-    substitute_expression,
 )
 from tinyhlo.ir.index import Atom, Condition, Index, Var, index, substitute
 from tinyhlo.ir.ops import Op

@@ -15,25 +15,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    Read,
+)
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
-    Apply,
     Assign,
     Axis,
     Bind,
     Body,
     Declare,
-    Expression,
-    Guard,
     If,
-    IndexValue,
-    Literal,
-    Load,
     Loop,
     LoopProgram,
-    Memory,
-    Read,
     Statement,
     Store,
     TileProduct,

@@ -24,21 +24,18 @@ from __future__ import annotations
 
 from tinyhlo.codegen.contraction_layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.contraction_plan import ceil_div
+from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.heuristics import vectorised
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
     Body,
-    Expression,
     If,
-    Load,
     Loop,
     LoopProgram,
-    Memory,
     Statement,
     Store,
     TileProduct,
-    literal,
 )
 from tinyhlo.codegen.lower import LETTERS, Position, Scope, argument_memories
 from tinyhlo.codegen.moves import join

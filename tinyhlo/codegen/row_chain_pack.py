@@ -15,16 +15,8 @@ from math import gcd
 from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction_operand import vector_loop
 from tinyhlo.codegen.contraction_plan import ceil_div, choose_tile, round_up
-from tinyhlo.codegen.loops import (
-    Axis,
-    Body,
-    Expression,
-    Guard,
-    Loop,
-    Memory,
-    Store,
-    literal,
-)
+from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.codegen.lower import LETTERS, Conditions, Lowering, Position, Scope
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction

@@ -13,21 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Apply,
-    Body,
-    Declare,
-    Expression,
-    Guard,
-    If,
-    IndexValue,
-    Literal,
-    Load,
-    Loop,
-    Memory,
-    Store,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
+from tinyhlo.codegen.loops import Accumulate, Body, Declare, If, Loop, Store
 from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
 

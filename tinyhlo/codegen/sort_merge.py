@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyhlo.codegen.folding import apply
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Assign,
-    Axis,
-    Declare,
+from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
     Load,
-    Loop,
     Memory,
     Read,
-    Statement,
-    Store,
     as_index,
     literal,
 )
+from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.loops import Allocate, Assign, Axis, Declare, Loop, Statement, Store
 from tinyhlo.codegen.lower import inline
 from tinyhlo.ir.dtypes import BOOL, I64
 from tinyhlo.ir.graph import Graph

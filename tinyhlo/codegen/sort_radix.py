@@ -16,6 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tinyhlo.codegen.expressions import (
+    Expression,
+    IndexValue,
+    Load,
+    Memory,
+    Read,
+    as_index,
+    literal,
+)
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -23,17 +32,10 @@ from tinyhlo.codegen.loops import (
     Assign,
     Axis,
     Declare,
-    Expression,
     If,
-    IndexValue,
-    Load,
     Loop,
-    Memory,
-    Read,
     Statement,
     Store,
-    as_index,
-    literal,
 )
 from tinyhlo.codegen.lower import inline
 from tinyhlo.ir.dtypes import I32, I64

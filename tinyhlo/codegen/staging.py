@@ -17,21 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Axis,
-    Body,
-    Declare,
-    Expression,
-    Guard,
-    Load,
-    Loop,
-    Memory,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op

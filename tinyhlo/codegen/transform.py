@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.heuristics import PARALLEL_WORK, parallel
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Memory, Statement
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lower import argument_memories
 from tinyhlo.codegen.moves import collapse, for_each_index
 from tinyhlo.codegen.target import Target

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.folding import apply
-from tinyhlo.codegen.loops import Expression, Load, Memory, Store, literal
+from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope
 from tinyhlo.codegen.network import find_network
 from tinyhlo.ir.dtypes import DType

@@ -13,24 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Load, Read, index_free
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
     Accumulate,
-    Apply,
     Assign,
     Axis,
     Body,
     Declare,
-    Expression,
-    Guard,
     If,
-    IndexValue,
-    Load,
     Loop,
-    Read,
     Statement,
     Store,
-    index_free,
 )
 from tinyhlo.codegen.moves import for_each_index
 from tinyhlo.codegen.target import Target

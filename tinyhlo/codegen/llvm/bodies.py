@@ -5,20 +5,8 @@ changed(body of `sum += x[i]`)  ->  {"sum"}
 
 from __future__ import annotations
 
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Apply,
-    Assign,
-    Body,
-    Declare,
-    Expression,
-    Guard,
-    If,
-    Load,
-    Loop,
-    Store,
-    TileProduct,
-)
+from tinyhlo.codegen.expressions import loads_of
+from tinyhlo.codegen.loops import Accumulate, Assign, Body, Declare, If, Loop, Store, TileProduct
 
 
 def changed(body: Body) -> frozenset[str]:
@@ -50,22 +38,7 @@ def keeps_scratch(loop: Loop) -> bool:
 
 
 def reads_scratch(statement: Store | Declare) -> bool:
-    pending, seen = [statement.value], set[Expression]()
-    while pending:
-        e = pending.pop()
-        if e in seen or not e.loads:
-            continue
-        seen.add(e)
-        match e:
-            case Load(memory=memory) if memory.local:
-                return True
-            case Apply(arguments=arguments):
-                pending.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                pending.extend((value, otherwise))
-            case _:
-                pass
-    return False
+    return any(load.memory.local for load in loads_of(statement.value))
 
 
 def stores_in(body: Body) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tinyhlo.codegen.expressions import Name, index_free, index_loads
 from tinyhlo.codegen.llvm.convert import int_to_int
 from tinyhlo.codegen.llvm.types import lanes_type, splat, value_type
-from tinyhlo.codegen.loops import Name, index_free, index_loads
 from tinyhlo.ir.dtypes import I32, I64, DType
 from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, Var
 

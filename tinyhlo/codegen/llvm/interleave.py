@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tinyhlo.codegen.expressions import Load, Memory, index_free
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
-from tinyhlo.codegen.loops import Load, Memory, Store, index_free
+from tinyhlo.codegen.loops import Store
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhlo.codegen.expressions import Memory, Name, index_free
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.scopes import Register
 from tinyhlo.codegen.llvm.statements import Statements
@@ -28,11 +29,8 @@ from tinyhlo.codegen.loops import (
     If,
     Loop,
     LoopProgram,
-    Memory,
-    Name,
     Store,
     TileProduct,
-    index_free,
 )
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType

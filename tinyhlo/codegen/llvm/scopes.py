@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tinyhlo.codegen.expressions import Expression, Name, Read
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.loops import Expression, Name, Read
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Index, Var
 
@@ -157,7 +157,7 @@ class Scopes:
 
 
 def free_of(index: Index) -> frozenset[Name]:
-    from tinyhlo.codegen.loops import index_free
+    from tinyhlo.codegen.expressions import index_free
 
     return index_free(index)
 

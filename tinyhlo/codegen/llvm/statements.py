@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
 from tinyhlo.codegen.llvm.bodies import changed, keeps_scratch, stores_in
 from tinyhlo.codegen.llvm.builder import Builder
@@ -26,11 +27,9 @@ from tinyhlo.codegen.loops import (
     Declare,
     If,
     Loop,
-    Memory,
     Statement,
     Store,
     TileProduct,
-    index_free,
 )
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL, U8

@@ -12,6 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    Read,
+)
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Scopes, Value
@@ -23,16 +33,6 @@ from tinyhlo.codegen.llvm.types import (
     stored_type,
     suffix,
     value_type,
-)
-from tinyhlo.codegen.loops import (
-    Apply,
-    Expression,
-    Guard,
-    IndexValue,
-    Literal,
-    Load,
-    Memory,
-    Read,
 )
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType

@@ -1,0 +1,273 @@
+"""Expressions: scalar values at one point of the iteration space.
+
+    Literal 1.5f32 | IndexValue (i*4 + j) | Load x[i*4 + j] | Read acc | Apply add(a, b)
+    | Guard (conditions ? value : otherwise)          # value is only evaluated when they hold
+
+They are hash-consed: equal expressions are the same object, so sharing is identity, and a walk must
+look at each once: a value that is used twice at every level is a tree of 2 to the depth.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var, substitute
+from tinyhlo.ir.ops import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A kernel's view of memory: argument `name` of `size` elements; `local` is private scratch."""
+
+    name: str
+    dtype: DType
+    size: int
+    local: bool = False
+    constant: bool = False  # nobody writes it while the kernel runs
+
+
+Name = Union[Var, str]  # a loop variable or a register
+NOTHING: frozenset[Name] = frozenset()
+_serials = itertools.count()
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+
+
+class _Interning(type):
+    """Calling a class gives the one instance with these fields."""
+
+    def __call__(cls, *fields: Any) -> Any:
+        key = (cls, *fields)
+        found = _interned.get(key)
+        if found is None:
+            found = super().__call__(*fields)
+            _interned[key] = found
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
+class _Expression(metaclass=_Interning):
+    """What all expressions know of themselves: `free` names (loop variables and registers), and
+    whether they load from memory (0 no, 1 from constant memory only, 2 from any)."""
+
+    free: frozenset[Name] = field(init=False, repr=False)
+    loads: int = field(init=False, repr=False)
+    serial: int = field(init=False, repr=False)
+
+    def _describe(self, free: frozenset[Name], loads: int) -> None:
+        object.__setattr__(self, "free", free)
+        object.__setattr__(self, "loads", loads)
+        object.__setattr__(self, "serial", next(_serials))
+
+    def depends_on(self, var: Var) -> bool:
+        return var in self.free
+
+    def substitute(self, values: Mapping[Var, Index], done: Renamed | None = None) -> Expression:
+        shared: Renamed = {} if done is None else done
+        return substitute_expression(self, values, shared)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        """A short stable name; `codegen/printer.py` writes expressions out."""
+        return f"#{self.serial:09d}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Literal(_Expression):
+    """A constant, as the `bits` of its representation (so -0.0 and NaN are themselves)."""
+
+    bits: int
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        self._describe(NOTHING, 0)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class IndexValue(_Expression):
+    """An index expression as a number of type `dtype`."""
+
+    index: Index
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        self._describe(index_free(self.index), index_loads(self.index))
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Load(_Expression):
+    """Element `index` of `memory`."""
+
+    memory: Memory
+    index: Index
+
+    def __post_init__(self) -> None:
+        own = 1 if self.memory.constant else 2
+        self._describe(index_free(self.index), max(own, index_loads(self.index)))
+
+    @property
+    def dtype(self) -> DType:
+        return self.memory.dtype
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Read(_Expression):
+    """The value of register `name` (an accumulator or a shared subexpression)."""
+
+    name: str
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        self._describe(frozenset((self.name,)), 0)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Apply(_Expression):
+    """An elementwise primitive."""
+
+    op: Op
+    arguments: tuple[Expression, ...]
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        free, loads = NOTHING, 0
+        for argument in self.arguments:
+            if not argument.free <= free:
+                free = free | argument.free if free else argument.free
+            loads = max(loads, argument.loads)
+        self._describe(free, loads)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Guard(_Expression):
+    """`value` where all conditions hold, else `otherwise`; loads in `value` are not executed
+    where they do not."""
+
+    conditions: tuple[Condition, ...]
+    value: Expression
+    otherwise: Expression
+
+    def __post_init__(self) -> None:
+        free = self.value.free | self.otherwise.free
+        loads = max(self.value.loads, self.otherwise.loads)
+        for condition in self.conditions:
+            free = free | index_free(condition.index)
+            loads = max(loads, index_loads(condition.index))
+        self._describe(free, loads)
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+
+Expression = Union[Literal, IndexValue, Load, Read, Apply, Guard]
+
+
+def index_free(index: Index) -> frozenset[Name]:
+    """Variables and registers that occur anywhere in an index."""
+    names: frozenset[Name] = NOTHING
+    for atom, _ in index.terms:
+        match atom:
+            case Var():
+                names = names | {atom}
+            case Quotient(dividend=inner) | Remainder(dividend=inner):
+                names = names | index_free(inner)
+            case Data(value=value):
+                names = names | value.free
+    return names
+
+
+def index_loads(index: Index) -> int:
+    """Like `_Expression.loads`."""
+    loads = 0
+    for atom, _ in index.terms:
+        match atom:
+            case Quotient(dividend=inner) | Remainder(dividend=inner):
+                loads = max(loads, index_loads(inner))
+            case Data(value=value):
+                loads = max(loads, value.loads)
+            case _:
+                pass
+    return loads
+
+
+Renamed = dict["Expression", "Expression"]
+
+
+def substitute_expression(
+    root: Expression, values: Mapping[Var, Index], done: Renamed
+) -> Expression:
+    """`root` with loop variables replaced; `done` shares the work between expressions."""
+    if root.free.isdisjoint(values):
+        return root
+    found = done.get(root)
+    if found is not None:
+        return found
+
+    def again(inner: Expression) -> Expression:
+        return substitute_expression(inner, values, done)
+
+    match root:
+        case IndexValue(index=index, dtype=dtype):
+            result: Expression = IndexValue(substitute(index, values, done), dtype)
+        case Load(memory=memory, index=index):
+            result = Load(memory, substitute(index, values, done))
+        case Apply(op=op, arguments=arguments, dtype=dtype):
+            result = Apply(op, tuple(again(a) for a in arguments), dtype)
+        case Guard(conditions=conditions, value=value, otherwise=otherwise):
+            inner = tuple(
+                Condition(substitute(c.index, values, done), c.low, c.high) for c in conditions
+            )
+            result = Guard(inner, again(value), again(otherwise))
+        case _:
+            result = root
+    done[root] = result
+    return result
+
+
+def loads_of(root: Expression) -> list[Load]:
+    """Loads anywhere in an expression."""
+    found: list[Load] = []
+    stack: list[Expression] = [root]
+    seen: set[Expression] = set()
+    while stack:
+        expression = stack.pop()
+        if expression in seen or not expression.loads:
+            continue
+        seen.add(expression)
+        match expression:
+            case Load():
+                found.append(expression)
+            case Apply(arguments=arguments):
+                stack.extend(arguments)
+            case Guard(value=value, otherwise=otherwise):
+                stack.extend((value, otherwise))
+            case _:
+                pass
+    return found
+
+
+def literal(value: Any, dtype: DType) -> Literal:
+    """The Literal of a Python or NumPy scalar."""
+    raw = np.asarray(value).astype(dtype.numpy).tobytes()
+    return Literal(int.from_bytes(raw, "little"), dtype)
+
+
+def as_index(value: Expression, bounds: tuple[int, int]) -> Index:
+    """An integer expression as an Index: sums of affine parts stay affine, the rest is Data."""
+    from tinyhlo.ir.index import index
+
+    match value:
+        case IndexValue(index=inner):
+            return inner
+        case Literal(bits=bits, dtype=dtype):
+            sign = dtype.kind == "signed" and bits >> (dtype.bits - 1)
+            return Index(bits - (1 << dtype.bits) if sign else bits, ())
+    return index(Data(value, bounds))
