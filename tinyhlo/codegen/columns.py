@@ -203,7 +203,9 @@ def accumulate(
 def wide(loop: Loop, lanes: int) -> Loop:
     """Several vectors a turn: the next lines are on their way while these are added."""
     width = lanes * VECTORS
-    return replace(loop, axis=Axis.VECTOR, width=width) if loop.var.extent >= width else loop
+    if loop.var.extent < width:
+        return loop
+    return replace(loop, axis=Axis.VECTOR, width=width, chains=VECTORS)
 
 
 def finish(

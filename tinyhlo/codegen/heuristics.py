@@ -90,7 +90,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
         if width > 1 and statement.var.extent >= lanes:
             moves.append(f"vector {statement.var.name} {width}")
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
-            return replace(statement, axis=axis, width=width)
+            return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
 
 

@@ -72,7 +72,7 @@ def cut(loop: Loop, moves: list[str]) -> Loop:
         moves.append(f"pieces {loop.var.name} {len(ends) + 1} vector {width}")
         return in_pieces(loop, order, ends, stores, width)
     moves.append(f"widen {loop.var.name} {width}")
-    return replace(loop, width=width)
+    return replace(loop, width=width, chains=width // loop.width)
 
 
 # --- where to cut --------------------------------------------------------------------------------

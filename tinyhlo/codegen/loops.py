@@ -39,6 +39,7 @@ class Loop:
 
     `count` None means up to the extent. A strip (start = p*B, count = B) is how a split looks:
     `var` keeps its meaning, so no index has to be rewritten, and the last strip is just shorter.
+    The lanes are `chains` vectors side by side.
     """
 
     var: Var
@@ -47,6 +48,7 @@ class Loop:
     width: int = 1
     start: Index = ZERO
     count: int | None = None
+    chains: int = 1
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic
-from tinyhlo.codegen.llvm.scopes import Register, register_type
+from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Loop
 
@@ -31,7 +31,7 @@ def run(v: Statements, loop: Loop, end: str) -> None:
         before = v.b.value(f"load {register_type(scalar)}, ptr {scalar.slot}")
         spread = v.b.broadcast(before, value_type(scalar.dtype, 1), loop.width)
         v.b.line(f"store {type_} {spread}, ptr {carried.slot}")
-        v.lane_registers[name] = (scalar, values)
+        v.lane_registers[name] = LaneRegisters(scalar, (values,))
         v.carried[name] = carried
 
     def hand_on() -> None:

@@ -1,7 +1,9 @@
 """Vectorised reduces: one accumulator a lane, combined when the outermost reduce loop ends.
 
-for i in 0..1000 lanes 8 reduce: sum += x[i]
-->  sum8 = 0; 125 rounds of sum8 += x[i..i+8]; sum += the eight, halved until one is left
+for i in 0..1004 lanes 32 reduce: sum += x[i]
+->  sum32 = 0; 31 rounds of sum32 += x[i..i+32]
+    sum8 = 0; 2 rounds of sum8 += x[i..i+8], the last at 996: its first four lanes add nothing
+    sum += sum32 + sum8, halved until one is left
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tinyhlo.codegen.expressions import loads_of
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm.bodies import changed
-from tinyhlo.codegen.llvm.scopes import Register, register_type
+from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
 from tinyhlo.codegen.llvm.types import value_type
-from tinyhlo.codegen.loops import Accumulate, Axis, Loop
+from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
 from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
@@ -24,22 +27,57 @@ def around(r: Statements, loop: Loop, run: Callable[[], None]) -> None:
     """`run` the loop with lanes for its accumulators, unless a loop around it has made them."""
     names = accumulators(loop) if r.lanes == 1 else {}
     names = {n: v for n, v in names.items() if n not in r.lane_registers}
-    for name, (op, width) in names.items():
+    for name, (op, widths) in names.items():
         scalar = r.registers[name]
-        type_ = value_type(scalar.dtype, width)
-        lanes = Register(r.slot(type_), scalar.dtype, width)
-        first = r.text(identity(op, scalar.dtype), width)
-        r.b.line(f"store {type_} {first}, ptr {lanes.slot}")
-        r.lane_registers[name] = (scalar, lanes)
+        vectors = tuple(
+            Register(r.slot(value_type(scalar.dtype, w)), scalar.dtype, w) for w in widths
+        )
+        for vector in vectors:
+            first = r.text(identity(op, scalar.dtype), vector.lanes)
+            r.b.line(f"store {register_type(vector)} {first}, ptr {vector.slot}")
+        r.lane_registers[name] = LaneRegisters(scalar, vectors)
     run()
     for name, (op, _) in names.items():
-        fold(r, name, op, *r.lane_registers.pop(name))
+        fold(r, name, op, r.lane_registers.pop(name))
 
 
-def fold(r: Statements, name: str, op: Op, scalar: Register, lanes: Register) -> None:
-    """Halve until one lane is left; then the remainder's accumulator joins."""
-    dtype, width = lanes.dtype, lanes.lanes
-    text = r.b.value(f"load {register_type(lanes)}, ptr {lanes.slot}")
+def run(r: Statements, loop: Loop, end: str) -> None:
+    """Several vectors at a time, then single ones, of which the last may overlap the one before.
+    Where that is impossible, single iterations end the loop."""
+    lanes = loop.width // loop.chains
+    if not may_overlap(loop, lanes):
+        r.split(loop, end)
+        return
+    start = r.whole(loop, r.index(loop.start), end, loop.width)
+    if start == end or not has_rest(loop, loop.width):
+        return
+    last = ""
+    if has_rest(loop, lanes):
+        last = str(int(end) - lanes) if end.isdigit() else r.b.value(f"sub i64 {end}, {lanes}")
+    empty = not (start.isdigit() and end.isdigit())
+    r.run(loop, start, end, lanes, may_be_empty=empty, last=last, once_each=True)
+
+
+def has_rest(loop: Loop, width: int) -> bool:
+    """Whether some strip of a loop may end between vectors."""
+    return bool(loop.var.extent % width or (loop.count or 0) % width)
+
+
+def may_overlap(loop: Loop, lanes: int) -> bool:
+    """Whether a vector may end where the loop does: every strip is followed by whole strips only
+    or long enough, and nothing is stored that the loop reads."""
+    read = {
+        e.memory for s in loop.body if isinstance(s, (Accumulate, Store)) for e in loads_of(s.value)
+    }
+    stored = {s.memory for s in loop.body if isinstance(s, Store)}
+    return min(loop.var.extent, loop.count or lanes) >= lanes and read.isdisjoint(stored)
+
+
+def fold(r: Statements, name: str, op: Op, registers: LaneRegisters) -> None:
+    """Halve until one lane is left, narrower vectors joining on the way; then the scalar joins."""
+    scalar, (wide, *narrow) = registers
+    dtype, width = wide.dtype, wide.lanes
+    text = r.b.value(f"load {register_type(wide)}, ptr {wide.slot}")
     while width > 1:
         half = width // 2
         type_ = value_type(dtype, width)
@@ -53,6 +91,10 @@ def fold(r: Statements, name: str, op: Op, scalar: Register, lanes: Register) ->
             single = value_type(dtype, 1)
             parts = [r.b.value(f"extractelement <1 x {single}> {part}, i64 0") for part in parts]
         text = r.combine(op, parts[0], parts[1], dtype, width)
+        for vector in narrow:
+            if vector.lanes == width:
+                other = r.b.value(f"load {register_type(vector)}, ptr {vector.slot}")
+                text = r.combine(op, text, other, dtype, width)
     type_ = register_type(scalar)
     before = r.b.value(f"load {type_}, ptr {scalar.slot}")
     after = r.combine(op, before, text, dtype, 1)
@@ -60,20 +102,21 @@ def fold(r: Statements, name: str, op: Op, scalar: Register, lanes: Register) ->
     r.forget((name,))
 
 
-def accumulators(loop: Loop) -> dict[str, tuple[Op, int]]:
-    """Accumulators of vectorised reduce loops in `loop` that outlive it: name -> (op, lanes)."""
-    found: dict[str, tuple[Op, int]] = {}
+def accumulators(loop: Loop) -> dict[str, tuple[Op, tuple[int, ...]]]:
+    """Accumulators of vectorised reduce loops in `loop` that outlive it: name -> (op, widths)."""
+    found: dict[str, tuple[Op, tuple[int, ...]]] = {}
     outliving = changed((loop,))
 
-    def walk(inner: Loop, width: int) -> None:
+    def walk(inner: Loop, widths: tuple[int, ...]) -> None:
         if inner.axis is not Axis.REDUCE:
             return
-        width = max(width, inner.width)
+        if inner.width > 1:
+            widths = tuple(dict.fromkeys((inner.width, inner.width // inner.chains)))
         for statement in inner.body:
             if isinstance(statement, Loop):
-                walk(statement, width)
-            elif isinstance(statement, Accumulate) and width > 1 and statement.name in outliving:
-                found[statement.name] = (statement.op, width)
+                walk(statement, widths)
+            elif isinstance(statement, Accumulate) and widths and statement.name in outliving:
+                found[statement.name] = (statement.op, widths)
 
-    walk(loop, 1)
+    walk(loop, ())
     return found

@@ -56,6 +56,16 @@ class Register:
     lanes: int
 
 
+class LaneRegisters(NamedTuple):
+    """An accumulator of a loop in lanes: the scalar it stands for, and a vector for each width."""
+
+    scalar: Register
+    vectors: tuple[Register, ...]
+
+    def of(self, lanes: int) -> Register:
+        return next(vector for vector in self.vectors if vector.lanes == lanes)
+
+
 class Scopes:
     """The stack of open scopes and what is bound in them."""
 

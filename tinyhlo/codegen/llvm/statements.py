@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Memory, index_free
+from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
 from tinyhlo.codegen.llvm.bodies import changed, keeps_scratch, stores_in
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
-from tinyhlo.codegen.llvm.scopes import Register, register_type
+from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
@@ -52,8 +53,8 @@ class Statements(Values):
         super().__init__(builder, target, pointers)
         self.may_repeat = may_repeat
         self.slots: list[str] = []
-        # accumulators of vectorised reduces: the scalar register and the one with lanes
-        self.lane_registers: dict[str, tuple[Register, Register]] = {}
+        self.lane_registers: dict[str, LaneRegisters] = {}  # of vectorised reduces
+        self.fresh_lanes = ""  # lanes that the vector before has not seen, where two overlap
         # running values of ordered loops with lanes: all that came before, in every lane
         self.carried: dict[str, Register] = {}
 
@@ -140,6 +141,9 @@ class Statements(Values):
             return
         dtype, type_ = register.dtype, register_type(register)
         value = self.text(statement.value, register.lanes)
+        if self.fresh_lanes and register.lanes > 1:
+            neutral = self.text(identity(statement.op, dtype), register.lanes)
+            value = self.b.select(self.fresh_lanes, value, neutral, type_, register.lanes)
         before = self.b.value(f"load {type_}, ptr {register.slot}")
         after = self.combine(statement.op, before, value, dtype, register.lanes)
         self.b.line(f"store {type_} {after}, ptr {register.slot}")
@@ -224,11 +228,12 @@ class Statements(Values):
         if loop.width == 1 or self.lanes > 1:
             reduce_lanes.around(self, loop, lambda: self.run(loop, self.index(loop.start), end, 1))
         elif loop.axis is Axis.REDUCE:
-            reduce_lanes.around(self, loop, lambda: self.split(loop, end))
+            reduce_lanes.around(self, loop, lambda: reduce_lanes.run(self, loop, end))
         elif loop.axis is Axis.ORDERED:
             prefix.run(self, loop, end)
         elif self.may_repeat and loop.var.extent >= loop.width and not keeps_scratch(loop):
-            self.run(loop, self.index(loop.start), end, loop.width, clamp=True)
+            last = str(loop.var.extent - loop.width) if loop.var.extent % loop.width else ""
+            self.run(loop, self.index(loop.start), end, loop.width, last=last)
         else:
             self.split(loop, end)
 
@@ -248,24 +253,29 @@ class Statements(Values):
         return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", end), ("i64", str(extent))])
 
     def split(self, loop: Loop, end: str, between: Callable[[], None] = lambda: None) -> None:
-        """Whole vectors, then single iterations."""
+        """Several vectors at a time, then single ones, then single iterations."""
         start = self.index(loop.start)
-        if start.isdigit() and end.isdigit():
-            whole = (int(end) - int(start)) // loop.width * loop.width
-            middle = str(int(start) + whole)
-            if whole:
-                self.run(loop, start, middle, loop.width)
-            between()
-            if middle != end:
-                self.run(loop, middle, end, 1)
-            return
-        length = self.b.value(f"sub i64 {end}, {start}")
-        whole_ = self.b.value(f"and i64 {length}, {-loop.width}")
-        middle = self.b.value(f"add i64 {start}, {whole_}")
-        self.run(loop, start, middle, loop.width, may_be_empty=True)
+        widths = dict.fromkeys((loop.width, loop.width // loop.chains))
+        for width in widths:
+            start = self.whole(loop, start, end, width)
         between()
-        if loop.var.extent % loop.width or (loop.count or 0) % loop.width:
-            self.run(loop, middle, end, 1, may_be_empty=True)
+        if start != end and reduce_lanes.has_rest(loop, min(widths)):
+            self.run(loop, start, end, 1, may_be_empty=not start.isdigit())
+
+    def whole(self, loop: Loop, start: str, end: str, width: int) -> str:
+        """Whole turns of `width` lanes; returns where they end."""
+        if start.isdigit() and end.isdigit():
+            middle = int(start) + (int(end) - int(start)) // width * width
+            if middle > int(start):
+                self.run(loop, start, str(middle), width)
+            return str(middle)
+        if width < loop.width and not reduce_lanes.has_rest(loop, loop.width):
+            return start
+        length = self.b.value(f"sub i64 {end}, {start}")
+        whole = self.b.value(f"and i64 {length}, {-width}")
+        middle = self.b.value(f"add i64 {start}, {whole}")
+        self.run(loop, start, middle, width, may_be_empty=True)
+        return middle
 
     def run(
         self,
@@ -273,11 +283,13 @@ class Statements(Values):
         start: str,
         end: str,
         width: int,
-        clamp: bool = False,
         may_be_empty: bool = False,
+        last: str = "",
+        once_each: bool = False,
     ) -> None:
-        """One loop from `start` to `end` in steps of `width` lanes."""
-        once = start.isdigit() and end.isdigit() and int(end) - int(start) == width
+        """One loop from `start` to `end` in steps of `width` lanes. No vector begins behind the
+        `last` place, so some lanes may run again; with `once_each` those do not accumulate."""
+        once = start.isdigit() and end.isdigit() and int(end) - int(start) <= width
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
         saved = self.lanes, self.vector_var, self.varying
@@ -287,19 +299,19 @@ class Statements(Values):
         if width > 1:
             self.lanes, self.vector_var = width, loop.var
             self.varying = self.varying | {loop.var}
-            if clamp and loop.var.extent % width:
-                last = str(loop.var.extent - width)
-                self.variables[loop.var] = self.b.intrinsic(
-                    "llvm.umin.i64", "i64", [("i64", counter), ("i64", last)]
-                )
-            for name, (_, lanes) in self.lane_registers.items():
-                self.registers[name] = lanes
+            if last:
+                place = self.b.intrinsic("llvm.umin.i64", "i64", [("i64", counter), ("i64", last)])
+                self.variables[loop.var] = place
+                self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
+            for name, registers in self.lane_registers.items():
+                self.registers[name] = registers.of(width)
         self.rebound(loop.body)
         self.body(loop.body)
         scope = self.close()
         if width > 1:
-            for name, (scalar, _) in self.lane_registers.items():
-                self.registers[name] = scalar
+            for name, registers in self.lane_registers.items():
+                self.registers[name] = registers.scalar
+            self.fresh_lanes = ""
         self.lanes, self.vector_var, self.varying = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
@@ -326,6 +338,15 @@ class Statements(Values):
         lines.append(f"{after}:")
         self.scope.label = after
         self.settle(loop.body)
+
+    def lanes_from(self, counter: str, place: str) -> str:
+        """A mask of the lanes of a vector at `place` that lie at `counter` or behind."""
+        seen = self.b.value(f"trunc i64 {self.b.value(f'sub i64 {counter}, {place}')} to i32")
+        type_ = lanes_type("i32", self.lanes)
+        numbers = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
+        return self.b.value(
+            f"icmp uge {type_} <{numbers}>, {self.b.broadcast(seen, 'i32', self.lanes)}"
+        )
 
     def rebound(self, body: Body) -> None:
         """Registers that `body` changes are read inside it, not before it."""

@@ -1,0 +1,66 @@
+"""Reduces in lanes: every length is right, and no element of a row is worked on alone."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import check as check_kernel
+from tests.codegen.native import check, run_native, target
+from tests.schedule.graphs import F32, add, softmax
+from tinyhlo.codegen.heuristics import choose_moves
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.ir.build import elementwise, param, reduce
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Kernel
+
+LENGTHS = [1, 7, 8, 9, 12, 31, 40, 63, 120, 150, 1003]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_rows_of_any_length(length: int) -> None:
+    x = param(0, (5, length), F32)
+    total, product = reduce(Op.ADD, x, (1,)), reduce(Op.MUL, x, (1,))
+    check(Graph((x.type,), (softmax(x), total, product)), [normal(5, length)], rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_integers_are_counted_once(length: int) -> None:
+    value = np.random.default_rng(length).integers(-(2**31), 2**31, (3, length)).astype(np.int32)
+    x = param(0, value.shape, I32)
+    results = tuple(reduce(op, x, (1,)) for op in (Op.ADD, Op.XOR, Op.MAX))
+    check(Graph((x.type,), results), [value])
+
+
+def test_a_long_row_in_strips_the_last_of_which_is_short() -> None:
+    value = normal(100_003)
+    x = param(0, value.shape, F32)
+    graph = Graph((x.type,), (reduce(Op.ADD, x, (0,)), reduce(Op.MAX, x, (0,))))
+    check(graph, [value], atol=1e-2)
+    one, two = (run_native(graph, [value], threads)[0] for threads in (1, 2))
+    assert one.tobytes() == two.tobytes()
+
+
+def test_sums_of_columns_written_over_one_of_their_operands() -> None:
+    """Vectors may not overlap there: the second would read what the first wrote."""
+    x, y = param(0, (45,), F32), param(1, (70, 45), F32)
+    total = reduce(Op.ADD, elementwise(Op.EXP, y), (0,))
+    check_kernel(add(x, total), inputs=(normal(45), normal(70, 45)), in_place=((0, 0),))
+
+
+def test_no_exponential_of_a_row_is_computed_alone() -> None:
+    x = param(0, (6, 150), F32)
+    kernel = Kernel("row", Graph((x.type,), (softmax(x),)))
+    here = target(2)
+    text = render_kernel(choose_moves(lower_fused(kernel), here), here, "row", False, {})
+    assert re.search(r"fma\.v8f32|fmul <8 x float>", text) or here.vector_bytes != 32
+    assert not re.search(r"fma\.f32|fmul float", text)
