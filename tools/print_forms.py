@@ -47,7 +47,7 @@ def forms() -> dict[str, str]:
     program = schedule(graph, module.name, module.aliases, TARGET)
     kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
     modules = Modules(TARGET, print)
-    rendered = render_kernels([kernel], TARGET, modules)[kernel]
+    rendered = render_kernels({kernel: 1.0}, TARGET, modules)[kernel]
     (llvm,) = modules.part(rendered.inline).functions
     printed = {
         "stablehlo": text,

@@ -12,7 +12,7 @@ and what is known of each kernel. Equal kernels are compiled once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +23,13 @@ from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
 from tinyhlo.codegen.modules import Modules
-from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
+from tinyhlo.codegen.report import (
+    UNKNOWN_TRIPS,
+    estimate_seconds,
+    kernel_seconds,
+    report,
+    scratch_bytes,
+)
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import graph_key
@@ -93,7 +99,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
 
         rendered, last = render_program(
             program,
-            [kernel for kernel in kernels if kernel not in libraries],
+            {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries},
             target,
             finish,
             {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
@@ -128,7 +134,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
 
 def render_program(
     program: Program,
-    kernels: list[Kernel],
+    kernels: Mapping[Kernel, float],
     target: Target,
     finish: Callable[[str], None],
     libraries: Mapping[Kernel, int] | None = None,
@@ -149,7 +155,7 @@ def is_profiled(config: Config) -> bool:
 
 
 def probes(
-    counters: np.ndarray, kernels: list[Kernel], first: int, trace: Trace | None
+    counters: np.ndarray, kernels: Iterable[Kernel], first: int, trace: Trace | None
 ) -> Callable[[Kernel], Probe]:
     """Each kernel's row of `counters`, and its number in the trace, from `first` on."""
     table, cursor, capacity = trace.addresses() if trace else (0, 0, 0)
@@ -160,33 +166,37 @@ def probes(
     }.__getitem__
 
 
-def bind_libraries(kernels: list[Kernel]) -> dict[Kernel, Library]:
+def bind_libraries(kernels: Iterable[Kernel]) -> dict[Kernel, Library]:
     """The descriptors of the kernels that are library calls."""
     calls = ((kernel, library_call_of(kernel)) for kernel in kernels)
     return {kernel: bind(call) for kernel, call in calls if call is not None}
 
 
 def render_kernels(
-    kernels: list[Kernel], target: Target, modules: Modules
+    kernels: Mapping[Kernel, float], target: Target, modules: Modules
 ) -> dict[Kernel, Rendered]:
-    """Code of every kernel; structurally equal ones share it."""
+    """Code of every kernel, given how often each runs; structurally equal ones share it."""
+    keys = {kernel: (graph_key(kernel.graph), kernel.in_place) for kernel in kernels}
+    runs: dict[object, float] = {}
+    for kernel, key in keys.items():
+        runs[key] = runs.get(key, 0.0) + kernels[kernel]
     by_structure: dict[object, Rendered] = {}
     rendered: dict[Kernel, Rendered] = {}
-    for kernel in kernels:
-        key = (graph_key(kernel.graph), kernel.in_place)
+    for kernel, key in keys.items():
         found = by_structure.get(key)
         if found is None:
-            found = by_structure[key] = render(kernel, target, len(by_structure), modules)
+            number = len(by_structure)
+            found = by_structure[key] = render(kernel, target, runs[key], number, modules)
         rendered[kernel] = found
     return rendered
 
 
-def render(kernel: Kernel, target: Target, number: int, modules: Modules) -> Rendered:
+def render(kernel: Kernel, target: Target, runs: float, number: int, modules: Modules) -> Rendered:
     name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
     symbol = f"k{number}_{name}"
     loops = lower_kernel(kernel, target)
     if not loops.moves:  # a contraction comes with its own
-        loops = choose_moves(loops, target)
+        loops = choose_moves(loops, target, runs)
     straight = not any(isinstance(statement, Loop) for statement in loops.body)
     most = STRAIGHT if straight else 0 if loops.moves else SMALL
     inline = len(kernel.graph.nodes()) <= most
@@ -196,18 +206,20 @@ def render(kernel: Kernel, target: Target, number: int, modules: Modules) -> Ren
     return Rendered(symbol, loops, inline)
 
 
-def kernels_of(block: Block) -> list[Kernel]:
-    """Kernels in order of first launch."""
-    found: dict[Kernel, None] = {}
+def kernels_of(block: Block, runs: float = 1.0) -> dict[Kernel, float]:
+    """Kernels in order of first launch, and how often each runs when the block runs so often."""
+    found: dict[Kernel, float] = {}
     for statement in block:
         match statement:
             case Launch(kernel=kernel):
-                found[kernel] = None
-            case While(condition=condition, body=body):
-                found |= dict.fromkeys(kernels_of(condition) + kernels_of(body))
+                inner = {kernel: runs}
+            case While(condition=condition, body=body, trip_count=trips):
+                often = runs * (UNKNOWN_TRIPS if trips is None else trips)
+                inner = kernels_of((*condition, *body), often)
             case Switch(blocks=blocks):
-                for inner in blocks:
-                    found |= dict.fromkeys(kernels_of(inner))
+                inner = kernels_of(tuple(s for each in blocks for s in each), runs)
             case _:
-                pass
-    return list(found)
+                continue
+        for kernel, count in inner.items():
+            found[kernel] = found.get(kernel, 0.0) + count
+    return found

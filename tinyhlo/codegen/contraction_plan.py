@@ -288,7 +288,7 @@ class Planner:
             i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
         batch = c.extent(c.batch)
         work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
-        wanted = self.target.threads if work >= PARALLEL_WORK else 1
+        wanted = self.target.threads if work >= PARALLEL_WORK or self.streams else 1
 
         def enough(m: Cut, n: Cut) -> bool:
             count = batch * m.blocks * n.blocks

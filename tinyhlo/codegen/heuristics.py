@@ -56,14 +56,15 @@ class Score:
         return self.unit + 0.5 * self.pairs + 0.25 * self.still - 2.0 * self.gathers
 
 
-def choose_moves(program: LoopProgram, target: Target) -> LoopProgram:
-    """Join, collapse, write out, walk rows in order, vectorise, stage, cut, parallelise."""
+def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> LoopProgram:
+    """Join, collapse, write out, walk rows in order, vectorise, stage, cut, parallelise. `runs` is
+    how often a call of the whole program runs this kernel."""
     moves: list[str] = []
     body = write_out(collapse(join(program.body)), target, moves)
     body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(body, target, moves)
-    body = parallelised(cut_long_bodies(program, body, moves), moves)
+    body = parallelised(cut_long_bodies(program, body, runs, moves), moves)
     return replace(program, body=body, moves=tuple(moves))
 
 
@@ -83,7 +84,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
         elif any(isinstance(s, Loop) for s in statement.body):
-            chains = column_chains(statement, target)
+            chains = column_chains(statement, lanes, target)
         while chains > 1 and lanes * chains > statement.var.extent:
             chains //= 2
         width = lanes * chains
@@ -94,14 +95,18 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
 
 
-def column_chains(loop: Loop, target: Target) -> int:
-    """How many vectors of columns side by side keep the adders busy and stay in registers."""
+def column_chains(loop: Loop, lanes: int, target: Target) -> int:
+    """How many vectors of columns side by side keep the adders busy, stay in registers and leave
+    little of the last turn to columns that the one before has done."""
     terms = accumulates(loop)
     heavy = any(cost(term.value) > LIGHT for term in terms)
     chains = COLUMN_CHAINS // 2 if heavy else COLUMN_CHAINS
     while chains > 1 and 2 * chains * len(terms) > target.vector_registers:
         chains //= 2
-    return chains
+    vectors = -(-loop.var.extent // lanes)
+    if chains < COLUMN_CHAINS or vectors % chains == 0:
+        return chains
+    return min(chains, chains // 2, key=lambda n: -(-vectors // n) * (n + 1))  # loads of a row
 
 
 def innermost(loop: Loop) -> list[Loop]:

@@ -24,7 +24,7 @@ from itertools import accumulate, pairwise
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
 from tinyhlo.codegen.folding import apply
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Statement, Store
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
@@ -36,43 +36,53 @@ CHAINS, MORE_CHAINS = 2, 4  # vectors side by side; they cost compile time
 STRIP = 512  # elements between two cuts: a few such rows stay in the first cache
 CROSSING = 4  # values that a cut may hand on
 EXPANSION = 24  # operations of a transcendental once it is written out
-MANY, HUGE = 1 << 14, 1 << 20  # iterations: below, there is little to win
+MANY, HUGE = 1 << 14, 1 << 20  # iterations in all runs: below, there is little to win
+UNEVEN = 16  # turns of a loop that make up for a last one that is not full
 
 
-def cut_long_bodies(program: LoopProgram, body: Body, moves: list[str]) -> Body:
-    """Top-level vector loops in pieces. Results in place stay whole: their order of loads and
-    stores matters."""
-    if program.in_place:
-        return body
-    return tuple(cut(s, moves) if is_candidate(s) else s for s in body)  # type: ignore[arg-type]
+def cut_long_bodies(program: LoopProgram, body: Body, runs: float, moves: list[str]) -> Body:
+    """Top-level vector loops side by side and in pieces; the kernel runs so often in one call of
+    the program."""
+    whole = bool(program.in_place)  # there the order of loads and stores matters
+
+    def improved(statement: Statement) -> Statement:
+        match statement:
+            case Loop(var=var, axis=Axis.VECTOR, count=None, body=inner) if (
+                all(isinstance(s, (Declare, Store)) for s in inner) and var.extent * runs >= MANY
+            ):
+                return cut(statement, var.extent * runs, whole, moves)
+            case _:
+                return statement
+
+    return tuple(map(improved, body))
 
 
-def is_candidate(statement: Statement) -> bool:
-    """A vector loop that only stores."""
-    return (
-        isinstance(statement, Loop)
-        and statement.axis is Axis.VECTOR
-        and statement.var.extent >= MANY
-        and statement.count is None
-        and all(isinstance(s, Store) for s in statement.body)
-    )
-
-
-def cut(loop: Loop, moves: list[str]) -> Loop:
-    """The loop, or one over strips with several loops inside."""
+def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
+    """The loop, or one over strips with several loops inside, unless it shall stay `whole`."""
     stores = [s for s in loop.body if isinstance(s, Store)]
-    order = operations([s.value for s in stores], loop.var)
+    declares = [s for s in loop.body if isinstance(s, Declare)]
+    order = operations([s.value for s in (*declares, *stores)], loop.var)
     weights = [weight(e, loop.var) for e in order]
     total = sum(weights)
     if total < LONG:
         return loop
-    width = loop.width * (CHAINS if loop.var.extent < HUGE else MORE_CHAINS)
-    ends = choose_cuts(order, weights) if total > WINDOW else []
+    width = widened(loop, CHAINS if iterations < HUGE else MORE_CHAINS)
+    ends = choose_cuts(order, weights) if total > WINDOW and not whole and not declares else []
     if ends:
         moves.append(f"pieces {loop.var.name} {len(ends) + 1} vector {width}")
         return in_pieces(loop, order, ends, stores, width)
-    moves.append(f"widen {loop.var.name} {width}")
+    if width > loop.width:
+        moves.append(f"widen {loop.var.name} {width}")
     return replace(loop, width=width, chains=width // loop.width)
+
+
+def widened(loop: Loop, chains: int) -> int:
+    """Lanes of so many vectors side by side, or of fewer where the last turn of a short loop would
+    not be full."""
+    extent = loop.var.extent
+    while chains > 1 and extent % (loop.width * chains) and extent < UNEVEN * loop.width * chains:
+        chains //= 2
+    return loop.width * chains
 
 
 # --- where to cut --------------------------------------------------------------------------------
