@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
+from tinyhlo.codegen import contraction_planner
 from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.contraction import lower_contraction
-from tinyhlo.codegen.contraction_plan import split_depth
+from tinyhlo.codegen.contraction_planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build
@@ -232,6 +233,21 @@ def test_windows_are_read_in_place_or_staged() -> None:
     assert inside is not None and "left in place" in inside.moves
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [*SIZES, (250, 300, 70), (64, 1030, 48)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_operands_that_are_packed_first(
+    m: int, k: int, n: int, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contraction_planner, "SHARED_WORK", 0)
+    monkeypatch.setattr(contraction_planner, "SHARED_DEPTH", 100)
+    monkeypatch.setattr(contraction_planner, "SHARED_RIGHT_BYTES", 1 << 13)
+    left = build.param(0, (k, m) if turned else (m, k), F32)
+    right, bias = build.param(1, (k, n), F32), build.param(2, (n,), F32)
+    a: Node = build.permute(left, (1, 0)) if turned else left
+    result = build.elementwise(Op.ADD, dot(a, right), build.broadcast(bias, (m, n), (1,)))
+    compare(Graph((left.type, right.type, bias.type), (result,)))
+
+
 def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
     x, w = build.param(0, (2, 16, 16, 16), F32), build.param(1, (3, 3, 16, 3), F32)
     graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, 1)),))
@@ -262,9 +278,12 @@ def test_printed_form() -> None:
     graph = Graph((left.type, right.type), (dot(left, right),))
     loops = lower_contraction(Kernel("kernel", graph), TARGET)
     text = str(loops)
-    assert "parallel 1x1x2 chunks" in text and "right packed" in text
-    assert "left packed" in text and "512 deep" in text
-    assert "left[k1 + row*528]" in text  # rows that would share cache sets lie apart
+    assert "parallel 1x5x2 chunks" in text and "right packed once" in text
+    assert "left packed once" in text and "512 deep" in text
+    assert "k1 + row*528]" in text  # rows that would share cache sets lie apart
+    *packing, product = [line for line in text.splitlines() if " parallel:" in line]
+    assert [line.split()[1] for line in packing] == ["piece", "block"]
+    assert product.split()[3] == "10"  # chunks, for two threads: a slow one takes fewer
 
 
 def test_loads_of_shared_parts_are_found_once() -> None:

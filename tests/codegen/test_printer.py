@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinyhlo.codegen import loops
+from tinyhlo.codegen import expressions
 from tinyhlo.codegen.expressions import Expression, Load, Memory, as_index
 from tinyhlo.codegen.loops import LoopProgram, Store
 from tinyhlo.ir.dtypes import I32
@@ -35,13 +35,13 @@ def test_they_are_named_once() -> None:
 
 def test_a_variable_is_replaced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Expression] = []
-    original = loops.substitute_expression
+    original = expressions.substitute_expression
 
     def counted(root: Expression, *rest: object) -> Expression:
         calls.append(root)
         return original(root, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loops, "substitute_expression", counted)
+    monkeypatch.setattr(expressions, "substitute_expression", counted)
     i = Var("i", 4)
     assert chain(index(i)).substitute({i: constant(2)}) is chain(constant(2))
     assert len(calls) <= 4 * DEPTH

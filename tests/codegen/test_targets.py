@@ -82,7 +82,7 @@ def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
     x, w = param(0, (64, 64), F32), param(1, (64, 64), F32)
     graph = Graph((x.type, w.type), (elementwise(epilogue, matmul(x, w)),))
     loops = re.findall(INNERMOST_LOOP, code(graph, named_target(name, threads=2)))
-    sums = [body for _, body in loops if body.count("vfmadd") >= 12]
+    sums = [body for _, body in loops if body.count("vfmadd231ps") >= 12]
     assert any("vbroadcastss" in body for body in sums)
     assert not any("(%rsp)" in body for body in sums)
 

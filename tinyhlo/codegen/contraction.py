@@ -36,12 +36,14 @@ from tinyhlo.codegen.contraction_operand import (
     vector_loop,
 )
 from tinyhlo.codegen.contraction_pack import Frame, depth_of, nested, pack_left, pack_right
-from tinyhlo.codegen.contraction_plan import Plan, Use, plan_contraction
-from tinyhlo.codegen.cut import at_most
+from tinyhlo.codegen.contraction_plan import Plan, Use
+from tinyhlo.codegen.contraction_planner import plan_contraction
+from tinyhlo.codegen.cut import at_most, ceil_div
 from tinyhlo.codegen.expressions import Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
+    Bind,
     Body,
     If,
     Loop,
@@ -92,20 +94,32 @@ class Builder:
         self.reads, self.writes = argument_memories(kernel)
         self.lowering = TileLowering(self.reads, node)
         self.chunk, self.step = Var("chunk", plan.chunks), Var("step", plan.steps)
+        self.block, self.piece = Var("block", plan.row_blocks), Var("piece", plan.n.blocks)
         batch, m_block, n_block = unravel(
             index(self.chunk), (plan.batch, plan.m.blocks, plan.n.blocks)
         )
+        left_start = right_start = ZERO
+        if plan.shared:
+            n_block = index(self.piece)
+            left_start = (index(self.step) * plan.row_blocks + index(self.block)) * plan.left_size
+            right_start = (index(self.step) * plan.n.blocks + n_block) * plan.right_size
         extents = tuple(c.left.shape[axis] for axis in c.batch)
         self.frame = Frame(
             layout, plan, self.lowering, dict(zip(c.batch, unravel(batch, extents), strict=True)),
-            m_block, n_block, plan.k.origin(index(self.step)),
+            m_block, n_block, plan.k.origin(index(self.step)), left_start, right_start,
+            Var("group", ceil_div(plan.panels, plan.together)),
         )  # fmt: skip
         self.depth = depth_of(plan)
         self.right_source = right
         self.left, self.right = self.operand_left(left), self.operand_right(right)
-        tiles = plan.row_blocks * plan.panels * plan.row_tiles if plan.steps > 1 else 1
+        tiles = self.held_tiles * plan.panels if plan.steps > 1 else 1
         size = tiles * plan.rows * plan.columns
         self.tile = Memory("tile", plan.form.sums, size, local=True)
+
+    @property
+    def held_tiles(self) -> int:
+        """Tiles of rows whose sums wait for further steps."""
+        return self.plan.block_tiles if self.plan.shared else self.plan.row_tiles
 
     def operand_left(self, source: Source | None) -> InPlace | Staged | Memory:
         plan = self.plan
@@ -115,7 +129,8 @@ class Builder:
             inner = plan.m.inner_extents() | plan.k.inner_extents()
             fast = self.layout.contraction.k[-1] if plan.form.group > 1 else None
             return stage("left", source, plan.form.operand, inner, self.lowering, fast)
-        return Memory("left", plan.form.operand, plan.block_rows * plan.left_row, local=True)
+        copies = plan.steps * plan.row_blocks if plan.shared else 1
+        return Memory("left", plan.form.operand, copies * plan.left_size, local=True)
 
     def operand_right(self, source: Source | None) -> InPlace | Staged | Memory:
         plan = self.plan
@@ -125,9 +140,8 @@ class Builder:
             inner = plan.n.inner_extents() | plan.k.inner_extents()
             fast = self.layout.contraction.n[-1]
             return stage("right", source, plan.form.operand, inner, self.lowering, fast)
-        panels = plan.panels if plan.packs_at_once else 1
-        size = panels * plan.depth * plan.columns
-        return Memory("right", plan.form.operand, size, local=True)
+        copies = plan.steps * plan.n.blocks if plan.shared else 1
+        return Memory("right", plan.form.operand, copies * plan.right_size, local=True)
 
     # --- the nest ----------------------------------------------------------------------------
 
@@ -136,13 +150,44 @@ class Builder:
         memories = [self.tile]
         memories += [m for m in (self.left, self.right) if isinstance(m, Memory)]
         memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
-        body: Body = (*map(Allocate, memories), *self.clear(), *self.steps())
-        if plan.chunks > 1:
-            body = (Loop(self.chunk, Axis.PARALLEL, body),)
+        if plan.shared:
+            body = self.packed_first()
+        else:
+            body = (*map(Allocate, memories), *self.clear(), *self.steps())
+            if plan.chunks > 1:
+                body = (Loop(self.chunk, Axis.PARALLEL, body),)
         tables = tuple((memory, node.value) for node, memory in self.lowering.tables.items())
         return LoopProgram(
             self.kernel.name, self.reads, self.writes, body, (), tables, plan.moves()
         )
+
+    def packed_first(self) -> Body:
+        """All of both operands is packed, then multiplied chunk by chunk."""
+        plan = self.plan
+        right = memory_of(self.right)
+        body: list[Statement] = [
+            Allocate(right),
+            Loop(self.piece, Axis.PARALLEL, loop_over(self.step, self.pack_all())),
+        ]
+        if plan.left is Use.PACKED:
+            left = memory_of(self.left)
+            pack = pack_left(self.frame, left, self.start)
+            body += [Allocate(left), Loop(self.block, Axis.PARALLEL, loop_over(self.step, pack))]
+        piece, block = unravel(index(self.chunk), (plan.n.blocks, plan.row_blocks))
+        product: Body = (
+            Bind(self.piece, piece),
+            Bind(self.block, block),
+            Allocate(self.tile),
+            *self.clear(),
+            *loop_over(self.step, self.rows()),
+        )
+        return (*body, Loop(self.chunk, Axis.PARALLEL, product))
+
+    @property
+    def start(self) -> Index:
+        """The first row of a block."""
+        plan = self.plan
+        return at_most(index(self.block) * plan.block_rows, plan.m.positions - plan.block_rows)
 
     def clear(self) -> Body:
         if self.plan.steps == 1:
@@ -160,48 +205,58 @@ class Builder:
         if isinstance(self.right, Staged):
             origin = self.frame.origin(plan.n.origin(self.frame.n_block))
             body += self.right.copy(self.lowering, origin, plan.lanes)
-        body += self.blocks()
-        if plan.steps == 1:
-            return tuple(body)
-        return (Loop(self.step, Axis.SERIAL, tuple(body)),)
+        if plan.right is Use.PACKED and plan.row_blocks > 1:
+            body += self.pack_all()
+        rows = self.rows()
+        if plan.left is Use.PACKED:
+            rows = (*pack_left(self.frame, memory_of(self.left), self.start), *rows)
+        body += loop_over(self.block, rows)
+        return loop_over(self.step, tuple(body))
 
-    def blocks(self) -> Body:
+    def pack_all(self) -> Body:
+        return self.pack_right(Var("panel", self.plan.panels))
+
+    def rows(self) -> Body:
+        """A block of rows times all columns of the chunk."""
         plan = self.plan
-        block = Var("block", plan.row_blocks)
-        start = at_most(index(block) * plan.block_rows, plan.m.positions - plan.block_rows)
         panel, tile = Var("panel", plan.panels), Var("rows", plan.row_tiles)
-        row = at_most(index(tile) * plan.rows, plan.block_rows - plan.rows)
-        multiply = self.product(block, start, row, panel, tile)
-        store = self.store(block, start + row, panel, tile)
+        row = at_most(index(tile) * plan.rows, plan.m.positions - plan.rows)
+        number = index(tile)
+        if plan.shared:
+            number = number - index(self.block) * plan.block_tiles
+        number = index(panel) * self.held_tiles + number
+        first = number * (plan.rows * plan.columns) if plan.steps > 1 else ZERO
+        multiply = self.product(row, panel, first)
+        store = self.store(row, panel, first)
         if plan.steps > 1:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
             store = (If((last,), store),)
         else:
             multiply = replace(multiply, ahead=memory_ahead(store))
-        inner: Body = (Loop(tile, Axis.SERIAL, (multiply, *store)),)
-        if plan.right is Use.PACKED and not plan.packs_at_once:
-            inner = (*self.pack_right(panel), *inner)
-        body: Body = (Loop(panel, Axis.SERIAL, inner),)
-        if plan.left is Use.PACKED:
-            body = (*pack_left(self.frame, memory_of(self.left), start), *body)
-        body = (Loop(block, Axis.SERIAL, body),) if plan.row_blocks > 1 else body
-        if plan.right is Use.PACKED and plan.packs_at_once:
-            body = (*self.pack_right(panel), *body)
-        return body
+        body: Body = (multiply, *store)
+        if plan.row_blocks > 1:
+            begin = index(self.block) * plan.block_tiles
+            body = (Loop(tile, Axis.SERIAL, body, 1, begin, plan.block_tiles),)
+        else:
+            body = (Loop(tile, Axis.SERIAL, body),)
+        if plan.shared or plan.right is not Use.PACKED or plan.row_blocks > 1:
+            return (Loop(panel, Axis.SERIAL, body),)
+        body = (*self.pack_right(panel), *self.frame.panels(panel, body))
+        return loop_over(self.frame.group, body)
 
-    def product(self, block: Var, start: Index, row: Index, panel: Var, tile: Var) -> TileProduct:
+    def product(self, row: Index, panel: Var, first: Index) -> TileProduct:
         plan = self.plan
         rows: list[Index] = []
         for r in range(plan.rows):
             match self.left:
                 case InPlace(place=place):
-                    here = plan.m.at(self.frame.m_block, plan.m.unravel(start + row + r))
+                    here = plan.m.at(self.frame.m_block, plan.m.unravel(row + r))
                     rows.append(place.at(self.frame.origin(here)))
                 case Staged():
-                    inner = plan.m.within(plan.m.unravel(start + row + r))
+                    inner = plan.m.within(plan.m.unravel(row + r))
                     rows.append(self.left.address(inner))
                 case _:
-                    rows.append((row + r) * plan.left_row)
+                    rows.append(self.frame.left_start + (row - self.start + r) * plan.left_row)
         vectors: list[Index] = []
         for v in range(plan.vectors):
             inside = self.frame.unit(panel, v)
@@ -212,17 +267,13 @@ class Builder:
                 case Staged():
                     vectors.append(self.right.address(plan.n.within(inside)))
                 case _:
-                    base = (
-                        index(panel) * (plan.depth * plan.columns) if plan.packs_at_once else ZERO
-                    )
+                    base = self.frame.panel_start(panel)
                     vectors.append(base + v * (plan.lanes * plan.form.group))
-        number = (index(block) * plan.panels + index(panel)) * plan.row_tiles + index(tile)
-        size = plan.rows * plan.columns
         depth, left_step, right_step = merged(self.depth.loops, self.left_step(), self.right_step())
         return TileProduct(
             memory_of(self.left), tuple(rows), left_step,
             memory_of(self.right), tuple(vectors), right_step,
-            depth, self.tile, number * size if plan.steps > 1 else ZERO,
+            depth, self.tile, first,
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group,
         )  # fmt: skip
 
@@ -247,7 +298,7 @@ class Builder:
 
     # --- results -----------------------------------------------------------------------------
 
-    def store(self, block: Var, row: Index, panel: Var, tile: Var) -> Body:
+    def store(self, row: Index, panel: Var, first: Index) -> Body:
         """Results of one tile, by vectors along the columns, or along the rows where columns are
         fewer than a vector has lanes."""
         plan = self.plan
@@ -259,8 +310,6 @@ class Builder:
             **plan.m.at(self.frame.m_block, plan.m.unravel(row + index(r))),
             **plan.n.at(self.frame.n_block, [*outer, start + index(lane)]),
         }
-        number = (index(block) * plan.panels + index(panel)) * plan.row_tiles + index(tile)
-        first = number * (plan.rows * plan.columns) if plan.steps > 1 else ZERO
         source = first + index(r) * plan.columns + index(v) * plan.lanes + index(lane)
         result = self.kernel.graph.results[0]
         where = [ZERO] * len(result.shape)
@@ -279,3 +328,7 @@ class Builder:
 
 def memory_of(operand: InPlace | Staged | Memory) -> Memory:
     return operand if isinstance(operand, Memory) else operand.memory
+
+
+def loop_over(var: Var, body: Body) -> Body:
+    return (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body

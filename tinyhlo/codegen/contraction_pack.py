@@ -20,7 +20,7 @@ from tinyhlo.codegen.contraction_operand import Source, cast, vector_loop
 from tinyhlo.codegen.contraction_plan import Plan
 from tinyhlo.codegen.cut import Positions, at_most, ceil_div, joined
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, Loop, Store
+from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -37,6 +37,18 @@ class Frame:
     m_block: Index
     n_block: Index
     k_origin: Positions
+    left_start: Index  # of the packed operands of this chunk and step
+    right_start: Index
+    group: Var  # of panels that are packed together
+
+    def panels(self, panel: Var, body: Body) -> Body:
+        """Over the panels of a group."""
+        together = self.plan.together
+        if together == 1 and self.plan.panels > 1:
+            return (Bind(panel, index(self.group)), *body)
+        if together == self.plan.panels:
+            return (Loop(panel, Axis.SERIAL, body),)
+        return (Loop(panel, Axis.SERIAL, body, 1, index(self.group) * together, together),)
 
     def origin(self, side: Positions) -> dict[int, Index]:
         """Where the block begins along one side's axes, the batch and the depth."""
@@ -48,6 +60,11 @@ class Frame:
     def value(self, operand: Node, at: Positions, dtype: DType) -> Expression:
         """The operand at a point of the product."""
         return cast(self.lowering.value(operand, self.positions(at), ()), dtype)
+
+    def panel_start(self, panel: Var) -> Index:
+        """Where a packed panel begins."""
+        number = index(panel) - index(self.group) * self.plan.together
+        return self.right_start + number * (self.plan.depth * self.plan.columns)
 
     def unit(self, panel: Var, vector: int | Var) -> list[Index]:
         """Where a vector of a panel begins, as an index into the chunk's columns."""
@@ -95,9 +112,7 @@ def pack_right(
     """By vectors along the columns; where neighbours lie along the depth, by vectors along that,
     all columns of a panel side by side: the renderer turns blocks of them around in registers."""
     plan, lanes = frame.plan, frame.plan.lanes
-    base = index(panel) * (plan.depth * plan.columns) if plan.packs_at_once else ZERO
-    base = base + depth.number * (plan.columns * plan.form.group)
-    at_once = [panel] if plan.packs_at_once else []
+    base = frame.panel_start(panel) + depth.number * (plan.columns * plan.form.group)
     members = range(plan.form.group)
 
     def store(unit: int | Var, lane: Index, member: int) -> Store:
@@ -115,7 +130,7 @@ def pack_right(
         *outer, along = depth.loops
         columns = [(v, lane) for v in range(plan.vectors) for lane in range(lanes)]
         stores = tuple(store(v, constant(lane), j) for v, lane in columns for j in members)
-        return nested([*outer, *at_once], (vector_loop(along, stores, lanes),))
+        return nested(outer, frame.panels(panel, (vector_loop(along, stores, lanes),)))
     unit = Var("unit", plan.vectors)
     lane = Var("lane", min(lanes, plan.n.inside[-1]))
     body: Body = (vector_loop(lane, tuple(store(unit, index(lane), j) for j in members), lanes),)
@@ -124,7 +139,7 @@ def pack_right(
         zero = literal(0, memory.dtype)
         places = [place(unit, index(rest) + lane.extent, j) for j in members]
         body += (Loop(rest, Axis.SERIAL, tuple(Store(memory, at, zero) for at in places)),)
-    return nested([*depth.loops, *at_once, unit], body)
+    return nested(depth.loops, frame.panels(panel, nested([unit], body)))
 
 
 def lies_along_depth(frame: Frame, depth: Depth, source: Source | None) -> bool:
@@ -160,7 +175,8 @@ def pack_left(frame: Frame, memory: Memory, start: Index) -> Body:
         here = plan.m.at(frame.m_block, plan.m.unravel(start + index(row)))
         at = joined(frame.origin(here), plan.k.within(inside))
         value = frame.value(frame.layout.contraction.left, at, memory.dtype)
-        return Store(memory, index(row) * plan.left_row + linear(inside, plan.k.inside), value)
+        place = frame.left_start + index(row) * plan.left_row + linear(inside, plan.k.inside)
+        return Store(memory, place, value)
 
     square = min(plan.block_rows, along.extent) >= lanes
     if frame.layout.by_row or not square:
@@ -172,7 +188,7 @@ def pack_left(frame: Frame, memory: Memory, start: Index) -> Body:
         body = nested([*outer, group], (vector_loop(row, stores, lanes),))
     if plan.depth > plan.k.positions:
         rest = Var("rest", plan.depth - plan.k.positions)
-        at = index(row) * plan.left_row + plan.k.positions + index(rest)
+        at = frame.left_start + index(row) * plan.left_row + plan.k.positions + index(rest)
         zero: Body = (Store(memory, at, literal(0, memory.dtype)),)
         body += nested([row], (Loop(rest, Axis.SERIAL, zero),))
     return body

@@ -1,45 +1,30 @@
-"""Tile, blocks and chunks of a contraction, from its extents and the Target's numbers.
-
-In: a Layout, the element type, the sources of both operands, the Target. Out: a Plan, or None
-when the general lowering is the better one. The nest that a Plan describes:
+"""How a contraction is divided: what a Plan says, for `codegen/contraction.py` to build.
 
     for chunk in batch x m blocks x n blocks, parallel:
       for step in k blocks:
         for block of rows: for panel of columns: for tile of rows: rows x (vectors * lanes) sums
+
+A large product packs its operands first, for all threads, and nothing is packed twice; then pieces
+of columns times blocks of rows run in parallel:
+
+    for piece in n blocks, parallel: pack the right operand
+    for block of rows, parallel: pack the left operand
+    for chunk in pieces x blocks, parallel:
+      for step in k blocks: for panel of columns: for tile of rows: ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from tinyhlo.codegen.contraction_form import Form, find_form
-from tinyhlo.codegen.contraction_layout import Layout
-from tinyhlo.codegen.contraction_operand import Source, box_size
-from tinyhlo.codegen.cut import Cut, ceil_div
-from tinyhlo.codegen.target import Target
-from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import Param
+from tinyhlo.codegen.contraction_form import Form
+from tinyhlo.codegen.cut import Cut, ceil_div, round_up
 
-# (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
-TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
-MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
-MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
-MIN_COLUMNS = 3  # fewer: vectors along the depth do better
-PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
-MAX_DEPTH = 1024  # k positions in a step
-RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
-SUMS_BYTES = 1 << 20
-REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
-NEAR_BYTES = 256  # between rows that still share pages and cache sets well
-FEW_TILES = 3  # of rows: too few to pay for packing the right operand
-FEW_PANELS = 4  # too few to pay for packing the left operand
-STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
+NEAR_PANELS_BYTES = 1 << 18  # of the panels that are packed just before they are used
 LINE_BYTES = 64
 SAME_SETS = 16  # rows that are a multiple of so many lines apart share sets of the first cache
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
 class Use(Enum):
@@ -52,7 +37,9 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`."""
+    """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`.
+    `shared`: operands are packed once, for all threads, and a chunk is a block of rows times
+    `n.positions` columns."""
 
     form: Form
     rows: int
@@ -65,10 +52,11 @@ class Plan:
     block_rows: int
     left: Use
     right: Use
+    shared: bool
 
     @property
     def chunks(self) -> int:
-        return self.batch * self.m.blocks * self.n.blocks
+        return self.batch * self.m.blocks * self.n.blocks * (self.row_blocks if self.shared else 1)
 
     @property
     def columns(self) -> int:
@@ -80,14 +68,22 @@ class Plan:
 
     @property
     def row_tiles(self) -> int:
-        """Tiles in a block of rows."""
+        """Tiles in the rows of a chunk."""
+        return ceil_div(self.m.positions, self.rows)
+
+    @property
+    def block_tiles(self) -> int:
+        """Tiles in a block of rows: the last block may have fewer."""
         return ceil_div(self.block_rows, self.rows)
 
     @property
-    def packs_at_once(self) -> bool:
-        """Whether all panels are packed together, because every block of rows needs them;
-        otherwise each is packed when it is needed, and stays near."""
-        return self.row_blocks > 1
+    def together(self) -> int:
+        """Panels that are packed together: all, where several blocks of rows need them; otherwise
+        as many as stay near until they are used, for neighbours of a row are read together."""
+        if self.shared or self.row_blocks > 1:
+            return self.panels
+        near = NEAR_PANELS_BYTES // (self.depth * self.columns * self.form.operand.itemsize)
+        return min(max(near, 1), self.panels)
 
     @property
     def units(self) -> tuple[int, ...]:
@@ -112,285 +108,26 @@ class Plan:
         return self.depth + (line if self.depth % (SAME_SETS * line) == 0 else 0)
 
     @property
-    def steps(self) -> int:
-        return self.k.blocks
+    def left_size(self) -> int:
+        """Elements of a packed block of rows."""
+        return self.block_rows * self.left_row
 
-    def moves(self) -> tuple[str, ...]:
-        return (
-            f"parallel {self.batch}x{self.m.blocks}x{self.n.blocks} chunks",
-            f"block {self.block_rows} rows, {self.depth} deep, {self.steps} steps",
-            f"left {self.left.value}",
-            f"right {self.right.value}",
-            f"tile {self.rows}x{self.columns}",
-            *((str(self.form),) if self.form.group > 1 else ()),
-        )
-
-
-def plan_contraction(
-    layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None
-) -> Plan | None:
-    c = layout.contraction
-    m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
-    form = find_form(c, dtype, target)
-    if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
-        return None
-    planner = Planner(layout, form, target, left, right)
-    if m < 4 and not planner.streams:
-        return None
-    return planner.plan()
-
-
-class Planner:
-    def __init__(
-        self, layout: Layout, form: Form, target: Target, left: Source | None,
-        right: Source | None,
-    ) -> None:  # fmt: skip
-        self.layout, self.form, self.target = layout, form, target
-        self.c = layout.contraction
-        self.shape = self.c.left.shape
-        self.lanes = target.vector_bytes // form.sums.itemsize
-        self.left_source, self.right_source = left, right
-        self.left = self.left_use()
-        self.right = self.right_use()
-        self.streams = self.is_streamed()
-        self.k = self.depth_cut(STREAM_DEPTH if self.streams else MAX_DEPTH)
-
-    def plan(self) -> Plan:
-        c, lanes = self.c, self.lanes
-        runs = self.column_runs()
-        last = prod(self.shape[axis] for axis in runs[-1])
-        outer = c.extent(c.n) // last
-        if last < lanes:  # results are written by vectors along the rows
-            rows, vectors = min(round_up(MIN_SUMS, lanes), c.extent(c.m)), 1
-        else:
-            columns = outer * round_up(last, lanes)
-            rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target)
-            vectors = min(vectors, outer * ceil_div(last, lanes))
-        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
-        n_cuts = list(cuts(runs, self.shape, vectors * lanes))
-        m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
-        return Plan(
-            self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
-            self.block_rows(m, rows), self.left_for(n.positions // (vectors * lanes)), self.right,
-        )  # fmt: skip
-
-    def left_for(self, panels: int) -> Use:
-        """Rows that share cache sets are packed even if they could be read in place, when enough
-        panels read them."""
-        return Use.PACKED if self.left is Use.IN_PLACE and self.pays_to_pack(panels) else self.left
-
-    def pays_to_pack(self, panels: int) -> bool:
-        source, m = self.left_source, self.c.m
-        if (
-            source is None
-            or not m
-            or self.right is not Use.PACKED
-            or self.reuse(source, m) >= REUSE
-        ):
-            return False
-        apart = abs(source.flat().coefficient(m[-1])) * self.form.operand.itemsize
-        return panels >= FEW_PANELS and apart % (2 * SAME_SETS * LINE_BYTES) == 0
-
-    # --- how operands are read ---------------------------------------------------------------
-
-    def left_use(self) -> Use:
-        source = self.left_source
-        if source is None:
-            return Use.PACKED
-        if self.form.group > 1 and not self.groups_in(source):
-            return Use.PACKED
-        step = abs(source.flat().coefficient(self.c.k[-1]))
-        usable = self.is_stored(source) and (step == 1 or self.form.group == 1)
-        if self.reuse(source, self.c.m) >= REUSE:
-            return Use.IN_PLACE if usable else Use.STAGED
-        near = step == 1 or step * self.form.operand.itemsize <= NEAR_BYTES
-        return Use.IN_PLACE if usable and near else Use.PACKED
-
-    def is_stored(self, source: Source) -> bool:
-        """Whether memory holds the operand in the type in which it is multiplied."""
-        return isinstance(source.node, Param) and source.node.dtype is self.form.operand
-
-    def groups_in(self, source: Source) -> bool:
-        """Whether members of a group can be neighbours in a box of the source."""
-        last = self.c.k[-1]
-        along = [place.coefficient(last) for place in source.index if place.coefficient(last)]
-        whole = self.depth_cut(MAX_DEPTH).inside[-1] % self.form.group == 0
-        return whole and len(along) == 1 and along[0] > 0
-
-    def right_use(self) -> Use:
-        source = self.right_source
-        if source is None or self.form.group > 1:
-            return Use.PACKED
-        fast = self.c.n[-1]
-        extent = self.shape[fast]
-        if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
-            return Use.PACKED
-        memory = self.is_stored(source) and source.flat().coefficient(fast) == 1
-        if self.reuse(source, self.c.n) >= REUSE:
-            along = [place for place in source.index if place.coefficient(fast)]
-            usable = len(along) == 1 and along[0].coefficient(fast) > 0
-            return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
-        few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
-        return Use.IN_PLACE if memory and few else Use.PACKED
-
-    def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
-        """How many points of the product read an element of the source, on average."""
-        inner = {axis: self.shape[axis] for axis in (*axes, *self.c.k)}
-        return prod(inner.values()) / box_size(source, inner)
-
-    # --- blocks ------------------------------------------------------------------------------
-
-    def is_streamed(self) -> bool:
-        """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
-        a few of its rows side by side, and the sums of all columns wait in the cache."""
-        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.operand.itemsize
-        reused = self.right_source and self.reuse(self.right_source, self.c.n) >= REUSE
-        once = self.right is Use.IN_PLACE and not reused and self.left is not Use.STAGED
-        return once and nbytes > self.target.l2_bytes
-
-    def depth_cut(self, most: int) -> Cut:
-        extents = [self.shape[axis] for axis in self.c.k]
-        number, parts, _ = split_depth(extents, most)
-        return Cut(
-            tuple((axis,) for axis in self.c.k), self.shape, number, extents[number] // parts
-        )
-
-    def column_runs(self) -> tuple[tuple[int, ...], ...]:
-        """The axes n; those at the end that are one run in the result (and in the right operand,
-        where a tile reads that directly) count as one."""
-        axes, places = self.c.n, self.layout.places
-        where = dict(zip(self.layout.kept, places, strict=True))
-        order = sorted(place for place in places if place is not None)
-        rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
-        first = len(axes) - 1
-        while first > 0 and rank[axes[first - 1]] == rank[axes[first]] - 1:
-            if self.right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
-                break
-            first -= 1
-        return (*((axis,) for axis in axes[:first]), axes[first:])
-
-    def merges(self, outer: int, inner: int) -> bool:
-        """Whether two axes are one run where the right operand is read in place."""
-        if self.right is Use.STAGED or self.right_source is None:
-            return False
-        flat = self.right_source.flat()
-        return flat.coefficient(outer) == flat.coefficient(inner) * self.shape[inner]
-
-    def chunks(
-        self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
-    ) -> tuple[Cut, Cut]:
-        """The coarsest blocks of rows and columns that fit the caches and feed all threads."""
-        c, size = self.c, self.form.sums.itemsize
-        i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
-        j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
-        if self.steps > 1:  # all sums of a chunk stay in memory
-            n = n_cuts[j].positions
-            i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
-        batch = c.extent(c.batch)
-        work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
-        wanted = self.target.threads if work >= PARALLEL_WORK or self.streams else 1
-
-        def enough(m: Cut, n: Cut) -> bool:
-            count = batch * m.blocks * n.blocks
-            return count % wanted == 0 or count >= 4 * wanted
-
-        columns_first = self.left is not Use.STAGED and self.right is Use.PACKED
-        by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
-        by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
-        wide = n_cuts[by_columns].positions >= 2 * vectors * self.lanes
-        if enough(m_cuts[i], n_cuts[by_columns]) and columns_first and wide:
-            return m_cuts[i], n_cuts[by_columns]
-        high = m_cuts[by_rows].positions >= rows
-        if enough(m_cuts[by_rows], n_cuts[j]) and high:
-            return m_cuts[by_rows], n_cuts[j]
-        return m_cuts[i], n_cuts[by_columns]
+    @property
+    def right_size(self) -> int:
+        """Elements of the columns that are packed together."""
+        return self.together * self.depth * self.columns
 
     @property
     def steps(self) -> int:
         return self.k.blocks
 
-    def left_bytes(self, m: Cut) -> int:
-        """Scratch that a staged left operand needs for a block of rows."""
-        if self.left is not Use.STAGED or self.left_source is None:
-            return 0
-        inner = m.inner_extents() | self.k.inner_extents()
-        return box_size(self.left_source, inner) * self.form.operand.itemsize
-
-    def right_bytes(self, n: Cut) -> int:
-        """Scratch that a chunk of columns needs for the right operand."""
-        size = self.form.operand.itemsize
-        if self.right is Use.IN_PLACE or self.right_source is None:
-            return 0
-        if self.right is Use.PACKED:
-            return n.positions * self.k.positions * size
-        inner = n.inner_extents() | self.k.inner_extents()
-        return box_size(self.right_source, inner) * size
-
-    def block_rows(self, m: Cut, rows: int) -> int:
-        """Half of L2 for the rows of a block; blocks of equal size."""
-        if self.left is Use.STAGED:
-            return max(m.positions, rows)
-        most = self.target.l2_bytes // 2 // (self.k.positions * self.form.operand.itemsize)
-        blocks = ceil_div(m.positions, max(most // rows, 1) * rows)
-        return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
-
-
-def cuts(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int) -> Iterator[Cut]:
-    """Blocks of axes from coarse to fine; along the last run they are multiples of `unit`."""
-    if not runs:
-        yield Cut((), shape, 0, 1)
-    for number, run in enumerate(runs):
-        extent = prod(shape[axis] for axis in run)
-        before = 0
-        for parts in PARTS:
-            size = ceil_div(extent, parts)
-            if number == len(runs) - 1 and parts > 1:
-                size = min(round_up(size, unit), extent)
-            if size == before or parts > extent:
-                continue
-            before = size
-            yield Cut(runs, shape, number, size)
-
-
-def first(options: list[Cut], holds) -> int:  # type: ignore[no-untyped-def]
-    """The number of the first option for which `holds`, or the last one's."""
-    return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
-
-
-def choose_tile(m: int, n: int, lanes: int, target: Target) -> tuple[int, int]:
-    """The tile that computes least beyond the edges; the first of equals."""
-
-    def padded(tile: tuple[int, int]) -> float:
-        rows, vectors = tile
-        waste = round_up(m, rows) * round_up(n, vectors * lanes)
-        return waste * (1.0 if vectors > 1 else 1.15)  # one vector a row: bound by loads
-
-    tiles = TILES[32] if target.vector_registers >= 32 else TILES[16]
-    if m < min(rows for rows, _ in tiles):
-        return m, max(MIN_SUMS // m, 1)
-    rows, vectors = min(tiles, key=padded)
-    return min(rows, m), vectors
-
-
-def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:
-    """(axis cut in parts, number of parts, positions in a step), of which at most `most` if the
-    extents have fitting divisors."""
-    inner = 1
-    for axis in range(len(extents) - 1, -1, -1):
-        if inner * extents[axis] > most:
-            fitting = (d for d in range(2, extents[axis] + 1) if extents[axis] % d == 0)
-            parts = next(d for d in fitting if inner * extents[axis] // d <= most)
-            positions = inner * extents[axis] // parts
-            few = max(most // 16, 4)
-            if positions < few and extents[axis] * inner <= 8 * MAX_DEPTH:  # no good divisor
-                return axis, 1, inner * extents[axis]
-            return axis, parts, positions
-        inner *= extents[axis]
-    return 0, 1, inner
-
-
-def round_up(count: int, multiple: int) -> int:
-    return ceil_div(count, multiple) * multiple
-
-
-__all__ = ["Plan", "Use", "ceil_div", "choose_tile", "plan_contraction", "round_up"]
+    def moves(self) -> tuple[str, ...]:
+        rows = self.row_blocks if self.shared else self.m.blocks
+        return (
+            f"parallel {self.batch}x{rows}x{self.n.blocks} chunks",
+            f"block {self.block_rows} rows, {self.depth} deep, {self.steps} steps",
+            f"left {self.left.value}{' once' if self.shared else ''}",
+            f"right {self.right.value}{' once' if self.shared else ''}",
+            f"tile {self.rows}x{self.columns}",
+            *((str(self.form),) if self.form.group > 1 else ()),
+        )

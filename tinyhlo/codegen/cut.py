@@ -123,3 +123,7 @@ def joined(first: Positions, second: Positions) -> dict[int, Index]:
 
 def ceil_div(count: int, size: int) -> int:
     return -(-count // size)
+
+
+def round_up(count: int, multiple: int) -> int:
+    return ceil_div(count, multiple) * multiple

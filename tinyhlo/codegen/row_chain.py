@@ -23,7 +23,7 @@ kernels, whatever the work on rows is: no running maximum, no rescaling (docs/de
 from __future__ import annotations
 
 from tinyhlo.codegen.contraction_layout import Layout, TileLowering, find_layout
-from tinyhlo.codegen.contraction_plan import ceil_div
+from tinyhlo.codegen.cut import ceil_div
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.heuristics import vectorised
 from tinyhlo.codegen.loops import (

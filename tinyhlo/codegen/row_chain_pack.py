@@ -14,7 +14,8 @@ from math import gcd
 
 from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction_operand import vector_loop
-from tinyhlo.codegen.contraction_plan import ceil_div, choose_tile, round_up
+from tinyhlo.codegen.contraction_planner import choose_tile
+from tinyhlo.codegen.cut import ceil_div, round_up
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.codegen.lower import LETTERS, Conditions, Lowering, Position, Scope

@@ -1,8 +1,10 @@
 /* The thread pool: fork/join over a static split, whose parts are claimed.
 
-   A task's iterations are cut into equal parts, one for each thread; a thread takes the next part
-   that nobody has. So the caller never waits for a worker that has not begun: on a busy machine,
-   where a worker may get its core only milliseconds later, the caller does its part too. Workers
+   A task's iterations are cut into rounds of as many equal parts as there are threads; each round
+   is half of what is left. A thread takes the next part that nobody has. So the caller never waits
+   for a worker that has not begun, and where one core is slower than another, as on any machine
+   that others use too, what they wait for each other at the end is a part of the last, small round.
+   Which iterations make a part never depends on who runs it. Workers
    spin for a moment after a task, because the next kernel of a program usually follows within
    microseconds, then sleep on a condition variable. */
 #define _GNU_SOURCE
@@ -16,6 +18,7 @@
 enum {
   MOST_THREADS = 256,
   SPINS = 4000, /* about 50 us on current x86: longer than the gap between two kernels */
+  ROUNDS = 5,
   WORKER_STACK_BYTES = 16 << 20,
 };
 
@@ -23,6 +26,7 @@ typedef struct {
   TinyBody body;
   void* context;
   int64_t count;
+  int32_t threads;
 } Task;
 
 static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* held while a call uses the pool */
@@ -71,6 +75,13 @@ static void relax(void) {
 /* The number of the task that a value of `claims` belongs to. */
 static uint32_t task_number(uint64_t claimed) { return (uint32_t)(claimed >> 32); }
 
+/* Where a part begins. */
+static int64_t part_begin(int64_t part) {
+  int64_t round = part / task.threads, left = task.count >> round;
+  int64_t share = round == ROUNDS - 1 ? left : left - (left >> 1);
+  return task.count - left + share * (part % task.threads) / task.threads;
+}
+
 /* Claim parts and run them until none is left. Only who has claimed a part reads `task`: it stays
    what it is until all parts are finished. */
 static void run_parts(void) {
@@ -81,8 +92,7 @@ static void run_parts(void) {
     if (!atomic_compare_exchange_weak_explicit(&claims, &seen, seen + 1, memory_order_acquire,
                                                memory_order_acquire))
       continue;
-    int64_t begin = (int64_t)((__int128)task.count * part / parts);
-    int64_t end = (int64_t)((__int128)task.count * (part + 1) / parts);
+    int64_t begin = part_begin(part), end = part + 1 < parts ? part_begin(part + 1) : task.count;
     if (begin < end) task.body(task.context, begin, end);
     atomic_fetch_add_explicit(&finished, 1, memory_order_release);
     seen = atomic_load_explicit(&claims, memory_order_acquire);
@@ -153,8 +163,9 @@ void tiny_parallel(TinyBody body, void* context, int64_t count) {
     body(context, 0, count);
     return;
   }
-  int32_t parts = start_workers(threads - 1) + 1;
-  task = (Task){.body = body, .context = context, .count = count};
+  threads = start_workers(threads - 1) + 1;
+  int32_t parts = threads * ROUNDS;
+  task = (Task){.body = body, .context = context, .count = count, .threads = threads};
   announce_task(parts);
   inside = true;
   run_parts();

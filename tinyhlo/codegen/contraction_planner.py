@@ -1,0 +1,337 @@
+"""Tile, blocks and chunks of a contraction, from its extents and the Target's numbers.
+
+In: a Layout, the element type, the sources of both operands, the Target. Out: a Plan, or None
+when the general lowering is the better one:
+
+    1024x1024 times 1024x1024 f32, two threads, L2 of 512 KiB  ->  6x16 tiles; 9 blocks of 114 rows,
+                                                       4 pieces of 256 columns, 2 steps 512 deep
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+from tinyhlo.codegen.contraction_form import Form, find_form
+from tinyhlo.codegen.contraction_layout import Layout
+from tinyhlo.codegen.contraction_operand import Source, box_size
+from tinyhlo.codegen.contraction_plan import LINE_BYTES, SAME_SETS, Plan, Use
+from tinyhlo.codegen.cut import Cut, ceil_div, round_up
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import Param
+
+# (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
+TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
+MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
+MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
+MIN_COLUMNS = 3  # fewer: vectors along the depth do better
+PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
+MAX_DEPTH = 1024  # k positions in a step
+RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
+SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
+SHARED_RIGHT_BYTES = 1 << 19  # of the columns that a block of rows is multiplied by
+SHARED_DEPTH = 512
+SHARED_WORK = 1 << 26  # multiply-adds worth two forks for packing
+CHUNKS_A_THREAD = 4  # so that one on a slow core can take fewer
+SUMS_BYTES = 1 << 20
+REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
+NEAR_BYTES = 256  # between rows that still share pages and cache sets well
+FEW_TILES = 3  # of rows: too few to pay for packing the right operand
+FEW_PANELS = 4  # too few to pay for packing the left operand
+STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
+
+
+def plan_contraction(
+    layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None
+) -> Plan | None:
+    c = layout.contraction
+    m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
+    form = find_form(c, dtype, target)
+    if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
+        return None
+    planner = Planner(layout, form, target, left, right)
+    if m < 4 and not planner.streams:
+        return None
+    return planner.plan()
+
+
+class Planner:
+    def __init__(
+        self, layout: Layout, form: Form, target: Target, left: Source | None,
+        right: Source | None,
+    ) -> None:  # fmt: skip
+        self.layout, self.form, self.target = layout, form, target
+        self.c = layout.contraction
+        self.shape = self.c.left.shape
+        self.lanes = target.vector_bytes // form.sums.itemsize
+        self.left_source, self.right_source = left, right
+        self.left = self.left_use()
+        self.right = self.right_use()
+        self.streams = self.is_streamed()
+        self.shared = self.is_shared()
+        most = STREAM_DEPTH if self.streams else SHARED_DEPTH if self.shared else MAX_DEPTH
+        self.k = self.depth_cut(most)
+
+    def plan(self) -> Plan:
+        c, lanes = self.c, self.lanes
+        runs = self.column_runs()
+        last = prod(self.shape[axis] for axis in runs[-1])
+        outer = c.extent(c.n) // last
+        if last < lanes:  # results are written by vectors along the rows
+            rows, vectors = min(round_up(MIN_SUMS, lanes), c.extent(c.m)), 1
+        else:
+            columns = outer * round_up(last, lanes)
+            rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target)
+            vectors = min(vectors, outer * ceil_div(last, lanes))
+        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
+        n_cuts = list(cuts(runs, self.shape, vectors * lanes))
+        m, n = (self.pieces if self.shared else self.chunks)(m_cuts, n_cuts, rows, vectors)
+        columns = c.extent(c.n) if self.shared else n.positions
+        return Plan(
+            self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
+            self.block_rows(m, rows), self.left_for(columns // (vectors * lanes)),
+            self.right, self.shared,
+        )  # fmt: skip
+
+    def is_shared(self) -> bool:
+        """Whether operands are packed once for all threads: large ones that many chunks read."""
+        c, size = self.c, self.form.operand.itemsize
+        m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
+        return (
+            not c.batch
+            and self.right is Use.PACKED
+            and self.left is not Use.STAGED
+            and m * n * k >= SHARED_WORK
+            and max(m, n) * k * size <= SHARED_BYTES
+        )
+
+    def pieces(
+        self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
+    ) -> tuple[Cut, Cut]:
+        """All rows, which are walked in blocks, and the columns that a block is multiplied by."""
+        m = m_cuts[0]
+        blocks = ceil_div(m.positions, self.block_rows(m, rows))
+        wanted = CHUNKS_A_THREAD * self.target.threads
+
+        def fits(n: Cut) -> bool:
+            return self.right_bytes(n) <= SHARED_RIGHT_BYTES and n.blocks * blocks >= wanted
+
+        return m, n_cuts[first(n_cuts, fits)]
+
+    def left_for(self, panels: int) -> Use:
+        """Rows that share cache sets are packed even if they could be read in place, when enough
+        panels read them."""
+        return Use.PACKED if self.left is Use.IN_PLACE and self.pays_to_pack(panels) else self.left
+
+    def pays_to_pack(self, panels: int) -> bool:
+        source, m = self.left_source, self.c.m
+        if (
+            source is None
+            or not m
+            or self.right is not Use.PACKED
+            or self.reuse(source, m) >= REUSE
+        ):
+            return False
+        apart = abs(source.flat().coefficient(m[-1])) * self.form.operand.itemsize
+        return panels >= FEW_PANELS and apart % (2 * SAME_SETS * LINE_BYTES) == 0
+
+    # --- how operands are read ---------------------------------------------------------------
+
+    def left_use(self) -> Use:
+        source = self.left_source
+        if source is None:
+            return Use.PACKED
+        if self.form.group > 1 and not self.groups_in(source):
+            return Use.PACKED
+        step = abs(source.flat().coefficient(self.c.k[-1]))
+        usable = self.is_stored(source) and (step == 1 or self.form.group == 1)
+        if self.reuse(source, self.c.m) >= REUSE:
+            return Use.IN_PLACE if usable else Use.STAGED
+        near = step == 1 or step * self.form.operand.itemsize <= NEAR_BYTES
+        return Use.IN_PLACE if usable and near else Use.PACKED
+
+    def is_stored(self, source: Source) -> bool:
+        """Whether memory holds the operand in the type in which it is multiplied."""
+        return isinstance(source.node, Param) and source.node.dtype is self.form.operand
+
+    def groups_in(self, source: Source) -> bool:
+        """Whether members of a group can be neighbours in a box of the source."""
+        last = self.c.k[-1]
+        along = [place.coefficient(last) for place in source.index if place.coefficient(last)]
+        whole = self.depth_cut(MAX_DEPTH).inside[-1] % self.form.group == 0
+        return whole and len(along) == 1 and along[0] > 0
+
+    def right_use(self) -> Use:
+        source = self.right_source
+        if source is None or self.form.group > 1:
+            return Use.PACKED
+        fast = self.c.n[-1]
+        extent = self.shape[fast]
+        if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
+            return Use.PACKED
+        memory = self.is_stored(source) and source.flat().coefficient(fast) == 1
+        if self.reuse(source, self.c.n) >= REUSE:
+            along = [place for place in source.index if place.coefficient(fast)]
+            usable = len(along) == 1 and along[0].coefficient(fast) > 0
+            return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
+        few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
+        return Use.IN_PLACE if memory and few else Use.PACKED
+
+    def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
+        """How many points of the product read an element of the source, on average."""
+        inner = {axis: self.shape[axis] for axis in (*axes, *self.c.k)}
+        return prod(inner.values()) / box_size(source, inner)
+
+    # --- blocks ------------------------------------------------------------------------------
+
+    def is_streamed(self) -> bool:
+        """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
+        a few of its rows side by side, and the sums of all columns wait in the cache."""
+        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.operand.itemsize
+        reused = self.right_source and self.reuse(self.right_source, self.c.n) >= REUSE
+        once = self.right is Use.IN_PLACE and not reused and self.left is not Use.STAGED
+        return once and nbytes > self.target.l2_bytes
+
+    def depth_cut(self, most: int) -> Cut:
+        extents = [self.shape[axis] for axis in self.c.k]
+        number, parts, _ = split_depth(extents, most)
+        return Cut(
+            tuple((axis,) for axis in self.c.k), self.shape, number, extents[number] // parts
+        )
+
+    def column_runs(self) -> tuple[tuple[int, ...], ...]:
+        """The axes n; those at the end that are one run in the result (and in the right operand,
+        where a tile reads that directly) count as one."""
+        axes, places = self.c.n, self.layout.places
+        where = dict(zip(self.layout.kept, places, strict=True))
+        order = sorted(place for place in places if place is not None)
+        rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
+        first = len(axes) - 1
+        while first > 0 and rank[axes[first - 1]] == rank[axes[first]] - 1:
+            if self.right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
+                break
+            first -= 1
+        return (*((axis,) for axis in axes[:first]), axes[first:])
+
+    def merges(self, outer: int, inner: int) -> bool:
+        """Whether two axes are one run where the right operand is read in place."""
+        if self.right is Use.STAGED or self.right_source is None:
+            return False
+        flat = self.right_source.flat()
+        return flat.coefficient(outer) == flat.coefficient(inner) * self.shape[inner]
+
+    def chunks(
+        self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
+    ) -> tuple[Cut, Cut]:
+        """The coarsest blocks of rows and columns that fit the caches and feed all threads."""
+        c, size = self.c, self.form.sums.itemsize
+        i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
+        j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
+        if self.steps > 1:  # all sums of a chunk stay in memory
+            n = n_cuts[j].positions
+            i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
+        batch = c.extent(c.batch)
+        work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
+        wanted = self.target.threads if work >= PARALLEL_WORK or self.streams else 1
+
+        def enough(m: Cut, n: Cut) -> bool:
+            count = batch * m.blocks * n.blocks
+            return count % wanted == 0 or count >= 4 * wanted
+
+        columns_first = self.left is not Use.STAGED and self.right is Use.PACKED
+        by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
+        by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
+        wide = n_cuts[by_columns].positions >= 2 * vectors * self.lanes
+        if enough(m_cuts[i], n_cuts[by_columns]) and columns_first and wide:
+            return m_cuts[i], n_cuts[by_columns]
+        high = m_cuts[by_rows].positions >= rows
+        if enough(m_cuts[by_rows], n_cuts[j]) and high:
+            return m_cuts[by_rows], n_cuts[j]
+        return m_cuts[i], n_cuts[by_columns]
+
+    @property
+    def steps(self) -> int:
+        return self.k.blocks
+
+    def left_bytes(self, m: Cut) -> int:
+        """Scratch that a staged left operand needs for a block of rows."""
+        if self.left is not Use.STAGED or self.left_source is None:
+            return 0
+        inner = m.inner_extents() | self.k.inner_extents()
+        return box_size(self.left_source, inner) * self.form.operand.itemsize
+
+    def right_bytes(self, n: Cut) -> int:
+        """Scratch that a chunk of columns needs for the right operand."""
+        size = self.form.operand.itemsize
+        if self.right is Use.IN_PLACE or self.right_source is None:
+            return 0
+        if self.right is Use.PACKED:
+            return n.positions * self.k.positions * size
+        inner = n.inner_extents() | self.k.inner_extents()
+        return box_size(self.right_source, inner) * size
+
+    def block_rows(self, m: Cut, rows: int) -> int:
+        """Half of L2 for the rows of a block; blocks of equal size."""
+        if self.left is Use.STAGED:
+            return max(m.positions, rows)
+        most = self.target.l2_bytes // 2 // (self.k.positions * self.form.operand.itemsize)
+        if m.positions <= most:
+            return m.positions
+        blocks = ceil_div(m.positions, max(most // rows, 1) * rows)
+        return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
+
+
+def cuts(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int) -> Iterator[Cut]:
+    """Blocks of axes from coarse to fine; along the last run they are multiples of `unit`."""
+    if not runs:
+        yield Cut((), shape, 0, 1)
+    for number, run in enumerate(runs):
+        extent = prod(shape[axis] for axis in run)
+        before = 0
+        for parts in PARTS:
+            size = ceil_div(extent, parts)
+            if number == len(runs) - 1 and parts > 1:
+                size = min(round_up(size, unit), extent)
+            if size == before or parts > extent:
+                continue
+            before = size
+            yield Cut(runs, shape, number, size)
+
+
+def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
+    """The number of the first option for which `holds`, or the last one's."""
+    return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
+
+
+def choose_tile(m: int, n: int, lanes: int, target: Target) -> tuple[int, int]:
+    """The tile that computes least beyond the edges; the first of equals."""
+
+    def padded(tile: tuple[int, int]) -> float:
+        rows, vectors = tile
+        waste = round_up(m, rows) * round_up(n, vectors * lanes)
+        return waste * (1.0 if vectors > 1 else 1.15)  # one vector a row: bound by loads
+
+    tiles = TILES[32] if target.vector_registers >= 32 else TILES[16]
+    if m < min(rows for rows, _ in tiles):
+        return m, max(MIN_SUMS // m, 1)
+    rows, vectors = min(tiles, key=padded)
+    return min(rows, m), vectors
+
+
+def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:
+    """(axis cut in parts, number of parts, positions in a step), of which at most `most` if the
+    extents have fitting divisors."""
+    inner = 1
+    for axis in range(len(extents) - 1, -1, -1):
+        if inner * extents[axis] > most:
+            fitting = (d for d in range(2, extents[axis] + 1) if extents[axis] % d == 0)
+            parts = next(d for d in fitting if inner * extents[axis] // d <= most)
+            positions = inner * extents[axis] // parts
+            few = max(most // 16, 4)
+            if positions < few and extents[axis] * inner <= 8 * MAX_DEPTH:  # no good divisor
+                return axis, 1, inner * extents[axis]
+            return axis, parts, positions
+        inner *= extents[axis]
+    return 0, 1, inner
