@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tinyhlo.codegen.column_blocks import block_columns
 from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.expressions import Expression, Memory
 from tinyhlo.codegen.long_bodies import cut_long_bodies
@@ -63,7 +64,7 @@ def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> Loo
     body = write_out(collapse(join(program.body)), target, moves)
     body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
-    body = stage_rows(body, target, moves)
+    body = stage_rows(block_columns(body, target, moves), target, moves)
     body = parallelised(cut_long_bodies(program, body, runs, moves), moves)
     return replace(program, body=body, moves=tuple(moves))
 

@@ -67,6 +67,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
 from tinyhlo.ir.views import through
+from tinyhlo.schedule.columns import loop_order
 from tinyhlo.schedule.program import Kernel
 
 Position = tuple[Index, ...]
@@ -113,19 +114,19 @@ class Lowering:
 
     # --- scopes ------------------------------------------------------------------------------
 
-    def nest(self, scope: Scope, shape: Shape) -> tuple[Scope, Position]:
-        """Descend into result loops over `shape`, sharing those that exist."""
-        at: list[Index] = []
-        for extent in shape:
-            if extent == 1:
-                at.append(ZERO)
+    def nest(self, scope: Scope, shape: Shape, order: Sequence[int] = ()) -> tuple[Scope, Position]:
+        """Descend into result loops over `shape`, sharing those that exist; `order` lists the axes
+        from the outermost loop on."""
+        at: list[Index] = [ZERO] * len(shape)
+        for axis in order or range(len(shape)):
+            if shape[axis] == 1:
                 continue
-            var = Var(LETTERS[scope.depth], extent)
+            var = Var(LETTERS[scope.depth], shape[axis])
             child = scope.children.get(var)
             if child is None:
                 child = scope.children[var] = Scope(scope, var, scope.depth + 1)
             scope = child
-            at.append(index(var))
+            at[axis] = index(var)
         return scope, self.position(tuple(at))
 
     def position(self, at: Position) -> Position:
@@ -140,8 +141,9 @@ class Lowering:
         """Compute a whole result, each part that was joined into it by loops of its own."""
         if node.type.size == 0:
             return
+        order = loop_order(node)
         for part in product(*find_pieces(node)):
-            scope, local = self.nest(self.root, tuple(stop - start for start, stop in part))
+            scope, local = self.nest(self.root, tuple(stop - start for start, stop in part), order)
             starts = (start for start, _ in part)
             at = self.position(tuple(i + k for i, k in zip(local, starts, strict=True)))
             value = self.emit(node, at, scope, ())

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.target import Target
-from tinyhlo.ir.index import Var, index
+from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 
 STORE_AND_LOAD = 4.0  # operations that one staged element costs, cache misses of L1 included
@@ -30,15 +30,21 @@ TRANSCENDENTAL_COST = 20.0
 
 @dataclass(slots=True)
 class Stager:
-    """Names scratch rows; `budget` is what one row's scratch may take of the cache."""
+    """Names scratch rows; `budget` is what one row's scratch may take of the cache. Where the loop
+    around runs in `lanes`, `lane` is an element's place among them, and a row is as wide."""
 
     budget: int
     moves: list[str]
     count: int = 0
+    lanes: int = 1
+    lane: Index = ZERO
 
     def memory(self, value: Expression, var: Var) -> Memory:
         self.count += 1
-        return Memory(f"row{self.count - 1}", value.dtype, var.extent, local=True)
+        return Memory(f"row{self.count - 1}", value.dtype, var.extent * self.lanes, local=True)
+
+    def place(self, var: Var) -> Index:
+        return index(var) * self.lanes + self.lane
 
 
 def stage_rows(body: Body, target: Target, moves: list[str]) -> Body:
@@ -102,14 +108,14 @@ def stage(
     stores: list[Statement] = []
     values: dict[Expression, Expression] = {}
     for value in wanted:
-        bytes_ = var.extent * value.dtype.itemsize
+        bytes_ = var.extent * stager.lanes * value.dtype.itemsize
         if bytes_ > stager.budget:
             continue
         memory = stager.memory(value, var)
         stager.moves.append(f"stage {memory.name}")
         memories.append(Allocate(memory))
-        stores.append(Store(memory, index(var), value))
-        values[value] = Load(memory, index(var))
+        stores.append(Store(memory, stager.place(var), value))
+        values[value] = Load(memory, stager.place(var))
     if not stores:
         return [], [first, *rest]
     done: dict[Expression, Expression] = {}

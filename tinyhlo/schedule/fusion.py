@@ -29,6 +29,7 @@ from tinyhlo.schedule.clusters import (
     needs,
     reaches_around,
 )
+from tinyhlo.schedule.columns import share_columns
 from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
@@ -157,13 +158,11 @@ def can_join(consumer: Cluster, other: Cluster, value: Node) -> bool:
         return False
     if len(set(consumer.items) | set(other.items)) > MAX_RESULTS:
         return False
-    for item, reads in consumer.by_item.items():
-        space = space_of(item)
-        if not all(is_prefix(at, space.kept + space.reduced) for at in reads.get(value, ())):
-            return False
     if len(consumer.reads | other.reads) > MAX_READS:
         return False
     every = consumer.items + other.items
+    if not reads_by_rows(consumer, value):
+        return share_columns(every, consumer.by_item | other.by_item)
     rows = shared_rows(every)
     largest = max(prod(iteration_shape(item)) for item in every)
     if prod(rows) * ROW_LIMIT < largest:
@@ -171,6 +170,15 @@ def can_join(consumer: Cluster, other: Cluster, value: Node) -> bool:
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
     return (same and plain) or prod(rows) >= MIN_ROWS or largest <= SERIAL_LIMIT
+
+
+def reads_by_rows(consumer: Cluster, value: Node) -> bool:
+    """Whether `consumer` reads `value` at its own leading axes only."""
+    for item, reads in consumer.by_item.items():
+        space = space_of(item)
+        if not all(is_prefix(at, space.kept + space.reduced) for at in reads.get(value, ())):
+            return False
+    return True
 
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:

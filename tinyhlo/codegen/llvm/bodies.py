@@ -34,7 +34,10 @@ def keeps_scratch(loop: Loop) -> bool:
     return any(
         isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s)))
         for s in loop.body
-    ) or any(isinstance(s, Declare) and reads_scratch(s) for s in loop.body)
+    ) or any(
+        (isinstance(s, Declare) and reads_scratch(s)) or (isinstance(s, Loop) and keeps_scratch(s))
+        for s in loop.body
+    )
 
 
 def reads_scratch(statement: Store | Declare) -> bool:
