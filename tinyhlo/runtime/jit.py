@@ -93,9 +93,8 @@ class Compiler:
         unlocked("LLVMPY_RunNewModulePassManager")(self.passes, module, self.builder)
         return module
 
-    def object_code(self, text: str) -> bytes:
-        """Object code of a module given as LLVM IR text."""
-        module = self.optimized(text)
+    def emitted(self, module: Any) -> bytes:
+        """Object code of a module after the passes."""
         with ffi.OutputString() as error:
             found = unlocked("LLVMPY_TargetMachineEmitToMemory")(self.machine, module, 1, error)
             if not found:
@@ -132,7 +131,7 @@ def compiler(target: Target) -> Generator[Compiler, None, None]:
 def compile_text(text: str, target: Target) -> bytes:
     """Object code of a module given as LLVM IR text."""
     with compiler(target) as found:
-        return found.object_code(text)
+        return found.emitted(found.optimized(text))
 
 
 def assembly(text: str, target: Target) -> str:
