@@ -27,6 +27,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
 from tinyhlo.codegen.staging import stage_rows
+from tinyhlo.codegen.streams import streamed
 from tinyhlo.codegen.target import Target
 from tinyhlo.codegen.write_out import write_out
 from tinyhlo.ir.index import Index, Var
@@ -66,7 +67,9 @@ def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> Loo
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(block_columns(body, target, moves), target, moves)
     body = parallelised(cut_long_bodies(program, body, runs, moves), moves)
-    return replace(program, body=body, moves=tuple(moves))
+    around_cache = streamed(program, body, target)
+    moves.extend(f"stream {memory.name}" for memory in around_cache)
+    return replace(program, body=body, moves=tuple(moves), streamed=around_cache)
 
 
 def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statement:

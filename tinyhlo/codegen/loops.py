@@ -172,6 +172,7 @@ class LoopProgram:
     in_place: tuple[tuple[int, int], ...] = ()
     tables: tuple[tuple[Memory, np.ndarray], ...] = ()
     moves: tuple[str, ...] = ()
+    streamed: tuple[Memory, ...] = ()  # written around the cache
 
     def __str__(self) -> str:
         from tinyhlo.codegen.printer import format_program

@@ -47,13 +47,12 @@ class KernelRenderer(Statements):
         builder: Builder,
         target: Target,
         pointers: Mapping[Memory, str],
-        may_repeat: bool,
+        program: LoopProgram,
         symbol: str,
-        attributes: Mapping[Memory, str],
     ) -> None:
-        super().__init__(builder, target, pointers, may_repeat)
+        super().__init__(builder, target, pointers, not program.in_place, program.streamed)
         self.symbol = symbol
-        self.attributes = attributes
+        self.attributes = memory_attributes(program)
         self.functions: list[str] = []
 
     def parallel(self, loop: Loop) -> None:
@@ -98,7 +97,9 @@ class KernelRenderer(Statements):
         arguments = [f"ptr {self.attributes.get(m, '')} {pointers[m]}" for m in memories]
         arguments += [f"ptr noalias readonly %r{k}" for k in range(len(captured))]
         arguments += [f"ptr noalias readonly %v{k}" for k in range(len(outer))]
-        inner = Statements(Builder(self.b.declarations), self.target, pointers, self.may_repeat)
+        inner = Statements(
+            Builder(self.b.declarations), self.target, pointers, self.may_repeat, self.streamed
+        )
         for position, name in enumerate(captured):
             dtype = self.registers[name].dtype
             inner.registers[name] = Register(f"%r{position}", dtype, 1)
@@ -133,9 +134,7 @@ def render_kernel(
     for position, (memory, value) in enumerate(program.tables):
         pointers[memory] = f"@{symbol}.table{position}"
         tables.append(table_text(pointers[memory], memory.dtype, value))
-    renderer = KernelRenderer(
-        Builder(declarations), target, pointers, not program.in_place, symbol, attributes
-    )
+    renderer = KernelRenderer(Builder(declarations), target, pointers, program, symbol)
     renderer.body(program.body)
     linkage = "internal " if inline else ""  # else the entry may be in another module
     head = f"define {linkage}void @{symbol}({arguments})"
@@ -145,6 +144,8 @@ def render_kernel(
 
 def function(head: str, kind: str, renderer: Statements) -> str:
     scope = renderer.stack[0]
+    if renderer.streamed:  # what went around the cache must have arrived when others are told
+        scope.lines.append("  fence seq_cst")
     return "\n".join(
         [f"{head} {kind} #0 {{", "entry:", *renderer.slots, *scope.lines, "  ret void", "}"]
     )

@@ -6,7 +6,7 @@ they are rotated: the test stands at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Memory, index_free
@@ -34,6 +34,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL, U8
+from tinyhlo.ir.index import Index
 from tinyhlo.ir.ops import Op
 
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
@@ -41,7 +42,8 @@ STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker th
 
 class Statements(Values):
     """Renders bodies; `slots` are stack slots at the start of the function. `may_repeat`: a lane
-    may be stored twice, as nothing that is read is overwritten."""
+    may be stored twice, as nothing that is read is overwritten; `streamed` memory is written around
+    the cache where the place is a multiple of a vector."""
 
     def __init__(
         self,
@@ -49,9 +51,12 @@ class Statements(Values):
         target: Target,
         pointers: Mapping[Memory, str],
         may_repeat: bool,
+        streamed: Sequence[Memory] = (),
     ) -> None:
         super().__init__(builder, target, pointers)
         self.may_repeat = may_repeat
+        self.streamed = tuple(streamed)
+        self.on_lines = True  # vectors of the innermost loop in lanes start at multiples of them
         self.slots: list[str] = []
         self.lane_registers: dict[str, LaneRegisters] = {}  # of vectorised reduces
         self.fresh_lanes = ""  # lanes that the vector before has not seen, where two overlap
@@ -181,7 +186,10 @@ class Statements(Values):
         step = indices.stride(self, index) if varying else 1
         if step == 1 or lanes == 1:
             address = self.address(memory, self.index(index))
-            self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
+            how = f"align {stored.itemsize}"
+            if memory in self.streamed and self.is_aligned(index, stored.itemsize):
+                how = f"align {self.target.vector_bytes}, !nontemporal !{{i32 1}}"
+            self.b.line(f"store {type_} {text}, ptr {address}, {how}")
             return
         if step == -1:
             address = self.address(memory, self.index(index + (1 - lanes)))
@@ -199,6 +207,13 @@ class Statements(Values):
             self.b.line(
                 f"store {scalar_type(stored)} {element}, ptr {address}, align {stored.itemsize}"
             )
+
+    def is_aligned(self, index: Index, itemsize: int) -> bool:
+        """Whether a vector stored at `index` starts on a multiple of vectors; all memory does."""
+        unit = self.target.vector_bytes // itemsize
+        others = [factor for atom, factor in index.terms if atom != self.vector_var]
+        whole = self.on_lines and self.lanes % unit == 0
+        return whole and not any(number % unit for number in (index.offset, *others))
 
     # --- control -----------------------------------------------------------------------------
 
@@ -292,13 +307,17 @@ class Statements(Values):
         once = start.isdigit() and end.isdigit() and int(end) - int(start) <= width
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
-        saved = self.lanes, self.vector_var, self.varying
+        saved = self.lanes, self.vector_var, self.varying, self.on_lines
         self.open(header)
         before = self.bind(loop.var)
         self.variables[loop.var] = counter
         if width > 1:
             self.lanes, self.vector_var = width, loop.var
             self.varying = self.varying | {loop.var}
+            starts = (loop.start.offset, *(factor for _, factor in loop.start.terms))
+            ends = int(last) if last.isdigit() else len(last)
+            unit = loop.width // loop.chains
+            self.on_lines = not any(number % unit for number in (*starts, ends))
             if last:
                 place = self.b.intrinsic("llvm.umin.i64", "i64", [("i64", counter), ("i64", last)])
                 self.variables[loop.var] = place
@@ -312,7 +331,7 @@ class Statements(Values):
             for name, registers in self.lane_registers.items():
                 self.registers[name] = registers.scalar
             self.fresh_lanes = ""
-        self.lanes, self.vector_var, self.varying = saved
+        self.lanes, self.vector_var, self.varying, self.on_lines = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
         if once:  # a block of its own: what is hoisted out of it may end in another block

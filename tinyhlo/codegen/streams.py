@@ -1,0 +1,55 @@
+"""Which results go around the cache.
+
+In: a LoopProgram, its moves chosen. Out: the memories that it writes past the cache:
+
+    y[i] = x[i] + 1, 64 MB each, 32 MB of cache   ->   y
+
+A store usually reads the line it writes to, which is a third of what a sum of two arrays moves,
+and puts out of the cache what somebody may still want. A kernel that touches more than the last
+cache holds leaves little of its results there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Store
+from tinyhlo.codegen.target import Target
+
+SHARE = 8  # of the cache: smaller results may well stay in it
+RUN_BYTES = 256  # written in order: lines that are written in parts wait for the rest too long
+
+
+def streamed(program: LoopProgram, body: Body, target: Target) -> tuple[Memory, ...]:
+    """Results written once, whole lines at a time, by a kernel that overflows the cache."""
+    if program.in_place or sum(map(bytes_of, program.reads + program.writes)) < target.l3_bytes:
+        return ()
+    large = [m for m in program.writes if bytes_of(m) * SHARE >= target.l3_bytes]
+    ordered = {m for m, in_order in stores(body, None) if in_order}
+    partly = {m for m, in_order in stores(body, None) if not in_order}
+    return tuple(m for m in large if m in ordered and m not in partly)
+
+
+def bytes_of(memory: Memory) -> int:
+    return memory.size * memory.dtype.itemsize
+
+
+def stores(body: Body, around: Loop | None) -> Iterable[tuple[Memory, bool]]:
+    """Each store: to which memory, and whether long runs of neighbours are written in order."""
+    for statement in body:
+        match statement:
+            case Store(memory=memory, index=where):
+                in_order = around is not None and around.axis is Axis.VECTOR
+                if around is not None and in_order:
+                    extent = min(around.count or around.var.extent, around.var.extent)
+                    long = extent * memory.dtype.itemsize >= RUN_BYTES
+                    in_order = where.coefficient(around.var) == 1 and long
+                yield memory, in_order
+            case Loop(body=inner):
+                lanes = around is not None and around.axis is Axis.VECTOR
+                yield from stores(inner, around if lanes else statement)
+            case If(body=inner):
+                yield from stores(inner, around)
+            case _:
+                pass
