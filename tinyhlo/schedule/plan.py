@@ -9,6 +9,7 @@ from __future__ import annotations
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Constant, Graph
 from tinyhlo.schedule.blocks import schedule_block
+from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
@@ -26,6 +27,8 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
+    if target is not None:
+        graph = hoist(graph, target)
     context = Context(target=target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     placed, arena_bytes = plan(body)

@@ -1,0 +1,183 @@
+"""Work that leaves a loop: what does not change in it, and products with the rows that it reads.
+
+In: a simplified Graph. Out: an equivalent one whose loops read from additional invariant state what
+their bodies computed in every iteration:
+
+    for t: h = tanh(xs[t] @ w + h @ u)    ->    p = xs @ w
+                                                for t: h = tanh(p[t] + h @ u)
+
+A product over all rows reads `w` once for many of them, packs it once and runs on all threads. That
+pays when `w` does not stay in the first cache anyway, and when the product is so deep that writing
+its results and reading them back costs less (docs/decisions/0023-out-of-loops.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir import build
+from tinyhlo.ir.contraction import find_contraction, varies
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Branch,
+    Elementwise,
+    Gather,
+    Graph,
+    Loop,
+    Node,
+    Reduce,
+    Scan,
+    intern,
+)
+from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.schedule.lift import Lift, row_number
+
+MIN_TRIPS = 4
+MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
+MOST_ROWS = 16  # of one iteration: more read what they packed often enough
+MOST_BYTES = 64 << 20  # of a value that is kept for a loop
+
+
+def hoist(graph: Graph, target: Target) -> Graph:
+    """The same Graph if nothing leaves a loop."""
+    found = rebuilt(graph, target)
+    return graph if found is graph else simplify(found)
+
+
+def rebuilt(graph: Graph, target: Target) -> Graph:
+    """Inner loops first: what left one may leave the next."""
+    if not any(isinstance(node, (Loop, Branch)) for node in graph.nodes()):
+        return graph
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        inputs = [new[child] for child in node.inputs]
+        match node:
+            case Loop(condition=condition, body=body):
+                body = rebuilt(body, target)
+                new[node] = hoisted(loop_of(node, inputs, rebuilt(condition, target), body), target)
+            case Branch(branches=branches):
+                regions = tuple(rebuilt(branch, target) for branch in branches)
+                new[node] = intern(Branch, node.type, tuple(inputs), regions, node.results)
+            case _:
+                new[node] = rebuild(node, inputs)
+    return graph if all(old is found for old, found in new.items()) else mapped(graph, new, ())
+
+
+def mapped(graph: Graph, new: dict[Node, Node], extra: Sequence[Node]) -> Graph:
+    """`graph` with its nodes replaced, and with further params that it hands through."""
+    locations = {new[node]: place for node, place in graph.locations.items() if node in new}
+    return Graph(
+        (*graph.params, *(node.type for node in extra)),
+        (*(new[node] for node in graph.results), *extra),
+        tuple(new[node] for node in graph.effects),
+        locations,
+    )
+
+
+def loop_of(loop: Loop, inputs: Sequence[Node], condition: Graph, body: Graph) -> Loop:
+    results = tuple(node.type for node in inputs)
+    return intern(Loop, loop.type, tuple(inputs), condition, body, loop.trip_count, results)
+
+
+def hoisted(loop: Loop, target: Target) -> Loop:
+    """The loop with more state, its first pieces as before."""
+    lift = Lift(loop)
+    products = [node for node in lift.rows if is_worth_stacking(node, lift, target)]
+    values = list(worth_keeping(lift))
+    if not products and not values:
+        return loop
+    outside: list[Node] = [lift.value(node) for node in values]
+    state = len(loop.inputs)
+    inside: dict[Node, Node] = {
+        node: build.param(state + k, node.shape, node.dtype) for k, node in enumerate(values)
+    }
+    extra: list[Node] = list(inside.values())
+    for node in products:
+        row = lift.rows[node]
+        stack = lift.stack(node, row.inputs[0].shape[0])
+        outside.append(stack)
+        extra.append(build.param(state + len(extra), stack.shape, stack.dtype))
+        shape = (1, *node.shape)
+        number = build.broadcast(build.reshape(row_number(row), ()), shape)
+        along = [build.iota(shape, number.dtype, axis) for axis in range(1, len(shape))]
+        inside[node] = build.reshape(build.gather(extra[-1], [number, *along]), node.shape)
+    body = mapped(loop.body, replaced(loop.body, inside), extra)
+    given = loop.condition
+    condition = Graph(body.params, given.results, given.effects, given.locations)
+    return loop_of(loop, [*loop.inputs, *outside], condition, body)
+
+
+def replaced(graph: Graph, known: dict[Node, Node]) -> dict[Node, Node]:
+    """Every node of a graph over what is known; the row numbers that it reads are among them."""
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        new[node] = known.get(node) or rebuild(node, [new[child] for child in node.inputs])
+    return new
+
+
+# --- what pays -----------------------------------------------------------------------------------
+
+
+def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
+    """A product of a row with a matrix that the loop reads again and again."""
+    product = find_contraction(node)
+    trips = lift.loop.trip_count
+    if product is None or trips is None or trips < MIN_TRIPS:
+        return False
+    count = lift.rows[node].inputs[0].shape[0]
+    sides = (product.left, product.m, product.n), (product.right, product.n, product.m)
+    still = [(own, other) for factor, own, other in sides if factor in lift.still]
+    if len(still) != 1:
+        return False
+    columns, rows = map(product.extent, still[0])
+    depth = product.extent(product.k)
+    matrix = product.extent(product.batch) * columns * depth * node.dtype.itemsize
+    return (
+        count <= 2 * trips
+        and rows <= MOST_ROWS
+        and depth >= MIN_DEPTH
+        and 2 * matrix >= target.l1_bytes
+        and count * node.type.nbytes <= MOST_BYTES
+    )
+
+
+def worth_keeping(lift: Lift) -> Iterator[Node]:
+    """Still values that cost more to compute than to read, as they are used outside of others."""
+    dear: set[Node] = set()
+    for node in lift.loop.body.nodes():
+        if node in lift.still and (is_dear(node) or any(c in dear for c in node.inputs)):
+            dear.add(node)
+    pending = [
+        child
+        for node in lift.loop.body.nodes()
+        if node not in lift.still
+        for child in node.inputs
+        if child in dear
+    ]
+    pending += [node for node in lift.loop.body.results if node in dear]
+    seen: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if is_dear(node) or (not isinstance(node, VIEWS) and not repeats(node)):
+            if node.type.nbytes <= MOST_BYTES:
+                yield node
+        else:
+            pending += [child for child in node.inputs if child in dear]
+
+
+def is_dear(node: Node) -> bool:
+    if isinstance(node, Elementwise):
+        return node.op in TRANSCENDENTAL and not repeats(node)
+    return isinstance(node, (Reduce, Scan)) and node.inputs[0].type.size > 1
+
+
+def repeats(node: Node) -> bool:
+    """Whether a value is the same along some axis: then its operands need less memory."""
+    distinct = prod(node.shape[axis] for axis in varies(node))
+    return distinct < node.type.size or isinstance(node, Gather)

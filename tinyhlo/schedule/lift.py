@@ -1,0 +1,139 @@
+"""Values of a loop's body that can be computed before the loop.
+
+In: a Loop. Out: which nodes of its body are *still* (made of invariant state and constants) or
+*rows* (made of those and of row `i` of invariant arrays), and the same values outside: the value of
+a still one, the values for all `i` at once, along a new first axis, of one made of rows.
+
+    h + xs[i] @ w        still: xs, w      rows: xs[i], xs[i] @ w      outside: xs @ w
+"""
+
+from __future__ import annotations
+
+from tinyhlo.ir import build
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Constant,
+    Elementwise,
+    Expand,
+    Flip,
+    Gather,
+    Iota,
+    Loop,
+    Node,
+    Param,
+    Permute,
+    Reduce,
+    Reshape,
+    Scan,
+    Slice,
+)
+from tinyhlo.ir.simplify import rebuild
+from tinyhlo.schedule.items import is_invariant
+
+PURE = (Constant, Iota, Elementwise, Reduce, Gather, Scan, *VIEWS)
+STACKED = (Elementwise, Reduce, Reshape, Expand, Permute, Flip, Slice)
+
+
+class Lift:
+    """The values of one loop; `rows` maps each to the gather of the row that it is made of."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.still: set[Node] = set()
+        self.rows: dict[Node, Gather] = {}
+        self._values: dict[Node, Node] = {}
+        self._stacks: dict[Node, Node] = {}
+        for node in loop.body.nodes():
+            if isinstance(node, Param):
+                if is_invariant(loop, node.position):
+                    self.still.add(node)
+            elif isinstance(node, PURE) and all(child in self.still for child in node.inputs):
+                self.still.add(node)
+            elif isinstance(node, Gather):
+                if node.inputs[0] in self.still and takes_a_row(node):
+                    self.rows[node] = node
+            elif isinstance(node, STACKED) and (row := self.row_of(node)) is not None:
+                self.rows[node] = row
+
+    def row_of(self, node: Node) -> Gather | None:
+        """The row that is all of the operands of `node` that changes."""
+        rows = [self.rows[child] for child in node.inputs if child in self.rows]
+        known = all(child in self.rows or child in self.still for child in node.inputs)
+        if not rows or not known:
+            return None
+        return rows[0] if all(key_of(row) == key_of(rows[0]) for row in rows) else None
+
+    def value(self, node: Node) -> Node:
+        """A still value outside."""
+        found = self._values.get(node)
+        if found is None:
+            if isinstance(node, Param):
+                found = self.loop.inputs[node.position]
+            else:
+                found = rebuild(node, [self.value(child) for child in node.inputs])
+            self._values[node] = found
+        return found
+
+    def stack(self, node: Node, count: int) -> Node:
+        """The values of `node` for `count` rows, along a new first axis."""
+        found = self._stacks.get(node)
+        if found is None:
+            if node in self.still:
+                one = build.reshape(self.value(node), (1, *node.shape))
+                found = build.expand(one, (count, *node.shape))
+            else:
+                found = self.stacked(node, count)
+            self._stacks[node] = found
+        return found
+
+    def stacked(self, node: Node, count: int) -> Node:
+        shape = (count, *node.shape)
+
+        def of(position: int) -> Node:
+            return self.stack(node.inputs[position], count)
+
+        match node:
+            case Gather():
+                return build.reshape(self.value(node.inputs[0]), shape)
+            case Elementwise(op=op):
+                inputs = [of(k) for k in range(len(node.inputs))]
+                return build.elementwise(op, *inputs, dtype=node.dtype)
+            case Reduce(op=op, axes=axes):
+                return build.reduce(op, of(0), [axis + 1 for axis in axes])
+            case Reshape():
+                return build.reshape(of(0), shape)
+            case Expand():
+                return build.expand(of(0), shape)
+            case Permute(order=order):
+                return build.permute(of(0), (0, *(axis + 1 for axis in order)))
+            case Flip(axes=axes):
+                return build.flip(of(0), [axis + 1 for axis in axes])
+            case Slice(start=start, step=step):
+                ends = zip(start, node.shape, step, strict=True)
+                stop = [a + (n - 1) * s + 1 for a, n, s in ends]
+                return build.slice_(of(0), (0, *start), (count, *stop), (1, *step))
+            case _:
+                raise TypeError(type(node).__name__)  # STACKED lets no other through
+
+
+def key_of(row: Gather) -> tuple[Node, int]:
+    """Gathers with the same key take the same row number of as many rows."""
+    return row_number(row), row.inputs[0].shape[0]
+
+
+def row_number(row: Gather) -> Node:
+    """The scalar index of a gather that takes a row."""
+    index = row.inputs[1]
+    while isinstance(index, (Expand, Reshape)):
+        index = index.inputs[0]
+    return index
+
+
+def takes_a_row(node: Gather) -> bool:
+    """Whether it is source[i] for a scalar i: one index repeated, the others along their axes."""
+    source, index, *others = node.inputs
+    if node.shape != (1, *source.shape[1:]) or row_number(node).type.size != 1:
+        return False
+    return index.type.size > 0 and all(
+        isinstance(other, Iota) and other.axis == axis for axis, other in enumerate(others, 1)
+    )
