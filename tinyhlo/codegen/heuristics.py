@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from tinyhlo.codegen.column_blocks import block_columns
 from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.expressions import Expression, Memory
+from tinyhlo.codegen.llvm.interleave import NEAR
 from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -48,6 +49,7 @@ class Score:
 
     unit: int = 0
     pairs: int = 0  # every second element: two vectors and a shuffle (llvm/interleave.py)
+    near: int = 0  # a few elements apart: as many vectors and shuffles
     still: int = 0
     gathers: int = 0
     bits: int = 8
@@ -79,11 +81,10 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     if not isinstance(statement, Loop):
         return statement
     own = score(statement)
-    inner = [score(loop) for loop in innermost(statement)]
-    best = min((s.value for s in inner), default=-1.0)
+    best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
     if usable and own.value > 0 and (own.value > best or statement in innermost(statement)):
-        lanes = max(1, target.vector_bytes * 8 // max(own.bits, 8))
+        lanes = lanes_of(own, target)
         chains = 1
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
@@ -97,6 +98,16 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def gain(loop: Loop, target: Target) -> float:
+    """The score of a loop that fills a vector."""
+    found = score(loop)
+    return found.value if loop.var.extent >= lanes_of(found, target) else -1.0
+
+
+def lanes_of(found: Score, target: Target) -> int:
+    return max(1, target.vector_bytes * 8 // max(found.bits, 8))
 
 
 def column_chains(loop: Loop, lanes: int, target: Target) -> int:
@@ -148,7 +159,7 @@ def score(loop: Loop) -> Score:
 def visit(statement: Statement, var: Var, result: Score) -> None:
     match statement:
         case Store(memory=memory, index=where, value=value):
-            access(memory, where, var, result)
+            access(memory, where, var, result, written=True)
             expression(value, var, result)
         case Declare(value=value) | Accumulate(value=value):
             expression(value, var, result)
@@ -164,7 +175,7 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
             pass
 
 
-def access(memory: Memory, where: Index, var: Var, result: Score) -> None:
+def access(memory: Memory, where: Index, var: Var, result: Score, written: bool = False) -> None:
     """Count one access, each distinct one once."""
     if (memory, where) in result.seen:
         return
@@ -177,6 +188,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score) -> None:
         result.pairs += 1
     elif stride == 0:
         result.still += 1
+    elif stride is not None and 2 < stride <= NEAR and not written:
+        result.near += 1
     else:
         result.gathers += 1
     for atom, _ in where.terms:

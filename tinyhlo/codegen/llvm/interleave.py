@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
     from tinyhlo.codegen.llvm.values import Values
 
+NEAR = 8  # elements: up to here all vectors between the elements are loaded
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
 
@@ -99,19 +100,48 @@ def load_near(v: Values, e: Load) -> str | None:
     if v.scope.mask is not None or e.dtype is BOOL:
         return None
     stride = indices.stride(v, e.index)
-    if stride == 2:
-        return load_second(v, e)
+    if stride is not None and 2 <= stride <= NEAR:
+        return load_every(v, e, stride)
     if stride is None or stride < v.lanes or v.lanes < 2 or not has_rows(v, e, stride):
         return None
     return load_block(v, e, stride)
 
 
-def load_second(v: Values, e: Load) -> str:
-    """Every second element: two vectors, of which the second ends with the last lane."""
-    lanes, start = v.lanes, v.index(e.index)
-    first, second = (vector_at(v, e.memory, start, step) for step in (0, lanes - 1))
-    order = [2 * k if 2 * k < lanes else 2 * k - (lanes - 1) + lanes for k in range(lanes)]
-    return shuffled(v, first, second, stored_type(e.dtype), order)
+def load_every(v: Values, e: Load, stride: int) -> str:
+    """Every second, third ... element, a vector of the machine at a time."""
+    unit = min(v.lanes, max(2, v.target.vector_bytes // e.dtype.itemsize))
+    start, scalar = v.index(e.index), stored_type(e.dtype)
+    parts = [
+        spread(v, e.memory, start, first * stride, stride, unit)
+        for first in range(0, v.lanes, unit)
+    ]
+    while len(parts) > 1:
+        unit *= 2
+        parts = [
+            shuffled(v, *parts[k : k + 2], scalar, range(unit), unit // 2)
+            for k in range(0, len(parts), 2)
+        ]
+    return parts[0]
+
+
+def spread(v: Values, memory: Memory, start: str, first: int, stride: int, lanes: int) -> str:
+    """So many elements at a stride: all vectors between them, of which the last ends with them."""
+    places = [lane * stride for lane in range(lanes)]
+    end = places[-1] + 1 - lanes
+    text = vector_at(v, memory, start, first, lanes)
+    held, known = (
+        places,
+        lanes,
+    )  # where lanes are found in `text`, as far as they lie before `known`
+    for step in (*range(lanes, end, lanes), end):
+        loaded = vector_at(v, memory, start, first + step, lanes)
+        order = [
+            held[lane] if place < known else lanes + min(place - step, lanes - 1)
+            for lane, place in enumerate(places)
+        ]
+        text = shuffled(v, text, loaded, stored_type(memory.dtype), order, lanes)
+        held, known = list(range(lanes)), step + lanes
+    return text
 
 
 def has_rows(v: Values, e: Load, stride: int) -> bool:
@@ -138,8 +168,8 @@ def load_block(v: Values, e: Load, stride: int) -> str:
     return columns[column]
 
 
-def vector_at(v: Values, memory: Memory, start: str, step: int) -> str:
-    type_ = lanes_type(stored_type(memory.dtype), v.lanes)
+def vector_at(v: Values, memory: Memory, start: str, step: int, lanes: int = 0) -> str:
+    type_ = lanes_type(stored_type(memory.dtype), lanes or v.lanes)
     address = element_address(v, memory, start, step)
     return v.b.value(f"load {type_}, ptr {address}, align {align(memory)}")
 
@@ -162,9 +192,11 @@ def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int) -> list
     return vectors
 
 
-def shuffled(v: Values, first: str, second: str, scalar: str, order: Sequence[int]) -> str:
+def shuffled(
+    v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int = 0
+) -> str:
     """Lanes `order` of two vectors."""
-    type_ = lanes_type(scalar, v.lanes)
+    type_ = lanes_type(scalar, lanes or v.lanes)
     places = ", ".join(f"i32 {k}" for k in order)
     return v.b.value(
         f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{places}>"

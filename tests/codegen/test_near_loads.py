@@ -1,0 +1,53 @@
+"""Elements a few places apart are loaded as whole vectors; points of few coordinates in lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import check, compiled, target
+from tests.schedule.graphs import F32, matmul, mul
+from tinyhlo.codegen.heuristics import choose_moves
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.ir.build import elementwise, param, permute, reduce, reshape, slice_
+from tinyhlo.ir.dtypes import BY_NUMPY
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Kernel
+
+
+def column(x: Node, k: int) -> Node:
+    """x[:, k]"""
+    return reshape(slice_(x, (0, k), (x.shape[0], k + 1), (1, 1)), x.shape[:1])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.int16])
+@pytest.mark.parametrize("stride", range(2, 10))
+def test_columns_of_few(stride: int, kind: type) -> None:
+    for count in (7, 8, 33, 1000):
+        value = np.random.default_rng(count).integers(-99, 99, (count, stride)).astype(kind)
+        x = param(0, value.shape, BY_NUMPY[value.dtype])
+        first, last = column(x, 0), column(x, stride - 1)
+        results = (elementwise(Op.SUB, last, first), reduce(Op.ADD, x, (1,)))
+        check(Graph((x.type,), results), [value])
+
+
+@pytest.mark.parametrize("shape", [(150, 120, 3), (9, 33, 2), (20, 1000, 3)])
+def test_products_of_points(shape: tuple[int, int, int]) -> None:
+    rows, columns, depth = shape
+    a, b = param(0, (rows, depth), F32), param(1, (columns, depth), F32)
+    graph = Graph((a.type, b.type), (matmul(a, permute(b, (1, 0))),))
+    (loops,) = compiled(graph).loops
+    assert any(move.startswith("vector j") for move in loops.moves)
+    given = [np.random.default_rng(k).standard_normal((n, depth)) for k, n in enumerate(shape[:2])]
+    check(graph, [value.astype(np.float32) for value in given])
+
+
+@pytest.mark.parametrize("coordinates", [2, 3, 4, 7])
+def test_lengths_of_vectors_without_gathers(coordinates: int) -> None:
+    x = param(0, (4096, coordinates), F32)
+    kernel = Kernel("length", Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
+    here = target(2)
+    text = render_kernel(choose_moves(lower_fused(kernel), here), here, "length", False, {})
+    assert "shufflevector" in text and "gather" not in text
