@@ -42,3 +42,14 @@ def test_calls_of_inlined_kernels_cost_nothing() -> None:
         return jax.lax.fori_loop(0, 1000, lambda _, x: x * 0.5 + 1.0, x)
 
     assert compiled(program, np.ones(2, np.float32)).estimated_seconds < 5e-6
+
+
+def test_what_a_loop_reads_again_is_in_the_cache() -> None:
+    """300 products with a matrix of 16 KB take tens of microseconds; to read it from memory each
+    time would take ten times as long."""
+
+    def program(w: jax.Array, h: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 300, lambda _, h: jnp.tanh(h @ w), h)
+
+    given = np.ones((64, 64), np.float32), np.ones(64, np.float32)
+    assert 20e-6 < compiled(program, *given).estimated_seconds < 200e-6

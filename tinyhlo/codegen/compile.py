@@ -112,8 +112,8 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     seconds = {
         kernel: libraries[kernel].seconds
         if kernel in libraries
-        else kernel_seconds(kernel, reports[kernel], rendered[kernel].inline)
-        for kernel in kernels
+        else kernel_seconds(kernel, reports[kernel], rendered[kernel].inline, runs, target)
+        for kernel, runs in kernels.items()
     }
     return Compiled(
         entry=linked.address("entry"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhlo.codegen.loops import Allocate, Axis, Body, If, Loop
+from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import (
     Elementwise,
     Gather,
@@ -28,7 +29,10 @@ from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, State
 
 FREE = frozenset({Op.CAST, Op.BITCAST, Op.WHERE})
 BYTES_PER_SECOND = 10e9  # of one core, to and from memory
-FLOPS_PER_SECOND = 5e9
+L1_BYTES_PER_SECOND, L2_BYTES_PER_SECOND = 120e9, 40e9  # to and from the caches
+FLOPS_PER_SECOND = 5e9  # one by one
+VECTOR_FLOPS_PER_SECOND = 40e9
+VECTOR = 16  # elements that fill vectors
 SECONDS_PER_CALL = 20e-9  # of a kernel that is not inlined
 UNKNOWN_TRIPS = 100
 
@@ -117,16 +121,25 @@ def part_written(result: Node, in_place: bool) -> int:
     return result.type.nbytes
 
 
-def kernel_seconds(kernel: Kernel, report: KernelReport, inlined: bool) -> float:
-    """A rough time on one core: the slower of memory and arithmetic."""
+def kernel_seconds(
+    kernel: Kernel, report: KernelReport, inlined: bool, runs: float, target: Target
+) -> float:
+    """A rough time on one core: the slower of memory and arithmetic. What a kernel moves that runs
+    again and again is in the cache that holds it."""
     moved = report.bytes_read + report.bytes_written
-    work = sum(flops_of(node) * weight(node) for node in kernel.graph.nodes())
+    bandwidth = BYTES_PER_SECOND
+    if runs > 1 and moved <= target.l2_bytes:
+        bandwidth = L1_BYTES_PER_SECOND if moved <= target.l1_bytes else L2_BYTES_PER_SECOND
     call = 0.0 if inlined else SECONDS_PER_CALL
-    return call + max(moved / BYTES_PER_SECOND, work / FLOPS_PER_SECOND)
+    return call + max(moved / bandwidth, sum(map(seconds_of, kernel.graph.nodes())))
 
 
-def weight(node: Node) -> int:
-    return 10 if isinstance(node, Elementwise) and node.op in TRANSCENDENTAL else 1
+def seconds_of(node: Node) -> float:
+    """Of the arithmetic of a node."""
+    transcendental = isinstance(node, Elementwise) and node.op in TRANSCENDENTAL
+    size = node.inputs[0].type.size if isinstance(node, Reduce) else node.type.size
+    speed = VECTOR_FLOPS_PER_SECOND if size >= VECTOR else FLOPS_PER_SECOND
+    return flops_of(node) * (20 if transcendental else 1) / speed
 
 
 def estimate_seconds(program: Program, seconds: Mapping[Kernel, float]) -> float:
