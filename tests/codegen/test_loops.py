@@ -19,8 +19,10 @@ from tinyhlo.ir.build import (
     iota,
     loop,
     param,
+    reshape,
     scalar,
     slice_,
+    where,
 )
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -102,3 +104,28 @@ def test_a_matrix_larger_than_the_cache_is_read_by_all_threads() -> None:
     graph = Graph((x.type, w.type), (matmul(x, w),))
     (loops,) = lowered(graph)
     assert loops.moves[0] == "parallel 1x1x2 chunks"
+
+
+def environments(count: int, width: int) -> Graph:
+    """A state of `width` numbers for each of `count` environments; one of them turns."""
+    state = param(0, (count, width), F32)
+    angle = slice_(state, (0, 2), (count, 3))
+    moved = add(elementwise(Op.SIN, angle), mul(elementwise(Op.COS, angle), angle))
+    position = iota((count, width), I32, 1)
+    chosen = elementwise(Op.LT, position, full(1, (count, width), I32))
+    whole = broadcast(reshape(moved, (count,)), (count, width), (0,))
+    return Graph((state.type,), (where(chosen, whole, state),))
+
+
+def test_dear_work_is_done_in_vectors_even_of_elements_that_lie_apart() -> None:
+    """Environments side by side, each with a few numbers: lanes are collected one by one."""
+    graph = environments(64, 4)
+    assert any("vector i" in move for move in moves(graph))
+    check(graph, arguments(graph))
+    check(ragged := environments(61, 3), arguments(ragged))
+
+
+def test_cheap_work_on_elements_that_lie_apart_is_not() -> None:
+    x = param(0, (64, 5), F32)
+    graph = Graph((x.type,), (add(slice_(x, (0, 2), (64, 3)), slice_(x, (0, 4), (64, 5))),))
+    assert not any("vector" in move for move in moves(graph))

@@ -41,6 +41,7 @@ REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
 COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
 # each four cycles long. Half of them where a term takes more than LIGHT operations.
 LIGHT = 8.0
+GATHERED_WORK = 16  # operations in vectors that make up for collecting a vector lane by lane
 
 
 @dataclass(slots=True)
@@ -83,12 +84,14 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     own = score(statement)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
-    if usable and own.value > 0 and (own.value > best or statement in innermost(statement)):
+    along = own.value > 0 and (own.value > best or statement in innermost(statement))
+    heavy = best <= 0 and work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
+    if usable and (along or heavy):
         lanes = lanes_of(own, target)
         chains = 1
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
-        elif any(isinstance(s, Loop) for s in statement.body):
+        elif along and any(isinstance(s, Loop) for s in statement.body):
             chains = column_chains(statement, lanes, target)
         while chains > 1 and lanes * chains > statement.var.extent:
             chains //= 2
