@@ -82,12 +82,12 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     if not isinstance(statement, Loop):
         return statement
     own = score(statement)
+    lanes = lanes_of(own, target)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
-    heavy = best <= 0 and work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
-    if usable and (along or heavy):
-        lanes = lanes_of(own, target)
+    dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
+    if usable and (along or (dear and longest_inside(statement) < lanes)):
         chains = 1
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
@@ -101,6 +101,12 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def longest_inside(loop: Loop) -> int:
+    """The extent of the longest loop below a loop, 0 if there is none."""
+    inner = [s for s in flattened(loop.body) if isinstance(s, Loop)]
+    return max((max(each.var.extent, longest_inside(each)) for each in inner), default=0)
 
 
 def gain(loop: Loop, target: Target) -> float:
