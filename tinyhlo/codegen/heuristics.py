@@ -7,6 +7,7 @@ where there is enough work. `moves` lists what was done.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.column_blocks import block_columns
@@ -53,6 +54,7 @@ class Score:
     near: int = 0  # a few elements apart: as many vectors and shuffles
     still: int = 0
     gathers: int = 0
+    rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
     bits: int = 8
     seen: set[object] = field(default_factory=set)
 
@@ -160,6 +162,8 @@ def is_plain_reduce(loop: Loop) -> bool:
 def score(loop: Loop) -> Score:
     """Strides of every access below `loop` along its variable; inner ordered loops rule it out."""
     result = Score()
+    stores = [s for s in flattened(loop.body) if isinstance(s, Store)]
+    result.rows.update((s.memory, s.index.terms) for s in stores)
     for statement in flattened(loop.body):
         visit(statement, loop.var, result)
     return result
@@ -199,6 +203,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         result.still += 1
     elif stride is not None and 2 < stride <= NEAR and not written:
         result.near += 1
+    elif stride and written and result.rows[memory, where.terms] == stride:
+        result.unit += 1 if where.offset % stride == 0 else 0
     else:
         result.gathers += 1
     for atom, _ in where.terms:

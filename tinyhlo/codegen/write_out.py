@@ -12,8 +12,19 @@ that fill a vector are left to the vector moves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Load, Read, index_free
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Load,
+    Memory,
+    Read,
+    index_free,
+    loads_of,
+)
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -32,6 +43,7 @@ from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
 
 MOST_ITERATIONS = 32
 MOST_NODES = 512  # of expressions, over all iterations
+NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
 
 Values = Mapping[Var, Index]
 Names = Mapping[str, str]
@@ -39,23 +51,55 @@ Done = dict[Expression, Expression]
 
 
 def write_out(body: Body, target: Target, moves: list[str]) -> Body:
-    """Loops of few iterations, at the top of a kernel, replaced by their iterations."""
+    """Loops of few iterations replaced by their iterations: those at the top of a kernel, and those
+    inside one that could run in lanes but for them."""
     result: list[Statement] = []
     for statement in body:
-        if isinstance(statement, Loop) and is_tiny(statement, target):
+        if not isinstance(statement, Loop):
+            result.append(statement)
+        elif is_tiny(statement, target, MOST_NODES):
             moves.append(f"write out {statement.var.name} {statement.var.extent}")
             result += iterations(statement, {}, {})
         else:
-            result.append(statement)
+            result.append(without_short_loops(statement, target, moves))
     return tuple(result)
 
 
-def is_tiny(loop: Loop, target: Target) -> bool:
+def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
+    """A loop whose results are rows of a few elements computes a row an iteration: its stores
+    follow each other, and choices by the position in a row are made."""
+    inner = [s for s in loop.body if isinstance(s, Loop)]
+    long = loop.axis is Axis.SERIAL and loop.var.extent >= target.vector_bytes // 4
+    rows = any(s.axis is Axis.SERIAL for s in inner)
+    if not (long and rows and all(is_tiny(s, target, NODES_OF_ROW) for s in inner)):
+        body = (
+            without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
+        )
+        return replace(loop, body=tuple(body))
+    moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
+    result: list[Statement] = []
+    for statement in loop.body:
+        result += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    stores = [s for s in result if isinstance(s, Store)]
+    if reads_any({s.memory for s in stores}, result):
+        return replace(loop, body=tuple(result))
+    return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+
+
+def reads_any(memories: set[Memory], body: list[Statement]) -> bool:
+    """Whether a statement without loops loads from `memories`."""
+    values = [s.value for s in body if isinstance(s, (Store, Declare, Accumulate))]
+    values += [value for s in body if isinstance(s, Assign) for value in s.values]
+    inside = any(isinstance(s, If) for s in body)
+    return inside or any(load.memory in memories for value in values for load in loads_of(value))
+
+
+def is_tiny(loop: Loop, target: Target, most_nodes: int) -> bool:
     """Whether a loop and those inside it run a few times, and too seldom for a vector."""
     nodes: set[Expression] = set()
     trips, longest = extent_of(loop, nodes)
     bits = max((node.dtype.bits for node in nodes if isinstance(node, Load)), default=32)
-    few = trips <= MOST_ITERATIONS and trips * len(nodes) <= MOST_NODES
+    few = trips <= MOST_ITERATIONS and trips * len(nodes) <= most_nodes
     return few and longest < target.vector_bytes * 8 // bits and not uses_registers(loop)
 
 

@@ -43,6 +43,10 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
             runs.setdefault((store.memory, store.index.terms), {})[store.index.offset] = store
     for run in runs.values():
         offsets = sorted(run)
+        stride = indices.stride(v, run[offsets[0]].index) or 0
+        if stride & (stride - 1) and stride <= NEAR and is_row(offsets, stride):
+            store_rows(v, [run[k] for k in offsets])
+            continue
         while offsets:
             count = block_length(offsets, v.lanes)
             block, offsets = [run[k] for k in offsets[:count]], offsets[count:]
@@ -60,6 +64,31 @@ def is_ascending(v: Values, index: Index) -> bool:
         return False
     stride = indices.stride(v, index)
     return stride is not None and stride > 1
+
+
+def is_row(offsets: Sequence[int], stride: int) -> bool:
+    """Whether the stores leave no gap."""
+    return len(offsets) == stride and offsets[-1] - offsets[0] == stride - 1
+
+
+def store_rows(v: Statements, row: Sequence[Store]) -> None:
+    """Rows of a few elements that fill memory: element k of lane l goes to l * stride + k."""
+    memory, stride, lanes = row[0].memory, len(row), v.lanes
+    scalar, start = stored_type(memory.dtype), v.index(row[0].index)
+    texts = [v.text(store.value, lanes) for store in row]
+    for number in range(stride):
+        places = [divmod(number * lanes + k, stride) for k in range(lanes)]
+        text = texts[0]
+        order = [lane for lane, _ in places]
+        for column in range(1, stride):
+            order = [
+                lanes + lane if k == column else order[place]
+                for place, (lane, k) in enumerate(places)
+            ]
+            text = shuffled(v, text, texts[column], scalar, order)
+            order = list(range(lanes))
+        address = element_address(v, memory, start, number * lanes)
+        v.b.line(f"store {lanes_type(scalar, lanes)} {text}, ptr {address}, align {align(memory)}")
 
 
 def block_length(offsets: Sequence[int], lanes: int) -> int:

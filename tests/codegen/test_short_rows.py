@@ -1,0 +1,73 @@
+"""Rows of a few elements: one iteration a row, in lanes, choices between elements made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import check as check_kernel
+from tests.codegen.native import check, compiled, run_native
+from tests.schedule.graphs import F32, add, matmul, mul, over_rows, softmax
+from tinyhlo.ir.build import broadcast, elementwise, flip, iota, pad, param, reduce, scalar, where
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+
+WIDTHS = [2, 3, 4, 5, 7]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def rotated(x: Node) -> Node:
+    """Each row (a, b, c) becomes (-c, a, b), chosen by the position in it."""
+    place = iota(x.shape, I32, 1)
+    first = elementwise(Op.LT, place, broadcast(scalar(1, I32), x.shape))
+    moved = pad(x, scalar(0.0, F32), (0, 1), (0, -1), (0, 0))
+    total = over_rows(reduce(Op.ADD, x, (1,)), x.shape)
+    return where(first, elementwise(Op.NEG, total), moved)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("rows", [8, 33, 1000])
+def test_right_for_every_width(rows: int, width: int) -> None:
+    x, b = param(0, (rows, width), F32), param(1, (width,), F32)
+    given = [normal(rows, width), normal(width)]
+    bias = broadcast(b, x.shape, (1,))
+    for y in (softmax(x), mul(add(x, bias), bias), add(flip(x, (1,)), bias), rotated(x)):
+        check(Graph((x.type, b.type), (y,)), given, rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_run_in_lanes(width: int) -> None:
+    x = param(0, (4096, width), F32)
+    for y in (softmax(x), rotated(x)):
+        (loops,) = compiled(Graph((x.type,), (y,))).loops
+        assert width == 2 or any(move.startswith("write out") for move in loops.moves)
+        assert any(move.startswith("vector i") for move in loops.moves)
+        assert width == 2 or " reduce" not in str(loops)
+
+
+def test_a_choice_by_position_costs_nothing() -> None:
+    x = param(0, (4096, 3), F32)
+    (loops,) = compiled(Graph((x.type,), (rotated(x),))).loops
+    assert "where(" not in str(loops) and "?" not in str(loops)
+
+
+def test_products_with_small_matrices() -> None:
+    a, b = param(0, (500, 3), F32), param(1, (3, 4), F32)
+    check(Graph((a.type, b.type), (matmul(a, b),)), [normal(500, 3), normal(3, 4)], rtol=1e-4)
+
+
+def test_rows_written_over_what_they_are_made_of() -> None:
+    x = param(0, (77, 3), F32)
+    check_kernel(softmax(x), inputs=(normal(77, 3),), in_place=((0, 0),))
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    value = normal(100_001, 3)
+    x = param(0, value.shape, F32)
+    graph = Graph((x.type,), (softmax(x),))
+    one, two = (run_native(graph, [value], threads)[0] for threads in (1, 2))
+    assert one.tobytes() == two.tobytes()
