@@ -29,7 +29,10 @@ _numbers = itertools.count()
 
 @cache
 def _initialize(triple: str) -> None:
-    """Make LLVM know the processors of a triple; all of them take 10 ms, our own less than 1."""
+    """Make LLVM know the processors of a triple; all of them take 10 ms, our own less than 1.
+    Addresses come in the form that machines have (`codegen/llvm/indices.py`): looking for a better
+    one took a third of LLVM's time."""
+    llvm.set_option("tinyhlo", "-disable-lsr")
     if triple.partition("-")[0] == llvm.get_process_triple().partition("-")[0]:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()

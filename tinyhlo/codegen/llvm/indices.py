@@ -86,6 +86,32 @@ def divide(
     return result
 
 
+def address(v: Values, pointer: str, element: str, index: Index, depth: int) -> str:
+    """`pointer`, which exists from scope `depth` on, moved by a uniform index. The terms of outer
+    loops are added out there, the constant last: what the innermost loop adds is an addressing
+    mode, and LLVM's strength reduction, which is slow, is not needed."""
+    if index.offset:
+        start = address(v, pointer, element, index + -index.offset, depth)
+        return v.moved(start, element, str(index.offset))
+    if not index.terms:
+        return pointer
+    home = max(v.home(index_free(index), index_loads(index)), depth)
+    key = (pointer, index)
+    found = v.stack[home].addresses.get(key)
+    if found is None:
+        with v.at(home):
+            outer = tuple(t for t in index.terms if v.home(atom_free(t[0]), 0) < home)
+            inner = tuple(t for t in index.terms if t not in outer)
+            if inner:
+                start = address(v, pointer, element, Index(0, outer), depth)
+                found = v.moved(start, element, scalar(v, Index(0, inner)))
+            else:  # the memory is younger than the loops
+                found = v.moved(pointer, element, scalar(v, index))
+            if index_loads(index) < 2:
+                v.scope.addresses[key] = found
+    return found
+
+
 # --- one number a lane ---------------------------------------------------------------------------
 
 

@@ -74,7 +74,7 @@ def is_row(offsets: Sequence[int], stride: int) -> bool:
 def store_rows(v: Statements, row: Sequence[Store]) -> None:
     """Rows of a few elements that fill memory: element k of lane l goes to l * stride + k."""
     memory, stride, lanes = row[0].memory, len(row), v.lanes
-    scalar, start = stored_type(memory.dtype), v.index(row[0].index)
+    scalar = stored_type(memory.dtype)
     texts = [v.text(store.value, lanes) for store in row]
     for number in range(stride):
         places = [divmod(number * lanes + k, stride) for k in range(lanes)]
@@ -87,7 +87,7 @@ def store_rows(v: Statements, row: Sequence[Store]) -> None:
             ]
             text = shuffled(v, text, texts[column], scalar, order)
             order = list(range(lanes))
-        address = element_address(v, memory, start, number * lanes)
+        address = v.address(memory, row[0].index + number * lanes)
         v.b.line(f"store {lanes_type(scalar, lanes)} {text}, ptr {address}, align {align(memory)}")
 
 
@@ -110,7 +110,6 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
     rows = transpose(
         v, [v.text(store.value, lanes) for store in block], scalar, memory.dtype.itemsize
     )
-    start = v.index(first)
     per_vector = lanes // count  # rows that one vector holds
     if stride == count:  # rows follow each other without a gap
         per_vector, count = 1, lanes
@@ -120,7 +119,7 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
         if per_vector > 1:
             text = shuffled(v, text, text, scalar, range(part * count, (part + 1) * count))
         step = number * (lanes if stride == len(block) else stride)
-        address = element_address(v, memory, start, step)
+        address = v.address(memory, first + step)
         v.b.line(f"store {lanes_type(scalar, count)} {text}, ptr {address}, align {align(memory)}")
 
 
@@ -139,9 +138,9 @@ def load_near(v: Values, e: Load) -> str | None:
 def load_every(v: Values, e: Load, stride: int) -> str:
     """Every second, third ... element, a vector of the machine at a time."""
     unit = min(v.lanes, max(2, v.target.vector_bytes // e.dtype.itemsize))
-    start, scalar = v.index(e.index), stored_type(e.dtype)
+    scalar = stored_type(e.dtype)
     parts = [
-        spread(v, e.memory, start, first * stride, stride, unit)
+        spread(v, e.memory, e.index + first * stride, stride, unit)
         for first in range(0, v.lanes, unit)
     ]
     while len(parts) > 1:
@@ -153,17 +152,15 @@ def load_every(v: Values, e: Load, stride: int) -> str:
     return parts[0]
 
 
-def spread(v: Values, memory: Memory, start: str, first: int, stride: int, lanes: int) -> str:
+def spread(v: Values, memory: Memory, first: Index, stride: int, lanes: int) -> str:
     """So many elements at a stride: all vectors between them, of which the last ends with them."""
     places = [lane * stride for lane in range(lanes)]
     end = places[-1] + 1 - lanes
-    text = vector_at(v, memory, start, first, lanes)
-    held, known = (
-        places,
-        lanes,
-    )  # where lanes are found in `text`, as far as they lie before `known`
+    text = vector_at(v, memory, first, lanes)
+    # where lanes are found in `text`, as far as they lie before `known`
+    held, known = places, lanes
     for step in (*range(lanes, end, lanes), end):
-        loaded = vector_at(v, memory, start, first + step, lanes)
+        loaded = vector_at(v, memory, first + step, lanes)
         order = [
             held[lane] if place < known else lanes + min(place - step, lanes - 1)
             for lane, place in enumerate(places)
@@ -187,8 +184,7 @@ def load_block(v: Values, e: Load, stride: int) -> str:
     lanes, memory = v.lanes, e.memory
     column = e.index.offset % stride % lanes
     first = e.index + -column
-    start = v.index(first)
-    rows = [vector_at(v, memory, start, lane * stride) for lane in range(lanes)]
+    rows = [vector_at(v, memory, first + lane * stride) for lane in range(lanes)]
     columns = transpose(v, rows, stored_type(e.dtype), e.dtype.itemsize)
     for number, text in enumerate(columns):
         neighbour = Load(memory, first + number)
@@ -197,9 +193,9 @@ def load_block(v: Values, e: Load, stride: int) -> str:
     return columns[column]
 
 
-def vector_at(v: Values, memory: Memory, start: str, step: int, lanes: int = 0) -> str:
+def vector_at(v: Values, memory: Memory, index: Index, lanes: int = 0) -> str:
     type_ = lanes_type(stored_type(memory.dtype), lanes or v.lanes)
-    address = element_address(v, memory, start, step)
+    address = v.address(memory, index)
     return v.b.value(f"load {type_}, ptr {address}, align {align(memory)}")
 
 
@@ -230,13 +226,6 @@ def shuffled(
     return v.b.value(
         f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{places}>"
     )
-
-
-def element_address(v: Values, memory: Memory, start: str, step: int) -> str:
-    base = v.address(memory, start)
-    if step == 0:
-        return base
-    return v.b.value(f"getelementptr {stored_type(memory.dtype)}, ptr {base}, i64 {step}")
 
 
 def align(memory: Memory) -> int:

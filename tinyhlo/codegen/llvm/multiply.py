@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.loops import TileProduct
 from tinyhlo.ir.dtypes import I16, DType
@@ -52,9 +54,10 @@ class TileRenderer:
 
     def render(self) -> None:
         s, m, b = self.s, self.m, self.b
-        self.rows = self.pointers(s.address(m.left, "0"), m.left_rows)
-        self.vectors = self.pointers(s.address(m.right, "0"), m.right_vectors)
-        tile = s.address(m.tile, s.index(m.tile_start))
+        self.depth = s.current
+        self.rows = self.pointers(m.left, m.left_rows)
+        self.vectors = self.pointers(m.right, m.right_vectors)
+        tile = s.address(m.tile, m.tile_start)
         places = {
             (r, v): self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
             for r, v in self.places
@@ -86,10 +89,10 @@ class TileRenderer:
             return
         self.b.declarations["prefetch"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
         for memory, where in self.m.ahead:
-            at = self.s.address(memory, self.s.index(where))
+            at = self.s.address(memory, where)
             self.b.line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
-    def pointers(self, memory: str, starts: tuple[Index, ...]) -> list[tuple[str, int]]:
+    def pointers(self, memory: Memory, starts: tuple[Index, ...]) -> list[tuple[str, int]]:
         """(pointer, constant offset) of every start: those that differ by constants share one."""
         shared: dict[Index, str] = {}
         found: list[tuple[str, int]] = []
@@ -97,15 +100,18 @@ class TileRenderer:
         for start in starts:
             varying = start + (first - start.offset)
             if varying not in shared:
-                shared[varying] = self.offset(memory, self.s.index(varying))
+                shared[varying] = self.s.address(memory, varying)
             found.append((shared[varying], start.offset - first))
         return found
 
-    def offset(self, pointer: str, count: int | str, dtype: DType | None = None) -> str:
-        if count in (0, "0"):
+    def moved(self, pointer: str, step: Index) -> str:
+        """A pointer at one point of the depth."""
+        return indices.address(self.s, pointer, stored_type(self.operand), step, self.depth)
+
+    def offset(self, pointer: str, count: int, dtype: DType | None = None) -> str:
+        if count == 0:
             return pointer
-        element = stored_type(dtype or self.operand)
-        return self.b.value(f"getelementptr {element}, ptr {pointer}, i64 {count}")
+        return self.s.moved(pointer, stored_type(dtype or self.operand), str(count))
 
     def nest(self, depth: list[Var], totals: dict[Place, str]) -> dict[Place, str]:
         """Loops over `depth` from `totals` to the totals after them."""
@@ -143,15 +149,14 @@ class TileRenderer:
 
     def multiply_add(self, totals: dict[Place, str]) -> dict[Place, str]:
         """One point of the depth."""
-        s, m, b = self.s, self.m, self.b
+        m, b = self.m, self.b
         size = f"align {self.operand.itemsize}"
-        right_step, left_step = s.index(m.right_step), s.index(m.left_step)
-        moved = {base: self.offset(base, right_step) for base, _ in self.vectors}
+        moved = {base: self.moved(base, m.right_step) for base, _ in self.vectors}
         vectors = [
             b.value(f"load {self.vector}, ptr {self.offset(moved[base], constant)}, {size}")
             for base, constant in self.vectors
         ]
-        moved = {base: self.offset(base, left_step) for base, _ in self.rows}
+        moved = {base: self.moved(base, m.left_step) for base, _ in self.rows}
         results: dict[Place, str] = {}
         for r, (base, constant) in enumerate(self.rows):
             place = self.offset(moved[base], constant)

@@ -38,6 +38,7 @@ class Scope:
     loaded: dict[Expression, Value] = field(default_factory=dict)  # depends on mutable memory
     splats: dict[tuple[Expression, int], str] = field(default_factory=dict)
     indices: dict[Index, str] = field(default_factory=dict)
+    addresses: dict[tuple[str, Index], str] = field(default_factory=dict)
 
     def table(self, expression: Expression) -> dict[Expression, Value]:
         if expression.loads == 2:
@@ -149,6 +150,9 @@ class Scopes:
                 del scope.splats[key]
             scope.indices = {
                 i: t for i, t in scope.indices.items() if free_of(i).isdisjoint(changed)
+            }
+            scope.addresses = {
+                k: t for k, t in scope.addresses.items() if free_of(k[1]).isdisjoint(changed)
             }
             scope.loaded.clear()
 

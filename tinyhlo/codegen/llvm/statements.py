@@ -117,6 +117,7 @@ class Statements(Values):
                 multiply.render(self, statement)
             case Allocate(memory=memory):
                 self.pointers[memory] = self.scratch(memory)
+                self.placed[memory] = self.current
             case _:
                 raise TypeError(statement)
 
@@ -185,14 +186,14 @@ class Statements(Values):
         type_ = lanes_type(scalar_type(stored), lanes)
         step = indices.stride(self, index) if varying else 1
         if step == 1 or lanes == 1:
-            address = self.address(memory, self.index(index))
+            address = self.address(memory, index)
             how = f"align {stored.itemsize}"
             if memory in self.streamed and self.is_aligned(index, stored.itemsize):
                 how = f"align {self.target.vector_bytes}, !nontemporal !{{i32 1}}"
             self.b.line(f"store {type_} {text}, ptr {address}, {how}")
             return
         if step == -1:
-            address = self.address(memory, self.index(index + (1 - lanes)))
+            address = self.address(memory, index + (1 - lanes))
             text = prefix.reverse(self, type_, text, lanes)
             self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
             return

@@ -47,6 +47,7 @@ class Values(Scopes):
         super().__init__(builder)
         self.target = target
         self.pointers = dict(pointers)
+        self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory
         self.expanded: dict[Expression, Expression] = {}
 
     def emit(self, e: Expression) -> Value:
@@ -147,15 +148,15 @@ class Values(Scopes):
     def load(self, e: Load) -> Value:
         varying = self.is_varying(e.free)
         if not varying:
-            return Value(self.load_lanes(e.memory, self.safe_index(e.index), 1), 1)
+            return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         lanes = self.lanes
         stride = indices.stride(self, e.index) if varying else None
         if stride == 1 and self.scope.mask is None:
-            return Value(self.load_lanes(e.memory, self.index(e.index), lanes), lanes)
+            return Value(self.load_lanes(e.memory, self.address(e.memory, e.index), lanes), lanes)
         if stride == 1:
-            return Value(self.masked_load(e.memory, self.index(e.index)), lanes)
+            return Value(self.masked_load(e.memory, self.address(e.memory, e.index)), lanes)
         if stride == -1 and self.scope.mask is None:
-            first = self.index(e.index + (1 - lanes))
+            first = self.address(e.memory, e.index + (1 - lanes))
             text = self.load_lanes(e.memory, first, lanes)
             order = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
             type_ = value_type(e.dtype, lanes)
@@ -164,27 +165,27 @@ class Values(Scopes):
         near = interleave.load_near(self, e)
         return Value(near or self.gather(e), lanes)
 
-    def safe_index(self, index: Index) -> str:
-        """A uniform index; where no lane is active it may be out of bounds: then 0."""
-        text = self.index(index)
+    def safe_address(self, memory: Memory, index: Index) -> str:
+        """Of a uniform index; where no lane is active it may be out of bounds: then of 0."""
         if self.scope.mask is None or index.is_constant:
-            return text
+            return self.address(memory, index)
         vector = lanes_type("i1", self.lanes)
         name = f"llvm.vector.reduce.or.v{self.lanes}i1"
         some = self.b.intrinsic(name, "i1", [(vector, self.scope.mask)])
-        return self.b.value(f"select i1 {some}, i64 {text}, i64 0")
+        safe = self.b.value(f"select i1 {some}, i64 {self.index(index)}, i64 0")
+        return self.moved(self.pointers[memory], stored_type(memory.dtype), safe)
 
-    def address(self, memory: Memory, index: str) -> str:
-        pointer = self.pointers[memory]
-        if index == "0":
-            return pointer
-        return self.b.value(
-            f"getelementptr {stored_type(memory.dtype)}, ptr {pointer}, i64 {index}"
-        )
+    def address(self, memory: Memory, index: Index) -> str:
+        """Where an element lies."""
+        depth = self.placed.get(memory, 0)
+        return indices.address(self, self.pointers[memory], stored_type(memory.dtype), index, depth)
 
-    def load_lanes(self, memory: Memory, index: str, lanes: int) -> str:
+    def moved(self, pointer: str, element: str, count: str) -> str:
+        """`pointer`, so many elements further."""
+        return self.b.value(f"getelementptr {element}, ptr {pointer}, i64 {count}")
+
+    def load_lanes(self, memory: Memory, address: str, lanes: int) -> str:
         type_ = lanes_type(stored_type(memory.dtype), lanes)
-        address = self.address(memory, index)
         text = self.b.value(f"load {type_}, ptr {address}, align {memory.dtype.itemsize}")
         return self.from_stored(text, memory.dtype, lanes)
 
@@ -192,10 +193,9 @@ class Values(Scopes):
         """Booleans are bytes in memory."""
         return convert(self.b, text, U8, BOOL, lanes) if dtype is BOOL else text
 
-    def masked_load(self, memory: Memory, index: str) -> str:
+    def masked_load(self, memory: Memory, address: str) -> str:
         stored = U8 if memory.dtype is BOOL else memory.dtype
         type_ = value_type(stored, self.lanes)
-        address = self.address(memory, index)
         text = self.b.intrinsic(
             f"llvm.masked.load.{suffix(stored, self.lanes)}.p0",
             type_,
