@@ -25,6 +25,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.import_stablehlo import Module, import_module
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import interpreted, native
 from tinyhlo.runtime.processors import cpu_target
@@ -50,9 +51,16 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     """
     if config.device == "PYTHON":
         return interpreted(import_module(source))
+    place = saved.place_of(source, target_of(config), config)
+    found = saved.load(place) if place else None
+    if found is not None:
+        return found
     with collector_paused():
         stages = run_stages(source, config)
-    return native(stages.module, stages.program, stages.compiled, config)
+    executable = native(stages.module, stages.program, stages.compiled, config)
+    if place and not stages.compiled.libraries:
+        saved.store(place, executable, stages.compiled.pieces)
+    return executable
 
 
 @contextmanager

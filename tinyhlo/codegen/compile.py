@@ -58,7 +58,7 @@ class Compiled:
     entry: int
     kernels: tuple[KernelReport, ...]
     estimated_seconds: float
-    code_bytes: int
+    pieces: tuple[bytes, ...] = field(repr=False)  # object code
     modules: tuple[str, ...] = field(repr=False)
     loops: tuple[LoopProgram, ...] = field(repr=False)
     libraries: tuple[Library, ...] = field(repr=False)
@@ -119,7 +119,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         entry=linked.address("entry"),
         kernels=tuple(reports.values()),
         estimated_seconds=estimate_seconds(program, seconds),
-        code_bytes=sum(map(len, pieces)),
+        pieces=pieces,
         modules=(*texts, last),
         loops=tuple({r.symbol: r.loops for r in rendered.values()}.values()),
         libraries=tuple(libraries.values()),

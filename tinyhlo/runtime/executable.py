@@ -11,13 +11,22 @@ which returns 0, or an error code whose text `tiny_last_error()` gives. For each
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, pointers
+from tinyhlo.runtime.library import take_exception
+
+Pointers = ctypes.POINTER(ctypes.c_void_p)
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
+Arrays = tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class Executable:
     estimated_seconds: float
     kernels: tuple[KernelReport, ...]
     code_bytes: int
-    run: Callable[..., tuple[np.ndarray, ...]] = field(repr=False)
+    run: Callable[[Executable, list[np.ndarray]], Arrays] = field(repr=False)
     keepalive: Any = field(default=None, repr=False)
     donors: tuple[int, ...] = ()
     effects: bool = False
@@ -71,9 +80,50 @@ class Executable:
             for kernel, (calls, nanoseconds) in zip(self.kernels, self.counters, strict=True)
         ]
 
-    def __call__(self, *arguments: np.ndarray) -> tuple[np.ndarray, ...]:
+    def __call__(self, *arguments: np.ndarray) -> Arrays:
         """Run on host arrays; returns new arrays.
 
         Raises ExecutionError when number, shapes or dtypes do not match `inputs`.
         """
-        return self.run(*arguments)
+        return self.run(self, check_arguments(arguments, self.inputs))
+
+
+def run_native(executable: Executable, given: list[np.ndarray]) -> Arrays:
+    """Call the native entry on arrays of the right types.
+
+    Raises ExecutionError with what the program says, or when its scratch does not fit.
+    """
+    if not core.library().tiny_has_room(executable.scratch_bytes):
+        needed = f"{executable.scratch_bytes} bytes of scratch for {executable.name}"
+        raise ExecutionError(f"out of memory: {needed}")
+    results = [aligned_empty(type_) for type_ in executable.outputs]
+    for output, position in executable.aliases:
+        np.copyto(results[output], given[position])
+        given[position] = results[output]
+    arena = np.empty(executable.arena_bytes + ALIGNMENT, np.uint8)
+    start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+    entry = ENTRY(executable.entry)
+    status = entry(pointers(given), pointers(results), start, pointers(executable.constants))
+    if status:
+        reason = core.last_error() or f"code {status}"
+        raise ExecutionError(f"{executable.name} failed: {reason}") from take_exception()
+    return tuple(results)
+
+
+def check_arguments(
+    arguments: Sequence[np.ndarray], types: Sequence[TensorType]
+) -> list[np.ndarray]:
+    """The arguments as dense arrays of the expected types.
+
+    Raises ExecutionError when number, shapes or dtypes differ.
+    """
+    if len(arguments) != len(types):
+        raise ExecutionError(f"expected {len(types)} arguments, got {len(arguments)}")
+    given: list[np.ndarray] = []
+    for position, (value, type_) in enumerate(zip(arguments, types, strict=True)):
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
+            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise ExecutionError(f"argument {position} must be {type_}, got {found}")
+        given.append(array)
+    return given

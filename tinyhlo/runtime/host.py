@@ -13,21 +13,14 @@ import numpy as np
 
 from tinyhlo.codegen.compile import Compiled
 from tinyhlo.config import Config
-from tinyhlo.errors import ExecutionError
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import ALIGNMENT, aligned_copy, aligned_empty, pointers, view
-from tinyhlo.runtime.executable import Executable
-from tinyhlo.runtime.library import take_exception
+from tinyhlo.runtime.arrays import aligned_copy, view
+from tinyhlo.runtime.executable import ENTRY, Arrays, Executable, run_native
 from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
-
-Pointers = ctypes.POINTER(ctypes.c_void_p)
-ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
-Arrays = tuple[np.ndarray, ...]
 
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
@@ -44,23 +37,6 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
     if trace:
         trace.describe(module.name, compiled.first_number, compiled.kernels)
 
-    def run(*arguments: np.ndarray) -> Arrays:
-        given = check_arguments(arguments, inputs)
-        if not core.library().tiny_has_room(compiled.scratch_bytes):
-            needed = f"{compiled.scratch_bytes} bytes of scratch for {module.name}"
-            raise ExecutionError(f"out of memory: {needed}")
-        results = [aligned_empty(type_) for type_ in outputs]
-        for output, position in program.aliases:
-            np.copyto(results[output], given[position])
-            given[position] = results[output]
-        arena = np.empty(program.arena_bytes + ALIGNMENT, np.uint8)
-        start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-        status = entry(pointers(given), pointers(results), start, pointers(constants))
-        if status:
-            reason = core.last_error() or f"code {status}"
-            raise ExecutionError(f"{module.name} failed: {reason}") from take_exception()
-        return tuple(results)
-
     return Executable(
         name=module.name,
         inputs=inputs,
@@ -72,8 +48,8 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         constants=constants,
         estimated_seconds=compiled.estimated_seconds,
         kernels=compiled.kernels,
-        code_bytes=compiled.code_bytes,
-        run=run,
+        code_bytes=sum(map(len, compiled.pieces)),
+        run=run_native,
         keepalive=(compiled, constants, entry),
         donors=module.donors,
         effects=bool(module.graph.effects),
@@ -105,8 +81,7 @@ def interpreted(module: Module) -> Executable:
     inputs, outputs = module.inputs, module.outputs
 
     def run(*arguments: np.ndarray) -> Arrays:
-        given = check_arguments(arguments, inputs)
-        kept = [reinterpret(x, stored(t)) for x, t in zip(given, inputs, strict=True)]
+        kept = [reinterpret(x, stored(t)) for x, t in zip(arguments, inputs, strict=True)]
         results = run_graph(graph, kept)
         return tuple(reinterpret(x, t) for x, t in zip(results, outputs, strict=True))
 
@@ -123,7 +98,7 @@ def interpreted(module: Module) -> Executable:
         estimated_seconds=1.0,  # never worth blocking the caller for
         kernels=(),
         code_bytes=0,
-        run=run,
+        run=lambda _, arguments: run(*arguments),
         keepalive=entry,
         effects=bool(graph.effects),
         orders=module.orders,
@@ -146,25 +121,6 @@ def callback(
         return 0
 
     return entry
-
-
-def check_arguments(
-    arguments: Sequence[np.ndarray], types: Sequence[TensorType]
-) -> list[np.ndarray]:
-    """The arguments as dense arrays of the expected types.
-
-    Raises ExecutionError when number, shapes or dtypes differ.
-    """
-    if len(arguments) != len(types):
-        raise ExecutionError(f"expected {len(types)} arguments, got {len(arguments)}")
-    given: list[np.ndarray] = []
-    for position, (value, type_) in enumerate(zip(arguments, types, strict=True)):
-        array = np.ascontiguousarray(value).reshape(np.shape(value))
-        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
-            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise ExecutionError(f"argument {position} must be {type_}, got {found}")
-        given.append(array)
-    return given
 
 
 def reinterpret(array: np.ndarray, type_: TensorType) -> np.ndarray:

@@ -1,0 +1,141 @@
+"""Whole compiled programs on disk: a second process neither reads the program nor compiles it.
+
+In: what a program is compiled from. Out: its Executable, if some process has stored it.
+
+    place = place_of(source, target, config)     # None where nothing is to be kept
+    executable = load(place)
+    store(place, executable, pieces)             # its object code
+
+An entry of the cache is a head in JSON, then the program's constants and its object code. Its name
+is made of the program, the target, and this package as it lies on the disk. Programs that call
+libraries are not stored: the descriptors of those hold addresses of their process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tinyhlo
+from tinyhlo.codegen.target import Target
+from tinyhlo.config import Config, cache_folder
+from tinyhlo.ir.dtypes import U8
+from tinyhlo.ir.elements import BY_NAME
+from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime.arrays import aligned_copy
+from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.executable import Executable, KernelReport, run_native
+from tinyhlo.runtime.jit import link, llvm_version
+from tinyhlo.version import VERSION
+
+MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
+LENGTH_BYTES = 8  # of the head
+
+PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
+KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlace:
+    """Where a program is kept, and what it is compiled from."""
+
+    cache: Cache
+    key: str
+    source: bytes | str = field(repr=False)
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLoops:
+    """The generated loops of a kernel of a stored program: compiled again when they are read."""
+
+    place: SavedPlace
+    number: int
+
+    def __str__(self) -> str:
+        from tinyhlo.compiler import compile_module
+
+        executable = compile_module(self.place.source, replace(self.place.config, cache=0))
+        return executable.kernels[self.number].source
+
+
+def place_of(source: bytes | str, target: Target, config: Config) -> SavedPlace | None:
+    """Where the program is kept; None without a cache, and when its stages are to be shown."""
+    if not config.cache or config.debug or config.profile:
+        return None
+    key = key_of((VERSION, llvm_version(), package_state(), repr(target), source))
+    return SavedPlace(Cache(cache_folder(config) / "programs"), key, source, config)
+
+
+@cache
+def package_state() -> str:
+    """Changes with every file of this package: whoever works on it is not given old code."""
+    root = Path(tinyhlo.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        status = path.stat()
+        digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) -> None:
+    """Keep a program that calls no libraries."""
+    constants = [array.tobytes() for array in executable.constants]
+    if sum(map(len, (*constants, *pieces))) > MOST_BYTES:
+        return
+    head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
+    head["types"] = [[(t.dtype.name, t.shape) for t in ts] for ts in types_of(executable)]
+    head["numbers"] = [executable.aliases, executable.donors, executable.orders]
+    head["kernels"] = [[getattr(kernel, name) for name in KERNEL] for kernel in executable.kernels]
+    head["sizes"] = [[len(raw) for raw in group] for group in (constants, pieces)]
+    text = json.dumps(head, default=lambda number: number.item()).encode()
+    length = len(text).to_bytes(LENGTH_BYTES, "little")
+    place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
+
+
+def types_of(executable: Executable) -> tuple[tuple[TensorType, ...], ...]:
+    return executable.inputs, executable.outputs
+
+
+def load(place: SavedPlace) -> Executable | None:
+    """The stored program, linked; None when there is none."""
+    payload = place.cache.load(place.key)
+    if payload is None:
+        return None
+    start = LENGTH_BYTES + int.from_bytes(payload[:LENGTH_BYTES], "little")
+    head = json.loads(payload[LENGTH_BYTES:start])
+    groups: list[list[bytes]] = []
+    for sizes in head["sizes"]:
+        groups.append([])
+        for size in sizes:
+            groups[-1].append(payload[start : start + size])
+            start += size
+    linked = link(groups[1])
+    inputs, outputs = (
+        tuple(TensorType(tuple(shape), BY_NAME[name]) for name, shape in types)
+        for types in head["types"]
+    )
+    aliases, donors, orders = head["numbers"]
+    return Executable(
+        **{name: head[name] for name in PLAIN},
+        inputs=inputs,
+        outputs=outputs,
+        aliases=tuple((output, given) for output, given in aliases),
+        donors=tuple(donors),
+        orders=tuple(map(tuple, orders)),
+        kernels=tuple(
+            KernelReport(*values, loops=KernelLoops(place, number))
+            for number, values in enumerate(head["kernels"])
+        ),
+        constants=tuple(aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0]),
+        entry=linked.address("entry"),
+        run=run_native,
+        keepalive=linked,
+    )
