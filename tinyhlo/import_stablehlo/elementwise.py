@@ -256,32 +256,18 @@ def reduce_precision(operation: Operation, inputs: tuple[Any, ...], scope: Scope
     (x,) = inputs
     exponent_bits = operation.attributes["exponent_bits"]
     mantissa_bits = operation.attributes["mantissa_bits"]
-    full_exponent, full_mantissa = FORMATS[x.dtype.name]
-    bits = bitcast(x, unsigned_of(x.dtype))
-
-    def both(op: Op, a: Node, b: int) -> Node:
-        return elementwise(op, a, like(b, bits))
-
-    if mantissa_bits < full_mantissa:
-        dropped = full_mantissa - mantissa_bits
-        last = both(Op.AND, both(Op.SHR, bits, dropped), 1)
-        rounded = bits + both(Op.ADD, last, (1 << (dropped - 1)) - 1)
-        bits = both(Op.AND, rounded, -(1 << dropped))
-    if exponent_bits < full_exponent:
-        bias, reduced = (1 << (full_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
-        mask = ((1 << full_exponent) - 1) << full_mantissa
-        exponent = both(Op.AND, bits, mask)
-        signed_zero = both(Op.AND, bits, 1 << (x.dtype.bits - 1))
-        largest, smallest = (bias + reduced) << full_mantissa, (bias - reduced) << full_mantissa
-        overflow = largest < exponent
-        underflow = exponent <= smallest
-        bits = where(overflow, both(Op.OR, signed_zero, mask), bits)
-        bits = where(underflow, signed_zero, bits)
-    reduced_value = bitcast(bits, x.dtype)
-    return where(x.differs(x), x, reduced_value)
-
-
-FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}  # exponent, mantissa
+    bits, mantissa = bitcast(x, unsigned_of(x.dtype)), x.dtype.mantissa_bits
+    dropped = mantissa - mantissa_bits
+    if dropped > 0:
+        last = (bits >> dropped) & 1
+        bits = (bits + (last + ((1 << (dropped - 1)) - 1))) & -(1 << dropped)
+    if exponent_bits < x.dtype.exponent_bits:
+        bias, reduced = x.dtype.exponent_bias, (1 << (exponent_bits - 1)) - 1
+        infinity = ((1 << x.dtype.exponent_bits) - 1) << mantissa
+        exponent, signed_zero = bits & infinity, bits & (1 << (x.dtype.bits - 1))
+        bits = where(exponent > (bias + reduced) << mantissa, signed_zero | infinity, bits)
+        bits = where(exponent <= (bias - reduced) << mantissa, signed_zero, bits)
+    return where(x.differs(x), x, bitcast(bits, x.dtype))
 
 
 RULES: dict[str, Rule] = {

@@ -11,7 +11,9 @@ Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022 (the FNUZ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
+import ml_dtypes
 import numpy as np
 
 from tinyhlo.import_stablehlo.operands import like
@@ -23,60 +25,39 @@ from tinyhlo.ir.ops import Op
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """A sign bit, `exponent` bits, `mantissa` bits. As codes without the sign: `infinity` if there
-    is one, `largest` finite number, `nan` and every code from `first_nan` on. `overflow` is the
-    code that numbers beyond the largest get. `zero_sign_is_nan`: the code of -0 is the only NaN."""
+class Codes:
+    """What a float format has besides its finite numbers, of which `largest` is the largest. As
+    codes without the sign: `overflow` is what larger numbers get, `nan` what NaN gets, `infinity`
+    is there if there is one, and every code from `first_nan` on is NaN. `zero_sign_is_nan`: the
+    code of -0 is the only NaN. In formats of numbers only NaN becomes -0."""
 
-    exponent: int
-    mantissa: int
-    bias: int
-    largest: int
+    largest: float
     overflow: int
     nan: int
-    infinity: int | None = None
-    first_nan: int | None = None
-    zero_sign_is_nan: bool = False
-
-    @property
-    def bits(self) -> int:
-        """Width without the sign."""
-        return self.exponent + self.mantissa
+    infinity: int | None
+    first_nan: int | None
+    zero_sign_is_nan: bool
 
 
-def ieee(exponent: int, mantissa: int) -> Format:
-    """The largest exponent is for infinity and NaN."""
-    infinity = ((1 << exponent) - 1) << mantissa
-    quiet = infinity | 1 << (mantissa - 1)
-    bias = (1 << (exponent - 1)) - 1
-    return Format(exponent, mantissa, bias, infinity - 1, infinity, quiet, infinity, infinity + 1)
+@cache
+def codes_of(dtype: DType) -> Codes:
+    """As ml_dtypes has them."""
+    largest = float(ml_dtypes.finfo(dtype.numpy).max)
+    values = np.array([largest, np.inf, np.nan], np.float32).astype(dtype.numpy)
+    last, overflow, nan = map(int, values.view(np.uint8))
+    has_infinity, has_nan = bool(np.isinf(values[1])), bool(np.isnan(values[2]))
+    is_zero_sign = nan == 1 << (dtype.bits - 1)
+    return Codes(
+        largest,
+        overflow,
+        nan,
+        infinity=overflow if has_infinity else None,
+        first_nan=last + 1 + has_infinity if has_nan and not is_zero_sign else None,
+        zero_sign_is_nan=has_nan and is_zero_sign,
+    )
 
 
-def unsigned_zero(exponent: int, mantissa: int, bias: int) -> Format:
-    """No infinity and no -0, whose code is the NaN."""
-    nan = 1 << (exponent + mantissa)
-    return Format(exponent, mantissa, bias, nan - 1, nan, nan, zero_sign_is_nan=True)
-
-
-def finite(exponent: int, mantissa: int, bias: int) -> Format:
-    """Only numbers: beyond the largest stays the largest, NaN becomes -0."""
-    largest = (1 << (exponent + mantissa)) - 1
-    return Format(exponent, mantissa, bias, largest, largest, largest + 1)
-
-
-FORMATS = {
-    elements.F4E2M1FN: finite(2, 1, 1),
-    elements.F6E2M3FN: finite(2, 3, 1),
-    elements.F6E3M2FN: finite(3, 2, 3),
-    elements.F8E3M4: ieee(3, 4),
-    elements.F8E4M3: ieee(4, 3),
-    elements.F8E5M2: ieee(5, 2),
-    elements.F8E4M3FN: Format(4, 3, 7, 0x7E, 0x7F, 0x7F, first_nan=0x7F),
-    elements.F8E4M3B11FNUZ: unsigned_zero(4, 3, 11),
-    elements.F8E4M3FNUZ: unsigned_zero(4, 3, 8),
-    elements.F8E5M2FNUZ: unsigned_zero(5, 2, 16),
-}
-WIDE = {F32: (8, 23), F64: (11, 52)}  # exponent and mantissa bits of the types computed in
+WIDE = (F32, F64)  # the types computed in
 
 
 def compute_type(dtype: DType) -> DType:
@@ -92,7 +73,7 @@ def decode(bits: Node, dtype: DType) -> Node:
         return decode_integer(bits, dtype)
     if dtype is elements.F8E8M0FNU:
         return decode_power_of_two(bits)
-    return decode_float(bits, FORMATS[dtype])
+    return decode_float(bits, dtype)
 
 
 def encode(value: Node, dtype: DType) -> Node:
@@ -105,7 +86,7 @@ def encode(value: Node, dtype: DType) -> Node:
         value = cast(value, F32)
     if dtype is elements.F8E8M0FNU:
         return encode_power_of_two(value)
-    return encode_float(value, FORMATS[dtype])
+    return encode_float(value, dtype)
 
 
 def decode_integer(bits: Node, dtype: DType) -> Node:
@@ -115,63 +96,48 @@ def decode_integer(bits: Node, dtype: DType) -> Node:
     return elementwise(Op.SAR, top, like(8 - dtype.bits, top))
 
 
-def decode_float(bits: Node, format_: Format) -> Node:
+def decode_float(bits: Node, dtype: DType) -> Node:
     """Shifted into place the code is a float with another bias, subnormals included; a multiply
     by a power of two, which is exact, puts that right."""
-    exponent, mantissa = WIDE[F32]
+    codes = codes_of(dtype)
     word = cast(bits, unsigned_of(F32))
-    magnitude = word & ((1 << format_.bits) - 1)
-    placed = bitcast(magnitude << (mantissa - format_.mantissa), F32)
-    scaled = placed * 2.0 ** ((1 << (exponent - 1)) - 1 - format_.bias)
-    sign = (word >> format_.bits) << (F32.bits - 1)
-    if format_.infinity is not None:
-        is_infinity = magnitude.equals(format_.infinity)
-        scaled = where(is_infinity, np.inf, scaled)
-    if format_.first_nan is not None:
-        is_nan = format_.first_nan <= magnitude
-        scaled = where(is_nan, np.nan, scaled)
+    magnitude = word & ((1 << (dtype.bits - 1)) - 1)
+    placed = bitcast(magnitude << (F32.mantissa_bits - dtype.mantissa_bits), F32)
+    scaled = placed * 2.0 ** (F32.exponent_bias - dtype.exponent_bias)
+    sign = (word >> (dtype.bits - 1)) << (F32.bits - 1)
+    if codes.infinity is not None:
+        scaled = where(magnitude.equals(codes.infinity), np.inf, scaled)
+    if codes.first_nan is not None:
+        scaled = where(magnitude >= codes.first_nan, np.nan, scaled)
     value = bitcast(bitcast(scaled, word.dtype) | sign, F32)
-    if format_.zero_sign_is_nan:
-        value = where(word.equals(format_.nan), np.nan, value)
+    if codes.zero_sign_is_nan:
+        value = where(word.equals(codes.nan), np.nan, value)
     return value
 
 
-def encode_float(x: Node, format_: Format) -> Node:
+def encode_float(x: Node, dtype: DType) -> Node:
     """Round |x| to a multiple of its quantum (the format's last bit at that size), then move the
     exponent to the format's bias and drop the mantissa bits that are now zero."""
-    exponent, mantissa = WIDE[x.dtype]
-    word = unsigned_of(x.dtype)
-    bias = (1 << (exponent - 1)) - 1
+    codes, word = codes_of(dtype), unsigned_of(x.dtype)
+    mantissa, bias = x.dtype.mantissa_bits, x.dtype.exponent_bias
     size = abs(x)
     field = bitcast(size, word) >> mantissa  # biased exponent of x
-    smallest = 1 - format_.bias + bias  # the same for the format's smallest normal number
+    smallest = 1 - dtype.exponent_bias + bias  # the same for the format's smallest normal number
     field = elementwise(Op.MAX, field, like(smallest, field))
     # 2**(mantissa - exponent) and its inverse, both normal numbers for every finite |x| in range
-    inverse = bitcast(
-        (2 * bias + format_.mantissa - field) << mantissa,
-        x.dtype,
-    )
-    quantum = bitcast((field - format_.mantissa) << mantissa, x.dtype)
+    inverse = bitcast((2 * bias + dtype.mantissa_bits - field) << mantissa, x.dtype)
+    quantum = bitcast((field - dtype.mantissa_bits) << mantissa, x.dtype)
     rounded = elementwise(Op.RINT, size * inverse) * quantum
-    scaled = rounded * 2.0 ** (format_.bias - bias)
-    code = bitcast(scaled, word) >> (mantissa - format_.mantissa)
-    largest = code_value(format_, format_.largest)
-    code = where(largest < rounded, format_.overflow, code)
+    scaled = rounded * 2.0 ** (dtype.exponent_bias - bias)
+    code = bitcast(scaled, word) >> (mantissa - dtype.mantissa_bits)
     # far beyond the range the quantum overflows: those never reach `rounded` in order
-    far = 2.0 * largest <= size
-    code = where(far, format_.overflow, code)
+    beyond = (rounded > codes.largest) | (size >= 2.0 * codes.largest)
+    code = where(beyond, codes.overflow, code)
     sign = bitcast(x, word) >> (x.dtype.bits - 1)
-    if format_.zero_sign_is_nan:
+    if codes.zero_sign_is_nan:
         sign = where(code.equals(0), 0, sign)
-    code = code | (sign << format_.bits)
-    code = where(x.differs(x), format_.nan, code)
-    return cast(code, U8)
-
-
-def code_value(format_: Format, code: int) -> float:
-    """The number that a normal code stands for."""
-    fraction = 1 + (code & ((1 << format_.mantissa) - 1)) / (1 << format_.mantissa)
-    return fraction * 2.0 ** ((code >> format_.mantissa) - format_.bias)
+    code = code | (sign << (dtype.bits - 1))
+    return cast(where(x.differs(x), codes.nan, code), U8)
 
 
 def decode_power_of_two(bits: Node) -> Node:

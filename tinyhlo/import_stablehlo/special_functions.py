@@ -77,9 +77,8 @@ def erfc(x: Node) -> Node:
     coefficients, kept, end = ERFC[x.dtype]
     size = elementwise(Op.MIN, elementwise(Op.MAX, x, like(0.45, x)), like(end, x))
     word = signed_of(x.dtype)
-    fraction = 23 if x.dtype is F32 else 52
     bits = bitcast(size, word)
-    high = bitcast(bits & -(1 << (fraction - kept + 1)), x.dtype)
+    high = bitcast(bits & -(1 << (x.dtype.mantissa_bits - kept + 1)), x.dtype)
     low = size - high
     square = high * high
     is_far = square > FAR_SQUARE

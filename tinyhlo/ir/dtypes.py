@@ -38,6 +38,20 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in ("signed", "unsigned")
 
+    @property
+    def exponent_bits(self) -> int:
+        """Of a float."""
+        return ml_dtypes.finfo(self.numpy).nexp
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Of a float, without the leading one."""
+        return ml_dtypes.finfo(self.numpy).nmant
+
+    @property
+    def exponent_bias(self) -> int:
+        return 1 - int(ml_dtypes.finfo(self.numpy).minexp)
+
     def __str__(self) -> str:
         return self.name
 
