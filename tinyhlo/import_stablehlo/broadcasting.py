@@ -2,7 +2,7 @@
 
     broadcast_add(x[2,4], y[2], broadcast_dimensions [0])  ->  add(x, broadcast(y))
 
-jaxlib's pass writes them only where the smaller operand's axes are the last ones.
+On complex numbers jaxlib's pass writes them out, where the smaller operand's axes are the last.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyhlo.import_stablehlo.lifting import Complex
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import broadcast, reshape
 from tinyhlo.ir.graph import Node, Shape, TensorType
@@ -33,8 +33,10 @@ def broadcasting(name: str) -> Rule:
         axes = operation.attributes.get("broadcast_dimensions")
         given = tuple(spread(value, shape, axes) for value in inputs)
         types = tuple(TensorType(shape, value.dtype) for value in given)
-        base = replace(operation, name=f"stablehlo.{name}", operand_types=types)
-        return scope.walker.rules[base.name](base, given, scope)
+        base = replace(operation, name=f"stablehlo.{name}", operand_types=types, form=Form.PLAIN)
+        rule = scope.walker.rule_of(base)
+        assert rule is not None
+        return rule(base, given, scope)
 
     return rule
 

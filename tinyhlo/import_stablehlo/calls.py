@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyhlo.import_stablehlo.chlo import NATIVE_CHLO
-from tinyhlo.import_stablehlo.ragged import numbers_of
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import barrier, full
@@ -23,12 +21,8 @@ def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequenc
 def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     """A named op with its decomposition: by the rule of that op where there is one."""
     name = operation.attributes["name"]
-    # our ragged_dot has one vector of sizes, and no batches: those are as jaxlib writes them
-    batched = name == "chlo.ragged_dot" and (
-        len(inputs[2].shape) > 1 or bool(numbers_of(operation).lhs_batching_dimensions)
-    )
-    rule = scope.walker.rule_of(replace(operation, name=name))
-    if name in NATIVE_CHLO[operation.form] and rule is not None and not batched:
+    rule = scope.walker.rule_of(replace(operation, name=name)) if "chlo." in name else None
+    if rule is not None:
         return [rule(operation, inputs, scope)]  # type: ignore[list-item]
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 

@@ -1,4 +1,4 @@
-"""Ops that jaxlib's own passes expand: most of CHLO, and some complex functions.
+"""Ops that jaxlib's own passes expand: what of CHLO, and of complex functions, has no rule of ours.
 
 In: one `chlo.lgamma` op. Out: a function of StableHLO ops with its operands as arguments.
 
@@ -12,32 +12,6 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
-from tinyhlo.import_stablehlo.records import Form
-
-REAL = frozenset(
-    {
-        "chlo.cosh",
-        "chlo.erf",
-        "chlo.erf_inv",
-        "chlo.erfc",
-        "chlo.square",
-        "chlo.tan",
-        "chlo.is_inf",
-        "chlo.is_pos_inf",
-        "chlo.is_neg_inf",
-        "chlo.next_after",
-        "chlo.ragged_dot",
-        "chlo.sinh",
-    }
-)
-# what has a rule of ours
-NATIVE_CHLO = {
-    Form.PLAIN: REAL,
-    Form.SMALL: REAL,
-    Form.COMPLEX: frozenset({"chlo.cosh", "chlo.sinh"}),
-}
-# on complex numbers: near the branch points and at the ends of the range the plain formulas fail
-COMPLEX_EXPANDED = frozenset({"stablehlo.log", "stablehlo.log_plus_one", "stablehlo.sqrt"})
 PIPELINE = (
     "builtin.module(func.func(chlo-legalize-to-stablehlo,stablehlo-complex-math-expander),"
     "canonicalize,cse)"

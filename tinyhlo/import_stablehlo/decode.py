@@ -9,7 +9,8 @@ After this nothing of MLIR is touched, except locations when somebody asks for t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -20,7 +21,7 @@ from tinyhlo.import_stablehlo.attributes import (
     decode_complex_constant,
     decode_configuration,
 )
-from tinyhlo.import_stablehlo.chlo import COMPLEX_EXPANDED, NATIVE_CHLO, chlo_key, legalize
+from tinyhlo.import_stablehlo.chlo import chlo_key, legalize
 from tinyhlo.import_stablehlo.lifting import form_of
 from tinyhlo.import_stablehlo.records import (
     Block,
@@ -38,16 +39,39 @@ EFFECTS = frozenset({"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", 
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
 
-class Decoder:
-    """Functions of one module, decoded on demand. Types and attributes are decoded once each."""
+def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
+    """The functions of a module by name."""
+    return {
+        decode_attribute(operation.attributes["sym_name"]): operation.operation
+        for operation in module.body.operations
+        if operation.operation.name == "func.func"
+    }
 
-    def __init__(self, module: ir.Module) -> None:
+
+def entry_of(module: ir.Module) -> str:
+    """Name of the function to compile: `main`, else the only public one."""
+    functions = functions_of(module)
+    if "main" in functions:
+        return "main"
+    public = [
+        name
+        for name, operation in functions.items()
+        if "sym_visibility" not in operation.attributes
+        or decode_attribute(operation.attributes["sym_visibility"]) != "private"
+    ]
+    if len(public) != 1:
+        raise InvalidProgram("the module has no function @main")
+    return public[0]
+
+
+class Decoder:
+    """Functions of one module, decoded on demand. Types and attributes are decoded once each.
+    Ops without a rule of ours are expanded, where jaxlib has a pass for them."""
+
+    def __init__(self, module: ir.Module, rule_of: Callable[[Operation], object | None]) -> None:
         self._module = module  # operations die with their module
-        self._operations = {
-            decode_attribute(operation.attributes["sym_name"]): operation.operation
-            for operation in module.body.operations
-            if operation.operation.name == "func.func"
-        }
+        self._rule_of = rule_of
+        self._operations = functions_of(module)
         self._functions: dict[str, Function] = {}
         self._expanding: set[str] = set()
         self._types: dict[ir.Type, ValueType] = {}
@@ -63,21 +87,6 @@ class Decoder:
                 raise InvalidProgram(f"the module has no function @{name}")
             found = self._functions[name] = self._function(name, self._operations[name])
         return found
-
-    @property
-    def entry(self) -> str:
-        """Name of the function to compile: `main`, else the only public one."""
-        if "main" in self._operations:
-            return "main"
-        public = [
-            name
-            for name, operation in self._operations.items()
-            if "sym_visibility" not in operation.attributes
-            or decode_attribute(operation.attributes["sym_visibility"]) != "private"
-        ]
-        if len(public) != 1:
-            raise InvalidProgram("the module has no function @main")
-        return public[0]
 
     def _function(self, name: str, operation: ir.Operation) -> Function:
         blocks = operation.regions[0].blocks
@@ -131,10 +140,6 @@ class Decoder:
         form = Form.PLAIN
         if self._has_lifted_types or self._lifts(operation):
             form = form_of([self._type(v.type) for v in (*operation.operands, *operation.results)])
-        if is_expanded(name, form, attributes):
-            callee = self._legalized(operation)
-            if callee is not None:
-                name, attributes = "func.call", {"callee": callee}
         regions: tuple[Block, ...] = ()
         effect = name in EFFECTS
         if len(operation.regions):
@@ -153,7 +158,7 @@ class Decoder:
             slots[value] = (len(slots), type_)
             results.append(type_)
         operand_types = tuple([type_ for _, type_ in operands])
-        return Operation(
+        found = Operation(
             name=name,
             operands=tuple([slot for slot, _ in operands]),
             results=tuple(range(first, first + len(results))),
@@ -166,6 +171,11 @@ class Decoder:
             effect=effect,
             form=form,
         )
+        if is_expandable(found) and self._rule_of(found) is None:
+            callee = self._legalized(operation)
+            if callee is not None:
+                return replace(found, name="func.call", attributes={"callee": callee})
+        return found
 
     def _lifts(self, operation: ir.Operation) -> bool:
         """Whether a result is the first value of a complex or small type in the module."""
@@ -229,17 +239,9 @@ def configuration_of(operation: ir.Operation) -> dict[str, Any]:
     }
 
 
-def is_expanded(name: str, form: Form, attributes: Mapping[str, Any]) -> bool:
-    """Whether jaxlib's passes write an op as several others: most of CHLO, and the complex
-    functions whose accurate form is long."""
-    if (
-        name == "chlo.ragged_dot"
-        and attributes["ragged_dot_dimension_numbers"].lhs_batching_dimensions
-    ):
-        return True
-    if name.startswith("chlo."):
-        return name not in NATIVE_CHLO[form]
-    return form is Form.COMPLEX and name in COMPLEX_EXPANDED
+def is_expandable(operation: Operation) -> bool:
+    """Whether jaxlib's passes may know how to write an op as several others."""
+    return operation.name.startswith("chlo.") or operation.form is Form.COMPLEX
 
 
 def live_operations(

@@ -4,7 +4,7 @@
     print(module.graph)
 
 The stages: `context.parse_module` reads the bytes, `decode.Decoder` turns MLIR into plain records,
-`walker.Walker` applies the rule of each op (`rules.RULES`).
+`walker.Walker` applies the rule of each op (`rules.rule_of`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from jaxlib.mlir import ir
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import parse_module
-from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
-from tinyhlo.import_stablehlo.rules import LIFTED_RULES, RULES
+from tinyhlo.import_stablehlo.rules import rule_of
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import constant, param
 from tinyhlo.ir.elements import stored
@@ -82,8 +82,8 @@ def import_module(
 
 def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -> Module:
     """The Module of a parsed program; see `import_module`."""
-    walker = Walker(Decoder(parsed), RULES, LIFTED_RULES)
-    function = walker.decoder.function(walker.decoder.entry)
+    walker = Walker(Decoder(parsed, rule_of), rule_of)
+    function = walker.decoder.function(entry_of(parsed))
     given = layouts(function.body.types, function.argument_attributes)
     made = layouts(function.body.returned_types, function.result_attributes)
     arguments: list[Value] = [

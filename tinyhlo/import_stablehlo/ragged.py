@@ -37,7 +37,7 @@ from tinyhlo.ir.build import (
     where,
 )
 from tinyhlo.ir.dtypes import I32
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.ops import Op
 
 BLOCK = 64  # rows: enough for full register tiles, few enough that little is padding
@@ -94,6 +94,12 @@ def numbers_of(operation: Operation) -> RaggedDotDimensions:
         return given
     arrays = (np.broadcast_to(dense.value, dense.shape) for dense in given)
     return RaggedDotDimensions(*(tuple(map(int, array)) for array in arrays))
+
+
+def is_batched(operation: Operation) -> bool:
+    """Whether there are batch axes, or more than one vector of sizes."""
+    sizes: TensorType = operation.operand_types[2]  # type: ignore[assignment]
+    return len(sizes.shape) > 1 or bool(numbers_of(operation).lhs_batching_dimensions)
 
 
 def ragged_dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:

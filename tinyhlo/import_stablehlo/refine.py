@@ -25,7 +25,7 @@ from jaxlib.mlir.passmanager import PassManager
 
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.context import collect_diagnostics, parse_module
-from tinyhlo.import_stablehlo.decode import Decoder
+from tinyhlo.import_stablehlo.decode import entry_of, functions_of
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
@@ -132,18 +132,11 @@ def with_known_shapes(module: ir.Module) -> ir.Module:
 
     Raises DynamicShapes when these are not known either.
     """
-    name = Decoder(module).entry
-    entry = next(op for op in module.body.operations if symbol(op) == name)
+    entry = functions_of(module)[entry_of(module)]
     arguments = argument_types([str(a.type) for a in entry.regions[0].blocks[0].arguments])
     if arguments is not None and any(None in argument.shape for argument in arguments):
         raise DynamicShapes(arguments)
     return refine(module, ())
-
-
-def symbol(operation: ir.OpView) -> str | None:
-    """The name of a function."""
-    name = operation.attributes.get("sym_name", None)
-    return ir.StringAttr(name).value if name is not None else None
 
 
 def argument_types(types: Sequence[str]) -> tuple[ArgumentType, ...] | None:

@@ -1,7 +1,7 @@
 """The tables of rules: every op that can be imported, from the files of its families.
 
 `RULES` are for plain tensors; `LIFTED_RULES` for ops on complex and small element types that
-differ from the plain rule applied by plane or by value (`lifting.py`).
+differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of` picks one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from tinyhlo.import_stablehlo import (
     special_functions,
     windows,
 )
-from tinyhlo.import_stablehlo.records import Form
+from tinyhlo.import_stablehlo.lifting import lifted
+from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = (
@@ -61,3 +62,18 @@ LIFTED_RULES: dict[Form, dict[str, Rule]] = {
     Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES, **fft.RULES},
     Form.SMALL: small_rules.RULES,
 }
+# ops of which some are left to jaxlib's expansions
+EXCEPT = {"chlo.ragged_dot": ragged.is_batched}
+
+
+def rule_of(operation: Operation) -> Rule | None:
+    """How to import an op. On complex and small types: its rule for them, or the one for plain
+    tensors lifted; None when there is neither."""
+    name, form = operation.name, operation.form
+    plain = RULES.get(name)
+    if name in EXCEPT and EXCEPT[name](operation):
+        return None
+    if form is Form.PLAIN:
+        return plain
+    own = LIFTED_RULES[form].get(name)
+    return own or (lifted(plain, operation) if plain is not None else None)

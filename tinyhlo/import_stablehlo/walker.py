@@ -1,6 +1,7 @@
 """Walk decoded functions and turn each op into nodes by its rule.
 
-In: a `Decoder` and the table of rules. Out: nodes for the results of the entry function.
+In: a `Decoder`, and `rules.rule_of`, which finds the rule of an op. Out: nodes for the results of
+the entry function.
 
 Calls are inlined here: the callee's block is walked with the caller's nodes as arguments (or
 remembered, when it was walked with the same nodes before). Hash-consing of nodes is the common
@@ -19,13 +20,12 @@ from tinyhlo.import_stablehlo.lifting import (
     Complex,
     flat_types,
     flatten,
-    lifted,
     matches,
     unflatten,
     zeros,
 )
 from tinyhlo.import_stablehlo.locations import Place, SourceLines
-from tinyhlo.import_stablehlo.records import Block, Form, Operation, TupleType, ValueType
+from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import (
     Constant,
@@ -54,15 +54,9 @@ class UnsupportedError(Exception):
 class Walker:
     """The state of one import: what was found unsupported, where nodes come from, call results."""
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        rules: Mapping[str, Rule],
-        lifted_rules: Mapping[Form, Mapping[str, Rule]],
-    ) -> None:
+    def __init__(self, decoder: Decoder, rule_of: Callable[[Operation], Rule | None]) -> None:
         self.decoder = decoder
-        self.rules = rules
-        self.lifted_rules = lifted_rules
+        self.rule_of = rule_of
         self.lines = SourceLines()
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
         self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
@@ -117,13 +111,11 @@ class Walker:
         values: dict[int, Value] = {slot: outer[slot] for slot in block.captures}
         values.update(zip(block.arguments, arguments, strict=True))
         scope = Scope(self, values)
-        rules, note = self.rules, self.lines.note
+        rule_of, note = self.rule_of, self.lines.note
         for operation in block.operations:
             inputs = tuple([values[slot] for slot in operation.operands])
             try:
-                plain = operation.form is Form.PLAIN
-                rule = rules.get(operation.name) if plain else self.rule_of(operation)
-                results = apply_rule(rule, operation, inputs, scope)
+                results = apply_rule(rule_of(operation), operation, inputs, scope)
             except UnsupportedError as reason:
                 self.refuse(operation, str(reason))
                 results = tuple(map(placeholder, operation.types))
@@ -144,15 +136,6 @@ class Walker:
             self._items[key] = UnsupportedItem(name, signature, place, hint)
         for region in operation.regions:
             self._survey(region)
-
-    def rule_of(self, operation: Operation) -> Rule | None:
-        """How to import an op. On complex and small types: its rule for them, or the one for plain
-        tensors lifted; None when there is neither."""
-        plain = self.rules.get(operation.name)
-        if operation.form is Form.PLAIN:
-            return plain
-        own = self.lifted_rules[operation.form].get(operation.name)
-        return own or (lifted(plain, operation) if plain is not None else None)
 
     def _survey(self, block: Block) -> None:
         """Find unsupported ops by name and types only, where values are not known."""
