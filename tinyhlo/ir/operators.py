@@ -7,6 +7,7 @@ Nothing is simplified here. `a > b` is LT(b, a), `>>` fills with zeros.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Union
 
 from tinyhlo.ir.ops import Op
@@ -17,78 +18,36 @@ if TYPE_CHECKING:
 Operand = Union["Operators", float]
 
 
+def unary(op: Op) -> Callable[[Operators], Node]:
+    return lambda self: apply(op, self)
+
+
+def binary(op: Op) -> Callable[[Operators, Operand], Node]:
+    return lambda self, other: apply(op, self, other)
+
+
+def exchanged(op: Op) -> Callable[[Operators, Operand], Node]:
+    """Of the operands in the other order."""
+    return lambda self, other: apply(op, other, self)
+
+
 class Operators:
     """What every Node can do, element by element."""
 
     __slots__ = ()
     __array_ufunc__ = None  # NumPy's numbers leave the operator to the node
 
-    def __add__(self, other: Operand) -> Node:
-        return apply(Op.ADD, self, other)
-
-    def __radd__(self, other: float) -> Node:
-        return apply(Op.ADD, other, self)
-
-    def __sub__(self, other: Operand) -> Node:
-        return apply(Op.SUB, self, other)
-
-    def __rsub__(self, other: float) -> Node:
-        return apply(Op.SUB, other, self)
-
-    def __mul__(self, other: Operand) -> Node:
-        return apply(Op.MUL, self, other)
-
-    def __rmul__(self, other: float) -> Node:
-        return apply(Op.MUL, other, self)
-
-    def __truediv__(self, other: Operand) -> Node:
-        return apply(Op.DIV, self, other)
-
-    def __rtruediv__(self, other: float) -> Node:
-        return apply(Op.DIV, other, self)
-
-    def __neg__(self) -> Node:
-        return apply(Op.NEG, self)
-
-    def __abs__(self) -> Node:
-        return apply(Op.ABS, self)
-
-    def __and__(self, other: Operand) -> Node:
-        return apply(Op.AND, self, other)
-
-    def __or__(self, other: Operand) -> Node:
-        return apply(Op.OR, self, other)
-
-    def __xor__(self, other: Operand) -> Node:
-        return apply(Op.XOR, self, other)
-
-    def __invert__(self) -> Node:
-        return apply(Op.NOT, self)
-
-    def __lshift__(self, count: Operand) -> Node:
-        return apply(Op.SHL, self, count)
-
-    def __rshift__(self, count: Operand) -> Node:
-        return apply(Op.SHR, self, count)
-
-    def __lt__(self, other: Operand) -> Node:
-        return apply(Op.LT, self, other)
-
-    def __le__(self, other: Operand) -> Node:
-        return apply(Op.LE, self, other)
-
-    def __gt__(self, other: Operand) -> Node:
-        return apply(Op.LT, other, self)
-
-    def __ge__(self, other: Operand) -> Node:
-        return apply(Op.LE, other, self)
-
-    def equals(self, other: Operand) -> Node:
-        """`==` compares identities."""
-        return apply(Op.EQ, self, other)
-
-    def differs(self, other: Operand) -> Node:
-        return apply(Op.NE, self, other)
+    __neg__, __abs__, __invert__ = unary(Op.NEG), unary(Op.ABS), unary(Op.NOT)
+    __add__, __radd__ = binary(Op.ADD), exchanged(Op.ADD)
+    __sub__, __rsub__ = binary(Op.SUB), exchanged(Op.SUB)
+    __mul__, __rmul__ = binary(Op.MUL), exchanged(Op.MUL)
+    __truediv__, __rtruediv__ = binary(Op.DIV), exchanged(Op.DIV)
+    __and__, __or__, __xor__ = binary(Op.AND), binary(Op.OR), binary(Op.XOR)
+    __lshift__, __rshift__ = binary(Op.SHL), binary(Op.SHR)
+    __lt__, __gt__ = binary(Op.LT), exchanged(Op.LT)
+    __le__, __ge__ = binary(Op.LE), exchanged(Op.LE)
+    # `==` and `!=` compare identities
+    equals, differs = binary(Op.EQ), binary(Op.NE)
 
 
 def apply(op: Op, *operands: Operand) -> Node:
