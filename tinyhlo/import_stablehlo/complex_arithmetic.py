@@ -7,6 +7,7 @@ Functions (exp, tanh, ...) are in `complex_functions.py`; what works plane by pl
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,10 +47,6 @@ def is_nan(a: Node) -> Node:
 
 def is_infinite(a: Node) -> Node:
     return abs(a).equals(np.inf)
-
-
-def product(x: Complex, y: Complex) -> Complex:
-    return Complex(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re)
 
 
 def quotient(x: Complex, y: Complex) -> Complex:
@@ -287,7 +284,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.complex": on_values(Complex),
     "stablehlo.real": on_values(lambda x: x.re),
     "stablehlo.imag": on_values(lambda x: x.im),
-    "stablehlo.multiply": on_values(product),
+    "stablehlo.multiply": on_values(operator.mul),
     "stablehlo.divide": on_values(quotient),
     "stablehlo.abs": on_values(magnitude),
     "stablehlo.compare": compare,

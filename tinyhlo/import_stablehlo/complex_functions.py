@@ -151,9 +151,9 @@ def tangent(x: Complex) -> Complex:
 
 def logistic(x: Complex) -> Complex:
     """1 / (1 + exp(-z))."""
-    grown = exponential(Complex(-x.re, -x.im))
+    grown = exponential(-x)
     one = Complex(like(1, x.re), like(0, x.im))
-    return quotient(one, Complex(grown.re + one.re, grown.im))
+    return quotient(one, Complex(grown.re + 1, grown.im))
 
 
 def sign(x: Complex) -> Complex:
@@ -198,11 +198,7 @@ def power(x: Complex, y: Complex) -> Complex:
 
 def arc_tangent(y: Complex, x: Complex) -> Complex:
     """atan2(y, x) = -i log((x + i y) / sqrt(x**2 + y**2)), by real parts when both are real."""
-    from tinyhlo.import_stablehlo.complex_arithmetic import product
-
-    squares = Complex(
-        *(a + b for a, b in zip(product(x, x).planes, product(y, y).planes, strict=True))
-    )
+    squares = x * x + y * y
     size = log(magnitude(squares))
     angle = atan2(squares.im, squares.re)
     top = Complex(x.re - y.im, x.im + y.re)

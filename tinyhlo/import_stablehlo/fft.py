@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.fft_chirp import convolved
-from tinyhlo.import_stablehlo.fft_passes import Direction, passes
+from tinyhlo.import_stablehlo.fft_passes import Direction, constant_along, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, groups, roots
 from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.movement import join
@@ -24,8 +24,6 @@ from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
-    broadcast,
-    constant,
     flip,
     full,
     iota,
@@ -87,13 +85,11 @@ def real_spectrum(x: Node) -> Node:
         return stack(join([first, last], axis - 1), join([zero, zero], axis - 1))
     a, b = (last_axis(part, 1, half) for part in (re, im))
     c, d = (flip(part, (axis - 1,)) for part in (a, b))
-    cosine, sine = factors_along(a, roots(np.arange(1, half), n) / 2)
-    even_re, even_im = halved(a + c), halved(b - d)
-    odd_re, odd_im = b + d, c - a
-    spectrum_re = even_re + (odd_re * cosine - odd_im * sine)
-    spectrum_im = even_im + (odd_re * sine + odd_im * cosine)
+    factors = constant_along(roots(np.arange(1, half), n) / 2, a.shape, (axis - 1,), x.dtype)
+    even_re, even_im = (a + c) * 0.5, (b - d) * 0.5
+    spectrum = Complex(even_re, even_im) + Complex(b + d, c - a) * factors
     return stack(
-        join([first, spectrum_re, last], axis - 1), join([zero, spectrum_im, zero], axis - 1)
+        join([first, spectrum.re, last], axis - 1), join([zero, spectrum.im, zero], axis - 1)
     )
 
 
@@ -104,20 +100,18 @@ def real_signal(x: Node, n: int) -> Node:
     re, im = planes(last_axis(x, 0, half + 1))
     assert im is not None
     position = iota(im.shape, I32, axis - 1)
-    real = equals(position, 0)
+    real = position.equals(0)
     if n % 2 == 0:
-        real = real | equals(position, half)
-    im = where(real, full(0, im.shape, im.dtype), im)
+        real = real | position.equals(half)
+    im = where(real, 0, im)
     if n % 2:
         return odd_signal(re, im, n)
     a, b = (last_axis(part, 0, half) for part in (re, im))
     c, d = (flip(last_axis(part, 1, half + 1), (axis - 1,)) for part in (re, im))
-    cosine, sine = factors_along(a, roots(np.arange(half), n).conj() / 2)
-    even_re, even_im = halved(a + c), halved(b - d)
-    odd_re, odd_im = a - c, b + d
-    turned_re = odd_re * cosine - odd_im * sine
-    turned_im = odd_re * sine + odd_im * cosine
-    z = stack(even_re - turned_im, even_im + turned_re)
+    factors = roots(np.arange(half), n).conj() / 2
+    even_re, even_im = (a + c) * 0.5, (b - d) * 0.5
+    odd = Complex(a - c, b + d) * constant_along(factors, a.shape, (axis - 1,), x.dtype)
+    z = stack(even_re - odd.im, even_im + odd.re)
     z = along(z, axis, inverse=True, paired=True)
     pairs = permute(z, (*range(1, axis + 1), 0))
     return reshape(pairs, (*x.shape[1:-1], n))
@@ -141,30 +135,9 @@ def empty(re: Node, kind: str, n: int) -> tuple[Node, Node | None]:
     return plane, None if kind == "IRFFT" else plane
 
 
-def factors_along(plane: Node, factors: np.ndarray[Any, Any]) -> tuple[Node, Node]:
-    """Constants along the last axis: real and imaginary parts."""
-    re, im = (
-        broadcast(
-            constant(np.ascontiguousarray(part, plane.dtype.numpy)),
-            plane.shape,
-            (len(plane.shape) - 1,),
-        )
-        for part in (factors.real, factors.imag)
-    )
-    return re, im
-
-
 def last_axis(x: Node, start: int, stop: int) -> Node:
     begin = [0] * (len(x.shape) - 1)
     return slice_(x, [*begin, start], [*x.shape[:-1], stop])
-
-
-def equals(position: Node, value: int) -> Node:
-    return position.equals(full(value, position.shape, I32))
-
-
-def halved(x: Node) -> Node:
-    return x * full(0.5, x.shape, x.dtype)
 
 
 def fft(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> list[Any]:

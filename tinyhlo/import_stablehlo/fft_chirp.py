@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, passes
+from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, constant_along, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, good_length, groups, roots
+from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.planes import planes, stack
-from tinyhlo.ir.build import broadcast, constant, pad, scalar, slice_
+from tinyhlo.ir.build import pad, scalar, slice_
 from tinyhlo.ir.graph import Node
 
 Array = np.ndarray[Any, Any]
@@ -55,11 +56,8 @@ def times(x: Node, factors: Array, axis: int) -> Node:
     """x[plane, ...] times a complex vector along `axis`."""
     re, im = planes(x)
     assert im is not None
-    a, b = (
-        broadcast(constant(np.ascontiguousarray(part, x.dtype.numpy)), re.shape, (axis - 1,))
-        for part in (factors.real, factors.imag)
-    )
-    return stack(re * a - im * b, re * b + im * a)
+    vector = constant_along(factors, re.shape, (axis - 1,), x.dtype)
+    return stack(*(Complex(re, im) * vector).planes)
 
 
 def padded(x: Node, axis: int, length: int) -> Node:

@@ -15,6 +15,7 @@ A length with a large prime factor is left to `fft_chirp.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -22,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
+from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.planes import is_real_part
 from tinyhlo.ir.build import (
     broadcast,
     constant,
     expand,
     flip,
-    full,
     iota,
     permute,
     reduce,
@@ -135,11 +136,11 @@ def product(
 ) -> Node:
     """Sum of matrix * x over the last two axes of `shape`; where the matrix is small enough for
     registers, zeros in it are no terms at all."""
-    dtype, last = x.dtype, len(shape) - 2
+    last = len(shape) - 2
     terms = broadcast(constant(matrix), shape, rows) * broadcast(x, shape, places)
     if max(matrix.shape[0] * matrix.shape[1], matrix.shape[2] * matrix.shape[3]) <= MAX_SIDE:
         mask = broadcast(constant(matrix != 0), shape, rows)
-        terms = where(mask, terms, full(0, shape, dtype))
+        terms = where(mask, terms, 0)
     return reduce(Op.ADD, terms, (last, last + 1))
 
 
@@ -153,14 +154,10 @@ def twiddled(
     cosine, sine = (broadcast(part, x.shape, axes) for part in (cosine, sine))
     straight = x * cosine
     crossed = flip(x, (0,)) * sine
-    turned = where(
-        is_real_part(x.shape),
-        straight - crossed,
-        straight + crossed,
-    )
+    turned = where(is_real_part(x.shape), straight - crossed, straight + crossed)
     if not first:
         return turned
-    is_first = iota(x.shape, I32, t) < full(1, x.shape, I32)
+    is_first = iota(x.shape, I32, t) < 1
     return where(is_first, scaled(x, scale), turned)
 
 
@@ -172,30 +169,18 @@ def twiddles(r: int, s: int, direction: Direction, scale: float, dtype: DType) -
         fine = max(d for d in range(1, FINE + 1) if s % d == 0)
     t, q = np.arange(r)[:, None], np.arange(s)[None, :]
     table = direction.weights(t * q[:, :fine], r * s) * scale
-    cosine, sine = table_nodes(table, (r, 1, fine), (r, s // fine, fine), dtype)
+    shape = (r, s // fine, fine)
+    found = constant_along(table, shape, (0, 2), dtype)
     if fine < s:
         coarse = direction.weights(t * q[:, ::fine], r * s)
-        cosine, sine = multiply(
-            (cosine, sine), table_nodes(coarse, (r, s // fine, 1), (r, s // fine, fine), dtype)
-        )
-    return reshape(cosine, (r, s)), reshape(sine, (r, s))
+        found = found * constant_along(coarse, shape, (0, 1), dtype)
+    return reshape(found.re, (r, s)), reshape(found.im, (r, s))
 
 
-def table_nodes(table: Array, ones: Shape, shape: Shape, dtype: DType) -> tuple[Node, Node]:
-    """Constants of the real and the imaginary part, repeated to `shape`."""
+def constant_along(table: Array, shape: Shape, axes: Sequence[int], dtype: DType) -> Complex:
+    """Constants whose axes are `axes` of `shape`, repeated along the others."""
     parts = (np.ascontiguousarray(part, dtype.numpy) for part in (table.real, table.imag))
-    cosine, sine = (
-        broadcast(reshape(constant(part), ones), shape, range(len(shape))) for part in parts
-    )
-    return cosine, sine
-
-
-def multiply(x: tuple[Node, Node], y: tuple[Node, Node]) -> tuple[Node, Node]:
-    """Product of complex numbers."""
-    (a, b), (c, d) = x, y
-    re = a * c - b * d
-    im = a * d + b * c
-    return re, im
+    return Complex(*(broadcast(constant(part), shape, axes) for part in parts))
 
 
 def both_planes(x: Node) -> Node:
@@ -203,8 +188,8 @@ def both_planes(x: Node) -> Node:
     if x.shape[0] == 2:
         return x
     shape = (2, *x.shape[1:])
-    return where(is_real_part(shape), expand(x, shape), full(0, shape, x.dtype))
+    return where(is_real_part(shape), expand(x, shape), 0)
 
 
 def scaled(x: Node, scale: float) -> Node:
-    return x if scale == 1 else x * full(scale, x.shape, x.dtype)
+    return x if scale == 1 else x * scale

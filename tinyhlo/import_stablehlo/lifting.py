@@ -35,6 +35,16 @@ class Complex:
     re: Node
     im: Node
 
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(self.re + other.re, self.im + other.im)
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.re, -self.im)
+
+    def __mul__(self, other: Complex) -> Complex:
+        re = self.re * other.re - self.im * other.im
+        return Complex(re, self.re * other.im + self.im * other.re)
+
     @property
     def planes(self) -> tuple[Node, Node]:
         return self.re, self.im
