@@ -7,6 +7,7 @@ cpu_target("x86-64-v2", threads=2)         # as named, refused where it would no
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,26 +26,51 @@ class Processor:
 
     cpu: str
     triple: str
-    vector_bytes: int
-    vector_registers: int
     needs: tuple[str, ...]
-    bf16_dot: bool = False
-    int8_dot: bool = False
 
 
 V2 = ("sse4.2", "ssse3", "popcnt")
-V3 = (*V2, "avx2", "fma", "f16c", "bmi2")
+V3 = (*V2, "avx", "avx2", "fma", "f16c", "bmi2")
 V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
-DOTS = ("avx512vnni", "avx512bf16")
 
 PROCESSORS: dict[str, Processor] = {
-    "x86-64": Processor("x86-64", X86, 16, 16, ()),
-    "x86-64-v2": Processor("x86-64-v2", X86, 16, 16, V2),
-    "x86-64-v3": Processor("x86-64-v3", X86, 32, 16, V3),
-    "x86-64-v4": Processor("x86-64-v4", X86, 64, 32, V4),
-    "cooperlake": Processor("cooperlake", X86, 64, 32, (*V4, *DOTS), bf16_dot=True, int8_dot=True),
-    "neoverse-n1": Processor("neoverse-n1", ARM, 16, 32, ("neon", "fullfp16", "dotprod")),
+    "x86-64": Processor("x86-64", X86, ()),
+    "x86-64-v2": Processor("x86-64-v2", X86, V2),
+    "x86-64-v3": Processor("x86-64-v3", X86, V3),
+    "x86-64-v4": Processor("x86-64-v4", X86, V4),
+    "cooperlake": Processor("cooperlake", X86, (*V4, "avx512vnni", "avx512bf16")),
+    "neoverse-n1": Processor("neoverse-n1", ARM, ("neon", "fullfp16", "dotprod")),
 }
+
+
+def target_of(
+    triple: str,
+    cpu: str,
+    features: str,
+    has: Collection[str],
+    caches: tuple[int, int, int],
+    threads: int,
+) -> Target:
+    """The Target of a processor that has the features `has`, of which LLVM must be told
+    `features` beside its name."""
+    x86, wide = triple.startswith("x86"), "avx512f" in has and "avx512vl" in has
+    return Target(
+        device="CPU",
+        triple=triple,
+        cpu=cpu,
+        features=features,
+        vector_bytes=64 if wide else 32 if "avx" in has else 16,
+        vector_registers=32 if wide or not x86 else 16,
+        fma="fma" in has or "neon" in has,
+        half="f16c" in has or "fullfp16" in has,
+        bf16_dot="avx512bf16" in has,
+        int16_dot=x86 and ("avx2" in has or "avx" not in has),
+        int8_dot="avx512vnni" in has,
+        l1_bytes=caches[0],
+        l2_bytes=caches[1],
+        l3_bytes=caches[2],
+        threads=threads,
+    )
 
 
 @cache
@@ -52,24 +78,9 @@ def host_target(threads: int) -> Target:
     """The Target of this machine's CPU."""
     features = llvm.get_host_cpu_features()
     has = {name for name, present in features.items() if present}
-    wide = "avx512f" in has and "avx512vl" in has
-    return Target(
-        device="CPU",
-        triple=llvm.get_process_triple(),
-        cpu=llvm.get_host_cpu_name(),
-        features=features.flatten(),
-        vector_bytes=64 if wide else 32 if "avx" in has else 16,
-        vector_registers=32 if wide or not any(n.startswith(("sse", "avx")) for n in has) else 16,
-        fma="fma" in has or "neon" in has,
-        half="f16c" in has or "fullfp16" in has,
-        bf16_dot="avx512bf16" in has,
-        int16_dot=("avx2" if "avx" in has else "sse2") in has,
-        int8_dot="avx512vnni" in has,
-        l1_bytes=cache_bytes(1, 32 << 10),
-        l2_bytes=cache_bytes(2, 512 << 10),
-        l3_bytes=cache_bytes(3, 8 << 20),
-        threads=threads,
-    )
+    caches = (cache_bytes(1, 32 << 10), cache_bytes(2, 512 << 10), cache_bytes(3, 8 << 20))
+    triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
+    return target_of(triple, cpu, features.flatten(), has, caches, threads)
 
 
 def cache_bytes(level: int, default: int) -> int:
@@ -90,25 +101,9 @@ def cache_bytes(level: int, default: int) -> int:
 
 def named_target(name: str, threads: int) -> Target:
     """The Target of a processor of the table, with caches of usual sizes."""
-    processor = PROCESSORS[name]
-    needs = processor.needs
-    return Target(
-        device="CPU",
-        triple=processor.triple,
-        cpu=processor.cpu,
-        features="",
-        vector_bytes=processor.vector_bytes,
-        vector_registers=processor.vector_registers,
-        fma="fma" in needs or "neon" in needs,
-        half="f16c" in needs or "fullfp16" in needs,
-        bf16_dot=processor.bf16_dot,
-        int16_dot=processor.triple == X86,
-        int8_dot=processor.int8_dot,
-        l1_bytes=32 << 10,
-        l2_bytes=512 << 10 if processor.vector_bytes < 64 else 1 << 20,
-        l3_bytes=32 << 20,
-        threads=threads,
-    )
+    found = PROCESSORS[name]
+    caches = (32 << 10, 1 << 20 if "avx512f" in found.needs else 512 << 10, 32 << 20)
+    return target_of(found.triple, found.cpu, "", found.needs, caches, threads)
 
 
 def cpu_target(name: str, threads: int) -> Target:
