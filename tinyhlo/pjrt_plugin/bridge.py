@@ -120,32 +120,29 @@ def hand_over(
     _collect()
     digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
     tensors = executable.inputs + executable.outputs
-    types = _array(ctypes.c_uint32, [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors])
-    ranks = _array(ctypes.c_int32, [len(t.shape) for t in tensors])
     axes = executable.orders or tuple(tuple(range(len(t.shape))) for t in tensors)
     sizes = [
         t.shape[order.index(k)]
         for t, order in zip(tensors, axes, strict=True)
         for k in range(len(order))
     ]
-    dims = _array(ctypes.c_int64, sizes)
-    orders = _array(ctypes.c_int64, [axis for order in axes for axis in reversed(order)])
-    aliases = _array(ctypes.c_int64, [place for pair in executable.aliases for place in pair])
-    donated = _array(ctypes.c_int64, executable.donors)
-    constants = _array(ctypes.c_void_p, [array.ctypes.data for array in executable.constants])
+    codes = [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]
+    arrays = {
+        "types": _array(ctypes.c_uint32, codes),
+        "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
+        "dims": _array(ctypes.c_int64, sizes),
+        "orders": _array(ctypes.c_int64, [axis for order in axes for axis in reversed(order)]),
+        "aliases": _array(ctypes.c_int64, [k for pair in executable.aliases for k in pair]),
+        "donors": _array(ctypes.c_int64, executable.donors),
+        "constants": _array(ctypes.c_void_p, [a.ctypes.data for a in executable.constants]),
+    }
     spec = Spec(
         input_count=len(executable.inputs),
         output_count=len(executable.outputs),
         alias_count=len(executable.aliases),
         donor_count=len(executable.donors),
         constant_count=len(executable.constants),
-        types=ctypes.addressof(types),
-        ranks=ctypes.addressof(ranks),
-        dims=ctypes.addressof(dims),
-        orders=ctypes.addressof(orders),
-        aliases=ctypes.addressof(aliases),
-        donors=ctypes.addressof(donated),
-        constants=ctypes.addressof(constants),
+        **{name: ctypes.addressof(array) for name, array in arrays.items()},
         entry=executable.entry,
         arena_bytes=executable.arena_bytes,
         scratch_bytes=executable.scratch_bytes,

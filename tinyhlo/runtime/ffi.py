@@ -14,10 +14,10 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinyhlo.errors import TinyhloError
+from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.library import Call, Library, memory_of
@@ -56,26 +56,7 @@ CODES = {
     "f4E2M1FN": 32,
     "f8E8M0FNU": 33,
 }
-SCALAR_CODES = {
-    np.dtype(name): code
-    for name, code in (
-        ("bool", 1),
-        ("i1", 2),
-        ("i2", 3),
-        ("i4", 4),
-        ("i8", 5),
-        ("u1", 6),
-        ("u2", 7),
-        ("u4", 8),
-        ("u8", 9),
-        ("f2", 10),
-        ("f4", 11),
-        ("f8", 12),
-        ("c8", 15),
-        ("c16", 18),
-        (ml_dtypes.bfloat16, 16),
-    )
-}
+NUMPY_CODES = {BY_NAME[name].numpy: code for name, code in CODES.items()}
 
 
 class Buffer(ctypes.Structure):
@@ -217,12 +198,12 @@ def attribute_of(name: str, value: Any, alive: list[Any]) -> tuple[int, ctypes.S
     match value:
         case str():
             return STRING, span_of(value)
-        case np.generic() if value.dtype in SCALAR_CODES:
+        case np.generic() if value.dtype in NUMPY_CODES:
             memory = np.array(value)
             alive.append(memory)
-            return SCALAR, Scalar(SCALAR_CODES[value.dtype], memory.ctypes.data)
-        case np.ndarray() if value.dtype in SCALAR_CODES and value.ndim == 1:
-            return ARRAY, Array(SCALAR_CODES[value.dtype], value.size, value.ctypes.data)
+            return SCALAR, Scalar(NUMPY_CODES[value.dtype], memory.ctypes.data)
+        case np.ndarray() if value.dtype in NUMPY_CODES and value.ndim == 1:
+            return ARRAY, Array(NUMPY_CODES[value.dtype], value.size, value.ctypes.data)
         case Mapping():
             return DICTIONARY, attributes_of(value, alive)
         case _:
