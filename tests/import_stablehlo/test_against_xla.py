@@ -136,6 +136,10 @@ STRUCTURES = {
     "minimum and place": (lambda x: (jnp.argmin(x, 0), jnp.argmin(x)), X),
     "cumulative": (lambda x: (jnp.cumsum(x, 0), jnp.cumprod(x, 1), lax.cummax(x, reverse=True)), X),
     "cumulative log sum": (log_add, X),
+    "cumulative with an initial value": (
+        lambda x: lax.reduce_window(x, 2.0, lax.add, (5, 1), (1, 1), [(4, 0), (0, 0)]),
+        floats(5, 6),
+    ),
     "max pool": (max_pool, floats(2, 7, 6)),
     "max pool gradient": (jax.grad(lambda x: (max_pool(x) ** 2).sum()), floats(2, 7, 6)),
     "mean pool": (

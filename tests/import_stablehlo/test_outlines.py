@@ -110,6 +110,19 @@ CASES = {
         BINARY,
         "output(loop[5](0, p0, p1))",
     ),
+    "a counter that wraps around counts nothing": (
+        "%z = stablehlo.constant dense<0> : tensor<ui8> "
+        "%n = stablehlo.constant dense<250> : tensor<ui8> "
+        "%step = stablehlo.constant dense<100> : tensor<ui8> "
+        "%0:2 = stablehlo.while(%i = %z, %x = %a) : tensor<ui8>, tensor<4xf32> "
+        "cond { %t = stablehlo.compare LT, %i, %n : (tensor<ui8>, tensor<ui8>) -> tensor<i1> "
+        "stablehlo.return %t : tensor<i1> } "
+        "do { %j = stablehlo.add %i, %step : tensor<ui8> "
+        "%y = stablehlo.add %x, %b : tensor<4xf32> "
+        "stablehlo.return %j, %y : tensor<ui8>, tensor<4xf32> } return %0#1 : tensor<4xf32>",
+        BINARY,
+        "output(loop[None](0, p0, p1))",
+    ),
     "single scatter is a block store": (
         "%i = stablehlo.constant dense<1> : tensor<1xi32> "
         '%0 = "stablehlo.scatter"(%a, %i, %u) <{scatter_dimension_numbers = '

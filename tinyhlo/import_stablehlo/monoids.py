@@ -78,6 +78,11 @@ def is_identity(op: Op, initial: Node) -> bool:
     return known is not None and bool(known == identity(op, initial.dtype))
 
 
+def is_idle(op: Op, initial: Node) -> bool:
+    """Whether it does not matter how often `initial` is combined."""
+    return op in (Op.MAX, Op.MIN, Op.AND, Op.OR) or is_identity(op, initial)
+
+
 def widen(op: Op, node: Node) -> Node:
     """The node in the type in which `op` accumulates it."""
     return cast(node, accumulator(node.dtype)) if op in ROUNDING else node

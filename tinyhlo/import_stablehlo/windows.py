@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
+from tinyhlo.import_stablehlo.monoids import is_idle, monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.operands import index_dtype, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import reduce_arrays
@@ -116,10 +116,13 @@ def cumulative_axis(windows: Windows, shape: tuple[int, ...]) -> Cumulative | No
 def scan_arrays(
     sources: Sequence[Node], initials: Sequence[Node], along: Cumulative, combiner: Graph
 ) -> Sequence[Node] | None:
-    """A cumulative reduction; None when plain windows are to be reduced, because they are short or
-    the combiner is not a function of scalars only."""
+    """A cumulative reduction; None when plain windows are to be reduced: because they are short,
+    the initial value counts more than once, or the combiner is not a function of scalars only."""
     monoids = monoids_of(combiner)
     if monoids is not None:
+        # windows at the edge meet the initial value once for each place of padding
+        if not all(map(is_idle, monoids, initials)):
+            return None
         scans = [
             scan(op, widen(op, source), along.axis, along.reverse)
             for op, source in zip(monoids, sources, strict=True)
