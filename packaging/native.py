@@ -37,7 +37,7 @@ FLAGS = (
     "-Wall",
     "-Wextra",
 )
-LIBRARIES = ("-lpthread", "-ldl") if sys.platform == "darwin" else ("-lpthread", "-ldl", "-s")
+LIBRARIES = ("-lpthread", "-ldl", "-lm") + (() if sys.platform == "darwin" else ("-s",))
 
 
 def system_compiler() -> list[str] | None:

@@ -177,3 +177,13 @@ def test_ragged_batches_are_as_jax_writes_them() -> None:
         for backend in ("tiny", "cpu")
     )
     np.testing.assert_array_equal(ours, theirs)
+
+
+def test_denormal_numbers_live() -> None:
+    """jaxlib compiles on threads that flush them to zero, and threads inherit that."""
+    smallest = np.float32(1e-40)
+    chosen = jax.jit(lambda x: jnp.where(x > 0, smallest, x), backend="tiny")
+    np.testing.assert_array_equal(chosen(np.ones(8, np.float32)), smallest)
+    many = np.full(1 << 20, 1e-38, np.float32)
+    scaled = jax.jit(lambda x: x * np.float32(0.125), backend="tiny")(many)
+    np.testing.assert_array_equal(scaled, many * np.float32(0.125))

@@ -3,6 +3,7 @@
 #include "plugin.h"
 
 #include <dlfcn.h>
+#include <fenv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,13 +61,18 @@ typedef struct {
   Error* error;
 } Request;
 
+/* jaxlib's threads flush denormal numbers to zero, and threads that they start inherit it. */
 static void* serve(void* argument) {
   Request* request = argument;
+  fenv_t callers;
+  fegetenv(&callers);
+  fesetenv(FE_DFL_ENV);
   CompileCallback callback = atomic_load(&compile);
   tiny_clear_error();
   request->executable = callback(request->device, request->program, request->program_bytes,
                                  request->options, request->options_bytes);
   if (!request->executable) request->error = error_from_thread("the compiler");
+  fesetenv(&callers);
   return NULL;
 }
 

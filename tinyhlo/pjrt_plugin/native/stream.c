@@ -4,6 +4,7 @@
    function may wait for their results. */
 #include "plugin.h"
 
+#include <fenv.h>
 #include <stdint.h>
 
 enum {
@@ -45,6 +46,7 @@ static Job* take(Job** place) {
 
 static void* work(void* argument) {
   int thread = (int)(intptr_t)argument;
+  fesetenv(FE_DFL_ENV); /* whoever started it may flush denormal numbers */
   is_stream = true;
   is_worker = thread == WORKER;
   pthread_mutex_lock(&lock);
