@@ -21,7 +21,7 @@ from tinyhlo.import_stablehlo.operands import copy_sign, like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import (
     bitcast,
     broadcast,
@@ -129,11 +129,6 @@ def has_nan(x: Complex) -> Node:
 
 
 # --- rules -------------------------------------------------------------------------------------
-
-
-def on_values(function: Any) -> Rule:
-    """The rule of an op that is a function of its operands alone."""
-    return lambda operation, inputs, scope: function(*inputs)
 
 
 def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:

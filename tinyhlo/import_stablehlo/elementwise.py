@@ -9,21 +9,13 @@ Expansions of several steps on bf16 and f16 run in f32 and round once, as one op
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region, type_range
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
-from tinyhlo.ir.build import (
-    bitcast,
-    broadcast,
-    cast,
-    elementwise,
-    exp,
-    log,
-    sqrt,
-    where,
-)
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
+from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, exp, log, sqrt, where
 from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
@@ -89,67 +81,43 @@ def expansion(expand: Callable[..., Node]) -> Rule:
     return rule
 
 
-def direct(expand: Callable[..., Node]) -> Rule:
-    """The same, for expansions that are exact in the operand's own type."""
-    return lambda operation, inputs, scope: expand(*inputs)
-
-
 def rsqrt(x: Node) -> Node:
     return 1 / sqrt(x)
 
 
 def logistic(x: Node) -> Node:
     """1 / (1 + e**-x); for negative x e**x / (1 + e**x), which is right down to denormals."""
-    one, size = like(1, x), abs(x)
-    shrunk = exp(-size)
-    top = where(x < 0, shrunk, one)
-    return top / (one + shrunk)
+    shrunk = exp(-abs(x))
+    return where(x < 0, shrunk, 1) / (1 + shrunk)
 
 
 def cbrt(x: Node) -> Node:
     """exp(log|x| / 3), sharpened by a Newton step; 0, inf and NaN are their own roots."""
-    third, size = like(1 / 3, x), abs(x)
-    root = exp(log(size) * third)
-    square = root * root
-    error = root - size / square
-    root = root - error * third
-    root = where(x < 0, -root, root)
-    ordinary = is_finite(x) & x.differs(0)
-    return where(ordinary, root, x)
+    size = abs(x)
+    root = exp(log(size) * (1 / 3))
+    root = root - (root - size / (root * root)) * (1 / 3)
+    return where(is_finite(x) & x.differs(0), where(x < 0, -root, root), x)
 
 
 def sign(x: Node) -> Node:
     """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
-    zero = like(0, x)
-    positive = where(zero < x, 1, x if x.dtype.is_float else zero)
-    if x.dtype.kind == "unsigned":
-        return positive
-    return where(x < zero, -1, positive)
+    positive = where(x > 0, 1, x if x.dtype.is_float else like(0, x))
+    return positive if x.dtype.kind == "unsigned" else where(x < 0, -1, positive)
 
 
 def is_finite(x: Node) -> Node:
-    return abs(x) < float("inf")
+    return abs(x) < inf
 
 
 def is_inf(x: Node) -> Node:
-    return abs(x).equals(float("inf"))
-
-
-def is_positive_inf(x: Node) -> Node:
-    return x.equals(float("inf"))
-
-
-def is_negative_inf(x: Node) -> Node:
-    return x.equals(float("-inf"))
+    return abs(x).equals(inf)
 
 
 def round_half_away(x: Node) -> Node:
     """trunc(x), one further from zero when the part cut off (exact) is at least a half."""
     whole = elementwise(Op.TRUNC, x)
-    cut = abs(x - whole)
-    unit = where(x < 0, like(-1, x), like(1, x))
-    away = cut >= 0.5
-    return where(away, whole + unit, whole)
+    unit = where(x < 0, like(-1, x), 1)
+    return where(abs(x - whole) >= 0.5, whole + unit, whole)
 
 
 def square(x: Node) -> Node:
@@ -158,21 +126,14 @@ def square(x: Node) -> Node:
 
 def next_after(x: Node, y: Node) -> Node:
     """The neighbour of x towards y, by stepping the bits of x as a sign and magnitude number."""
-    unsigned = unsigned_of(x.dtype)
-    bits, target = bitcast(x, unsigned), bitcast(y, unsigned)
-    one, top = like(1, bits), like(1 << (x.dtype.bits - 1), bits)
-    sign_bit = bits & top
-    zero = x.equals(0)
-    from_zero = (target & top) | one
-    magnitude_x = bits ^ sign_bit
-    target_sign = target & top
-    magnitude_y = target ^ target_sign
-    shrink = (magnitude_y < magnitude_x) | sign_bit.differs(target_sign)
-    stepped = where(shrink, bits - one, bits + one)
-    result = bitcast(where(zero, from_zero, stepped), x.dtype)
+    top = 1 << (x.dtype.bits - 1)
+    bits, target = (bitcast(node, unsigned_of(x.dtype)) for node in (x, y))
+    sign_bit, target_sign = bits & top, target & top
+    shrink = ((target ^ target_sign) < (bits ^ sign_bit)) | sign_bit.differs(target_sign)
+    stepped = where(shrink, bits - 1, bits + 1)
+    result = bitcast(where(x.equals(0), target_sign | 1, stepped), x.dtype)
     unordered = x.differs(x) | y.differs(y)  # x + y is then NaN
-    result = where(x.equals(y), y, result)
-    return where(unordered, x + y, result)
+    return where(unordered, x + y, where(x.equals(y), y, result))
 
 
 def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -209,38 +170,32 @@ def known_power(base: Node, exponent: int) -> Node:
 
 def integer_power(base: Node, exponent: Node) -> Node:
     """Square and multiply over the exponent's bits; a negative exponent leaves 1, -1 or 0."""
-    one, zero = like(1, base), like(0, base)
+    one = like(1, base)
     result, factor = one, base
     for bit in range(type_range(exponent.dtype)[1].bit_length()):
-        chosen = exponent & (1 << bit)
-        take = chosen.differs(0)
-        result = result * where(take, factor, one)
+        result = result * where((exponent & (1 << bit)).differs(0), factor, one)
         factor = square(factor)
     if exponent.dtype.kind == "unsigned":
         return result
     odd = (exponent & 1).differs(0)
-    minus_one = base.equals(-1)
-    reciprocal = where(base.equals(one), one, zero)
-    reciprocal = where(minus_one, where(odd, -1, one), reciprocal)
+    reciprocal = where(base.equals(1), one, 0)
+    reciprocal = where(base.equals(-1), where(odd, -1, one), reciprocal)
     return where(exponent < 0, reciprocal, result)
 
 
-def clamp(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    low, x, high = inputs
+def clamp(low: Node, x: Node, high: Node) -> Node:
     low, high = (broadcast(bound, x.shape) if not bound.shape else bound for bound in (low, high))
     larger, smaller = (Op.OR, Op.AND) if x.dtype is BOOL else (Op.MAX, Op.MIN)
     return elementwise(smaller, elementwise(larger, x, low), high)
 
 
-def select(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    condition, then, other = inputs
+def select(condition: Node, then: Node, other: Node) -> Node:
     if condition.shape != then.shape:
         condition = broadcast(condition, then.shape)
     return where(condition, then, other)
 
 
-def absolute(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    (x,) = inputs
+def absolute(x: Node) -> Node:
     return x if x.dtype.kind in ("unsigned", "bool") else abs(x)
 
 
@@ -251,11 +206,8 @@ def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     return mapped[0]
 
 
-def reduce_precision(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+def reduce_precision(x: Node, exponent_bits: int, mantissa_bits: int) -> Node:
     """Round the bits to fewer mantissa bits (half to even), then force the exponent's range."""
-    (x,) = inputs
-    exponent_bits = operation.attributes["exponent_bits"]
-    mantissa_bits = operation.attributes["mantissa_bits"]
     bits, mantissa = bitcast(x, unsigned_of(x.dtype)), x.dtype.mantissa_bits
     dropped = mantissa - mantissa_bits
     if dropped > 0:
@@ -272,23 +224,23 @@ def reduce_precision(operation: Operation, inputs: tuple[Any, ...], scope: Scope
 
 RULES: dict[str, Rule] = {
     **{name: primitive(op) for name, op in PRIMITIVES.items()},
-    "stablehlo.abs": absolute,
+    "stablehlo.abs": on_values(absolute),
     "stablehlo.rsqrt": expansion(rsqrt),
     "stablehlo.logistic": expansion(logistic),
     "stablehlo.cbrt": expansion(cbrt),
-    "stablehlo.sign": direct(sign),
-    "stablehlo.is_finite": direct(is_finite),
-    "stablehlo.real": direct(lambda x: x),
-    "stablehlo.imag": direct(lambda x: like(0, x)),
-    "chlo.is_inf": direct(is_inf),
-    "chlo.is_pos_inf": direct(is_positive_inf),
-    "chlo.is_neg_inf": direct(is_negative_inf),
-    "chlo.next_after": direct(next_after),
-    "chlo.square": direct(square),
+    "stablehlo.sign": on_values(sign),
+    "stablehlo.is_finite": on_values(is_finite),
+    "stablehlo.real": on_values(lambda x: x),
+    "stablehlo.imag": on_values(lambda x: like(0, x)),
+    "chlo.is_inf": on_values(is_inf),
+    "chlo.is_pos_inf": on_values(lambda x: x.equals(inf)),
+    "chlo.is_neg_inf": on_values(lambda x: x.equals(-inf)),
+    "chlo.next_after": on_values(next_after),
+    "chlo.square": on_values(square),
     "stablehlo.round_nearest_afz": expansion(round_half_away),
     "stablehlo.power": power,
-    "stablehlo.clamp": clamp,
-    "stablehlo.select": select,
+    "stablehlo.clamp": on_values(clamp),
+    "stablehlo.select": on_values(select),
     "stablehlo.map": map_op,
-    "stablehlo.reduce_precision": reduce_precision,
+    "stablehlo.reduce_precision": on_values(reduce_precision, "exponent_bits", "mantissa_bits"),
 }

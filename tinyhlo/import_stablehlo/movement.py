@@ -12,7 +12,7 @@ import numpy as np
 from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.operands import index_dtype, known_array
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import (
     broadcast,
     constant,
@@ -41,49 +41,11 @@ def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     return value if value.shape else broadcast(value, dense.shape)
 
 
-def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return iota(operation.type.shape, operation.type.dtype, operation.attributes["iota_dimension"])
-
-
-def broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    axes = operation.attributes["broadcast_dimensions"]
-    return broadcast(inputs[0], operation.type.shape, axes)
-
-
 def broadcast_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     """The deprecated `broadcast`: new axes in front."""
     (x,) = inputs
     rank = len(operation.type.shape)
     return broadcast(x, operation.type.shape, range(rank - len(x.shape), rank))
-
-
-def reshape_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return reshape(inputs[0], operation.type.shape)
-
-
-def transpose(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return permute(inputs[0], operation.attributes["permutation"])
-
-
-def reverse(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return flip(inputs[0], operation.attributes["dimensions"])
-
-
-def slice_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    given = operation.attributes
-    return slice_(inputs[0], given["start_indices"], given["limit_indices"], given["strides"])
-
-
-def pad_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    given = operation.attributes
-    x, fill = inputs
-    return pad(
-        x,
-        fill,
-        given["edge_padding_low"],
-        given["edge_padding_high"],
-        given["interior_padding"],
-    )
 
 
 def concatenate(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -132,12 +94,6 @@ def known(value: Node, what: str) -> tuple[int, ...]:
     return tuple(int(element) for element in array)
 
 
-def dynamic_broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """The result's shape is static here, so the shape operand says nothing new."""
-    axes = operation.attributes["broadcast_dimensions"]
-    return broadcast(inputs[0], operation.type.shape, axes)
-
-
 def dynamic_pad(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     x, fill, *amounts = inputs
     low, high, interior = (known(amount, "padding") for amount in amounts)
@@ -149,21 +105,35 @@ def get_dimension_size(operation: Operation, inputs: tuple[Any, ...], scope: Sco
     return scalar(extent, operation.type.dtype)
 
 
+def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    return iota(operation.type.shape, operation.type.dtype, operation.attributes["iota_dimension"])
+
+
+def reshape_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    """A shape operand says nothing new: the result's shape is static here."""
+    return reshape(inputs[0], operation.type.shape)
+
+
+def broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    axes = operation.attributes["broadcast_dimensions"]
+    return broadcast(inputs[0], operation.type.shape, axes)
+
+
 RULES: dict[str, Rule] = {
     "stablehlo.constant": constant_op,
     "chlo.constant": constant_op,
     "stablehlo.iota": iota_op,
+    "stablehlo.dynamic_iota": iota_op,
     "stablehlo.broadcast_in_dim": broadcast_in_dim,
+    "stablehlo.dynamic_broadcast_in_dim": broadcast_in_dim,
     "stablehlo.broadcast": broadcast_op,
     "stablehlo.reshape": reshape_op,
-    "stablehlo.transpose": transpose,
-    "stablehlo.reverse": reverse,
-    "stablehlo.slice": slice_op,
-    "stablehlo.pad": pad_op,
-    "stablehlo.concatenate": concatenate,
-    "stablehlo.dynamic_broadcast_in_dim": dynamic_broadcast_in_dim,
     "stablehlo.dynamic_reshape": reshape_op,
-    "stablehlo.dynamic_iota": iota_op,
+    "stablehlo.transpose": on_values(permute, "permutation"),
+    "stablehlo.reverse": on_values(flip, "dimensions"),
+    "stablehlo.slice": on_values(slice_, "start_indices", "limit_indices", "strides"),
+    "stablehlo.pad": on_values(pad, "edge_padding_low", "edge_padding_high", "interior_padding"),
     "stablehlo.dynamic_pad": dynamic_pad,
+    "stablehlo.concatenate": concatenate,
     "stablehlo.get_dimension_size": get_dimension_size,
 }

@@ -6,6 +6,8 @@ popcnt i4               ->  popcnt of its byte
 
 from __future__ import annotations
 
+import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
 from tinyhlo.import_stablehlo.lifting import with_types
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import broadcast, cast, constant, elementwise
 from tinyhlo.ir.dtypes import F32, F64, U8, DType
 from tinyhlo.ir.elements import SMALL, SMALL_INTEGERS
@@ -49,15 +51,6 @@ def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> N
     return encode(x, target)
 
 
-def shift_right_logical(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    bits, amount = inputs
-    return bits >> amount
-
-
-def popcount(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return elementwise(Op.POPCOUNT, inputs[0])
-
-
 def count_leading_zeros(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     zeros = elementwise(Op.CLZ, inputs[0])
     return zeros - (U8.bits - operation.type.dtype.bits)
@@ -66,8 +59,8 @@ def count_leading_zeros(operation: Operation, inputs: tuple[Any, ...], scope: Sc
 RULES: dict[str, Rule] = {
     "stablehlo.constant": constant_op,
     "stablehlo.convert": convert_op,
-    "stablehlo.shift_right_logical": shift_right_logical,
-    "stablehlo.popcnt": popcount,
+    "stablehlo.shift_right_logical": on_values(operator.rshift),
+    "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),
     "stablehlo.count_leading_zeros": count_leading_zeros,
     "stablehlo.bitcast_convert": bitcast_convert,
 }

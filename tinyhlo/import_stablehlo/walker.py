@@ -47,6 +47,15 @@ INNER_EFFECT = "its region has effects: only loops and branches may have them"
 OUTER_VALUE = "its region reads values from outside: pass them as operands"
 
 
+def on_values(function: Callable[..., Any], *attributes: str) -> Rule:
+    """The rule of an op that is a function of its operands, and of the attributes named."""
+
+    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Any:
+        return function(*inputs, *(operation.attributes[name] for name in attributes))
+
+    return rule
+
+
 class UnsupportedError(Exception):
     """Raised by a rule for an op that it cannot express; the text is the hint for the user."""
 
