@@ -96,6 +96,18 @@ def test_infinities_and_nans(name: str) -> None:
     np.testing.assert_array_equal(found[ordinary], expected[ordinary])
 
 
+def test_tanh_of_nan_on_the_real_line() -> None:
+    """C99, Annex G.6.2.6: the imaginary part is still zero."""
+    text = """func.func @main(%x: tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+      %0 = stablehlo.tanh %x : tensor<2xcomplex<f32>>
+      return %0 : tensor<2xcomplex<f32>> }"""
+    x = np.array([complex(NAN, 0.0), complex(NAN, -0.0)], np.complex64)
+    (found,) = compile_module(text, Config())(x)
+    assert np.isnan(found.real).all()
+    np.testing.assert_array_equal(np.signbit(found.imag), [False, True])
+    np.testing.assert_array_equal(found.imag, 0)
+
+
 def test_quotients_do_not_overflow_on_the_way() -> None:
     text = """func.func @main(%x: tensor<5xcomplex<f32>>, %y: tensor<5xcomplex<f32>>)
         -> tensor<5xcomplex<f32>> {

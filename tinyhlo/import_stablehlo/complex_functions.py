@@ -20,13 +20,12 @@ from tinyhlo.import_stablehlo.complex_arithmetic import (
     is_infinite,
     is_nan,
     magnitude,
-    on_values,
     quotient,
 )
 from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.operands import copy_sign, like
 from tinyhlo.import_stablehlo.special_functions import hyperbolic
-from tinyhlo.import_stablehlo.walker import Rule
+from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import (
     atan2,
     cos,
@@ -140,7 +139,8 @@ def tanh(x: Complex) -> Complex:
     unbounded, endless = is_infinite(b) | is_nan(b), is_infinite(a)
     slope = where(unbounded & endless, copy_sign(like(0, a), b), slope)
     side = where(unbounded & ~endless, slope, copy_sign(one, a))
-    return Complex(where(is_far, side, re), where(is_far, slope, im))
+    im = where(is_zero(b), b, where(is_far, slope, im))  # also where a is NaN
+    return Complex(where(is_far, side, re), im)
 
 
 def tangent(x: Complex) -> Complex:
