@@ -5,6 +5,8 @@ python -m tools.fit_special_functions
 
 from __future__ import annotations
 
+import textwrap
+
 import mpmath as mp
 import numpy as np
 
@@ -59,9 +61,9 @@ def main() -> None:
     for chosen in FITS:
         coefficients, error = fit(chosen)
         print(f"{chosen.name}: Table = (  # {error:.1e}")
-        for value in coefficients:
-            print(f"    {value!r},")
-        print(")", flush=True)
+        numbers = ", ".join(map(repr, coefficients)) + ","
+        print(textwrap.indent(textwrap.fill(numbers, 96), " " * 4))
+        print(")  # fmt: skip", flush=True)
 
 
 if __name__ == "__main__":

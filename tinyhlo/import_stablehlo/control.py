@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
-from tinyhlo.import_stablehlo.operands import known_scalar, map_region, type_range
+from tinyhlo.import_stablehlo.operands import known_scalar, map_region
 from tinyhlo.import_stablehlo.records import Block, Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, full, loop, param, sort, where
@@ -72,7 +72,7 @@ def trip_count(initial: Sequence[Node], condition: Graph, body: Graph) -> int | 
         return None
     last = int(limit) + (1 if test.op is Op.LE else 0)
     trips = max(0, -((int(first) - last) // step))
-    wraps = int(first) + trips * step > type_range(counter.dtype)[1]
+    wraps = int(first) + trips * step > counter.dtype.bounds[1]
     return None if wraps else trips
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region, type_range
+from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, exp, log, sqrt, where
@@ -172,7 +172,7 @@ def integer_power(base: Node, exponent: Node) -> Node:
     """Square and multiply over the exponent's bits; a negative exponent leaves 1, -1 or 0."""
     one = like(1, base)
     result, factor = one, base
-    for bit in range(type_range(exponent.dtype)[1].bit_length()):
+    for bit in range(exponent.dtype.bits - (exponent.dtype.kind == "signed")):
         result = result * where((exponent & (1 << bit)).differs(0), factor, one)
         factor = square(factor)
     if exponent.dtype.kind == "unsigned":

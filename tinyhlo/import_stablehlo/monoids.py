@@ -1,4 +1,4 @@
-"""Reduction regions: which are a monoid, and its neutral element.
+"""Reduction regions: which are a monoid, and whether initial values matter to it.
 
 ^(a, b): return add(b, a)                      ->  Op.ADD
 ^(a, b): convert(add(convert a, convert b))    ->  Op.ADD   (halves added in f32)
@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar, type_range
+from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar
 from tinyhlo.ir.build import broadcast, cast, elementwise
-from tinyhlo.ir.dtypes import BOOL, F32, DType
+from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
+from tinyhlo.ir.meaning import identity
 from tinyhlo.ir.ops import MONOIDS, Op
 
 ROUNDING = (Op.ADD, Op.MUL)  # monoids whose partial results round, so halves accumulate in f32
@@ -57,19 +56,6 @@ def _position(node: Node) -> int | None:
     if isinstance(node, Elementwise) and node.op is Op.CAST:
         node = node.inputs[0]
     return node.position if isinstance(node, Param) else None
-
-
-def identity(op: Op, dtype: DType) -> np.generic:
-    """The neutral element of a monoid."""
-    if dtype.is_integer:
-        first, last = type_range(dtype)
-        all_ones = -1 if first < 0 else last
-        integers = {Op.MUL: 1, Op.MAX: first, Op.MIN: last, Op.AND: all_ones}
-        return dtype.numpy.type(integers.get(op, 0))
-    if dtype is BOOL:
-        return np.bool_(op in (Op.AND, Op.MIN, Op.MUL))
-    floats = {Op.MUL: 1.0, Op.MAX: float("-inf"), Op.MIN: float("inf")}
-    return dtype.numpy.type(floats.get(op, 0.0))
 
 
 def is_identity(op: Op, initial: Node) -> bool:

@@ -69,19 +69,12 @@ def element_numbers(shape: Shape, first: Node) -> Node:
     return result
 
 
-def type_range(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of an integer type."""
-    if dtype.kind == "signed":
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
-
-
 def clamp_index(start: Node, limit: int, dtype: DType) -> Node:
     """max(0, min(start, limit)) as `dtype`; compared in the start's own type, so nothing wraps."""
     known = known_scalar(start)
     if known is not None:
         return full(min(max(int(known), 0), limit), start.shape, dtype)
-    first, last = type_range(start.dtype)
+    first, last = start.dtype.bounds
     if limit < last:
         start = elementwise(Op.MIN, start, like(limit, start))
     if first < 0:
@@ -91,7 +84,7 @@ def clamp_index(start: Node, limit: int, dtype: DType) -> Node:
 
 def inside(start: Node, limit: int) -> Node | None:
     """0 <= start <= limit as i1; None when its type or value makes it certain."""
-    first, last = type_range(start.dtype)
+    first, last = start.dtype.bounds
     known = known_scalar(start)
     if known is not None and 0 <= int(known) <= limit:
         return None

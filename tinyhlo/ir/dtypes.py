@@ -8,6 +8,7 @@ Graph computes in; complex and small types, which it stores as these, are in `ir
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 import ml_dtypes
@@ -37,6 +38,14 @@ class DType:
     @property
     def is_integer(self) -> bool:
         return self.kind in ("signed", "unsigned")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        if self.is_float or self.kind == "bool":
+            return (-inf, inf) if self.is_float else (False, True)
+        first = -(1 << (self.bits - 1)) if self.kind == "signed" else 0
+        return first, first + (1 << self.bits) - 1
 
     @property
     def exponent_bits(self) -> int:

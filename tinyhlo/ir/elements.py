@@ -19,35 +19,25 @@ from tinyhlo.ir.graph import TensorType
 TOKEN = DType("token", "bool", 8, np.dtype(np.bool_))
 C64 = DType("complex<f32>", "complex", 64, np.dtype(np.complex64))
 C128 = DType("complex<f64>", "complex", 128, np.dtype(np.complex128))
-I2 = DType("i2", "signed", 2, np.dtype(ml_dtypes.int2))
-I4 = DType("i4", "signed", 4, np.dtype(ml_dtypes.int4))
-U2 = DType("ui2", "unsigned", 2, np.dtype(ml_dtypes.uint2))
-U4 = DType("ui4", "unsigned", 4, np.dtype(ml_dtypes.uint4))
-F4E2M1FN = DType("f4E2M1FN", "float", 4, np.dtype(ml_dtypes.float4_e2m1fn))
-F6E2M3FN = DType("f6E2M3FN", "float", 6, np.dtype(ml_dtypes.float6_e2m3fn))
-F6E3M2FN = DType("f6E3M2FN", "float", 6, np.dtype(ml_dtypes.float6_e3m2fn))
-F8E3M4 = DType("f8E3M4", "float", 8, np.dtype(ml_dtypes.float8_e3m4))
-F8E4M3 = DType("f8E4M3", "float", 8, np.dtype(ml_dtypes.float8_e4m3))
-F8E4M3B11FNUZ = DType("f8E4M3B11FNUZ", "float", 8, np.dtype(ml_dtypes.float8_e4m3b11fnuz))
-F8E4M3FN = DType("f8E4M3FN", "float", 8, np.dtype(ml_dtypes.float8_e4m3fn))
-F8E4M3FNUZ = DType("f8E4M3FNUZ", "float", 8, np.dtype(ml_dtypes.float8_e4m3fnuz))
-F8E5M2 = DType("f8E5M2", "float", 8, np.dtype(ml_dtypes.float8_e5m2))
-F8E5M2FNUZ = DType("f8E5M2FNUZ", "float", 8, np.dtype(ml_dtypes.float8_e5m2fnuz))
-F8E8M0FNU = DType("f8E8M0FNU", "float", 8, np.dtype(ml_dtypes.float8_e8m0fnu))
-
 PLANES = {C64: F32, C128: F64}  # complex type -> type of its real and its imaginary part
-SMALL_INTEGERS = (I2, I4, U2, U4)
+SMALL_INTEGERS = (
+    DType("i2", "signed", 2, np.dtype(ml_dtypes.int2)),
+    DType("i4", "signed", 4, np.dtype(ml_dtypes.int4)),
+    DType("ui2", "unsigned", 2, np.dtype(ml_dtypes.uint2)),
+    DType("ui4", "unsigned", 4, np.dtype(ml_dtypes.uint4)),
+)
+F8E8M0FNU = DType("f8E8M0FNU", "float", 8, np.dtype(ml_dtypes.float8_e8m0fnu))  # unsigned
 SMALL_FLOATS = (
-    F4E2M1FN,
-    F6E2M3FN,
-    F6E3M2FN,
-    F8E3M4,
-    F8E4M3,
-    F8E4M3B11FNUZ,
-    F8E4M3FN,
-    F8E4M3FNUZ,
-    F8E5M2,
-    F8E5M2FNUZ,
+    DType("f4E2M1FN", "float", 4, np.dtype(ml_dtypes.float4_e2m1fn)),
+    DType("f6E2M3FN", "float", 6, np.dtype(ml_dtypes.float6_e2m3fn)),
+    DType("f6E3M2FN", "float", 6, np.dtype(ml_dtypes.float6_e3m2fn)),
+    DType("f8E3M4", "float", 8, np.dtype(ml_dtypes.float8_e3m4)),
+    DType("f8E4M3", "float", 8, np.dtype(ml_dtypes.float8_e4m3)),
+    DType("f8E4M3B11FNUZ", "float", 8, np.dtype(ml_dtypes.float8_e4m3b11fnuz)),
+    DType("f8E4M3FN", "float", 8, np.dtype(ml_dtypes.float8_e4m3fn)),
+    DType("f8E4M3FNUZ", "float", 8, np.dtype(ml_dtypes.float8_e4m3fnuz)),
+    DType("f8E5M2", "float", 8, np.dtype(ml_dtypes.float8_e5m2)),
+    DType("f8E5M2FNUZ", "float", 8, np.dtype(ml_dtypes.float8_e5m2fnuz)),
     F8E8M0FNU,
 )
 SMALL = frozenset(SMALL_INTEGERS + SMALL_FLOATS)

@@ -16,8 +16,9 @@ import numpy as np
 
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import graph as ir
+from tinyhlo.ir.dtypes import BY_NUMPY
 from tinyhlo.ir.graph import Elementwise, Graph, Node
-from tinyhlo.ir.meaning import evaluate
+from tinyhlo.ir.meaning import evaluate, identity
 from tinyhlo.ir.ops import Op
 
 Array = np.ndarray
@@ -110,7 +111,7 @@ def fold(op: Op, source: Array, axes: tuple[int, ...]) -> Array:
         wide = widened(source)
         if op not in (Op.MAX, Op.MIN):
             return MONOIDS[op].reduce(wide, axes, dtype=wide.dtype)
-        result = MONOIDS[op].reduce(wide, axes, initial=extreme(source.dtype, op))
+        result = MONOIDS[op].reduce(wide, axes, initial=identity(op, BY_NUMPY[source.dtype]))
         return result if wide is source else signed_zeros(op, wide, axes, result)
 
 
@@ -137,16 +138,6 @@ def signed_zeros(op: Op, source: Array, axes: tuple[int, ...], result: Array) ->
     chosen = np.any(decisive, axes)
     zero = np.where(chosen == (op is Op.MIN), -0.0, 0.0)
     return np.where(result == 0, zero, result)
-
-
-def extreme(dtype: np.dtype, op: Op) -> object:
-    """The neutral element of MAX or MIN."""
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return limits.min if op is Op.MAX else limits.max
-    if dtype.kind == "b":
-        return op is Op.MIN
-    return -np.inf if op is Op.MAX else np.inf
 
 
 def multi_reduce(node: ir.MultiReduce, *inputs: Array) -> Arrays:

@@ -151,6 +151,19 @@ MEANING: dict[Op, Callable[..., Array]] = {
 }
 
 
+def identity(op: Op, dtype: DType) -> np.generic:
+    """The neutral element of a monoid: -0.0 for a sum of floats."""
+    match op:
+        case Op.MUL:
+            return dtype.numpy.type(1)
+        case Op.MAX | Op.MIN:
+            return dtype.numpy.type(dtype.bounds[op is Op.MIN])
+        case Op.AND:
+            return ~dtype.numpy.type(0)
+        case _:
+            return dtype.numpy.type(-0.0 if dtype.is_float else 0)
+
+
 def evaluate(op: Op, arguments: list[Array], dtype: DType) -> Array:
     """`op` of arrays of one shape, as an array of `dtype`; never warns."""
     with np.errstate(all="ignore"):
