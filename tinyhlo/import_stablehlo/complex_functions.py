@@ -108,10 +108,14 @@ def hyperbolic_cosine(x: Complex) -> Complex:
     return cosine(Complex(-x.im, x.re))
 
 
-def hyperbolic_sine(x: Complex) -> Complex:
-    """sinh z = -i sin iz."""
-    turned = sine(Complex(-x.im, x.re))
-    return Complex(turned.im, -turned.re)
+def quarter_turned(function: Function) -> Function:
+    """-i f(iz): sinh of sin, tan of tanh."""
+
+    def rule(x: Complex) -> Complex:
+        found = function(Complex(-x.im, x.re))
+        return Complex(found.im, -found.re)
+
+    return rule
 
 
 def times_either(factor: Node, size: Node) -> Node:
@@ -141,12 +145,6 @@ def tanh(x: Complex) -> Complex:
     side = where(unbounded & ~endless, slope, copy_sign(one, a))
     im = where(is_zero(b), b, where(is_far, slope, im))  # also where a is NaN
     return Complex(where(is_far, side, re), im)
-
-
-def tangent(x: Complex) -> Complex:
-    """tan z = -i tanh(i z)."""
-    turned = tanh(Complex(-x.im, x.re))
-    return Complex(turned.im, -turned.re)
 
 
 def logistic(x: Complex) -> Complex:
@@ -213,8 +211,8 @@ RULES: dict[str, Rule] = {
     "stablehlo.sine": on_values(sine),
     "stablehlo.cosine": on_values(cosine),
     "chlo.cosh": on_values(hyperbolic_cosine),
-    "chlo.sinh": on_values(hyperbolic_sine),
-    "stablehlo.tan": on_values(tangent),
+    "chlo.sinh": on_values(quarter_turned(sine)),
+    "stablehlo.tan": on_values(quarter_turned(tanh)),
     "stablehlo.tanh": on_values(tanh),
     "stablehlo.logistic": on_values(logistic),
     "stablehlo.sign": on_values(sign),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from tinyhlo.ir.build import (
     scan,
     where,
 )
-from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.ops import Op
 
@@ -105,25 +106,17 @@ def is_batched(operation: Operation) -> bool:
 def ragged_dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     numbers = numbers_of(operation)
     lhs, rhs, sizes = inputs
-    (ragged,) = numbers.lhs_ragged_dimensions
-    dtype = operation.type.dtype
-    if ragged in numbers.lhs_contracting_dimensions:
-        result = sums_by_group(lhs, rhs, sizes, ragged, numbers, operation)
-    else:
-        result = products_by_group(lhs, rhs, sizes, ragged, numbers, operation)
-    return cast(result, dtype)
+    summed = numbers.lhs_ragged_dimensions[0] in numbers.lhs_contracting_dimensions
+    wide = accumulating_type(lhs.dtype, rhs.dtype, operation.type.dtype)
+    by_group = sums_by_group if summed else products_by_group
+    return cast(by_group(lhs, rhs, sizes, numbers, wide), operation.type.dtype)
 
 
 def products_by_group(
-    lhs: Node,
-    rhs: Node,
-    sizes: Node,
-    ragged: int,
-    numbers: RaggedDotDimensions,
-    operation: Operation,
+    lhs: Node, rhs: Node, sizes: Node, numbers: RaggedDotDimensions, wide: DType
 ) -> Node:
     """Each row times the matrix of its group; rows of no group give zeros."""
-    (group_axis,) = numbers.rhs_group_dimensions
+    (ragged,), (group_axis,) = numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions
     inner, inner_right = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
     others = [axis for axis in free_axes(lhs, inner) if axis != ragged]
     columns = [axis for axis in free_axes(rhs, inner_right) if axis != group_axis]
@@ -133,7 +126,6 @@ def products_by_group(
         permute(rhs, (group_axis, *inner_right, *columns)),
         (rhs.shape[group_axis], depth, product(rhs, columns)),
     )
-    wide = accumulating_type(lhs.dtype, rhs.dtype, operation.type.dtype)
 
     def step(out: Node, x: Node, w: Node, at: tuple[Node, Node, Node]) -> Node:
         group, row, end = at
@@ -160,17 +152,13 @@ def products_by_group(
 
 
 def sums_by_group(
-    lhs: Node,
-    rhs: Node,
-    sizes: Node,
-    ragged: int,
-    numbers: RaggedDotDimensions,
-    operation: Operation,
+    lhs: Node, rhs: Node, sizes: Node, numbers: RaggedDotDimensions, wide: DType
 ) -> Node:
     """For each group, the product summed over its part of the ragged axis."""
     pairs = list(
         zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True)
     )
+    (ragged,) = numbers.lhs_ragged_dimensions
     ragged_right = dict(pairs)[ragged]
     inner = [left for left, _ in pairs if left != ragged]
     inner_right = [right for left, right in pairs if left != ragged]
@@ -181,7 +169,6 @@ def sums_by_group(
     w = reshape(
         permute(rhs, (ragged_right, *inner_right, *columns)), (depth, other, product(rhs, columns))
     )
-    wide = accumulating_type(lhs.dtype, rhs.dtype, operation.type.dtype)
 
     def step(out: Node, x: Node, w: Node, at: tuple[Node, Node, Node]) -> Node:
         group, row, end = at
@@ -218,31 +205,20 @@ def with_rows_after(node: Node) -> Node:
 
 def over_blocks(blocks: Blocks, start: Node, x: Node, w: Node, step: Any) -> Node:
     """`out = step(out, x, w, (group, row, end))` for every block, from `start` on."""
-    initial = (
-        scalar(0, I32), start, x, w, blocks.group, blocks.row, blocks.end, blocks.count,
-    )  # fmt: skip
+    tables = (blocks.group, blocks.row, blocks.end)
+    initial = (scalar(0, I32), start, x, w, *tables, blocks.count)
     types = tuple(node.type for node in initial)
     state = [param(k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
-    number, out, left, right, *tables, count = state
+    number, out, left, right, *places, count = state
     condition = Graph(types, (number < count,))
-    at = tuple(element(table, number) for table in tables)
-    body = Graph(
-        types,
-        (
-            number + scalar(1, I32),
-            step(out, left, right, at),
-            *state[2:],
-        ),
-    )
+    at = tuple(element(table, number) for table in places)
+    body = Graph(types, (number + 1, step(out, left, right, at), *state[2:]))
     return loop(initial, condition, body, None)[1]
 
 
 def product(node: Node, axes: Sequence[int]) -> int:
     """Elements along `axes`."""
-    count = 1
-    for axis in axes:
-        count *= node.shape[axis]
-    return count
+    return prod(node.shape[axis] for axis in axes)
 
 
 RULES: dict[str, Rule] = {"chlo.ragged_dot": ragged_dot}

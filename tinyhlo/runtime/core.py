@@ -12,7 +12,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tinyhlo.errors import TinyhloError
@@ -57,20 +56,17 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStats:
+class MemoryStats(ctypes.Structure):
     """Bytes of the caching allocator; `pool_bytes` is what it holds, handed out or cached."""
 
-    bytes_in_use: int
-    peak_bytes: int
-    bytes_limit: int
-    pool_bytes: int
-    allocations: int
-    largest_bytes: int
-
-
-class _Stats(ctypes.Structure):
-    _fields_ = [(field.name, ctypes.c_int64) for field in fields(MemoryStats)]
+    _fields_ = [
+        ("bytes_in_use", ctypes.c_int64),
+        ("peak_bytes", ctypes.c_int64),
+        ("bytes_limit", ctypes.c_int64),
+        ("pool_bytes", ctypes.c_int64),
+        ("allocations", ctypes.c_int64),
+        ("largest_bytes", ctypes.c_int64),
+    ]
 
 
 @functools.cache
@@ -104,9 +100,9 @@ def address(name: str) -> int:
 
 
 def memory_stats() -> MemoryStats:
-    stats = _Stats()
+    stats = MemoryStats()
     library().tiny_memory_stats(ctypes.byref(stats))
-    return MemoryStats(*(getattr(stats, field.name) for field in fields(MemoryStats)))
+    return stats
 
 
 def last_error() -> str:
