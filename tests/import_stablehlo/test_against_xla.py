@@ -138,6 +138,12 @@ STRUCTURES = {
     "cumulative log sum": (log_add, X),
     "max pool": (max_pool, floats(2, 7, 6)),
     "max pool gradient": (jax.grad(lambda x: (max_pool(x) ** 2).sum()), floats(2, 7, 6)),
+    "gradient of no windows": (
+        jax.grad(
+            lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (3,), (1,), "VALID") ** 2).sum()
+        ),
+        floats(2),
+    ),
     "mean pool": (
         lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3), (1, 1, 2), "SAME"),
         floats(2, 7, 6),

@@ -35,6 +35,8 @@ NOWHERE = -1  # linear index of padding
 def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     operand, source, initial = inputs
     select, combine = (scope.graph(region) for region in operation.regions)
+    if not source.type.size:
+        return broadcast(initial, operand.shape)
     windows = windows_of(operation, len(operand.shape))
     chosen = selected_index(operand, windows, select)
     if monoid_of(combine) is Op.ADD:
