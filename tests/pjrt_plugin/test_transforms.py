@@ -187,3 +187,14 @@ def test_denormal_numbers_live() -> None:
     many = np.full(1 << 20, 1e-38, np.float32)
     scaled = jax.jit(lambda x: x * np.float32(0.125), backend="tiny")(many)
     np.testing.assert_array_equal(scaled, many * np.float32(0.125))
+
+
+def test_sums_start_at_zero() -> None:
+    """A sum of nothing, or of nothing but -0, is +0."""
+
+    def sums(x: jax.Array) -> list[jax.Array]:
+        return [x.sum(), x[:0].sum(), jnp.cumsum(x), jnp.dot(x, -x), jnp.dot(x[:0], x[:0])]
+
+    for found in jax.jit(sums, backend="tiny")(np.full(40, -0.0, np.float32)):
+        assert not np.signbit(found).any()
+        assert not np.asarray(found).any()

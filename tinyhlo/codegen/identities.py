@@ -10,10 +10,11 @@ from tinyhlo.ir.ops import Op
 
 
 def identity(op: Op, dtype: DType) -> Literal:
-    """e with op(e, x) == x for every x of `dtype`: -0.0 for float sums, -inf for float max."""
+    """e with op(e, x) == x for every x of `dtype`: -inf for float max. Sums start at +0, which -0
+    must meet: a sum of nothing, or of nothing but -0, is +0."""
     match op:
         case Op.ADD:
-            return literal(-0.0 if dtype.is_float else 0, dtype)
+            return literal(0, dtype)
         case Op.MUL:
             return literal(1, dtype)
         case Op.MAX:

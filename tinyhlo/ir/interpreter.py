@@ -109,10 +109,10 @@ def fold(op: Op, source: Array, axes: tuple[int, ...]) -> Array:
     """Monoid `op` over `axes`; floats narrower than f64 add up in f64."""
     with np.errstate(all="ignore"):
         wide = widened(source)
-        if op not in (Op.MAX, Op.MIN):
-            return MONOIDS[op].reduce(wide, axes, dtype=wide.dtype)
-        result = MONOIDS[op].reduce(wide, axes, initial=identity(op, BY_NUMPY[source.dtype]))
-        return result if wide is source else signed_zeros(op, wide, axes, result)
+        first = wide.dtype.type(identity(op, BY_NUMPY[source.dtype]))
+        result = MONOIDS[op].reduce(wide, axes, dtype=wide.dtype, initial=first)
+        has_signed_zeros = op in (Op.MAX, Op.MIN) and wide is not source
+        return signed_zeros(op, wide, axes, result) if has_signed_zeros else result
 
 
 MONOIDS: dict[Op, np.ufunc] = {
@@ -258,7 +258,8 @@ def scan(node: ir.Scan, source: Array) -> Array:
     with np.errstate(all="ignore"):
         wide = widened(source)
         turned = np.flip(wide, node.axis) if node.reverse else wide
-        result = MONOIDS[node.op].accumulate(turned, node.axis)
+        first = wide.dtype.type(identity(node.op, node.dtype))
+        result = MONOIDS[node.op](first, MONOIDS[node.op].accumulate(turned, node.axis))
         result = np.flip(result, node.axis) if node.reverse else result
         return result.astype(source.dtype)
 

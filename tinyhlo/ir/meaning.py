@@ -152,7 +152,7 @@ MEANING: dict[Op, Callable[..., Array]] = {
 
 
 def identity(op: Op, dtype: DType) -> np.generic:
-    """The neutral element of a monoid: -0.0 for a sum of floats."""
+    """The neutral element of a monoid. Sums start at +0, which -0 must meet."""
     match op:
         case Op.MUL:
             return dtype.numpy.type(1)
@@ -161,7 +161,7 @@ def identity(op: Op, dtype: DType) -> np.generic:
         case Op.AND:
             return ~dtype.numpy.type(0)
         case _:
-            return dtype.numpy.type(-0.0 if dtype.is_float else 0)
+            return dtype.numpy.type(0)
 
 
 def evaluate(op: Op, arguments: list[Array], dtype: DType) -> Array:
