@@ -8,7 +8,7 @@ their bodies computed in every iteration:
 
 A product over all rows reads `w` once for many of them, packs it once and runs on all threads. That
 pays when `w` does not stay in the first cache anyway, and when the product is so deep that writing
-its results and reading them back costs less (docs/decisions/0023-out-of-loops.md).
+its results and reading them back costs less (docs/decisions/0024-out-of-loops.md).
 """
 
 from __future__ import annotations
