@@ -108,3 +108,11 @@ def test_a_gradient_is_stored_in_the_order_of_its_weights() -> None:
     program = planned(graph, [normal(32, 64), normal(32, 16), normal(64, 16)])
     first, *_ = launches(program.body)
     assert first.writes[0].type.shape == (64, 16)
+
+
+def test_sums_over_the_same_rows_share_one_pass_with_what_follows_them() -> None:
+    x, y = param(0, (3000, 100), F32), param(1, (3000, 100), F32)
+    products, plain = reduce(Op.ADD, mul(x, y), (0,)), reduce(Op.ADD, y, (0,))
+    results = (add(products, constant_like(1.0, products)), add(plain, constant_like(1.0, plain)))
+    program = planned(Graph((x.type,) * 2, results), [normal(3000, 100), normal(3000, 100)])
+    assert len(launches(program.body)) == 1

@@ -230,9 +230,11 @@ def join_siblings(clusters: list[Cluster]) -> None:
     groups: dict[object, list[Cluster]] = {}
     for cluster in clusters:
         if cluster.structure is None and not cluster.contraction:
-            shapes = {(item.shape, iteration_shape(item)) for item in cluster.items}
-            if len(shapes) == 1:
-                groups.setdefault(next(iter(shapes)), []).append(cluster)
+            reducers = [item for item in cluster.items if reducer_of(item) is not None]
+            spaces = {iteration_shape(item) for item in reducers or cluster.items}
+            shapes = {item.shape for item in cluster.items}
+            if len(shapes) == len(spaces) == 1:
+                groups.setdefault((*shapes, *spaces), []).append(cluster)
     for group in groups.values():
         for position, cluster in enumerate(group):
             if cluster.merged_into is not None:
