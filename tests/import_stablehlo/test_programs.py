@@ -91,3 +91,32 @@ def test_constants_of_every_type() -> None:
         (result,) = interpret(text, [])
         assert result.dtype == expected.dtype
         assert result.tobytes() == expected.tobytes()
+
+
+def test_batch_norm() -> None:
+    array, vector = "tensor<2x3x4xf32>", "tensor<3xf32>"
+    given = "{epsilon = 1.0e-03 : f32, feature_index = 1 : i64}"
+    text = f"""func.func @main(%x: {array}, %s: {vector}, %o: {vector}, %g: {array})
+        -> ({array}, {vector}, {vector}, {array}, {array}, {vector}, {vector}) {{
+      %0:3 = "stablehlo.batch_norm_training"(%x, %s, %o) <{given}> :
+        ({array}, {vector}, {vector}) -> ({array}, {vector}, {vector})
+      %1 = "stablehlo.batch_norm_inference"(%x, %s, %o, %0#1, %0#2) <{given}> :
+        ({array}, {vector}, {vector}, {vector}, {vector}) -> {array}
+      %2:3 = "stablehlo.batch_norm_grad"(%x, %s, %0#1, %0#2, %g) <{given}> :
+        ({array}, {vector}, {vector}, {vector}, {array}) -> ({array}, {vector}, {vector})
+      return %0#0, %0#1, %0#2, %1, %2#0, %2#1, %2#2 :
+        {array}, {vector}, {vector}, {array}, {array}, {vector}, {vector} }}"""
+    random = np.random.default_rng(0)
+    x, g = random.standard_normal((2, 2, 3, 4)).astype(np.float32)
+    s, o = random.standard_normal((2, 3)).astype(np.float32)
+    found = interpret(text, [x, s, o, g])
+    axes, spread = (0, 2), (None, slice(None), None)
+    mean, variance = x.mean(axes), x.var(axes)
+    deviation = np.sqrt(variance + 1e-3)[spread]
+    unit = (x - mean[spread]) / deviation
+    scale = s[spread]
+    inner = g - g.mean(axes)[spread] - unit * (g * unit).mean(axes)[spread]
+    normal = unit * scale + o[spread]
+    slopes = (scale / deviation * inner, (g * unit).sum(axes), g.sum(axes))
+    for ours, wanted in zip(found, (normal, mean, variance, normal, *slopes), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)

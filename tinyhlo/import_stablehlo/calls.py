@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, on_values
 from tinyhlo.ir.build import barrier, full
 from tinyhlo.ir.graph import Node
 
@@ -27,28 +27,8 @@ def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Se
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 
 
-def identity(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    return inputs
-
-
-def optimization_barrier(
-    operation: Operation, inputs: tuple[Any, ...], scope: Scope
-) -> Sequence[Value]:
-    return [barrier(node) if isinstance(node, Node) else node for node in inputs]
-
-
-def token(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    return [None]
-
-
-def tuple_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    return [inputs]
-
-
-def get_tuple_element(
-    operation: Operation, inputs: tuple[Any, ...], scope: Scope
-) -> Sequence[Value]:
-    return [inputs[0][operation.attributes["index"]]]
+def barriers(*values: Value) -> Sequence[Value]:
+    return [barrier(value) if isinstance(value, Node) else value for value in values]
 
 
 def collective(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -87,10 +67,6 @@ def async_start(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     return [scope.run(operation.regions[0], inputs)]
 
 
-def async_done(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    return inputs[0]
-
-
 COLLECTIVES = (
     "stablehlo.all_reduce",
     "stablehlo.all_gather",
@@ -103,17 +79,17 @@ IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier
 RULES: dict[str, Rule] = {
     "func.call": call,
     "stablehlo.composite": composite,
-    "stablehlo.optimization_barrier": optimization_barrier,
-    "stablehlo.tuple": tuple_op,
-    "stablehlo.get_tuple_element": get_tuple_element,
-    "stablehlo.after_all": token,
-    "stablehlo.async_done": async_done,
+    "stablehlo.optimization_barrier": on_values(barriers),
+    "stablehlo.tuple": on_values(lambda *members: [members]),
+    "stablehlo.get_tuple_element": on_values(lambda members, index: [members[index]], "index"),
+    "stablehlo.after_all": on_values(lambda *tokens: [None]),
+    "stablehlo.create_token": on_values(lambda: [None]),
     "stablehlo.async_start": async_start,
-    "stablehlo.create_token": token,
+    "stablehlo.async_done": on_values(lambda results: results),
     "stablehlo.collective_permute": collective_permute,
     "stablehlo.partition_id": device_number,
     "stablehlo.replica_id": device_number,
     "sdy.manual_computation": manual_computation,
     **dict.fromkeys(COLLECTIVES, collective),
-    **dict.fromkeys(IDENTITIES, identity),
+    **dict.fromkeys(IDENTITIES, on_values(lambda *values: values)),
 }

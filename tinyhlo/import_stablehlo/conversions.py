@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from tinyhlo.import_stablehlo.lifting import is_small, stored_type
-from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, iota, reduce
-from tinyhlo.ir.dtypes import BOOL, DType, signed_of, unsigned_of
+from tinyhlo.ir.dtypes import BOOL, DType, unsigned_of
 from tinyhlo.ir.graph import Node, TensorType
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.order import total_order_key
 
 # direction -> (op, whether the operands change places)
 DIRECTIONS = {
@@ -34,13 +34,6 @@ def compare(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node
     if operation.attributes.get("compare_type") == "TOTALORDER" and left.dtype.is_float:
         left, right = total_order_key(left), total_order_key(right)
     return elementwise(op, right, left) if swapped else elementwise(op, left, right)
-
-
-def total_order_key(x: Node) -> Node:
-    """Signed integers in IEEE total order: the magnitude bits of negative numbers are inverted."""
-    bits = bitcast(x, signed_of(x.dtype))
-    spread = elementwise(Op.SAR, bits, like(x.dtype.bits - 1, bits))
-    return bits ^ (spread >> 1)
 
 
 def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:

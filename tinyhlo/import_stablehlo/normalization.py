@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tinyhlo.import_stablehlo.operands import like
-from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
+from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import broadcast, reduce, sqrt
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
@@ -36,42 +33,28 @@ class Features:
         return total / count
 
 
-def inference(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    x, scale, offset, mean, variance = inputs
-    features = Features(x, operation.attributes["feature_index"])
-    return normalized(features, scale, offset, mean, variance, operation)
-
-
-def normalized(
-    features: Features, scale: Node, offset: Node, mean: Node, variance: Node, operation: Operation
+def inference(
+    x: Node, scale: Node, offset: Node, mean: Node, variance: Node, axis: int, epsilon: float
 ) -> Node:
-    centred = features.array - features.spread(mean)
-    scaled = centred / features.spread(deviation(variance, operation))
-    scaled = scaled * features.spread(scale)
-    return scaled + features.spread(offset)
+    features = Features(x, axis)
+    scaled = (x - features.spread(mean)) / features.spread(sqrt(variance + epsilon))
+    return scaled * features.spread(scale) + features.spread(offset)
 
 
-def deviation(variance: Node, operation: Operation) -> Node:
-    """sqrt(variance + epsilon)"""
-    epsilon = like(operation.attributes["epsilon"], variance)
-    return sqrt(variance + epsilon)
-
-
-def training(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    x, scale, offset = inputs
-    features = Features(x, operation.attributes["feature_index"])
+def training(x: Node, scale: Node, offset: Node, axis: int, epsilon: float) -> Sequence[Node]:
+    features = Features(x, axis)
     mean = features.mean(x)
     centred = x - features.spread(mean)
     variance = features.mean(centred * centred)
-    return [normalized(features, scale, offset, mean, variance, operation), mean, variance]
+    return [inference(x, scale, offset, mean, variance, axis, epsilon), mean, variance]
 
 
-def gradient(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+def gradient(
+    x: Node, scale: Node, mean: Node, variance: Node, grad: Node, axis: int, epsilon: float
+) -> Sequence[Node]:
     """dx = scale / deviation * (dy - mean(dy) - x^ * mean(dy * x^)), x^ the normalised x
     (StableHLO specification, batch_norm_grad)."""
-    x, scale, mean, variance, grad = inputs
-    features = Features(x, operation.attributes["feature_index"])
-    divisor = deviation(variance, operation)
+    features, divisor = Features(x, axis), sqrt(variance + epsilon)
     centred = x - features.spread(mean)
     unit = centred / features.spread(divisor)
     product = grad * unit
@@ -81,8 +64,9 @@ def gradient(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Seq
     return [factor * rest, features.total(product), features.total(grad)]
 
 
+GIVEN = ("feature_index", "epsilon")
 RULES: dict[str, Rule] = {
-    "stablehlo.batch_norm_inference": inference,
-    "stablehlo.batch_norm_training": training,
-    "stablehlo.batch_norm_grad": gradient,
+    "stablehlo.batch_norm_inference": on_values(inference, *GIVEN),
+    "stablehlo.batch_norm_training": on_values(training, *GIVEN),
+    "stablehlo.batch_norm_grad": on_values(gradient, *GIVEN),
 }

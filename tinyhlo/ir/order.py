@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinyhlo.ir.build import bitcast, cast, elementwise, param, scalar, where
+from tinyhlo.ir.build import bitcast, cast, elementwise, full, param, where
 from tinyhlo.ir.dtypes import BOOL, U8, signed_of, unsigned_of
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param, TensorType, topological
 from tinyhlo.ir.ops import Op
@@ -128,7 +128,7 @@ def key_of(comparison: Comparison, types: tuple[TensorType, ...]) -> Key:
     bits = 1 if value.dtype is BOOL else value.dtype.bits
     key = unsigned_key(value)
     if comparison.descending:
-        key = key ^ scalar((1 << bits) - 1, key.dtype)
+        key = key ^ ((1 << bits) - 1)
     return Key(Graph(types, (key,)), bits)
 
 
@@ -139,13 +139,15 @@ def unsigned_key(value: Node) -> Node:
         case "bool":
             return cast(value, U8)
         case "signed":
-            bits = bitcast(value, unsigned_of(dtype))
-            return bits ^ scalar(1 << (dtype.bits - 1), bits.dtype)
+            return bitcast(value, unsigned_of(dtype)) ^ (1 << (dtype.bits - 1))
         case "float":
-            zero = scalar(0, dtype)
-            bits = bitcast(where(value.equals(zero), zero, value), signed_of(dtype))
-            sign = elementwise(Op.SAR, bits, scalar(dtype.bits - 1, bits.dtype))
-            magnitude = sign >> scalar(1, sign.dtype)
-            return unsigned_key(bits ^ magnitude)
+            return unsigned_key(total_order_key(where(value.equals(0), 0, value)))
         case _:
             return value
+
+
+def total_order_key(x: Node) -> Node:
+    """Signed integers in IEEE total order: the magnitude bits of negative numbers are inverted."""
+    bits = bitcast(x, signed_of(x.dtype))
+    sign = elementwise(Op.SAR, bits, full(x.dtype.bits - 1, x.shape, bits.dtype))
+    return bits ^ (sign >> 1)
