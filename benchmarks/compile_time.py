@@ -55,7 +55,7 @@ def staged(source: bytes) -> Row:
     texts: list[str] = []
     _, last = render_program(
         program,  # type: ignore[arg-type]
-        [kernel for kernel in kernels if kernel not in libraries],
+        {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries},
         target,
         texts.append,
         {kernel: k for k, kernel in enumerate(libraries)},

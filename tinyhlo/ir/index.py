@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 Bounds = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+class Var(NamedTuple):  # a tuple, because it is made, compared and hashed more than all others
     """A loop variable in [0, extent)."""
 
     name: str

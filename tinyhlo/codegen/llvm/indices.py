@@ -20,7 +20,7 @@ free = index_free
 
 
 def atom_free(atom: Atom) -> frozenset[Name]:
-    return index_free(Index(0, ((atom, 1),)))
+    return frozenset((atom,)) if type(atom) is Var else index_free(Index(0, ((atom, 1),)))
 
 
 def scalar(v: Values, index: Index) -> str:
