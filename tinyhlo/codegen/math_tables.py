@@ -112,12 +112,12 @@ ERFC_F32: Table = (  # 3.8e-11
     -1.2331853213254362e-05,
     -6.633635507569124e-07,
 )
-# 1/(2 pi) without its first 28 k bits, each as the sum of two doubles
-TURNS: tuple[tuple[float, float], ...] = (
-    (0.15915494309189535, -9.839338337591243e-18),
-    (2.695348018264001e-09, -1.3585460269359377e-25),
-    (4.038449470223213e-18, 2.343001636102442e-34),
-    (1.924176216009893e-26, 1.1051690039850298e-42),
+# 2/pi, less the multiple of 4/2^(27 k) next to it for k > 0, each as the sum of two doubles
+QUARTERS: tuple[tuple[float, float], ...] = (
+    (0.6366197723675814, -3.935735335036497e-17),
+    (-4.119769120791653e-09, 2.8376220177865265e-25),
+    (7.166494911215068e-17, -2.1442872565786008e-33),
+    (-5.434184107743751e-25, 3.8858987075186823e-41),
 )
 # log(2) in two parts; the first has eleven zero bits at the end, so its multiples are exact
 LN2_F32 = (0.693115234375, 3.194618329871446e-05)

@@ -1,10 +1,11 @@
 """sin, cos, tan and atan2 of f32 as primitives.
 
-An angle is reduced in f64: x / (2 pi) = whole turns + t, t in [-1/2, 1/2], then quarters. The
-whole turns of a huge x come from leading bits of 1/(2 pi) that x turns into integers, so those
+An angle is reduced in f64: 2 x / pi = a whole number of quarter turns + t, t in [-1/2, 1/2]. The
+whole turns of a huge x come from leading bits of 2/pi that x turns into multiples of 4, so those
 bits are left out from the start (Payne and Hanek, Radian Reduction for Trigonometric Functions,
-1983): `TURNS[k]` is 1/(2 pi) without its first 28 k bits. The remaining product x * high stays
-below 2^52, and the fused multiply-add gives its fraction exactly.
+1983): `QUARTERS[k]` is 2/pi without a multiple of 4/2^(27 k). The remaining product x * high stays
+below 2^51, so that adding 1.5 * 2^52 rounds it and shows the quarter in the low bits, and the fused
+multiply-add gives its fraction exactly.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 from math import pi
 from typing import NamedTuple
 
-from tinyhlo.codegen.math_tables import ATAN_F32, COS_F32, SIN_F32, TURNS
+from tinyhlo.codegen.math_tables import ATAN_F32, COS_F32, QUARTERS, SIN_F32
 from tinyhlo.codegen.math_terms import Term, polynomial, where
-from tinyhlo.ir.dtypes import F32, F64
+from tinyhlo.ir.dtypes import F32, F64, I32
 
-LIMITS = (2.0**51, 2.0**79, 2.0**107)  # up to LIMITS[k], TURNS[k] is right
-ROUND = 1.5 * 2.0**23  # added to a small integer, shows it in the low bits
+LIMITS = (2.0**50, 2.0**77, 2.0**104)  # up to LIMITS[k], QUARTERS[k] is right
+ROUND = 1.5 * 2.0**52  # added to a number, rounds it and shows the integer in the low bits
 
 
 class Quarters(NamedTuple):
@@ -32,19 +33,18 @@ def reduce(x: Term) -> Quarters:
     """Quarter turns of an f32 angle; NaN for infinities."""
     wide = x.cast(F64)
     size = abs(x)
-    high, low = (wide.constant(part) for part in TURNS[-1])
-    for limit, (first, second) in zip(reversed(LIMITS), reversed(TURNS[:-1]), strict=True):
+    high, low = (wide.constant(part) for part in QUARTERS[-1])
+    for limit, (first, second) in zip(reversed(LIMITS), reversed(QUARTERS[:-1]), strict=True):
         near = size < limit
         high = where(near, wide.constant(first), high)
         low = where(near, wide.constant(second), low)
-    turns = wide.fma(high, -(wide * high).rint())
-    turns = wide.fma(low, turns)
-    quarter = (turns * 4.0).rint()
-    r = (turns.fma(4.0, -quarter) * (pi / 2)).cast(F32)
+    shifted = wide.fma(high, ROUND)
+    rest = wide.fma(low, wide.fma(high, -(shifted - ROUND)))
+    r = (rest * (pi / 2)).cast(F32)
     square = r * r
     sine = (polynomial(square, SIN_F32) * square).fma(r, r)
     cosine = (square * square).fma(polynomial(square, COS_F32), square.fma(-0.5, 1.0))
-    return Quarters((quarter.cast(F32) + ROUND).bits(), sine, cosine)
+    return Quarters(shifted.bits().cast(I32), sine, cosine)
 
 
 def sin(x: Term) -> Term | None:
