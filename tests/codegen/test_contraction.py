@@ -239,7 +239,7 @@ def test_operands_that_are_packed_first(
     m: int, k: int, n: int, turned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contraction_planner, "SHARED_WORK", 0)
-    monkeypatch.setattr(contraction_planner, "SHARED_DEPTH", 100)
+    monkeypatch.setattr(contraction_planner, "SHARED_DEPTH_BYTES", 400)
     monkeypatch.setattr(contraction_planner, "SHARED_RIGHT_BYTES", 1 << 13)
     left = build.param(0, (k, m) if turned else (m, k), F32)
     right, bias = build.param(1, (k, n), F32), build.param(2, (n,), F32)

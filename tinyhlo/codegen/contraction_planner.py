@@ -31,7 +31,7 @@ MAX_DEPTH = 1024  # k positions in a step
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 19  # of the columns that a block of rows is multiplied by
-SHARED_DEPTH = 512
+SHARED_DEPTH_BYTES = 1 << 11  # of a row of the left operand
 SHARED_WORK = 1 << 26  # multiply-adds worth two forks for packing
 CHUNKS_A_THREAD = 4  # so that one on a slow core can take fewer
 SUMS_BYTES = 1 << 20
@@ -71,7 +71,8 @@ class Planner:
         self.right = self.right_use()
         self.streams = self.is_streamed()
         self.shared = self.is_shared()
-        most = STREAM_DEPTH if self.streams else SHARED_DEPTH if self.shared else MAX_DEPTH
+        shared = SHARED_DEPTH_BYTES // form.operand.itemsize
+        most = STREAM_DEPTH if self.streams else shared if self.shared else MAX_DEPTH
         self.k = self.depth_cut(most)
 
     def plan(self) -> Plan:
