@@ -81,11 +81,6 @@ SKIPS = (
         "programs are compiled for the machine at hand: there are no topologies without devices",
     ),
     Skip(
-        "memories_test",
-        "test_compute_on2_out_mem_space",
-        "there is one memory; skipped on XLA:CPU too",
-    ),
-    Skip(
         "transfer_guard_test",
         "test_disallow_(explicit_)?(all|device_to_host)$",
         "results lie in host memory: reading them is no transfer, as on XLA:CPU",
@@ -94,11 +89,6 @@ SKIPS = (
         "export_test",
         "multi_platform_(and_poly|nested)|ordered_effects_multi_platform_and_poly|mlir_lower_fun_with",
         "exports for cpu, tpu and gpus only and calls that on the device at hand",
-    ),
-    Skip(
-        "export_test",
-        "test_memory_space_from_(arg|out_shardings)$",
-        "asks for the memory kind pinned_host; there is one memory",
     ),
     Skip(
         "shape_poly_test",

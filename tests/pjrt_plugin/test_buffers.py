@@ -174,3 +174,29 @@ def test_arrays_lie_as_the_user_says(tiny: jax.Device, dtype: type) -> None:
     np.testing.assert_array_equal(double, x + x)
     np.testing.assert_array_equal(turned, x.T)
     np.testing.assert_array_equal(jax.device_put(double, jax.devices("cpu")[0]), x + x)
+
+
+def test_memory_kinds_are_names_of_one_memory(tiny: jax.Device) -> None:
+    """As XLA's CPU has them; programs that offload to the host say pinned_host."""
+    kinds = [memory.kind for memory in tiny.addressable_memories()]
+    assert kinds == ["device", "pinned_host", "unpinned_host"]
+    assert tiny.default_memory().kind == "device"
+    x = jax.device_put(aligned(64), tiny)
+    for kind in kinds:
+        place = SingleDeviceSharding(tiny, memory_kind=kind)
+        moved = jax.device_put(x, place)
+        assert moved.sharding.memory_kind == kind
+        assert moved.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+        made = jax.jit(lambda x: (x + 1, x), in_shardings=place, out_shardings=(place, None))(moved)
+        assert [y.sharding.memory_kind for y in made] == [kind, "device"]
+        np.testing.assert_array_equal(np.asarray(made[0]), np.ones(64))
+
+
+def test_values_that_are_offloaded_come_back(tiny: jax.Device) -> None:
+    @jax.jit
+    def f(x: jax.Array) -> jax.Array:
+        kept = jax.device_put(jnp.sin(x), jax.memory.Space.Host)
+        return jnp.cos(x) + jax.device_put(kept, jax.memory.Space.Device)
+
+    x = jax.device_put(np.arange(8, dtype=np.float32), tiny)
+    np.testing.assert_allclose(f(x), np.sin(x) + np.cos(x), rtol=1e-6)

@@ -32,10 +32,13 @@ def threads(request: pytest.FixtureRequest) -> int:
 def test_parallel_covers_everything_once(threads: int, count: int) -> None:
     parts = split(count)
     assert sum(end - begin for begin, end in parts) == count
-    assert len(parts) <= threads
     assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
     sizes = [end - begin for begin, end in parts]
-    assert not sizes or max(sizes) - min(sizes) <= 1
+    if threads == 1:
+        assert len(parts) == (count > 0)
+    elif count >= 100:  # the last round is small: nobody waits long for a slow thread
+        assert max(sizes) <= count // (2 * threads) + 1
+        assert sizes[-1] <= count // (16 * threads) + 1
 
 
 def test_parallel_many_times(threads: int) -> None:

@@ -33,6 +33,7 @@ from tinyhlo.ir.graph import Graph, TensorType
 
 DEVICE_COUNTS = ("mhlo.num_partitions", "mhlo.num_replicas")
 SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")  # as in plugin.h, the default first
 NO_TILES = "arrays are dense here: leave the tiling out of the Layout"
 PASS_ARRAYS = "pass arrays, not tuples"
 
@@ -43,6 +44,7 @@ class Module:
     may store as others (`ir/elements.py`). `aliases`: (result, argument) pairs that share memory.
     `donors`: arguments whose memory may be used for any result. `orders`: of the inputs, then of
     the outputs, which axes of the user's arrays those of the types are; () when they are the same.
+    `memories`: likewise the number of the memory kind that each is said to be in; () when all in 0.
     """
 
     graph: Graph
@@ -52,6 +54,7 @@ class Module:
     aliases: tuple[tuple[int, int], ...] = ()
     donors: tuple[int, ...] = ()
     orders: tuple[Order, ...] = ()
+    memories: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"module {self.name}\n{self.graph}"
@@ -111,6 +114,7 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
         tuple((k, n) for k, n in aliases_of(function) if made[k] == given[n]),
         donors_of(function),
         () if plain else orders,
+        memories((*function.argument_attributes, *function.result_attributes)),
     )
 
 
@@ -139,6 +143,19 @@ def layouts(
             raise InvalidProgram(f"the layout {mode} is none of {type_}")
         found.append(order or tuple(range(rank)))
     return tuple(found)
+
+
+def memories(attributes: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """The numbers of the memory kinds of arguments and results, () when all are the default.
+
+    Raises UnsupportedOp for a kind that does not exist here.
+    """
+    found = tuple(given.get("mhlo.memory_kind", MEMORY_KINDS[0]) for given in attributes)
+    if unknown := [kind for kind in found if kind not in MEMORY_KINDS]:
+        hint = f"memory kinds are {', '.join(MEMORY_KINDS)}"
+        raise UnsupportedOp((UnsupportedItem("mhlo.memory_kind", unknown[0], "", hint),))
+    numbers = tuple(map(MEMORY_KINDS.index, found))
+    return numbers if any(numbers) else ()
 
 
 def module_name(module: ir.Module) -> str:

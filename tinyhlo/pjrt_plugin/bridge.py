@@ -40,7 +40,7 @@ COMPILE = ctypes.CFUNCTYPE(
 
 
 COUNTS = ("input", "output", "alias", "donor", "constant")
-ARRAYS = ("types", "ranks", "dims", "orders", "aliases", "donors", "constants")
+ARRAYS = ("types", "ranks", "memories", "dims", "orders", "aliases", "donors", "constants")
 
 
 class Spec(ctypes.Structure):
@@ -130,6 +130,7 @@ def hand_over(
     arrays = {
         "types": _array(ctypes.c_uint32, codes),
         "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
+        "memories": _array(ctypes.c_int32, executable.memories or [0] * len(tensors)),
         "dims": _array(ctypes.c_int64, sizes),
         "orders": _array(ctypes.c_int64, [axis for order in axes for axis in reversed(order)]),
         "aliases": _array(ctypes.c_int64, [k for pair in executable.aliases for k in pair]),

@@ -50,7 +50,8 @@ class KernelReport:
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
     are inputs given away without being the memory of an output: they are freed after the run.
-    `effects`: it calls functions for what they do. `orders`: as of a Module."""
+    `effects`: it calls functions for what they do. `orders` and
+    `memories`: as of a Module."""
 
     name: str
     inputs: tuple[TensorType, ...]
@@ -68,6 +69,7 @@ class Executable:
     effects: bool = False
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
     orders: tuple[tuple[int, ...], ...] = ()
+    memories: tuple[int, ...] = ()
     counters: np.ndarray | None = field(default=None, repr=False)
 
     def profile(self) -> list[tuple[KernelReport, int, float]]:

@@ -54,6 +54,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         donors=module.donors,
         effects=bool(module.graph.effects),
         orders=module.orders,
+        memories=module.memories,
         counters=compiled.counters,
     )
 
@@ -102,6 +103,7 @@ def interpreted(module: Module) -> Executable:
         keepalive=entry,
         effects=bool(graph.effects),
         orders=module.orders,
+        memories=module.memories,
     )
 
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type,
+Buffer* buffer_new(Memory* memory, Storage* storage, Event* ready, uint32_t type,
                    const int64_t* dims, const Layout* layout) {
   int64_t rank = layout ? layout->rank : 0;
   Buffer* buffer = layout ? tiny_allocate((int64_t)sizeof(Buffer) + rank * (int64_t)sizeof *dims) : NULL;
@@ -19,7 +19,7 @@ Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type
     event_release(ready);
     return NULL;
   }
-  *buffer = (Buffer){.device = device, .storage = storage, .ready = ready, .type = type,
+  *buffer = (Buffer){.memory = memory, .storage = storage, .ready = ready, .type = type,
                      .rank = (int32_t)rank, .bytes = storage->bytes, .layout = layout};
   for (int64_t axis = 0; axis < rank; axis++) buffer->dims[axis] = dims[axis];
   return buffer;
@@ -157,8 +157,8 @@ Error* PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
 GETTER(Buffer_OnDeviceSizeInBytes,
        SET(args, on_device_size_in_bytes, (size_t)((Buffer*)args->buffer)->bytes))
 
-GETTER(Buffer_Device, SET(args, device, ((Buffer*)args->buffer)->device))
-GETTER(Buffer_Memory, SET(args, memory, ((Buffer*)args->buffer)->device->memory))
+GETTER(Buffer_Device, SET(args, device, ((Buffer*)args->buffer)->memory->device))
+GETTER(Buffer_Memory, SET(args, memory, ((Buffer*)args->buffer)->memory))
 GETTER(Buffer_IsOnCpu, SET(args, is_on_cpu, true))
 
 Error* PJRT_Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
@@ -178,23 +178,23 @@ Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(
 
 /* ---- copies on the device: one memory, so the copy shares the storage until somebody donates - */
 
-static Error* share(Buffer* source, void** copy) {
+static Error* share(Buffer* source, Memory* memory, void** copy) {
   pthread_mutex_lock(&buffers_lock);
   Storage* storage = source->deleted ? NULL : source->storage;
   if (storage) storage->owners++;
   pthread_mutex_unlock(&buffers_lock);
   if (!storage) return deleted_error();
-  *copy = buffer_new(source->device, storage, event_retain(source->ready), source->type,
+  *copy = buffer_new(memory, storage, event_retain(source->ready), source->type,
                      source->dims, source->layout);
   return *copy ? NULL : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 Error* PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
-  return share(args->buffer, &args->dst_buffer);
+  return share(args->buffer, ((Device*)args->dst_device)->memories[0], &args->dst_buffer);
 }
 
 Error* PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
-  return share(args->buffer, &args->dst_buffer);
+  return share(args->buffer, args->dst_memory, &args->dst_buffer);
 }
 
 /* ---- to the host ----------------------------------------------------------------------------- */

@@ -12,21 +12,20 @@ static const char PLATFORM[] = "tiny";
 static const char VERSION[] = "tinyhlo " TINYHLO_VERSION;
 static const char KIND[] = "CPU";
 static const char DEVICE_TEXT[] = "TinyDevice(id=0)";
-static const char MEMORY_KIND[] = "device";
-static const char MEMORY_TEXT[] = "TinyMemory(id=0)";
-enum { MEMORY_KIND_ID = 1 };
+const char* const MEMORY_KIND_NAMES[MEMORY_KINDS] = {"device", "pinned_host", "unpinned_host"};
+static const char* const MEMORY_TEXTS[MEMORY_KINDS] = {"TinyMemory(id=0)", "TinyMemory(id=1)",
+                                                       "TinyMemory(id=2)"};
 
 struct Client {
   Device device;
-  Memory memory;
+  Memory memories[MEMORY_KINDS];
   Device* devices[1];
-  Memory* memories[1];
 };
 
 #define TEXT(args, field, constant)                       \
   do {                                                    \
     SET(args, field, (void*)(constant));                  \
-    SET(args, field##_size, sizeof(constant) - 1);        \
+    SET(args, field##_size, strlen(constant));            \
   } while (0)
 
 /* ---- user data of memories: jaxlib keeps its wrapper objects there --------------------------- */
@@ -81,11 +80,13 @@ GETTER(Plugin_Attributes,
 Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
   Client* client = calloc(1, sizeof *client);
   if (!client) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
-  client->memory.vtable = &MEMORY_TABLE;
-  client->memory.device = &client->device;
-  client->device.memory = &client->memory;
+  for (int32_t kind = 0; kind < MEMORY_KINDS; kind++) {
+    Memory* memory = client->device.memories[kind] = &client->memories[kind];
+    memory->vtable = &MEMORY_TABLE;
+    memory->device = &client->device;
+    memory->kind = kind;
+  }
   client->devices[0] = &client->device;
-  client->memories[0] = &client->memory;
   SET(args, client, client);
   return NULL;
 }
@@ -93,11 +94,12 @@ Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
 Error* PJRT_Client_Destroy(PJRT_Client_Destroy_Args* args) {
   /* The struct itself stays: buffers may outlive their client and point to its device. */
   Client* client = args->client;
-  for (int slot = 0; client && slot < USER_DATA_SLOTS; slot++) {
-    void* data = client->memory.user_data[slot].data;
-    client->memory.user_data[slot].data = NULL;
-    if (data && client->memory.user_data[slot].destroy)
-      client->memory.user_data[slot].destroy(data);
+  for (int place = 0; client && place < MEMORY_KINDS * USER_DATA_SLOTS; place++) {
+    Memory* memory = &client->memories[place / USER_DATA_SLOTS];
+    int slot = place % USER_DATA_SLOTS;
+    void* data = memory->user_data[slot].data;
+    memory->user_data[slot].data = NULL;
+    if (data && memory->user_data[slot].destroy) memory->user_data[slot].destroy(data);
   }
   return NULL;
 }
@@ -115,8 +117,8 @@ GETTER(Client_AddressableDevices,
        SET(args, num_addressable_devices, 1))
 
 GETTER(Client_AddressableMemories,
-       SET(args, addressable_memories, ((Client*)args->client)->memories);
-       SET(args, num_addressable_memories, 1))
+       SET(args, addressable_memories, ((Client*)args->client)->device.memories);
+       SET(args, num_addressable_memories, MEMORY_KINDS))
 
 Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args) {
   if (args->id) return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->id);
@@ -190,10 +192,10 @@ GETTER(Device_IsAddressable, SET(args, is_addressable, true))
 GETTER(Device_LocalHardwareId, SET(args, local_hardware_id, ((Device*)args->device)->id))
 
 GETTER(Device_AddressableMemories,
-       SET(args, memories, &((Device*)args->device)->memory);
-       SET(args, num_memories, 1))
+       SET(args, memories, ((Device*)args->device)->memories);
+       SET(args, num_memories, MEMORY_KINDS))
 
-GETTER(Device_DefaultMemory, SET(args, memory, ((Device*)args->device)->memory))
+GETTER(Device_DefaultMemory, SET(args, memory, ((Device*)args->device)->memories[0]))
 
 GETTER(Device_GetAttributes,
        SET(args, attributes, NULL);
@@ -239,11 +241,13 @@ Error* PJRT_Device_ClearMemoryStats(PJRT_Device_ClearMemoryStats_Args* args) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-GETTER(Memory_Id, SET(args, id, 0))
-GETTER(Memory_Kind, TEXT(args, kind, MEMORY_KIND))
-GETTER(Memory_Kind_Id, SET(args, kind_id, MEMORY_KIND_ID))
-GETTER(Memory_DebugString, TEXT(args, debug_string, MEMORY_TEXT))
-GETTER(Memory_ToString, TEXT(args, to_string, MEMORY_TEXT))
+static int32_t kind_of(const void* memory) { return ((const Memory*)memory)->kind; }
+
+GETTER(Memory_Id, SET(args, id, kind_of(args->memory)))
+GETTER(Memory_Kind, TEXT(args, kind, MEMORY_KIND_NAMES[kind_of(args->memory)]))
+GETTER(Memory_Kind_Id, SET(args, kind_id, kind_of(args->memory)))
+GETTER(Memory_DebugString, TEXT(args, debug_string, MEMORY_TEXTS[kind_of(args->memory)]))
+GETTER(Memory_ToString, TEXT(args, to_string, MEMORY_TEXTS[kind_of(args->memory)]))
 
 GETTER(Memory_AddressableByDevices,
        SET(args, devices, device_list(((Memory*)args->memory)->device));

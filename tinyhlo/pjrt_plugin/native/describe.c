@@ -79,8 +79,8 @@ GETTER(Executable_OutputDimensions,
 GETTER(Executable_OutputMemoryKinds,
        Executable* executable = args->executable;
        SET(args, num_outputs, (size_t)executable->output_count);
-       SET(args, memory_kinds, executable->memory_kinds);
-       SET(args, memory_kind_sizes, executable->memory_kind_sizes))
+       SET(args, memory_kinds, executable->memory_kinds + executable->input_count);
+       SET(args, memory_kind_sizes, executable->memory_kind_sizes + executable->input_count))
 
 GETTER(Executable_ParameterMemoryKinds,
        Executable* executable = args->executable;

@@ -13,8 +13,6 @@ enum {
   FEW_OUTPUTS = 16,
 };
 
-static const char MEMORY_KIND[] = "device";
-
 /* ---- birth and death ------------------------------------------------------------------------- */
 
 static void* copy_of(const void* source, size_t bytes) {
@@ -32,8 +30,11 @@ static void describe_slots(Executable* executable, const ExecutableSpec* spec) {
   for (int64_t k = 0; k < spec->input_count + spec->output_count; k++) {
     bool output = k >= spec->input_count;
     Slot* slot = output ? &executable->outputs[k - spec->input_count] : &executable->inputs[k];
-    *slot = (Slot){.type = spec->types[k], .rank = spec->ranks[k], .dims_offset = position};
+    *slot = (Slot){.type = spec->types[k], .rank = spec->ranks[k], .dims_offset = position,
+                    .memory = spec->memories[k]};
     slot->bytes = dense_bytes(slot->type, executable->dims + position, (size_t)slot->rank);
+    executable->memory_kinds[k] = MEMORY_KIND_NAMES[slot->memory];
+    executable->memory_kind_sizes[k] = strlen(MEMORY_KIND_NAMES[slot->memory]);
     executable->layouts[k] = (void*)layout_in_order(spec->orders + position, slot->rank);
     position += slot->rank;
   }
@@ -58,7 +59,6 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
     if (spec->ranks[k] > MOST_AXES) return false;
     dims += (size_t)spec->ranks[k];
   }
-  size_t most = inputs > outputs ? inputs : outputs;
   executable->inputs = calloc(inputs + 1, sizeof(Slot));
   executable->outputs = calloc(outputs + 1, sizeof(Slot));
   executable->dims = copy_of(spec->dims, dims * sizeof(int64_t));
@@ -71,20 +71,14 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
   executable->options = copy_of(spec->options, (size_t)spec->options_bytes);
   executable->output_types = calloc(outputs + 1, sizeof(uint32_t));
   executable->output_ranks = calloc(outputs + 1, sizeof(size_t));
-  executable->memory_kinds = calloc(most + 1, sizeof(char*));
-  executable->memory_kind_sizes = calloc(most + 1, sizeof(size_t));
+  executable->memory_kinds = calloc(inputs + outputs + 1, sizeof(char*));
+  executable->memory_kind_sizes = calloc(inputs + outputs + 1, sizeof(size_t));
   executable->layouts = calloc(inputs + outputs + 1, sizeof(void*));
-  bool complete = executable->inputs && executable->outputs && executable->dims &&
-                  executable->aliases && executable->donors && executable->constants &&
-                  executable->name && executable->fingerprint && executable->program &&
-                  executable->options && executable->output_types && executable->output_ranks &&
-                  executable->memory_kinds && executable->memory_kind_sizes &&
-                  executable->layouts;
-  for (size_t k = 0; complete && k < most; k++) {
-    executable->memory_kinds[k] = MEMORY_KIND;
-    executable->memory_kind_sizes[k] = sizeof MEMORY_KIND - 1;
-  }
-  return complete;
+  return executable->inputs && executable->outputs && executable->dims && executable->aliases &&
+         executable->donors && executable->constants && executable->name &&
+         executable->fingerprint && executable->program && executable->options &&
+         executable->output_types && executable->output_ranks && executable->memory_kinds &&
+         executable->memory_kind_sizes && executable->layouts;
 }
 
 static bool is_quick(double microseconds, int64_t outputs) {

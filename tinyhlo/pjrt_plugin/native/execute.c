@@ -301,8 +301,9 @@ static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
   bool complete = true;
   for (int64_t k = 0; k < executable->output_count; k++) {
     const Slot* slot = &executable->outputs[k];
-    buffers[k] = buffer_new(executable->device, run->output_storage[k], event_retain(ready),
-                            slot->type, executable->dims + slot->dims_offset,
+    Memory* memory = executable->device->memories[slot->memory];
+    buffers[k] = buffer_new(memory, run->output_storage[k], event_retain(ready), slot->type,
+                            executable->dims + slot->dims_offset,
                             executable->layouts[executable->input_count + k]);
     complete &= buffers[k] != NULL;
   }

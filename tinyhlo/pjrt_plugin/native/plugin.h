@@ -59,13 +59,19 @@ void event_wait(Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
 
-/* ---- client, device, memory: one device and one memory per client ---------------------------- */
+/* ---- client, device, memory: one device per client --------------------------------------------
 
-enum { USER_DATA_SLOTS = 8 };
+   There is one memory, under the three names that JAX's programs use on a CPU: what is "moved" to
+   pinned_host stays where it is and only says so. */
+
+enum { USER_DATA_SLOTS = 8, MEMORY_KINDS = 3 };
+
+extern const char* const MEMORY_KIND_NAMES[MEMORY_KINDS]; /* the default first */
 
 typedef struct {
   const PJRT_Memory_FunctionTable* vtable; /* PJRT reads this */
   struct Device* device;
+  int32_t kind; /* into MEMORY_KIND_NAMES; serves as its id too */
   struct {
     const void* key;
     void* data;
@@ -75,7 +81,7 @@ typedef struct {
 
 /* Serves as its own description too. */
 typedef struct Device {
-  Memory* memory;
+  Memory* memories[MEMORY_KINDS]; /* the default first */
   int32_t id;
 } Device;
 
@@ -128,7 +134,7 @@ typedef struct {
 } Storage;
 
 typedef struct {
-  Device* device;
+  Memory* memory;
   Storage* storage; /* NULL once deleted and no view outside is left */
   Event* ready;
   int32_t external; /* this handle's share of storage->external */
@@ -157,7 +163,7 @@ void storage_free(Storage* storage);
 
 /* A new handle; takes over one owner of `storage` and one reference of `ready`, also on failure
    (NULL). */
-Buffer* buffer_new(Device* device, Storage* storage, Event* ready, uint32_t type,
+Buffer* buffer_new(Memory* memory, Storage* storage, Event* ready, uint32_t type,
                    const int64_t* dims, const Layout* layout);
 void buffer_destroy(Buffer* buffer);
 
@@ -168,6 +174,7 @@ typedef struct {
   int32_t rank;
   int64_t bytes;
   int64_t dims_offset; /* into Executable.dims */
+  int32_t memory;      /* kind */
 } Slot;
 
 typedef int32_t (*Entry)(void** inputs, void** outputs, void* arena, void** constants);
@@ -177,6 +184,7 @@ typedef struct {
   int64_t input_count, output_count, alias_count, donor_count, constant_count;
   const uint32_t* types; /* inputs, then outputs */
   const int32_t* ranks;
+  const int32_t* memories; /* kinds */
   const int64_t* dims;    /* all dims one after another */
   const int64_t* orders;  /* likewise the axes of each, innermost first */
   const int64_t* aliases; /* pairs (output, input) */
@@ -226,7 +234,7 @@ typedef struct Executable {
   /* Arrays that PJRT's getters point into. */
   uint32_t* output_types;
   size_t* output_ranks;
-  const char** memory_kinds; /* as many as there are inputs or outputs, whichever is more */
+  const char** memory_kinds; /* of the inputs, then of the outputs */
   size_t* memory_kind_sizes;
   void** layouts; /* inputs, then outputs */
   PJRT_NamedValue cost[COST_PROPERTIES];

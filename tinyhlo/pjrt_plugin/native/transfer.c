@@ -16,8 +16,8 @@ static Error* invalid_layout(void) {
   return error_new(TINY_UNIMPLEMENTED, "device layouts that are not dense");
 }
 
-static Device* device_of(void* device, void* memory) {
-  return memory ? ((Memory*)memory)->device : device;
+static Memory* memory_of(void* device, void* memory) {
+  return memory ? memory : ((Device*)device)->memories[0];
 }
 
 /* ---- strided host arrays --------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* a
       copy_dense(storage->data, args->data, dims, strides, args->num_dims, item);
     args->done_with_host_buffer = READY;
   }
-  args->buffer = buffer_new(device_of(args->device, args->memory), storage, READY, args->type,
+  args->buffer = buffer_new(memory_of(args->device, args->memory), storage, READY, args->type,
                             args->dims, layout);
   return args->buffer ? NULL : out_of_memory(bytes);
 }
@@ -108,7 +108,7 @@ Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer
   storage->release = args->on_delete_callback;
   storage->release_argument = args->on_delete_callback_arg;
   void* memory = GET(args, memory);
-  args->buffer = buffer_new(device_of(args->device, memory), storage, READY, args->element_type,
+  args->buffer = buffer_new(memory_of(args->device, memory), storage, READY, args->element_type,
                             args->dims, layout);
   return args->buffer ? NULL : out_of_memory(bytes);
 }
@@ -120,7 +120,7 @@ Error* PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuff
   if (!layout) return invalid_layout();
   Storage* storage = storage_new(bytes);
   if (!storage) return out_of_memory(bytes);
-  args->buffer = buffer_new(device_of(args->device, args->memory), storage, READY,
+  args->buffer = buffer_new(memory_of(args->device, args->memory), storage, READY,
                             args->shape_element_type, args->shape_dims, layout);
   return args->buffer ? NULL : out_of_memory(bytes);
 }
