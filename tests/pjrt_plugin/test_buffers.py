@@ -187,9 +187,10 @@ def test_memory_kinds_are_names_of_one_memory(tiny: jax.Device) -> None:
         moved = jax.device_put(x, place)
         assert moved.sharding.memory_kind == kind
         assert moved.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
-        made = jax.jit(lambda x: (x + 1, x), in_shardings=place, out_shardings=(place, None))(moved)
-        assert [y.sharding.memory_kind for y in made] == [kind, "device"]
-        np.testing.assert_array_equal(np.asarray(made[0]), np.ones(64))
+        for _ in range(2):  # the second time from the cache of whole programs
+            made = jax.jit(lambda x: x + 1, in_shardings=place, out_shardings=place)(moved)
+            assert made.sharding.memory_kind == kind
+            np.testing.assert_array_equal(made, np.ones(64))
 
 
 def test_values_that_are_offloaded_come_back(tiny: jax.Device) -> None:

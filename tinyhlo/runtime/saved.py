@@ -27,7 +27,7 @@ import tinyhlo
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, cache_folder
 from tinyhlo.ir.dtypes import U8
-from tinyhlo.ir.elements import BY_NAME
+from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, key_of
@@ -35,10 +35,12 @@ from tinyhlo.runtime.executable import Executable, KernelReport, run_native
 from tinyhlo.runtime.jit import link, llvm_version
 from tinyhlo.version import VERSION
 
+DTYPES = {**BY_NAME, TOKEN.name: TOKEN}
 MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
 LENGTH_BYTES = 8  # of the head
 
 PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
+NUMBERS = ("aliases", "donors", "orders", "memories")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
 
@@ -92,7 +94,7 @@ def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) ->
         return
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
     head["types"] = [[(t.dtype.name, t.shape) for t in ts] for ts in types_of(executable)]
-    head["numbers"] = [executable.aliases, executable.donors, executable.orders]
+    head["numbers"] = [getattr(executable, name) for name in NUMBERS]
     head["kernels"] = [[getattr(kernel, name) for name in KERNEL] for kernel in executable.kernels]
     head["sizes"] = [[len(raw) for raw in group] for group in (constants, pieces)]
     text = json.dumps(head, default=lambda number: number.item()).encode()
@@ -119,10 +121,10 @@ def load(place: SavedPlace) -> Executable | None:
             start += size
     linked = link(groups[1])
     inputs, outputs = (
-        tuple(TensorType(tuple(shape), BY_NAME[name]) for name, shape in types)
+        tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in types)
         for types in head["types"]
     )
-    aliases, donors, orders = head["numbers"]
+    aliases, donors, orders, memories = head["numbers"]
     return Executable(
         **{name: head[name] for name in PLAIN},
         inputs=inputs,
@@ -130,6 +132,7 @@ def load(place: SavedPlace) -> Executable | None:
         aliases=tuple((output, given) for output, given in aliases),
         donors=tuple(donors),
         orders=tuple(map(tuple, orders)),
+        memories=tuple(memories),
         kernels=tuple(
             KernelReport(*values, loops=KernelLoops(place, number))
             for number, values in enumerate(head["kernels"])
