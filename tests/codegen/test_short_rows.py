@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.codegen.harness import TARGET
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, run_native
 from tests.schedule.graphs import F32, add, matmul, mul, over_rows, softmax
@@ -41,6 +42,8 @@ def test_right_for_every_width(rows: int, width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_run_in_lanes(width: int) -> None:
+    if width * F32.itemsize >= TARGET.vector_bytes:
+        pytest.skip("such a row fills vectors of its own")
     x = param(0, (4096, width), F32)
     for y in (softmax(x), rotated(x)):
         (loops,) = compiled(Graph((x.type,), (y,))).loops
