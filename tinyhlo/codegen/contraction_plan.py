@@ -22,7 +22,8 @@ from math import prod
 from tinyhlo.codegen.contraction_form import Form
 from tinyhlo.codegen.cut import Cut, ceil_div, round_up
 
-NEAR_PANELS, NEAR_BYTES = 4, 1 << 18  # at most, packed just before they are used
+NEAR_BYTES = 1 << 14  # of panels that stay in the first cache
+DEEP_BYTES, DEEP_PANELS = 1 << 18, 4  # in the second: so many make use of whole rows of memory
 LINE_BYTES = 64
 SAME_SETS = 16  # rows that are a multiple of so many lines apart share sets of the first cache
 
@@ -82,8 +83,9 @@ class Plan:
         as many as stay near until they are used, for neighbours of a row are read together."""
         if self.shared or self.row_blocks > 1:
             return self.panels
-        near = NEAR_BYTES // (self.depth * self.columns * self.form.operand.itemsize)
-        return min(max(near, 1), NEAR_PANELS, self.panels)
+        panel = self.depth * self.columns * self.form.operand.itemsize
+        near = NEAR_BYTES // panel or min(DEEP_BYTES // panel, DEEP_PANELS)
+        return min(max(near, 1), self.panels)
 
     @property
     def units(self) -> tuple[int, ...]:
