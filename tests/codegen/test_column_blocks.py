@@ -8,7 +8,8 @@ import pytest
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, run_native
 from tests.schedule.graphs import F32, add, mul
-from tinyhlo.ir.build import broadcast, elementwise, param, reduce, scalar
+from tinyhlo.ir.build import broadcast, elementwise, iota, param, reduce, scalar
+from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
@@ -104,3 +105,18 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     graph = Graph((x.type,), (softmax(x, 1), softmax(add(x, x), 0)))
     one, two = (run_native(graph, [value], threads) for threads in (1, 2))
     assert all(a.tobytes() == b.tobytes() for a, b in zip(one, two, strict=True))
+
+
+def test_passes_that_share_what_is_fixed_in_them() -> None:
+    """Two sums over different rows of one kernel: each has scratch of its own."""
+    x = param(0, (9,), F32)
+    logarithm, bound = elementwise(Op.LOG, x), elementwise(Op.CEIL, mul(x, x))
+
+    def total(rows: int, *fixed: Node) -> Node:
+        value: Node = elementwise(Op.CAST, iota((rows, 9), I32, 0), dtype=F32)
+        for node in fixed:
+            value = elementwise(Op.SIN, mul(value, broadcast(node, value.shape, (1,))))
+        return reduce(Op.ADD, value, (0,))
+
+    y = add(total(35, logarithm), total(250, bound, logarithm))
+    check(Graph((x.type,), (y,)), [np.linspace(0.5, 2, 9, dtype=np.float32)], rtol=1e-3, atol=1e-3)

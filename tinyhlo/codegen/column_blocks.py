@@ -138,7 +138,8 @@ class Builder:
     def add_pass(self, loop: Loop) -> None:
         """The elements of all columns, row after row."""
         for value in fixed_values(loop):
-            self.keep(value, f"fixed{len(self.columns)}", value)
+            if value not in self.columns:
+                self.keep(value, f"fixed{len(self.scratch)}", value)
         inner: list[Store] = []
         for statement in loop.body:
             match statement:
