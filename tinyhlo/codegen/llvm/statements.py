@@ -33,6 +33,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.codegen.target import Target
+from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
 from tinyhlo.ir.ops import Op
@@ -82,6 +83,10 @@ class Statements(Values):
                 self.b.line(f"call void @tiny_free(ptr {self.pointers[memory]}, i64 {bytes_})")
 
     def body(self, body: Body) -> None:
+        scratch = [s.memory for s in body if isinstance(s, Allocate)]
+        if len(set(scratch)) < len(scratch):
+            names = ", ".join(memory.name for memory in scratch)
+            raise VerificationError(f"one scratch memory stands for two: {names}")
         self.run_body(body)
         self.release(body)
 
