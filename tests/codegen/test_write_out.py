@@ -10,6 +10,7 @@ import pytest
 from tinyhlo.codegen.loops import Loop
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
+from tinyhlo.runtime.host import native
 
 
 def lorenz(y: jax.Array) -> jax.Array:
@@ -53,8 +54,17 @@ def test_small_shapes(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     text = jax.jit(program).lower(x).as_text()
     stages = run_stages(text, Config(cache=False))
-    from tinyhlo.runtime.host import native
-
     results = native(stages.module, stages.program, stages.compiled, Config())(x)
     for found, expected in zip(results, jax.jit(program)(x), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_every_element_of_a_written_out_product_has_its_own_sum(size: int) -> None:
+    """Stores come last, so no two rows may share a register."""
+    shape = (257, size, size)
+    left, right = np.random.default_rng(size).standard_normal((2, *shape)).astype(np.float32)
+    text = jax.jit(jnp.matmul).lower(left, right).as_text()
+    stages = run_stages(text, Config(cache=False))
+    (product,) = native(stages.module, stages.program, stages.compiled, Config())(left, right)
+    np.testing.assert_allclose(product, left @ right, rtol=1e-5, atol=1e-5)
