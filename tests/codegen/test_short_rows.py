@@ -9,7 +9,18 @@ from tests.codegen.harness import TARGET
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, run_native
 from tests.schedule.graphs import F32, add, matmul, mul, over_rows, softmax
-from tinyhlo.ir.build import broadcast, elementwise, flip, iota, pad, param, reduce, scalar, where
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    flip,
+    iota,
+    pad,
+    param,
+    permute,
+    reduce,
+    scalar,
+    where,
+)
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -61,6 +72,18 @@ def test_a_choice_by_position_costs_nothing() -> None:
 def test_products_with_small_matrices() -> None:
     a, b = param(0, (500, 3), F32), param(1, (3, 4), F32)
     check(Graph((a.type, b.type), (matmul(a, b),)), [normal(500, 3), normal(3, 4)], rtol=1e-4)
+
+
+def test_rows_with_sums_in_two_short_loops() -> None:
+    """Rows of 4 x 2 sums over 3: each of the eight has a register of its own."""
+    a, b = param(0, (60, 4, 3), F32), param(1, (60, 3, 2), F32)
+    shape = (60, 4, 2, 3)
+    left = broadcast(a, shape, (0, 1, 3))
+    right = broadcast(permute(b, (0, 2, 1)), shape, (0, 2, 3))
+    product = reduce(Op.ADD, mul(left, right), (3,))
+    graph = Graph((a.type, b.type), (permute(product, (0, 2, 1)),))
+    for result in (graph, Graph((a.type, b.type), (product,))):
+        check(result, [normal(60, 4, 3), normal(60, 3, 2)], rtol=1e-4)
 
 
 def test_rows_written_over_what_they_are_made_of() -> None:

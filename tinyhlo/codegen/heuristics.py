@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.column_blocks import block_columns
 from tinyhlo.codegen.columns import by_rows
-from tinyhlo.codegen.expressions import Expression, Memory
+from tinyhlo.codegen.expressions import Expression, Memory, Name, index_free
 from tinyhlo.codegen.llvm.interleave import NEAR
 from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
@@ -160,7 +160,8 @@ def is_plain_reduce(loop: Loop) -> bool:
 
 
 def score(loop: Loop) -> Score:
-    """Strides of every access below `loop` along its variable; inner ordered loops rule it out."""
+    """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
+    and jumps that only some lanes would take."""
     result = Score()
     stores = [s for s in flattened(loop.body) if isinstance(s, Store)]
     result.rows.update((s.memory, s.index.terms) for s in stores)
@@ -184,6 +185,10 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
                 result.gathers += 100
             for inner in flattened(body):
                 visit(inner, var, result)
+        case If(conditions=conditions):
+            names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
+            if var in names or any(isinstance(name, str) for name in names):
+                result.gathers += 100  # lanes would part
         case _:
             pass
 

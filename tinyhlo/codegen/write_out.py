@@ -161,7 +161,9 @@ def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
     result: list[Statement] = []
     for k in range(loop.var.extent):
         here = {**values, loop.var: constant(k)}
-        own = {**names, **{name: f"{names.get(name, name)}_{k}" for name in declared}}
+        # the loops around count too: all iterations of them end up in one body
+        label = "_".join(str(value.offset) for value in here.values())
+        own = {**names, **{name: f"{name}_{label}" for name in declared}}
         done: Done = {}
         for statement in loop.body:
             result += specialised(statement, here, own, done)

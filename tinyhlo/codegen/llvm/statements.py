@@ -6,6 +6,7 @@ they are rotated: the test stands at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -83,10 +84,10 @@ class Statements(Values):
                 self.b.line(f"call void @tiny_free(ptr {self.pointers[memory]}, i64 {bytes_})")
 
     def body(self, body: Body) -> None:
-        scratch = [s.memory for s in body if isinstance(s, Allocate)]
-        if len(set(scratch)) < len(scratch):
-            names = ", ".join(memory.name for memory in scratch)
-            raise VerificationError(f"one scratch memory stands for two: {names}")
+        made = [s.memory.name for s in body if isinstance(s, Allocate)]
+        made += [s.name for s in body if isinstance(s, Declare)]
+        if twice := sorted(name for name, count in Counter(made).items() if count > 1):
+            raise VerificationError(f"one name stands for two values: {', '.join(twice)}")
         self.run_body(body)
         self.release(body)
 
@@ -224,6 +225,9 @@ class Statements(Values):
     # --- control -----------------------------------------------------------------------------
 
     def conditional(self, statement: If) -> None:
+        for condition in statement.conditions:
+            if self.is_varying(index_free(condition.index)):
+                raise VerificationError(f"lanes part at a jump: if {condition}")
         condition = self.all_hold(statement.conditions)
         inside, after = self.b.fresh(), self.b.fresh()
         self.open(inside, guard=True)
@@ -314,6 +318,7 @@ class Statements(Values):
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
         saved = self.lanes, self.vector_var, self.varying, self.on_lines
+        inside = self.lane_registers.keys() & changed(loop.body) if width > 1 else ()
         self.open(header)
         before = self.bind(loop.var)
         self.variables[loop.var] = counter
@@ -328,14 +333,14 @@ class Statements(Values):
                 place = self.b.intrinsic("llvm.umin.i64", "i64", [("i64", counter), ("i64", last)])
                 self.variables[loop.var] = place
                 self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
-            for name, registers in self.lane_registers.items():
-                self.registers[name] = registers.of(width)
+            for name in inside:
+                self.registers[name] = self.lane_registers[name].of(width)
         self.rebound(loop.body)
         self.body(loop.body)
         scope = self.close()
         if width > 1:
-            for name, registers in self.lane_registers.items():
-                self.registers[name] = registers.scalar
+            for name in inside:
+                self.registers[name] = self.lane_registers[name].scalar
             self.fresh_lanes = ""
         self.lanes, self.vector_var, self.varying, self.on_lines = saved
         self.unbind(loop.var, before)

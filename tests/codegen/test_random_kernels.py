@@ -1,0 +1,59 @@
+"""Random programs in the shapes of real ones: generated code against the interpreter.
+
+More than the tests run: python -m tests.codegen.test_random_kernels FIRST LAST
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import check, run_native
+from tests.random_kernels import random_kernels, tolerance
+from tests.schedule.graphs import F32, mul, normal, over_rows
+from tinyhlo.ir.build import broadcast, elementwise, param, permute, reduce
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
+
+
+def wrong(seed: int) -> list[str]:
+    """What generated code gives that the interpreter does not."""
+    graph, arguments = random_kernels(seed)
+    expected, allowed = run_graph(graph, arguments), tolerance(graph, arguments)
+    found: list[str] = []
+    results = run_native(simplify(graph), arguments)
+    for k, (got, want, most) in enumerate(zip(results, expected, allowed, strict=True)):
+        if got.dtype != want.dtype or got.shape != want.shape:
+            found.append(f"result {k} is {got.dtype}{got.shape}, not {want.dtype}{want.shape}")
+        elif want.dtype.kind != "f":
+            if not np.array_equal(got, want):
+                found.append(f"result {k} has {np.count_nonzero(got != want)} wrong elements")
+        elif not np.all(np.abs(got - want) <= most):
+            found.append(f"result {k} is {np.abs(got - want).max()} off, {most} allowed")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_generated_code_agrees_with_the_interpreter(seed: int) -> None:
+    assert not wrong(seed)
+
+
+def test_accumulators_of_two_widths() -> None:
+    """A sum over everything around maxima over rows: each in lanes of its own number."""
+    y, x = param(0, (3, 64), F32), param(1, (64, 3, 8), F32)
+    peak = over_rows(reduce(Op.MAX, x, (1, 2)), x.shape)
+    scale = broadcast(permute(y, (1, 0)), x.shape, (0, 1))
+    product = mul(scale, elementwise(Op.SUB, x, peak))
+    sines = elementwise(Op.SIN, product)
+    graph = Graph((y.type, x.type), (sines, reduce(Op.ADD, mul(sines, product), (0, 1, 2))))
+    check(graph, [normal(3, 64), normal(64, 3, 8)], rtol=1e-4, atol=1e-3)
+
+
+if __name__ == "__main__":
+    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+        if problems := wrong(number):
+            print(number, *problems, sep="\n    ", flush=True)
