@@ -157,7 +157,7 @@ def uses_registers(loop: Loop) -> bool:
 
 def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
     """The body once for each value of the loop variable, with registers of its own each time."""
-    declared = declared_in(loop.body)
+    declared = [s.name for s in loop.body if isinstance(s, Declare)]
     result: list[Statement] = []
     for k in range(loop.var.extent):
         here = {**values, loop.var: constant(k)}
@@ -168,21 +168,6 @@ def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
         for statement in loop.body:
             result += specialised(statement, here, own, done)
     return result
-
-
-def declared_in(body: Body) -> list[str]:
-    """Registers that `body` or a loop inside it declares: each time round they are others, for what
-    is stored at the end reads them all."""
-    found: list[str] = []
-    for statement in body:
-        match statement:
-            case Declare(name=name):
-                found.append(name)
-            case Loop(body=inner) | If(body=inner):
-                found += declared_in(inner)
-            case _:
-                pass
-    return found
 
 
 def specialised(statement: Statement, values: Values, names: Names, done: Done) -> list[Statement]:
