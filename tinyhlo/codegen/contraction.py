@@ -147,12 +147,12 @@ class Builder:
 
     def program(self) -> LoopProgram:
         plan = self.plan
-        memories = [self.tile]
-        memories += [m for m in (self.left, self.right) if isinstance(m, Memory)]
-        memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
         if plan.shared:
             body = self.packed_first()
         else:
+            memories = [self.tile]
+            memories += [m for m in (self.left, self.right) if isinstance(m, Memory)]
+            memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
             body = (*map(Allocate, memories), *self.clear(), *self.steps())
             if plan.chunks > 1:
                 body = (Loop(self.chunk, Axis.PARALLEL, body),)

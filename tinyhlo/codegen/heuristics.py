@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from tinyhlo.codegen.column_blocks import block_columns
 from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.expressions import Expression, Memory, Name, index_free
-from tinyhlo.codegen.llvm.interleave import NEAR
 from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -30,7 +29,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
 from tinyhlo.codegen.staging import stage_rows
 from tinyhlo.codegen.streams import streamed
-from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.target import NEAR, Target
 from tinyhlo.codegen.write_out import write_out
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -50,8 +50,7 @@ class KernelReport:
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
     are inputs given away without being the memory of an output: they are freed after the run.
-    `effects`: it calls functions for what they do. `orders` and
-    `memories`: as of a Module."""
+    `effects`: it calls functions for what they do. `orders` and `memories`: as of a Module."""
 
     name: str
     inputs: tuple[TensorType, ...]

@@ -39,11 +39,13 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Who computes and who reads each value; `results` are those that the graph returns."""
+    """Who computes and who reads each value; `results` are those that the graph returns.
+    `column_limit`: elements of a column that one kernel may walk several times."""
 
     producer: dict[Node, Cluster]
     consumers: dict[Node, set[Cluster]]
     results: set[Node]
+    column_limit: int
 
     def readers(self, value: Node) -> set[Cluster]:
         """The clusters that need `value` now."""

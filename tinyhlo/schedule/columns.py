@@ -15,24 +15,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, index
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.schedule.clusters import Reads
 
-COLUMN_LIMIT = 1 << 11  # elements of a column: four vectors of columns are to stay in L2
+BLOCK_VECTORS = 4  # of columns side by side, all of whose rows are to stay in half of L2
+COLUMN_LIMIT = 1 << 11  # elements of a column where no target is given
 MIN_COLUMNS = 512  # fewer would leave threads or lanes without work
 
 Axes = tuple[int, ...]
 
 
-def share_columns(items: Sequence[Node], reads: Mapping[Node, Reads]) -> bool:
-    """Whether all items are columns' results, or elements of the same columns."""
+def column_limit(target: Target | None) -> int:
+    """Elements of a column that later passes over it still find in the cache."""
+    if target is None:
+        return COLUMN_LIMIT
+    return target.l2_bytes // 2 // (BLOCK_VECTORS * target.vector_bytes)
+
+
+def share_columns(items: Sequence[Node], reads: Mapping[Node, Reads], limit: int) -> bool:
+    """Whether all items are columns' results, or elements of the same columns, of at most `limit`
+    elements."""
     reducers = [item for item in items if reducer_of(item) is not None]
     if not reducers:
         return False
     kept, length = extents(reducers[0].shape), column_length(reducers[0])
-    if length > COLUMN_LIMIT or prod(kept) < MIN_COLUMNS:
+    if length > limit or prod(kept) < MIN_COLUMNS:
         return False
     if any(extents(r.shape) != kept or column_length(r) != length for r in reducers):
         return False

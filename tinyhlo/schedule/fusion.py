@@ -29,7 +29,7 @@ from tinyhlo.schedule.clusters import (
     needs,
     reaches_around,
 )
-from tinyhlo.schedule.columns import share_columns
+from tinyhlo.schedule.columns import column_limit, share_columns
 from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
@@ -57,7 +57,7 @@ def fuse(graph: Graph, target: Target | None = None) -> Fusion:
         for value in cluster.reads:
             consumers.setdefault(value, set()).add(cluster)
     results = {base(node) for node in graph.results}
-    values = Values(producer, consumers, results)
+    values = Values(producer, consumers, results, column_limit(target))
     for cluster in clusters:
         if cluster.structure is None:
             join_producers(cluster, values)
@@ -146,13 +146,13 @@ def join_producers(consumer: Cluster, values: Values) -> None:
         if other.contraction:
             if not epilogue_only(target, other, value, values):
                 continue
-        elif not can_join(target, other, value):
+        elif not can_join(target, other, value, values.column_limit):
             continue
         if not reaches_around(other, target):
             merge(target, other)
 
 
-def can_join(consumer: Cluster, other: Cluster, value: Node) -> bool:
+def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) -> bool:
     """Whether one loop nest with shared leading axes computes both without repeating work."""
     if consumer.structure is not None or consumer.contraction:
         return False
@@ -162,7 +162,7 @@ def can_join(consumer: Cluster, other: Cluster, value: Node) -> bool:
         return False
     every = consumer.items + other.items
     if not reads_by_rows(consumer, value):
-        return share_columns(every, consumer.by_item | other.by_item)
+        return share_columns(every, consumer.by_item | other.by_item, column_limit)
     rows = shared_rows(every)
     largest = max(prod(iteration_shape(item)) for item in every)
     if prod(rows) * ROW_LIMIT < largest:

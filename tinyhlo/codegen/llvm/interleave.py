@@ -19,6 +19,7 @@ from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Store
+from tinyhlo.codegen.target import NEAR
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
     from tinyhlo.codegen.llvm.values import Values
 
-NEAR = 8  # elements: up to here all vectors between the elements are loaded
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
 
