@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from tinyhlo.schedule.interpreter import run_program
 from tinyhlo.schedule.program import Block, Statement, While
 
 TARGET = named_target("x86-64-v3", threads=2)
+DEEP = 600  # operations in a row; pytest itself is some hundred calls deep
 
 
 def planned(function: Callable[..., Any], *arguments: np.ndarray) -> Program:
@@ -176,3 +178,38 @@ def test_nothing_to_move_is_the_same_graph() -> None:
     graph = simplify(import_module(jax.jit(function).lower(normal(8, 8)).as_text()).graph)
     assert any(isinstance(node, Loop) for node in graph.nodes())
     assert hoist(graph, TARGET) is graph
+
+
+def deep_still(w: jax.Array, xs: jax.Array) -> jax.Array:
+    def step(total: jax.Array, x: jax.Array) -> tuple[jax.Array, None]:
+        still = w
+        for k in range(DEEP):
+            still = jnp.sin(still[0]) * still + k
+        return jnp.tanh(total + x @ w + still.sum()), None
+
+    return lax.scan(step, w[0], xs)[0]
+
+
+def deep_rows(w: jax.Array, xs: jax.Array) -> jax.Array:
+    def step(total: jax.Array, row: jax.Array) -> tuple[jax.Array, None]:
+        for k in range(DEEP):
+            row = row * 0.9 + w[k % 64, :64]
+        return jnp.tanh(total + row @ w), None
+
+    return lax.scan(step, w[0], xs)[0]
+
+
+@pytest.mark.parametrize("function", [deep_still, deep_rows])
+def test_chains_of_any_length_leave_a_loop(function: Callable[..., Any]) -> None:
+    """Longer than Python's stack is deep."""
+    module = import_module(jax.jit(function).lower(normal(64, 80), normal(8, 64)).as_text())
+    graph = simplify(module.graph)
+    limit = sys.getrecursionlimit()  # `compile_program` allows more
+    sys.setrecursionlimit(DEEP)
+    try:
+        moved = hoist(graph, TARGET)
+    finally:
+        sys.setrecursionlimit(limit)
+    loops = [node for node in moved.nodes() if isinstance(node, Loop)]
+    assert [find_contraction(node) for node in loops[0].body.nodes()].count(None) < DEEP
+    assert any(find_contraction(node) for node in moved.nodes())

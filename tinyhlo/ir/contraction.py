@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyhlo.ir.graph import (
+    VIEWS,
     Constant,
     Elementwise,
     Expand,
@@ -77,13 +78,22 @@ def find_contraction(node: Node, memo: dict[Node, Axes] | None = None) -> Contra
 def varies(node: Node, memo: dict[Node, Axes] | None = None) -> Axes:
     """Axes of extent > 1 along which the value of `node` may change."""
     memo = {} if memo is None else memo
-    found = memo.get(node)
-    if found is None:
-        found = memo[node] = frozenset(k for k in _varies(node, memo) if node.shape[k] > 1)
-    return found
+    pending = [node]
+    while pending:
+        each = pending[-1]
+        inputs = each.inputs if isinstance(each, (Elementwise, Gather, *VIEWS)) else ()
+        missing = [child for child in inputs if child not in memo]
+        if missing:
+            pending += missing
+            continue
+        pending.pop()
+        if each not in memo:
+            memo[each] = frozenset(k for k in _varies(each, memo) if each.shape[k] > 1)
+    return memo[node]
 
 
 def _varies(node: Node, memo: dict[Node, Axes]) -> Axes:
+    """The same for a node whose inputs are known, axes of extent 1 included."""
     rank = range(len(node.shape))
     match node:
         case Constant() if node.value.size > 0:
@@ -91,27 +101,23 @@ def _varies(node: Node, memo: dict[Node, Axes]) -> Axes:
         case Iota(axis=axis):
             return frozenset((axis,))
         case Elementwise(inputs=inputs):
-            return frozenset().union(*(varies(child, memo) for child in inputs))
-        case Expand(inputs=(source,)):
-            return varies(source, memo)
+            return frozenset().union(*(memo[child] for child in inputs))
+        case Expand(inputs=(source,)) | Slice(inputs=(source,)) | Flip(inputs=(source,)):
+            return memo[source]
         case Permute(inputs=(source,), order=order):
-            inner = varies(source, memo)
-            return frozenset(k for k, axis in enumerate(order) if axis in inner)
-        case Slice(inputs=(source,)) | Flip(inputs=(source,)):
-            return varies(source, memo)
+            return frozenset(k for k, axis in enumerate(order) if axis in memo[source])
         case Pad(inputs=(source, _)):
             padded = (
                 k for k in rank if node.low[k] > 0 or node.high[k] > 0 or node.interior[k] > 0
             )
-            return varies(source, memo) | frozenset(padded)
+            return memo[source] | frozenset(padded)
         case Window(inputs=(source,)):
-            inner = varies(source, memo)
             half = len(source.shape)
-            return frozenset(k for k in rank if (k if k < half else k - half) in inner)
+            return frozenset(k for k in rank if k % half in memo[source])
         case Reshape(inputs=(source,)):
-            return reshaped(source.shape, node.shape, varies(source, memo))
+            return reshaped(source.shape, node.shape, memo[source])
         case Gather(inputs=(_, *indices)):
-            return frozenset().union(*(varies(child, memo) for child in indices))
+            return frozenset().union(*(memo[child] for child in indices))
     return frozenset(rank)
 
 

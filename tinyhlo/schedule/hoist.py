@@ -35,6 +35,8 @@ from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.schedule.lift import Lift, row_number
 
+Axes = dict[Node, frozenset[int]]  # along which values vary, of all nodes looked at so far
+
 MIN_TRIPS = 4
 MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
 MOST_ROWS = 16  # of one iteration: more read what they packed often enough
@@ -147,8 +149,9 @@ def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
 def worth_keeping(lift: Lift) -> Iterator[Node]:
     """Still values that cost more to compute than to read, as they are used outside of others."""
     dear: set[Node] = set()
+    memo: Axes = {}
     for node in lift.loop.body.nodes():
-        if node in lift.still and (is_dear(node) or any(c in dear for c in node.inputs)):
+        if node in lift.still and (is_dear(node, memo) or any(c in dear for c in node.inputs)):
             dear.add(node)
     pending = [
         child
@@ -164,20 +167,20 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if is_dear(node) or (not isinstance(node, VIEWS) and not repeats(node)):
+        if is_dear(node, memo) or (not isinstance(node, VIEWS) and not repeats(node, memo)):
             if node.type.nbytes <= MOST_BYTES:
                 yield node
         else:
             pending += [child for child in node.inputs if child in dear]
 
 
-def is_dear(node: Node) -> bool:
+def is_dear(node: Node, memo: Axes) -> bool:
     if isinstance(node, Elementwise):
-        return node.op in TRANSCENDENTAL and not repeats(node)
+        return node.op in TRANSCENDENTAL and not repeats(node, memo)
     return isinstance(node, (Reduce, Scan)) and node.inputs[0].type.size > 1
 
 
-def repeats(node: Node) -> bool:
+def repeats(node: Node, memo: Axes) -> bool:
     """Whether a value is the same along some axis: then its operands need less memory."""
-    distinct = prod(node.shape[axis] for axis in varies(node))
+    distinct = prod(node.shape[axis] for axis in varies(node, memo))
     return distinct < node.type.size or isinstance(node, Gather)

@@ -26,6 +26,7 @@ from tinyhlo.ir.graph import (
     Reshape,
     Scan,
     Slice,
+    topological,
 )
 from tinyhlo.ir.simplify import rebuild
 from tinyhlo.schedule.items import is_invariant
@@ -65,32 +66,39 @@ class Lift:
 
     def value(self, node: Node) -> Node:
         """A still value outside."""
-        found = self._values.get(node)
-        if found is None:
-            if isinstance(node, Param):
-                found = self.loop.inputs[node.position]
-            else:
-                found = rebuild(node, [self.value(child) for child in node.inputs])
-            self._values[node] = found
-        return found
+        pending = [node]
+        while pending:
+            each = pending[-1]
+            missing = [child for child in each.inputs if child not in self._values]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            if isinstance(each, Param):
+                self._values[each] = self.loop.inputs[each.position]
+            elif each not in self._values:
+                self._values[each] = rebuild(each, [self._values[child] for child in each.inputs])
+        return self._values[node]
 
     def stack(self, node: Node, count: int) -> Node:
-        """The values of `node` for `count` rows, along a new first axis."""
-        found = self._stacks.get(node)
-        if found is None:
-            if node in self.still:
-                one = build.reshape(self.value(node), (1, *node.shape))
-                found = build.expand(one, (count, *node.shape))
-            else:
-                found = self.stacked(node, count)
-            self._stacks[node] = found
-        return found
+        """The values of `node`, which is made of rows, for `count` of them along a new first
+        axis."""
+        key = key_of(self.rows[node])
+        for each in topological((node,)):
+            if each in self.rows and each not in self._stacks and key_of(self.rows[each]) == key:
+                self._stacks[each] = self.stacked(each, count)
+        return self._stacks[node]
 
     def stacked(self, node: Node, count: int) -> Node:
+        """The same of one operation, its operands stacked."""
         shape = (count, *node.shape)
 
         def of(position: int) -> Node:
-            return self.stack(node.inputs[position], count)
+            child = node.inputs[position]
+            if child in self.rows:
+                return self._stacks[child]
+            one = build.reshape(self.value(child), (1, *child.shape))
+            return build.expand(one, (count, *child.shape))
 
         match node:
             case Gather():
