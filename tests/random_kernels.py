@@ -26,7 +26,8 @@ from tinyhlo.ir.ops import Op
 SHORT = (1, 2, 2, 3, 3, 4, 5, 6, 7, 8)
 LONG = (9, 12, 16, 17, 31, 33, 64, 100, 130, 257)
 AXES = 5
-DTYPES = (dtypes.F32, dtypes.F32, dtypes.F32, dtypes.F64, dtypes.I32, dtypes.I8)
+FLOATS = (dtypes.F32, dtypes.F32, dtypes.F32, dtypes.F64, dtypes.BF16, dtypes.F16)
+DTYPES = (*FLOATS, dtypes.I32, dtypes.I8)
 MOST_ELEMENTS = 1 << 15
 MOST_PRODUCTS = 1 << 19  # of a contraction, before it is summed
 TRIPS = 3
@@ -239,6 +240,63 @@ class Maker:
         axes[at] = self.axis(count)
         return Value(build.gather(x.node, places), tuple(axes))
 
+    def sort(self, x: Value) -> Value:
+        if not x.axes:
+            return x
+        a, b = (build.param(k, (), self.dtype) for k in range(2))
+        comparator = Graph((a.type, b.type), (build.elementwise(Op.LT, a, b),))
+        return Value(build.sort((x.node,), self.place(x), comparator)[0], x.axes)
+
+    def scatter(self, x: Value) -> Value:
+        """Rows added up at places that some of them share, or outside."""
+        if not x.axes:
+            return x
+        at = self.place(x)
+        shape = list(x.node.shape)
+        rows = self.random.integers(-1, 5, shape[at]).astype(np.int32)
+        picked = build.broadcast(build.constant(rows), x.node.shape, (at,))
+        places = [
+            picked if k == at else build.iota(x.node.shape, dtypes.I32, k)
+            for k in range(len(shape))
+        ]
+        shape[at] = 4
+        target = build.full(0, tuple(shape), self.dtype)
+        a, b = (build.param(k, (), self.dtype) for k in range(2))
+        combiner = Graph((a.type, b.type), (build.elementwise(Op.ADD, a, b),))
+        axes = list(x.axes)
+        axes[at] = self.axis(4)
+        node = build.scatter((target,), (x.node,), places, combiner, False)[0]
+        return self.scaled(Value(node, tuple(axes)), 0.5)
+
+    def update(self, x: Value) -> Value:
+        """Another value written over a part of this one, at a place that is computed."""
+        y = self.pick(self.pool)
+        if y.axes != x.axes or not x.axes:
+            return x
+        stop = [max(1, n // 2) for n in x.node.shape]
+        part = build.slice_(y.node, [0] * len(stop), stop)
+        start = build.reduce(Op.MAX, build.iota((3,), dtypes.I32, 0), (0,))
+        last = [n - k for n, k in zip(x.node.shape, stop, strict=True)]
+        starts = [build.elementwise(Op.MIN, start, build.scalar(k, dtypes.I32)) for k in last]
+        return Value(build.update_slice(x.node, part, starts), x.axes)
+
+    def branch(self, x: Value) -> Value:
+        """One of two values, by a number that is known when the program runs only."""
+        number = build.reduce(Op.MIN, build.iota((2,), dtypes.I32, 0), (0,))
+        chosen = build.elementwise(Op.MAX, build.scalar(self.pick((0, 1)), dtypes.I32), number)
+        y = self.pick([v for v in self.pool if v.axes == x.axes] or [x])
+        given = [build.param(k, x.node.shape, self.dtype) for k in range(2)]
+        types = tuple(node.type for node in given)
+        difference = build.elementwise(Op.SUB, *given)
+        graphs = [Graph(types, (difference,)), Graph(types, (given[1],))]
+        return Value(build.branch(chosen, (x.node, y.node), graphs)[0], x.axes)
+
+    def cast(self, x: Value) -> Value:
+        """Through another type and back."""
+        if not self.dtype.is_float:
+            return Value(build.cast(build.cast(x.node, dtypes.I8), self.dtype), x.axes)
+        return Value(build.cast(build.cast(x.node, dtypes.F64), self.dtype), x.axes)
+
     def fitted(self, x: Value, axes: tuple[int, ...]) -> Node:
         """`x` with exactly these axes: what it has too much is summed."""
         extra = [k for k, a in enumerate(x.axes) if a not in axes]
@@ -276,6 +334,7 @@ STEPS: tuple[Step, ...] = (
     *VIEWS,
     *(Maker.unary, Maker.binary, Maker.contract, Maker.reduce, Maker.normalise) * 3,
     *(Maker.windows, Maker.choice, Maker.scan),
+    *(Maker.sort, Maker.scatter, Maker.update, Maker.branch, Maker.cast),
 )
 
 
@@ -302,15 +361,18 @@ def array(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> 
 def tolerance(graph: Graph, arguments: Sequence[np.ndarray]) -> list[float]:
     """How far each result may be from the interpreter's: what a change of the arguments in their
     last digits makes of it, and a few roundings."""
-    if arguments[0].dtype.kind != "f":
+    dtype = graph.params[0].dtype
+    if not dtype.is_float:
         return [0.0] * len(graph.results)
-    step = 8 * float(np.finfo(arguments[0].dtype).eps)
+    step = 8 * 2.0**-dtype.mantissa_bits
+    signs = [np.random.default_rng(1).choice([-1, 1], x.shape) for x in arguments]
     moved = [
-        (x * (1 + step * np.random.default_rng(1).choice([-1, 1], x.shape))).astype(x.dtype)
-        for x in arguments
+        (x.astype(np.float64) * (1 + step * sign)).astype(x.dtype)
+        for x, sign in zip(arguments, signs, strict=True)
     ]
     pairs = zip(run_graph(graph, arguments), run_graph(graph, moved), strict=True)
+    wide = [(a.astype(np.float64), b.astype(np.float64)) for a, b in pairs]
     return [
-        30 * float(np.abs(a - b).max(initial=0)) + 16 * step * float(np.abs(a).max(initial=0))
-        for a, b in pairs
+        30 * float(np.abs(a - b).max(initial=0)) + 16 * step * float(np.abs(a).max(initial=0.1))
+        for a, b in wide
     ]
