@@ -106,9 +106,12 @@ accuracy: .venv/.installed  ## measure every transcendental function against mpm
 docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 	@.venv/bin/python -m tools.print_forms docs/how-it-works.md
 
+counts: .venv/.installed  ## accept the counts of kernels, bytes and operations as they are now
+	@.venv/bin/python -m tests.counts --record
+
 clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis \
 	  demo.png
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
-	fuzz harnesses programs bench-workloads accuracy docs clean
+	fuzz harnesses programs bench-workloads accuracy docs counts clean

@@ -13,7 +13,8 @@ inputs print as f32[?,4].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -26,6 +27,7 @@ from tinyhlo.errors import ExecutionError, InvalidProgram
 from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime.arrays import mismatch
 from tinyhlo.runtime.cache import Cache
 from tinyhlo.runtime.executable import Executable
 
@@ -95,8 +97,7 @@ class PolymorphicProgram:
             raise ExecutionError(f"expected {len(self.inputs)} arguments, got {len(arrays)}")
         for position, (array, type_) in enumerate(zip(arrays, self.inputs, strict=True)):
             if not type_.admits(array):
-                found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-                raise ExecutionError(f"argument {position} must be {type_}, got {found}")
+                raise ExecutionError(f"argument {position} {mismatch(array, type_)}")
         pairs = zip(arrays, self.inputs, strict=True)
         return tuple(TensorType(array.shape, type_.dtype) for array, type_ in pairs)
 
@@ -117,7 +118,11 @@ def run(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple[np.ndarra
     try:
         return executable(*arrays)
     except MemoryError as error:
-        raise ExecutionError(f"out of memory for {executable.name}: {error}") from error
+        results = sum(type_.nbytes for type_ in executable.outputs)
+        raise ExecutionError(
+            f"out of memory for {executable.name}: {results:,} bytes of results and "
+            f"{executable.arena_bytes:,} between: pass smaller arrays"
+        ) from error
 
 
 def load(path: str | Path, config: Config | None = None) -> LoadedProgram | PolymorphicProgram:
@@ -131,9 +136,19 @@ def load(path: str | Path, config: Config | None = None) -> LoadedProgram | Poly
     config = config or from_environment()
     source = read_program(path, config)
     try:
-        return LoadedProgram(Path(path), compile_module(source, config))
+        with about(path):
+            return LoadedProgram(Path(path), compile_module(source, config))
     except DynamicShapes as found:
         return PolymorphicProgram(Path(path), found.arguments, source, config)
+
+
+@contextmanager
+def about(path: str | Path) -> Generator[None]:
+    """What is wrong with a program names its file."""
+    try:
+        yield
+    except InvalidProgram as error:
+        raise InvalidProgram(f"{path}: {error}") from error
 
 
 def read_program(path: str | Path, config: Config) -> bytes:
@@ -142,7 +157,9 @@ def read_program(path: str | Path, config: Config) -> bytes:
     Raises InvalidProgram when it cannot be read or is damaged.
     """
     cache = Cache(cache_folder(config) / "quarantine") if config.cache else None
-    return admit(read(path), cache)
+    source = read(path)
+    with about(path):
+        return admit(source, cache)
 
 
 def read(path: str | Path) -> bytes:

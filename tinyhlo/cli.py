@@ -68,7 +68,9 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a program on arrays", description=RUN_HELP)
     run.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     run.add_argument("arrays", metavar="X.npy", nargs="*", help="one file per argument")
-    run.add_argument("--random", type=int, metavar="SEED", help="random arguments instead of files")
+    run.add_argument(
+        "--random", type=whole, metavar="SEED", help="random arguments instead of files"
+    )
     run.add_argument("--check", choices=["xla"], help="compare with XLA:CPU on the same arguments")
     run.add_argument("--repeat", type=positive, default=1, metavar="N", help="run N times, timed")
     run.add_argument("--save", metavar="PREFIX", help="write output k to PREFIXk.npy")
@@ -99,10 +101,14 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 1 up, got {text!r}")
+def whole(text: str, least: int = 0) -> int:
+    if not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a number from {least} up, got {text!r}")
     return int(text)
+
+
+def positive(text: str) -> int:
+    return whole(text, 1)
 
 
 # ---------------------------------------------------------------- run
@@ -232,12 +238,14 @@ def timed(call: Callable[[], object], count: int) -> str:
 
 def show_command(options: argparse.Namespace) -> int:
     """`tinyhlo show`."""
-    from tinyhlo.artifact import read_program
+    from tinyhlo.artifact import about, read_program
     from tinyhlo.compiler import run_stages
     from tinyhlo.config import from_environment
 
     config = from_environment()
-    stages = run_stages(read_program(options.model, config), config)
+    source = read_program(options.model, config)
+    with about(options.model):
+        stages = run_stages(source, config)
     print(FORMS[options.stage](stages))
     return 0
 

@@ -50,7 +50,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
         for name in OPTIONS
         if f"TINYHLO_{name.upper()}" in environment
     }
-    return with_options(Config(), given, "TINYHLO_{}".format)
+    return with_options(Config(), given, lambda name: f"TINYHLO_{name.upper()}")
 
 
 def with_options(
@@ -61,11 +61,11 @@ def with_options(
     changes: dict[str, str | int] = {}
     for name, text in options.items():
         if name not in kinds:
-            raise TinyhloError(f"unknown option {name!r}; known: {', '.join(OPTIONS)}")
+            known = ", ".join(map(spelled, OPTIONS))
+            raise TinyhloError(f"unknown option {spelled(name)!r}; known: {known}")
         if kinds[name] == "int":
-            if not str(text).lstrip("-").isdigit():
-                shown = spelled(name.upper())
-                raise TinyhloError(f"{shown} must be a number, got {text!r}")
+            if not str(text).isdigit():
+                raise TinyhloError(f"{spelled(name)} must be a number from 0 up, got {text!r}")
             changes[name] = int(text)
         else:
             changes[name] = str(text)

@@ -152,7 +152,7 @@ def test_unsupported_programs_say_what_and_where() -> None:
 def test_compiler_options_reach_the_compiler() -> None:
     f = jax.jit(lambda x: x * 3, backend="tiny", compiler_options={"tinyhlo_device": "PYTHON"})
     np.testing.assert_array_equal(f(X), X * 3)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="unknown option 'beem'"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="unknown option 'tinyhlo_beem'"):
         jax.jit(lambda x: x * 4, backend="tiny", compiler_options={"tinyhlo_beem": "4"})(X)
 
 

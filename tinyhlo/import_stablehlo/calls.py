@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, on_values
+from tinyhlo.import_stablehlo.walker import (
+    DTYPE,
+    Rule,
+    Scope,
+    UnsupportedError,
+    Value,
+    on_values,
+)
 from tinyhlo.ir.build import barrier, full
 from tinyhlo.ir.graph import Node
 
@@ -48,10 +56,6 @@ def collective_permute(
     return inputs if pairs else [full(0, node.shape, node.dtype) for node in inputs]
 
 
-def device_number(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return full(0, (), operation.type.dtype)
-
-
 def manual_computation(
     operation: Operation, inputs: tuple[Any, ...], scope: Scope
 ) -> Sequence[Value]:
@@ -74,6 +78,7 @@ COLLECTIVES = (
     "stablehlo.reduce_scatter",
     "stablehlo.collective_broadcast",
 )
+DEVICE_NUMBERS = ("stablehlo.partition_id", "stablehlo.replica_id")
 IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
 
 RULES: dict[str, Rule] = {
@@ -87,8 +92,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.async_start": async_start,
     "stablehlo.async_done": on_values(lambda results: results),
     "stablehlo.collective_permute": collective_permute,
-    "stablehlo.partition_id": device_number,
-    "stablehlo.replica_id": device_number,
+    **dict.fromkeys(DEVICE_NUMBERS, on_values(partial(full, 0, ()), DTYPE)),
     "sdy.manual_computation": manual_computation,
     **dict.fromkeys(COLLECTIVES, collective),
     **dict.fromkeys(IDENTITIES, on_values(lambda *values: values)),

@@ -10,23 +10,29 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.import_stablehlo import contraction, conversions, convolution
-from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.lifting import Complex, plane_type, with_types
-from tinyhlo.import_stablehlo.operands import copy_sign, like
+from tinyhlo.import_stablehlo.movement import elements_of, repeated
+from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
+from tinyhlo.import_stablehlo.walker import (
+    DTYPE,
+    SHAPE,
+    Rule,
+    Scope,
+    UnsupportedError,
+    on_values,
+)
 from tinyhlo.ir.build import (
     bitcast,
-    broadcast,
     cast,
-    constant,
     elementwise,
     full,
     iota,
@@ -35,18 +41,10 @@ from tinyhlo.ir.build import (
     sqrt,
     where,
 )
-from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
-from tinyhlo.ir.graph import Node, Reduce, TensorType
+from tinyhlo.ir.graph import Node, Reduce, Shape, TensorType
 from tinyhlo.ir.ops import Op
-
-
-def is_nan(a: Node) -> Node:
-    return a.differs(a)
-
-
-def is_infinite(a: Node) -> Node:
-    return abs(a).equals(np.inf)
 
 
 def quotient(x: Complex, y: Complex) -> Complex:
@@ -131,18 +129,14 @@ def has_nan(x: Complex) -> Node:
 # --- rules -------------------------------------------------------------------------------------
 
 
-def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    dense = operation.attributes["value"]
-    if not isinstance(dense, Dense):
-        raise UnsupportedError("this constant cannot be read: pass the array as an argument")
-    planes = [constant(np.array(part(dense.value))) for part in (np.real, np.imag)]
-    return Complex(*(p if p.shape else broadcast(p, dense.shape) for p in planes))
+def dense_constant(dense: Any, shape: Shape) -> Complex:
+    elements = elements_of(dense)
+    return Complex(*(repeated(np.array(part(elements)), shape) for part in (np.real, np.imag)))
 
 
-def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    shape, dtype = operation.type.shape, PLANES[operation.type.dtype]
-    along = iota(shape, dtype, operation.attributes["iota_dimension"])
-    return Complex(along, full(0, shape, dtype))
+def iota_along(shape: Shape, dtype: DType, axis: int) -> Complex:
+    plane = PLANES[dtype]
+    return Complex(iota(shape, plane, axis), full(0, shape, plane))
 
 
 def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node | Complex:
@@ -183,14 +177,6 @@ def extreme(larger: bool) -> Rule:
         return choose(first | has_nan(x) | equal(x, y), x, y)
 
     return rule
-
-
-def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    return bilinear(contraction.dot_general, operation, inputs, scope)
-
-
-def convolve(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    return bilinear(convolution.RULES["stablehlo.convolution"], operation, inputs, scope)
 
 
 def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
@@ -273,9 +259,10 @@ def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -
 
 
 RULES: dict[str, Rule] = {
-    "stablehlo.constant": constant_op,
-    "chlo.constant": constant_op,
-    "stablehlo.iota": iota_op,
+    **dict.fromkeys(
+        ("stablehlo.constant", "chlo.constant"), on_values(dense_constant, "value", SHAPE)
+    ),
+    "stablehlo.iota": on_values(iota_along, SHAPE, DTYPE, "iota_dimension"),
     "stablehlo.complex": on_values(Complex),
     "stablehlo.real": on_values(lambda x: x.re),
     "stablehlo.imag": on_values(lambda x: x.im),
@@ -287,6 +274,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.minimum": extreme(larger=False),
     "stablehlo.convert": convert,
     "stablehlo.bitcast_convert": bitcast_convert,
-    "stablehlo.dot_general": dot_general,
-    "stablehlo.convolution": convolve,
+    "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),
+    "stablehlo.convolution": partial(bilinear, convolution.convolution),
 }

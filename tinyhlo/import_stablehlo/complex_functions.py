@@ -17,13 +17,11 @@ import numpy as np
 from tinyhlo.import_stablehlo.complex_arithmetic import (
     choose,
     equal,
-    is_infinite,
-    is_nan,
     magnitude,
     quotient,
 )
 from tinyhlo.import_stablehlo.lifting import Complex
-from tinyhlo.import_stablehlo.operands import copy_sign, like
+from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
 from tinyhlo.import_stablehlo.special_functions import hyperbolic
 from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import (

@@ -9,11 +9,10 @@ of halves is exact and a sum of them rounds once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tinyhlo.import_stablehlo.operands import accumulator
-from tinyhlo.import_stablehlo.records import DotDimensions, Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope
+from tinyhlo.import_stablehlo.records import DotDimensions
+from tinyhlo.import_stablehlo.walker import DTYPE, Rule, on_values
 from tinyhlo.ir.build import broadcast, cast, elementwise, permute, reduce
 from tinyhlo.ir.dtypes import BOOL, F64, DType
 from tinyhlo.ir.graph import Node, Shape
@@ -46,20 +45,7 @@ def accumulating_type(lhs: DType, rhs: DType, result: DType) -> DType:
     return accumulator(result)
 
 
-def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    numbers: DotDimensions = operation.attributes["dot_dimension_numbers"]
-    lhs, rhs = inputs
-    return contract(lhs, rhs, numbers, operation.type.dtype)
-
-
-def dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """The deprecated `dot`: last axis of the left with the first of the right."""
-    lhs, rhs = inputs
-    numbers = DotDimensions((), (), (len(lhs.shape) - 1,), (0,))
-    return contract(lhs, rhs, numbers, operation.type.dtype)
-
-
-def contract(lhs: Node, rhs: Node, numbers: DotDimensions, result: DType) -> Node:
+def dot_general(lhs: Node, rhs: Node, numbers: DotDimensions, result: DType) -> Node:
     """Result axes: batch, free axes of lhs, free axes of rhs; then the contracted ones."""
     lhs_batch, rhs_batch = numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions
     lhs_inner, rhs_inner = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
@@ -79,8 +65,16 @@ def contract(lhs: Node, rhs: Node, numbers: DotDimensions, result: DType) -> Nod
     return sum_of_products(left, lhs_places, right, rhs_places, tuple(axes), kept, result)
 
 
+def dot(lhs: Node, rhs: Node, result: DType) -> Node:
+    """The deprecated `dot`: last axis of the left with the first of the right."""
+    return dot_general(lhs, rhs, DotDimensions((), (), (len(lhs.shape) - 1,), (0,)), result)
+
+
 def free_axes(node: Node, used: Sequence[int]) -> list[int]:
     return [axis for axis in range(len(node.shape)) if axis not in used]
 
 
-RULES: dict[str, Rule] = {"stablehlo.dot_general": dot_general, "stablehlo.dot": dot}
+RULES: dict[str, Rule] = {
+    "stablehlo.dot_general": on_values(dot_general, "dot_dimension_numbers", DTYPE),
+    "stablehlo.dot": on_values(dot, DTYPE),
+}

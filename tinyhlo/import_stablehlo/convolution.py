@@ -12,31 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
-from tinyhlo.import_stablehlo.operands import known_array
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
+from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import flip, pad, permute, reshape, scalar, window
 from tinyhlo.ir.graph import Node
 
-Padding = list[list[int]]
-
 
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    padding = operation.attributes.get("padding")
-    lhs, rhs = inputs
-    return convolve(operation, lhs, rhs, padding.array.tolist() if padding else None)
-
-
-def dynamic_conv(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    lhs, rhs, amounts = inputs
-    padding = known_array(amounts)
-    if padding is None:
-        raise UnsupportedError("padding must be known when compiling: use static shapes")
-    return convolve(operation, lhs, rhs, padding.tolist())
-
-
-def convolve(operation: Operation, lhs: Node, rhs: Node, padding: Padding | None) -> Node:
     """Name the axes of both operands, multiply where names meet, sum over `i` and the kernel."""
+    lhs, rhs = inputs
     given = operation.attributes
     numbers: ConvolutionDimensions = given["dimension_numbers"]
     groups, batch_groups = given["feature_group_count"], given["batch_group_count"]
@@ -44,7 +28,7 @@ def convolve(operation: Operation, lhs: Node, rhs: Node, padding: Padding | None
     lhs, rhs = standard_layout(lhs, rhs, numbers)
     reversal = given.get("window_reversal") or (False,) * rank
     rhs = flip(rhs, [2 + axis for axis in range(rank) if reversal[axis]])
-    lhs = sliding_windows(lhs, rhs.shape[2:], operation, padding or [[0, 0]] * rank)
+    lhs = sliding_windows(lhs, rhs.shape[2:], operation)
 
     spatial = {f"s{axis}": lhs.shape[2 + axis] for axis in range(rank)}
     kernel = {f"k{axis}": extent for axis, extent in enumerate(rhs.shape[2:])}
@@ -96,15 +80,14 @@ def standard_layout(lhs: Node, rhs: Node, numbers: ConvolutionDimensions) -> tup
     )
 
 
-def sliding_windows(
-    lhs: Node, kernel: tuple[int, ...], operation: Operation, padding: Padding
-) -> Node:
+def sliding_windows(lhs: Node, kernel: tuple[int, ...], operation: Operation) -> Node:
     """[batch, channels, places..., 1, 1, kernel...] of the dilated and padded input."""
     ones = (1,) * len(kernel)
     given = operation.attributes
     base = given.get("lhs_dilation") or ones
     stride = given.get("window_strides") or ones
     dilation = given.get("rhs_dilation") or ones
+    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * len(kernel)
     low, high = [low for low, _ in padding], [high for _, high in padding]
     gaps = [step - 1 for step in base]
     padded = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high), (0, 0, *gaps))
@@ -113,7 +96,4 @@ def sliding_windows(
     return window(padded, (1, 1, *kernel), (1, 1, *stride), (1, 1, *dilation))
 
 
-RULES: dict[str, Rule] = {
-    "stablehlo.convolution": convolution,
-    "stablehlo.dynamic_conv": dynamic_conv,
-}
+RULES: dict[str, Rule] = {"stablehlo.convolution": convolution}

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import is_half, known_scalar, like, map_region
+from tinyhlo.import_stablehlo.operands import (
+    is_half,
+    is_infinite,
+    is_nan,
+    known_scalar,
+    like,
+    map_region,
+)
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, exp, log, sqrt, where
@@ -109,10 +116,6 @@ def is_finite(x: Node) -> Node:
     return abs(x) < inf
 
 
-def is_inf(x: Node) -> Node:
-    return abs(x).equals(inf)
-
-
 def round_half_away(x: Node) -> Node:
     """trunc(x), one further from zero when the part cut off (exact) is at least a half."""
     whole = elementwise(Op.TRUNC, x)
@@ -132,12 +135,11 @@ def next_after(x: Node, y: Node) -> Node:
     shrink = ((target ^ target_sign) < (bits ^ sign_bit)) | sign_bit.differs(target_sign)
     stepped = where(shrink, bits - 1, bits + 1)
     result = bitcast(where(x.equals(0), target_sign | 1, stepped), x.dtype)
-    unordered = x.differs(x) | y.differs(y)  # x + y is then NaN
+    unordered = is_nan(x) | is_nan(y)  # x + y is then NaN
     return where(unordered, x + y, where(x.equals(y), y, result))
 
 
-def power(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    base, exponent = inputs
+def power(base: Node, exponent: Node) -> Node:
     known = known_scalar(exponent)
     if base.dtype.is_float:
         match None if known is None else float(known):
@@ -219,7 +221,7 @@ def reduce_precision(x: Node, exponent_bits: int, mantissa_bits: int) -> Node:
         exponent, signed_zero = bits & infinity, bits & (1 << (x.dtype.bits - 1))
         bits = where(exponent > (bias + reduced) << mantissa, signed_zero | infinity, bits)
         bits = where(exponent <= (bias - reduced) << mantissa, signed_zero, bits)
-    return where(x.differs(x), x, bitcast(bits, x.dtype))
+    return where(is_nan(x), x, bitcast(bits, x.dtype))
 
 
 RULES: dict[str, Rule] = {
@@ -232,13 +234,13 @@ RULES: dict[str, Rule] = {
     "stablehlo.is_finite": on_values(is_finite),
     "stablehlo.real": on_values(lambda x: x),
     "stablehlo.imag": on_values(lambda x: like(0, x)),
-    "chlo.is_inf": on_values(is_inf),
+    "chlo.is_inf": on_values(is_infinite),
     "chlo.is_pos_inf": on_values(lambda x: x.equals(inf)),
     "chlo.is_neg_inf": on_values(lambda x: x.equals(-inf)),
     "chlo.next_after": on_values(next_after),
     "chlo.square": on_values(square),
     "stablehlo.round_nearest_afz": expansion(round_half_away),
-    "stablehlo.power": power,
+    "stablehlo.power": on_values(power),
     "stablehlo.clamp": on_values(clamp),
     "stablehlo.select": on_values(select),
     "stablehlo.map": map_op,

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.movement import known
 from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
-from tinyhlo.import_stablehlo.records import GatherDimensions, Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope
+from tinyhlo.import_stablehlo.records import GatherDimensions
+from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
 from tinyhlo.ir.build import (
     broadcast,
     constant,
@@ -31,20 +30,10 @@ from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Shape
 
 
-def gather_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    operand, starts = inputs[:2]
-    return gather_slices(operation, operand, starts, operation.attributes["slice_sizes"])
-
-
-def dynamic_gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    operand, starts, sizes = inputs
-    return gather_slices(operation, operand, starts, known(sizes, "slice sizes"))
-
-
-def gather_slices(operation: Operation, operand: Node, starts: Node, sizes: Sequence[int]) -> Node:
+def gather_slices(
+    operand: Node, starts: Node, sizes: Sequence[int], numbers: GatherDimensions, shape: Shape
+) -> Node:
     """One index node per operand axis: batch position, or clamped start, plus slice offset."""
-    numbers: GatherDimensions = operation.attributes["dimension_numbers"]
-    shape = operation.type.shape
     if not operand.shape:
         return broadcast(operand, shape)
     if 0 in shape:
@@ -103,11 +92,6 @@ def sum_of(parts: Sequence[Node], shape: Shape, dtype: DType) -> Node:
     return total
 
 
-def dynamic_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    operand, *starts = inputs
-    return slice_at(operand, starts, operation.attributes["slice_sizes"])
-
-
 def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:
     """The block of `sizes` at the clamped scalar `starts`; a plain Slice when they are known."""
     shape = tuple(sizes)
@@ -133,11 +117,6 @@ def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Nod
     return gather(operand, indices)
 
 
-def dynamic_update_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    operand, update, *starts = inputs
-    return store_at(operand, update, starts)
-
-
 def store_at(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
     """`operand` with the block `update` stored at the clamped scalar `starts`."""
     if update.shape == operand.shape:
@@ -152,23 +131,12 @@ def store_at(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
     return update_slice(operand, update, clamped)
 
 
-def real_dynamic_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """Start, limit and stride vectors; the result's shape is static, so the limits are known."""
-    operand, start, _limits, strides = inputs
-    shape = operation.type.shape
-    step = known(strides, "strides")
-    if all(stride == 1 for stride in step):
-        starts = [index_component(start, 0, axis) for axis in range(len(shape))]
-        return slice_at(operand, starts, shape)
-    first = known(start, "start indices of a strided slice")
-    last = [a + (n - 1) * s + 1 for a, n, s in zip(first, shape, step, strict=True)]
-    return slice_(operand, first, last, step)
-
-
 RULES: dict[str, Rule] = {
-    "stablehlo.gather": gather_op,
-    "stablehlo.dynamic_gather": dynamic_gather,
-    "stablehlo.dynamic_slice": dynamic_slice,
-    "stablehlo.dynamic_update_slice": dynamic_update_slice,
-    "stablehlo.real_dynamic_slice": real_dynamic_slice,
+    "stablehlo.gather": on_values(gather_slices, "slice_sizes", "dimension_numbers", SHAPE),
+    "stablehlo.dynamic_slice": on_values(
+        lambda operand, *rest: slice_at(operand, rest[:-1], rest[-1]), "slice_sizes"
+    ),
+    "stablehlo.dynamic_update_slice": on_values(
+        lambda operand, update, *starts: store_at(operand, update, starts)
+    ),
 }

@@ -62,9 +62,8 @@ def names(text: str, dialect: str = "stablehlo") -> frozenset[str]:
 # ops that only move elements: on a plane or on bits they do what they do on numbers
 MOVES = names(
     """
-    broadcast broadcast_in_dim concatenate dynamic_broadcast_in_dim dynamic_gather dynamic_pad
-    dynamic_reshape dynamic_slice dynamic_update_slice gather pad real_dynamic_slice reshape
-    reverse select slice transpose
+    broadcast broadcast_in_dim concatenate dynamic_broadcast_in_dim dynamic_reshape dynamic_slice
+    dynamic_update_slice gather pad reshape reverse select slice transpose
     """
 )
 LINEAR = MOVES | names("add negate subtract")

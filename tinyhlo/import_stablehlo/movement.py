@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.attributes import Dense
-from tinyhlo.import_stablehlo.operands import index_dtype, known_array
+from tinyhlo.import_stablehlo.operands import index_dtype
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
+from tinyhlo.import_stablehlo.walker import (
+    DTYPE,
+    SHAPE,
+    Rule,
+    Scope,
+    UnsupportedError,
+    on_values,
+)
 from tinyhlo.ir.build import (
     broadcast,
     constant,
@@ -27,25 +34,31 @@ from tinyhlo.ir.build import (
     update_slice,
     where,
 )
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Node, Shape
 
 SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
 
 
-def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """Splats stay expanded scalars."""
-    dense = operation.attributes["value"]
+def dense_constant(dense: Any, shape: Shape) -> Node:
+    return repeated(elements_of(dense), shape)
+
+
+def elements_of(dense: Any) -> np.ndarray:
+    """Of a constant's `value`: all elements, or the one that all are equal to."""
     if not isinstance(dense, Dense):
-        raise UnsupportedError("constants of this element type are not compiled yet")
-    value = constant(dense.value)
-    return value if value.shape else broadcast(value, dense.shape)
+        raise UnsupportedError("this constant cannot be read: pass the array as an argument")
+    return dense.value
 
 
-def broadcast_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """The deprecated `broadcast`: new axes in front."""
-    (x,) = inputs
-    rank = len(operation.type.shape)
-    return broadcast(x, operation.type.shape, range(rank - len(x.shape), rank))
+def repeated(elements: np.ndarray, shape: Shape) -> Node:
+    """Splats stay expanded scalars."""
+    value = constant(elements)
+    return value if value.shape else broadcast(value, shape)
+
+
+def new_axes_in_front(x: Node, shape: Shape) -> Node:
+    """The deprecated `broadcast`."""
+    return broadcast(x, shape, range(len(shape) - len(x.shape), len(shape)))
 
 
 def concatenate(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -86,54 +99,24 @@ def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[
     return result
 
 
-def known(value: Node, what: str) -> tuple[int, ...]:
-    """The elements of a shape operand. Raises UnsupportedError when it is not a constant."""
-    array = known_array(value)
-    if array is None:
-        raise UnsupportedError(f"{what} must be known when compiling: use static shapes")
-    return tuple(int(element) for element in array)
-
-
-def dynamic_pad(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    x, fill, *amounts = inputs
-    low, high, interior = (known(amount, "padding") for amount in amounts)
-    return pad(x, fill, low, high, interior)
-
-
-def get_dimension_size(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    extent = inputs[0].shape[operation.attributes["dimension"]]
-    return scalar(extent, operation.type.dtype)
-
-
-def iota_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return iota(operation.type.shape, operation.type.dtype, operation.attributes["iota_dimension"])
-
-
-def reshape_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """A shape operand says nothing new: the result's shape is static here."""
-    return reshape(inputs[0], operation.type.shape)
-
-
-def broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    axes = operation.attributes["broadcast_dimensions"]
-    return broadcast(inputs[0], operation.type.shape, axes)
-
-
+CONSTANT = on_values(dense_constant, "value", SHAPE)
 RULES: dict[str, Rule] = {
-    "stablehlo.constant": constant_op,
-    "chlo.constant": constant_op,
-    "stablehlo.iota": iota_op,
-    "stablehlo.dynamic_iota": iota_op,
-    "stablehlo.broadcast_in_dim": broadcast_in_dim,
-    "stablehlo.dynamic_broadcast_in_dim": broadcast_in_dim,
-    "stablehlo.broadcast": broadcast_op,
-    "stablehlo.reshape": reshape_op,
-    "stablehlo.dynamic_reshape": reshape_op,
+    **dict.fromkeys(("stablehlo.constant", "chlo.constant"), CONSTANT),
+    "stablehlo.iota": on_values(iota, SHAPE, DTYPE, "iota_dimension"),
+    "stablehlo.broadcast_in_dim": on_values(broadcast, SHAPE, "broadcast_dimensions"),
+    "stablehlo.broadcast": on_values(new_axes_in_front, SHAPE),
+    "stablehlo.reshape": on_values(reshape, SHAPE),
+    # what the operand says of the shape stands in the result's type
+    "stablehlo.dynamic_iota": on_values(
+        lambda _, *rest: iota(*rest), SHAPE, DTYPE, "iota_dimension"
+    ),
+    "stablehlo.dynamic_broadcast_in_dim": on_values(
+        lambda x, _, *rest: broadcast(x, *rest), SHAPE, "broadcast_dimensions"
+    ),
+    "stablehlo.dynamic_reshape": on_values(lambda x, _, shape: reshape(x, shape), SHAPE),
     "stablehlo.transpose": on_values(permute, "permutation"),
     "stablehlo.reverse": on_values(flip, "dimensions"),
     "stablehlo.slice": on_values(slice_, "start_indices", "limit_indices", "strides"),
     "stablehlo.pad": on_values(pad, "edge_padding_low", "edge_padding_high", "interior_padding"),
-    "stablehlo.dynamic_pad": dynamic_pad,
     "stablehlo.concatenate": concatenate,
-    "stablehlo.get_dimension_size": get_dimension_size,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
@@ -42,6 +43,14 @@ def copy_sign(size: Node, sign: Node) -> Node:
     word = signed_of(size.dtype)
     sign_bit = bitcast(sign, word) & -(1 << (word.bits - 1))
     return bitcast(bitcast(abs(size), word) | sign_bit, size.dtype)
+
+
+def is_infinite(x: Node) -> Node:
+    return abs(x).equals(inf)
+
+
+def is_nan(x: Node) -> Node:
+    return x.differs(x)
 
 
 def is_half(dtype: DType) -> bool:

@@ -122,9 +122,24 @@ def refinement_error(text: str) -> ExecutionError | InvalidProgram:
     return InvalidProgram(f"the program does not fit the shapes of its arguments: {errors[0]}")
 
 
+# ops that jaxlib's passes turn into others once their shape operands are known
+DYNAMIC = frozenset(
+    {
+        "stablehlo.dynamic_conv",
+        "stablehlo.dynamic_gather",
+        "stablehlo.dynamic_pad",
+        "stablehlo.get_dimension_size",
+        "stablehlo.real_dynamic_slice",
+    }
+)
+
+
 def needs_refining(error: UnsupportedOp) -> bool:
     """Whether an import failed for shapes that may follow from those of the arguments."""
-    return any("?" in item.types or "shape_assertion" in item.op for item in error.items)
+    return any(
+        item.op in DYNAMIC or "?" in item.types or "shape_assertion" in item.op
+        for item in error.items
+    )
 
 
 def with_known_shapes(module: ir.Module) -> ir.Module:

@@ -12,26 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
 from tinyhlo.import_stablehlo.lifting import with_types
+from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
-from tinyhlo.ir.build import broadcast, cast, constant, elementwise
+from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, on_values
+from tinyhlo.ir.build import cast, elementwise
 from tinyhlo.ir.dtypes import F32, F64, U8, DType
 from tinyhlo.ir.elements import SMALL, SMALL_INTEGERS
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Node, Shape
 from tinyhlo.ir.ops import Op
 
 
-def constant_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    dense = operation.attributes["value"]
-    if not isinstance(dense, Dense):
-        raise UnsupportedError("constants of this element type are not compiled yet")
-    mask = (1 << operation.type.dtype.bits) - 1  # NumPy's integers have their sign above
-    value = constant(dense.value.view(np.uint8) & np.uint8(mask))
-    return value if value.shape else broadcast(value, dense.shape)
+def bits_constant(dense: Any, shape: Shape, dtype: DType) -> Node:
+    mask = (1 << dtype.bits) - 1  # NumPy's integers have their sign above
+    return repeated(elements_of(dense).view(np.uint8) & np.uint8(mask), shape)
 
 
 def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -51,16 +47,15 @@ def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> N
     return encode(x, target)
 
 
-def count_leading_zeros(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    zeros = elementwise(Op.CLZ, inputs[0])
-    return zeros - (U8.bits - operation.type.dtype.bits)
+def count_leading_zeros(x: Node, dtype: DType) -> Node:
+    return elementwise(Op.CLZ, x) - (U8.bits - dtype.bits)
 
 
 RULES: dict[str, Rule] = {
-    "stablehlo.constant": constant_op,
+    "stablehlo.constant": on_values(bits_constant, "value", SHAPE, DTYPE),
     "stablehlo.convert": convert_op,
     "stablehlo.shift_right_logical": on_values(operator.rshift),
     "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),
-    "stablehlo.count_leading_zeros": count_leading_zeros,
+    "stablehlo.count_leading_zeros": on_values(count_leading_zeros, DTYPE),
     "stablehlo.bitcast_convert": bitcast_convert,
 }

@@ -16,7 +16,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.operands import is_nan, like
 from tinyhlo.ir import elements
 from tinyhlo.ir.build import bitcast, cast, elementwise, where
 from tinyhlo.ir.dtypes import F32, F64, I8, U8, DType, unsigned_of
@@ -137,7 +137,7 @@ def encode_float(x: Node, dtype: DType) -> Node:
     if codes.zero_sign_is_nan:
         sign = where(code.equals(0), 0, sign)
     code = code | (sign << (dtype.bits - 1))
-    return cast(where(x.differs(x), codes.nan, code), U8)
+    return cast(where(is_nan(x), codes.nan, code), U8)
 
 
 def decode_power_of_two(bits: Node) -> Node:

@@ -12,6 +12,8 @@ one error can name every such op of the module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any, Union
 
 from tinyhlo.errors import UnsupportedItem, VerificationError
@@ -47,13 +49,24 @@ INNER_EFFECT = "its region has effects: only loops and branches may have them"
 OUTER_VALUE = "its region reads values from outside: pass them as operands"
 
 
-def on_values(function: Callable[..., Any], *attributes: str) -> Rule:
-    """The rule of an op that is a function of its operands, and of the attributes named."""
+SHAPE, DTYPE = "type.shape", "type.dtype"  # of the result; no attribute is called so
+
+
+def on_values(function: Callable[..., Any], *names: str) -> Rule:
+    """The rule of an op that is a function of its operands, and of the attributes named, SHAPE
+    and DTYPE among them."""
+    getters = [
+        attrgetter(name) if name in (SHAPE, DTYPE) else partial(attribute, name) for name in names
+    ]
 
     def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Any:
-        return function(*inputs, *(operation.attributes[name] for name in attributes))
+        return function(*inputs, *(get(operation) for get in getters))
 
     return rule
+
+
+def attribute(name: str, operation: Operation) -> Any:
+    return operation.attributes[name]
 
 
 class UnsupportedError(Exception):

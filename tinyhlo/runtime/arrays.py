@@ -2,17 +2,22 @@
 
 view(address, f32[2,3])  ->  the array that lies there, not copied
 pointers([x, y])         ->  void*[2]
+mismatch(x, f32[2,3])    ->  "must be f32[2,3], got f64[2,3]: convert it to float32"
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyhlo.ir import elements
 from tinyhlo.ir.graph import TensorType
+
+if TYPE_CHECKING:
+    from tinyhlo.import_stablehlo.refine import ArgumentType
 
 ALIGNMENT = 64
 
@@ -42,6 +47,14 @@ def aligned_copy(value: np.ndarray) -> np.ndarray:
     copy = aligned_empty(TensorType(value.shape, BY_NUMPY[value.dtype]))
     copy[...] = value
     return copy
+
+
+def mismatch(array: np.ndarray, wanted: TensorType | ArgumentType) -> str:
+    """What to say of an array that is not of the type wanted."""
+    found = BY_NUMPY.get(array.dtype, array.dtype)
+    text = f"must be {wanted}, got {found}[{','.join(map(str, array.shape))}]"
+    is_other = array.dtype != wanted.dtype.numpy
+    return f"{text}: convert it to {wanted.dtype.numpy}" if is_other else text
 
 
 BY_NUMPY = {dtype.numpy: dtype for dtype in elements.ELEMENTS}

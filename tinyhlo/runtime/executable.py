@@ -21,7 +21,7 @@ import numpy as np
 from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, pointers
+from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, mismatch, pointers
 from tinyhlo.runtime.library import take_exception
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -124,7 +124,6 @@ def check_arguments(
     for position, (value, type_) in enumerate(zip(arguments, types, strict=True)):
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
-            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise ExecutionError(f"argument {position} must be {type_}, got {found}")
+            raise ExecutionError(f"argument {position} {mismatch(array, type_)}")
         given.append(array)
     return given

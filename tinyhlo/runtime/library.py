@@ -26,7 +26,7 @@ from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import aligned_empty, pointers, view
+from tinyhlo.runtime.arrays import aligned_empty, mismatch, pointers, view
 
 Function = Callable[[list[np.ndarray]], Sequence[Any]]
 Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -170,8 +170,7 @@ def checked(returned: Sequence[Any], types: Sequence[TensorType]) -> list[np.nda
         raise ExecutionError(f"the function returned {len(arrays)} arrays, not {len(types)}")
     for position, (array, type_) in enumerate(zip(arrays, types, strict=True)):
         if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
-            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise ExecutionError(f"result {position} of the function must be {type_}, got {found}")
+            raise ExecutionError(f"result {position} of the function {mismatch(array, type_)}")
     return arrays
 
 

@@ -388,10 +388,12 @@ Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
     return error;
   }
   if (!allocate_outputs(run)) {
+    long long needed = 0;
+    for (int64_t k = 0; k < executable->output_count; k++) needed += executable->outputs[k].bytes;
     drop_outputs(run, true);
     run_free(run);
-    return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory for the results of %s",
-                     executable->name);
+    return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes for the results of %s",
+                     needed, executable->name);
   }
   return run->queued ? run_on_stream(run, outputs, done) : run_here(run, outputs, done);
 }
