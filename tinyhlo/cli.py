@@ -255,12 +255,10 @@ def loops_of(stages: Stages) -> str:
 
 
 def assembly_of(stages: Stages) -> str:
-    from tinyhlo.compiler import target_of
+    from tinyhlo.compiler import machine_code
     from tinyhlo.config import from_environment
-    from tinyhlo.runtime.jit import assembly
 
-    target = target_of(from_environment())
-    return "\n".join(assembly(text, target) for text in stages.compiled.modules)
+    return machine_code(stages.compiled, from_environment())
 
 
 # form -> how it is taken from the compiler's Stages

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,6 +28,7 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import interpreted, native
+from tinyhlo.runtime.jit import assembly
 from tinyhlo.runtime.processors import cpu_target
 from tinyhlo.schedule import Program, schedule
 
@@ -49,8 +50,12 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     Raises InvalidProgram for what cannot be read, UnsupportedOp for what cannot be compiled,
     TinyhloError for an unknown device or option.
     """
-    if config.device == "PYTHON":
-        return interpreted(import_module(source))
+    check_device(config)
+    return DEVICES[config.device](source, config)
+
+
+def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
+    """By all stages, or from what an earlier process has stored."""
     place = saved.place_of(source, target_of(config), config)
     found = saved.load(place) if place else None
     if found is not None:
@@ -61,6 +66,22 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     if place and not stages.compiled.libraries:
         saved.store(place, executable, stages.compiled.pieces)
     return executable
+
+
+# device -> how a module becomes an Executable on it
+DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
+    "CPU": compile_for_cpu,
+    "PYTHON": lambda source, config: interpreted(import_module(source)),
+}
+
+
+def check_device(config: Config) -> None:
+    """Raises TinyhloError for a device that does not exist."""
+    if config.device not in DEVICES:
+        raise TinyhloError(
+            f"unknown device {config.device!r}: this version runs on {' and '.join(DEVICES)} "
+            "(set TINYHLO_DEVICE)"
+        )
 
 
 @contextmanager
@@ -107,15 +128,12 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
 
 
 def target_of(config: Config) -> Target:
-    """The Target of the device asked for.
+    """The Target that code is generated for; also of programs that are only interpreted, so that
+    their stages can be shown.
 
     Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """
-    if config.device != "CPU":
-        raise TinyhloError(
-            f"unknown device {config.device!r}: this version runs on CPU and PYTHON "
-            "(set TINYHLO_DEVICE)"
-        )
+    check_device(config)
     if config.beam:
         raise TinyhloError("TINYHLO_BEAM: the schedule search is not built yet; leave it at 0")
     return cpu_target(config.cpu, thread_count(config))
@@ -123,9 +141,18 @@ def target_of(config: Config) -> Target:
 
 # stage -> the TINYHLO_DEBUG level from which its form is printed
 SHOWN_FROM = {"simplify": 5, "schedule": 3, "codegen": 4}
+MACHINE_CODE = 6
 
 
 def show_stage(name: str, form: object, config: Config) -> None:
     """Print a stage's form to stderr when the debug level asks for it."""
     if config.debug >= SHOWN_FROM.get(name, 99):
         print(f"--- {name}\n{form}", file=sys.stderr)
+    if config.debug >= MACHINE_CODE and isinstance(form, Compiled):
+        print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)
+
+
+def machine_code(compiled: Compiled, config: Config) -> str:
+    """The instructions of all modules."""
+    target = target_of(config)
+    return "\n".join(assembly(text, target) for text in compiled.modules)
