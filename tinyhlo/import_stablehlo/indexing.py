@@ -49,17 +49,15 @@ def gather_slices(
     )
     indices: list[Node] = []
     for axis, extent in enumerate(operand.shape):
-        parts: list[Node] = []
-        if axis in batching:
-            parts.append(iota(shape, dtype, batch_position[batching[axis]]))
+        counted = [batch_position[batching[axis]]] if axis in batching else []
+        start: Node | None = None
         if axis in numbers.start_index_map and sizes[axis] < extent:
             component = numbers.start_index_map.index(axis)
             start = index_component(starts, numbers.index_vector_dim, component)
-            start = clamp_index(start, extent - sizes[axis], dtype)
-            parts.append(broadcast(start, shape, batch_axes))
+            start = broadcast(clamp_index(start, extent - sizes[axis], dtype), shape, batch_axes)
         if axis in offset_axis and sizes[axis] > 1:
-            parts.append(iota(shape, dtype, offset_axis[axis]))
-        indices.append(sum_of(parts, shape, dtype))
+            counted.append(offset_axis[axis])
+        indices.append(index_of(shape, dtype, start, counted))
     return gather(operand, indices)
 
 
@@ -82,14 +80,13 @@ def index_component(starts: Node, vector_axis: int, component: int) -> Node:
     return reshape(slice_(starts, first, last), shape)
 
 
-def sum_of(parts: Sequence[Node], shape: Shape, dtype: DType) -> Node:
-    """The sum of index parts, zero when there are none."""
-    if not parts:
-        return full(0, shape, dtype)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+def index_of(shape: Shape, dtype: DType, start: Node | None, counted: Sequence[int]) -> Node:
+    """`start` (None: zero) plus the positions along the axes `counted`."""
+    total = start
+    for axis in counted:
+        position = iota(shape, dtype, axis)
+        total = position if total is None else total + position
+    return full(0, shape, dtype) if total is None else total
 
 
 def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:
@@ -108,12 +105,8 @@ def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Nod
     dtype = index_dtype(operand.shape)
     indices: list[Node] = []
     for axis, (start, limit) in enumerate(zip(starts, limits, strict=True)):
-        parts: list[Node] = []
-        if limit:
-            parts.append(broadcast(clamp_index(start, limit, dtype), shape))
-        if sizes[axis] > 1:
-            parts.append(iota(shape, dtype, axis))
-        indices.append(sum_of(parts, shape, dtype))
+        first = broadcast(clamp_index(start, limit, dtype), shape) if limit else None
+        indices.append(index_of(shape, dtype, first, [axis] if sizes[axis] > 1 else []))
     return gather(operand, indices)
 
 

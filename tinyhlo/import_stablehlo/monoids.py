@@ -16,39 +16,25 @@ from tinyhlo.ir.ops import MONOIDS, Op
 ROUNDING = (Op.ADD, Op.MUL)  # monoids whose partial results round, so halves accumulate in f32
 
 
-def monoid_of(graph: Graph) -> Op | None:
-    """The monoid that a region of two scalars computes, in either order of its operands."""
-    if len(graph.params) != 2 or len(graph.results) != 1:
+def monoids_of(graph: Graph) -> list[Op] | None:
+    """The monoid of each value, where a region of 2n scalars combines each with its own kind, in
+    either order of its operands."""
+    count = len(graph.results)
+    if len(graph.params) != 2 * count:
         return None
-    (result,) = graph.results
-    dtype = result.dtype
+    found = [monoid_of(graph.results[k], {k, k + count}) for k in range(count)]
+    return None if None in found else found  # type: ignore[return-value]
+
+
+def monoid_of(result: Node, operands: set[int]) -> Op | None:
+    """What combines two params; looks through a widening of halves around it."""
     if isinstance(result, Elementwise) and result.op is Op.CAST:
-        result = result.inputs[0]
-        if result.dtype is not F32 or not is_half(dtype):
+        if not is_half(result.dtype) or result.inputs[0].dtype is not F32:
             return None
+        result = result.inputs[0]
     if not isinstance(result, Elementwise) or result.op not in MONOIDS:
         return None
-    positions = {_position(node) for node in result.inputs}
-    return result.op if positions == {0, 1} else None
-
-
-def monoids_of(graph: Graph) -> list[Op] | None:
-    """The monoid of each value, where a region of 2n scalars combines each with its own kind."""
-    count = len(graph.results)
-    found: list[Op] = []
-    for position, result in enumerate(graph.results):
-        if count == 1:
-            op = monoid_of(graph)
-        elif isinstance(result, Elementwise) and result.op in MONOIDS:
-            op = result.op
-            if {_position(node) for node in result.inputs} != {position, position + count}:
-                return None
-        else:
-            op = None
-        if op is None:
-            return None
-        found.append(op)
-    return found
+    return result.op if {_position(node) for node in result.inputs} == operands else None
 
 
 def _position(node: Node) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.monoids import monoid_of, widen, with_initial
+from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.operands import element_numbers, index_dtype, like, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -39,7 +39,7 @@ def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Sco
         return broadcast(initial, operand.shape)
     windows = windows_of(operation, len(operand.shape))
     chosen = selected_index(operand, windows, select)
-    if monoid_of(combine) is Op.ADD:
+    if monoids_of(combine) == [Op.ADD]:
         return gathered(operand, source, initial, chosen, windows)
     return scattered(operand, source, initial, chosen, combine)
 

@@ -26,13 +26,12 @@ from jaxlib.mlir.passmanager import PassManager
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.context import collect_diagnostics, parse_module
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
+from tinyhlo.import_stablehlo.types import tensor_of
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 
 stablehlo.register_stablehlo_passes()
 
-DYNAMIC_TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)([^,?]*)(?:, .*)?>")
 ASSERTION = re.compile(r'error: loc\("shape_assertion"\): (.*)')
 PASS_SHAPES = (
     "its shape is not known before the call: load it with tinyhlo.load and call it with arrays, "
@@ -156,14 +155,5 @@ def with_known_shapes(module: ir.Module) -> ir.Module:
 
 def argument_types(types: Sequence[str]) -> tuple[ArgumentType, ...] | None:
     """The entry's arguments from the texts of their types; None when one is no tensor."""
-    matches = [DYNAMIC_TENSOR.fullmatch(text) for text in types]
-    arguments: list[ArgumentType] = []
-    for match in matches:
-        dtype = BY_NAME.get(match[2]) if match else None
-        if match is None or dtype is None:
-            return None
-        sizes = match[1].split("x")[:-1]
-        arguments.append(
-            ArgumentType(tuple(None if size == "?" else int(size) for size in sizes), dtype)
-        )
-    return tuple(arguments)
+    tensors = list(map(tensor_of, types))
+    return None if None in tensors else tuple(ArgumentType(*t) for t in tensors if t is not None)

@@ -15,9 +15,9 @@ from typing import Any
 from tinyhlo.import_stablehlo.indexing import (
     batch_axes_of_starts,
     index_component,
+    index_of,
     slice_at,
     store_at,
-    sum_of,
 )
 from tinyhlo.import_stablehlo.operands import (
     all_of,
@@ -27,7 +27,7 @@ from tinyhlo.import_stablehlo.operands import (
 )
 from tinyhlo.import_stablehlo.records import Operation, ScatterDimensions
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, iota, reshape, scalar, scatter, where
+from tinyhlo.ir.build import broadcast, cast, reshape, scalar, scatter, where
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Graph, Node, Shape
 
@@ -100,15 +100,13 @@ class Placement:
         valid = self.whole_window_inside()
         indices: list[Node] = []
         for axis in range(len(self.operand)):
-            parts: list[Node] = []
-            if axis in batching:
-                parts.append(iota(self.update, self.dtype, position[batching[axis]]))
+            counted = [position[batching[axis]]] if axis in batching else []
             start = self.start(axis)
             if start is not None:
-                parts.append(broadcast(cast(start, self.dtype), self.update, self.batch_axes))
+                start = broadcast(cast(start, self.dtype), self.update, self.batch_axes)
             if self.window_size(axis) > 1:
-                parts.append(iota(self.update, self.dtype, self.window_axis[axis]))
-            index = sum_of(parts, self.update, self.dtype)
+                counted.append(self.window_axis[axis])
+            index = index_of(self.update, self.dtype, start, counted)
             if valid is not None and start is not None:
                 kept = broadcast(valid, self.update, self.batch_axes)
                 index = where(kept, index, -1)

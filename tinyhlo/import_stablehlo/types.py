@@ -14,10 +14,11 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tinyhlo.import_stablehlo.records import OtherType, TokenType, TupleType, ValueType
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 
-TENSOR = re.compile(r"tensor<((?:\d+x)*)([^,]*)(?:, .*)?>")
+TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)([^,]*)(?:, .*)?>")
 
 ADDRESSABLE_BYTES = 1 << 62  # positions and sizes are signed 64-bit numbers everywhere
 TOO_LARGE = "it has more elements than 64-bit numbers count: no machine holds it"
@@ -29,16 +30,23 @@ HINTS = (
 )  # fmt: skip
 
 
+def tensor_of(text: str) -> tuple[tuple[int | None, ...], DType] | None:
+    """Shape, with None for unknown sizes, and element type of a tensor type that is known here."""
+    tensor = TENSOR.fullmatch(text)
+    dtype = BY_NAME.get(tensor[2]) if tensor else None
+    if tensor is None or dtype is None:
+        return None
+    sizes = tensor[1].split("x")[:-1]
+    return tuple(None if size == "?" else int(size) for size in sizes), dtype
+
+
 def decode_type(type_: ir.Type) -> ValueType:
     """The value type of an MLIR type; never fails."""
     text = str(type_)
-    tensor = TENSOR.fullmatch(text)
-    if tensor:
-        dims, element = tensor.groups()
-        dtype = BY_NAME.get(element)
-        if dtype is not None:
-            known = TensorType(tuple(map(int, dims.split("x")[:-1])), dtype)
-            return known if known.nbytes < ADDRESSABLE_BYTES else OtherType(text, TOO_LARGE)
+    tensor = tensor_of(text)
+    if tensor is not None and None not in tensor[0]:
+        known = TensorType(*tensor)  # type: ignore[arg-type]
+        return known if known.nbytes < ADDRESSABLE_BYTES else OtherType(text, TOO_LARGE)
     if text == "!stablehlo.token":
         return TokenType()
     if text.startswith("tuple<"):

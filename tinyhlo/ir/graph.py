@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -319,6 +320,20 @@ def intern(cls: type[N], type_: TensorType, inputs: tuple[Node, ...], *fields: A
         found = cls(type_, inputs, *fields)
         _interned[key] = found
     return found  # type: ignore[return-value]
+
+
+@cache
+def own_fields(kind: type[Node]) -> tuple[str, ...]:
+    """What nodes of a class have beside their type and inputs."""
+    return tuple(field.name for field in fields(kind)[2:])
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The same node over other inputs of the same types."""
+    if inputs == node.inputs:
+        return node
+    own = (getattr(node, name) for name in own_fields(type(node)))
+    return intern(type(node), node.type, inputs, *own)
 
 
 def _field_key(value: Any) -> Any:

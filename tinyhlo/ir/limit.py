@@ -8,10 +8,8 @@ the rest.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from tinyhlo.ir.build import slice_
-from tinyhlo.ir.graph import VOID, Graph, Node, Output, Slice, Sort, TensorType, intern
+from tinyhlo.ir.graph import VOID, Graph, Node, Output, Slice, Sort, TensorType, intern, with_inputs
 
 
 def limit_sorts(graph: Graph) -> Graph:
@@ -71,11 +69,8 @@ def limited(node: Node, inputs: list[Node], limits: dict[Sort, int]) -> Node:
             ends = zip(start, node.shape, step, strict=True)
             stop = [first + (count - 1) * by + 1 for first, count, by in ends]
             return slice_(inputs[0], start, stop, step)
-        case _ if tuple(inputs) == node.inputs:
-            return node
         case _:
-            own = [getattr(node, field.name) for field in fields(node)[2:]]
-            return intern(type(node), node.type, tuple(inputs), *own)
+            return with_inputs(node, tuple(inputs))
 
 
 def shortened(type_: TensorType, axis: int, limit: int) -> TensorType:

@@ -11,8 +11,6 @@ the nodes around it are rebuilt: loops in loops would take a time exponential in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -39,6 +37,7 @@ from tinyhlo.ir.graph import (
     Reshape,
     Slice,
     intern,
+    own_fields,
     topological,
 )
 from tinyhlo.ir.limit import limit_sorts
@@ -89,18 +88,12 @@ def rebuild(node: Node, inputs: Sequence[Node]) -> Node:
         case Expand():
             return build.expand(inputs[0], node.shape)
         case _:
-            values = [getattr(node, name) for name in field_names(type(node))]
+            values = [getattr(node, name) for name in own_fields(type(node))]
             kept = [simplify_field(value) for value in values]
             given = tuple(inputs)
             if given == node.inputs and all(a is b for a, b in zip(values, kept, strict=True)):
                 return node
             return intern(type(node), node.type, given, *kept)
-
-
-@cache
-def field_names(kind: type[Node]) -> tuple[str, ...]:
-    """What a node has beside its type and inputs."""
-    return tuple(field.name for field in fields(kind)[2:])
 
 
 def simplify_field(value: Any) -> Any:
