@@ -11,7 +11,7 @@ import pytest
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import F32, I32
-from tinyhlo.ir.graph import Constant, Graph, LibraryCall, Param, TensorType, intern
+from tinyhlo.ir.graph import Constant, Elementwise, Graph, LibraryCall, Param, TensorType, intern
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -79,6 +79,31 @@ def full(value: float) -> object:
 )
 def test_becomes(before: object, after: object) -> None:
     assert simplify(Graph((X.type,), (before,))).results == (after,)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.5, -0.5, -1.5])
+def test_powers_that_are_roots(exponent: float) -> None:
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1e-45, 1e-30, 1e26, 3e38, 4e25, 2.0, 7.0]
+    x = np.array([*special, *np.exp(np.random.default_rng(0).uniform(-80, 80, 2000))], np.float32)
+    node = build.param(0, x.shape, F32)
+    power = build.elementwise(Op.POW, node, build.full(exponent, x.shape, F32))
+    graph = simplify(Graph((node.type,), (power,)))
+    assert not any(isinstance(n, Elementwise) and n.op is Op.POW for n in graph.nodes())
+    with np.errstate(all="ignore"):
+        exponents = np.full(x.shape, exponent)  # of a scalar 0.5 NumPy takes the root
+        wanted = np.power(x.astype(np.float64), exponents).astype(np.float32)
+        (found,) = run_graph(graph, [x])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    real = ~np.isnan(found)
+    np.testing.assert_array_equal(np.signbit(found[real]), np.signbit(wanted[real]))
+    np.testing.assert_array_max_ulp(found[real], wanted[real], 2)
+
+
+def test_an_array_of_positions_needs_no_memory() -> None:
+    places = build.param(0, (5, 2), I32)
+    rows = build.gather(build.iota((7, 3), F32, 1), [places, build.iota((5, 2), I32, 1)])
+    graph = simplify(Graph((places.type,), (rows,)))
+    assert graph.results == (build.cast(build.iota((5, 2), I32, 1), F32),)
 
 
 def test_plus_zero_is_kept() -> None:

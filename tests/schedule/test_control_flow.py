@@ -29,6 +29,7 @@ from tinyhlo.ir.build import (
     reshape,
     scalar,
     scatter,
+    slice_,
     update_slice,
     where,
 )
@@ -74,6 +75,26 @@ def test_scan_writes_its_rows_in_place() -> None:
     ]
     assert update.kernel.in_place
     assert update.writes[0] in update.reads
+
+
+def test_a_recurrence_over_a_table_does_not_copy_it() -> None:
+    """table[k + 1] = 2 table[k] + table[7]: read elsewhere than where it is written."""
+    table, k = param(0, (40,), F32), param(1, (), I32)
+    one = gather(table, [reshape(k, (1,))])
+    fixed = slice_(table, (7,), (8,), (1,))
+    new = add(add(one, one), fixed)
+    after = add(k, scalar(1, I32))
+    body = Graph((table.type, k.type), (update_slice(table, new, (after,)), after))
+    final = loop([full(1, (40,), F32), scalar(0, I32)], counted((table, k), 1, 39), body, 39)
+    program = planned(Graph((), (final[0],)), [])
+    inside = only_loop(program.body).body
+    assert not [s for s in inside if isinstance(s, (Copy, Swap)) and s.target.type.size > 1]
+    (update,) = [
+        launch
+        for launch in launches(inside)
+        if any(isinstance(node, UpdateSlice) for node in launch.kernel.graph.nodes())
+    ]
+    assert update.kernel.in_place
 
 
 def test_state_that_is_read_elsewhere_is_swapped() -> None:

@@ -132,6 +132,20 @@ def test_still_values_are_computed_once() -> None:
     assert not any(isinstance(n, Reduce) and n.op is Op.MAX for n in nodes)
 
 
+def test_a_still_table_is_written_once() -> None:
+    """Rows of it are taken from memory, cheap as it is."""
+
+    def function(order: jax.Array, x: jax.Array) -> jax.Array:
+        def step(total: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
+            return total + (x * 2 + 1)[k], None
+
+        return lax.scan(step, x[0], order)[0]
+
+    order = np.array([3, 0, 7, 2], np.int32)
+    inside, _ = split(planned(function, order, normal(8, 64)))
+    assert all(write.type.size <= 64 for launch in launches(inside) for write in launch.writes)
+
+
 def test_cheap_still_values_stay() -> None:
     """Reading them back costs as much; a table of all pairs would take more memory than its parts
     until something dear is done with each pair."""

@@ -14,7 +14,7 @@ import numpy as np
 from tinyhlo.ir import build
 from tinyhlo.ir.algebra import ALGEBRA, joins
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Constant, Elementwise, Flip, Gather, Node, Pad, Reduce, Slice
+from tinyhlo.ir.graph import Constant, Elementwise, Flip, Gather, Iota, Node, Pad, Reduce, Slice
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import rewrite, splat_value
@@ -55,6 +55,33 @@ def fold_constants(node: Elementwise) -> Node | None:
         else:
             return None
     return build.constant(evaluate(node.op, arrays, node.dtype))
+
+
+def power_by_root(node: Elementwise) -> Node | None:
+    """Powers of +-1/2 and +-3/2 by a square root, within 2 ulp; narrower types round too early."""
+    if node.op is not Op.POW or node.dtype.bits < 32:
+        return None
+    x, exponent = node.inputs[0], splat_value(node.inputs[1])
+    if exponent is None or abs(exponent) not in (0.5, 1.5):
+        return None
+
+    def value(number: float) -> Node:
+        return build.full(number, x.shape, x.dtype)
+
+    root, one = build.elementwise(Op.SQRT, x), value(1.0)
+    if abs(exponent) == 0.5:
+        root = build.elementwise(Op.ADD, root, value(0.0))  # -0 has the power +0
+    match float(exponent):
+        case 0.5:
+            result = root
+        case 1.5:
+            result = build.elementwise(Op.MUL, x, root)
+        case -0.5:
+            result = build.elementwise(Op.DIV, one, root)
+        case _:
+            result = build.elementwise(Op.DIV, build.elementwise(Op.DIV, one, x), root)
+    end = build.elementwise(Op.EQ, x, value(-np.inf))  # the only negative with a power
+    return build.where(end, value(np.inf if exponent > 0 else 0.0), result)
 
 
 def view_of_splat(node: Node) -> Node | None:
@@ -140,6 +167,14 @@ def reduce_of_reduce(node: Reduce) -> Node | None:
     if find_contraction(inner) is not None and find_contraction(whole) is None:
         return None  # the product is computed once, fast, and may be needed elsewhere
     return whole
+
+
+def gather_of_positions(node: Gather) -> Node | None:
+    """The element at a position of an array of positions is the position."""
+    source, *indices = node.inputs
+    if not isinstance(source, Iota):
+        return None
+    return build.cast(indices[source.axis], node.dtype)
 
 
 def gather_of_constants(node: Gather) -> Node | None:

@@ -33,6 +33,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.schedule.items import is_leaf, must_store
 from tinyhlo.schedule.lift import Lift, row_number
 
 Axes = dict[Node, frozenset[int]]  # along which values vary, of all nodes looked at so far
@@ -147,18 +148,18 @@ def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
 
 
 def worth_keeping(lift: Lift) -> Iterator[Node]:
-    """Still values that cost more to compute than to read, as they are used outside of others."""
-    dear: set[Node] = set()
+    """Still values that cost more to compute than to read, or are only read where they are in
+    memory, as they are used outside of others."""
+    nodes = lift.loop.body.nodes()
     memo: Axes = {}
-    for node in lift.loop.body.nodes():
-        if node in lift.still and (is_dear(node, memo) or any(c in dear for c in node.inputs)):
+    sources = {source for n in nodes if isinstance(n, Gather) for source in must_store(n)}
+    alone = {n for n in lift.still if is_dear(n, memo) or (n in sources and not is_leaf(n))}
+    dear: set[Node] = set()
+    for node in nodes:
+        if node in alone or (node in lift.still and any(c in dear for c in node.inputs)):
             dear.add(node)
     pending = [
-        child
-        for node in lift.loop.body.nodes()
-        if node not in lift.still
-        for child in node.inputs
-        if child in dear
+        child for node in nodes if node not in lift.still for child in node.inputs if child in dear
     ]
     pending += [node for node in lift.loop.body.results if node in dear]
     seen: set[Node] = set()
@@ -167,7 +168,7 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if is_dear(node, memo) or (not isinstance(node, VIEWS) and not repeats(node, memo)):
+        if node in alone or (not isinstance(node, VIEWS) and not repeats(node, memo)):
             if node.type.nbytes <= MOST_BYTES:
                 yield node
         else:

@@ -107,7 +107,7 @@ def find_items(graph: Graph) -> Items:
     derived: set[Node] = set()  # values made from results of other kernels
     inlined: set[Node] = set()  # views that repeat values which are computed once all the same
     for node in nodes:
-        for child in must_store(node):
+        for child in (*must_store(node), *made_of_target(node)):
             forced.add(base(child))
         inlined.update(transform_views(node, memo))
     meeting = meeting_points(nodes, users, forced)
@@ -183,6 +183,31 @@ def must_store(node: Node) -> tuple[Node, ...]:
             source = source.inputs[0]
         return (source,)
     return ()
+
+
+def made_of_target(node: Node) -> tuple[Node, ...]:
+    """What an update computes from other parts of the memory that it changes, as a recurrence over
+    a table does: computed before, or the whole memory would have to be copied first."""
+    if not isinstance(node, (ir.UpdateSlice, ir.Scatter)):
+        return ()
+    targets = {base(child) for child in in_memory(node)}
+    size = sum(target.type.size for target in targets)
+    others = node.inputs[len(in_memory(node)) :]
+    return tuple(c for c in others if 2 * c.type.size <= size and is_made_of(c, targets))
+
+
+def is_made_of(node: Node, targets: set[Node]) -> bool:
+    """Whether computing `node` reads one of `targets`, leaving aside what is in memory anyway."""
+    pending, seen = [node], {node}
+    while pending:
+        inner = base(pending.pop())
+        if inner in targets:
+            return True
+        if not (is_leaf(inner) or is_structure_value(inner) or is_reduced(inner)):
+            new = [child for child in inner.inputs if child not in seen]
+            seen.update(new)
+            pending += new
+    return False
 
 
 def is_turned_product(
