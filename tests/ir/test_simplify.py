@@ -99,6 +99,19 @@ def test_powers_that_are_roots(exponent: float) -> None:
     np.testing.assert_array_max_ulp(found[real], wanted[real], 2)
 
 
+def test_an_element_of_a_known_list_is_known() -> None:
+    one = build.full(3, (1,), I32)
+    zero = build.scalar(0, I32)
+    first, second = build.pad(one, zero, (0,), (1,)), build.pad(one, zero, (1,), (0,))
+    position = build.iota((2,), I32, 0)
+    starts = build.where(
+        build.elementwise(Op.LT, position, build.full(1, (2,), I32)), first, second
+    )
+    found = build.elementwise(Op.ADD, starts, position)
+    graph = simplify(Graph((), (build.slice_(found, (1,), (2,), (1,)),)))
+    assert graph.results == (build.full(4, (1,), I32),)
+
+
 def test_an_array_of_positions_needs_no_memory() -> None:
     places = build.param(0, (5, 2), I32)
     rows = build.gather(build.iota((7, 3), F32, 1), [places, build.iota((5, 2), I32, 1)])

@@ -206,7 +206,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.power_by_root,
         compute_before_expand,
     ),
-    Slice: (steps.view_of_splat, steps.slice_of),
+    Slice: (steps.view_of_splat, steps.slice_of, steps.slice_of_known),
     Pad: (steps.view_of_splat, steps.pad_of_pad),
     Flip: (steps.view_of_splat, steps.flip_of_flip),
     Reduce: (steps.reduce_single, steps.reduce_of_reduce),

@@ -14,12 +14,26 @@ import numpy as np
 from tinyhlo.ir import build
 from tinyhlo.ir.algebra import ALGEBRA, joins
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Constant, Elementwise, Flip, Gather, Iota, Node, Pad, Reduce, Slice
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Constant,
+    Elementwise,
+    Flip,
+    Gather,
+    Graph,
+    Iota,
+    Node,
+    Pad,
+    Reduce,
+    Slice,
+)
+from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import rewrite, splat_value
 
 SMALL = 1024  # elements: larger constants are never computed at compile time
+FEW = 32  # elements, and nodes, of which one is looked up
 
 
 def algebra(node: Elementwise) -> Node | None:
@@ -112,6 +126,24 @@ def slice_of(node: Slice) -> Node | None:
         if all(a >= 0 and a + (n - 1) * s < extent for a, s, n, extent in places):
             return slice_at(source, start, node.shape, node.step)
     return None
+
+
+def slice_of_known(node: Slice) -> Node | None:
+    """One element of what is made of constants and positions, such as a start in a list of them."""
+    if node.type.size != 1:
+        return None
+    seen: set[Node] = {node}
+    pending: list[Node] = [node]
+    while pending:
+        inner = pending.pop()
+        known = isinstance(inner, (Constant, Iota, Elementwise, *VIEWS))
+        if not known or inner.type.size > FEW or len(seen) > FEW:
+            return None
+        new = [child for child in inner.inputs if child not in seen]
+        seen.update(new)
+        pending += new
+    (value,) = run_graph(Graph((), (node,)), ())
+    return build.broadcast(build.constant(value.reshape(())), node.shape)
 
 
 def slice_at(
