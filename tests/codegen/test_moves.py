@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, over_rows, softmax
-from tinyhlo.ir.build import param, reduce
+from tinyhlo.ir.build import param, permute, reduce
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 
@@ -43,6 +43,16 @@ def test_sum_over_rows_walks_memory_in_order() -> None:
     assert vector.startswith("vector i ")  # the result's axis, unit stride, not the summed one
     value = np.random.default_rng(0).standard_normal((300, 200)).astype(np.float32)
     check(graph, [value], atol=1e-4)
+
+
+def test_a_sum_over_turned_axes_walks_along_memory() -> None:
+    x = param(0, (8, 40, 50), F32)
+    y = permute(x, (0, 2, 1))
+    graph = Graph((x.type,), (reduce(Op.ADD, mul(y, y), (0, 1, 2)),))
+    assert moves_of(graph)[0] == "interchange i k j"
+    (loops,) = compiled(graph).loops
+    assert any(str(loops).count(f"for {name} in 16000 reduce") for name in ("ikj", "ijk"))
+    check(graph, [np.random.default_rng(0).standard_normal((8, 40, 50)).astype(np.float32)])
 
 
 def test_a_full_sum_is_the_same_on_any_number_of_threads() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tinyhlo.codegen.column_blocks import block_columns
 from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.expressions import Expression, Memory, Name, index_free
+from tinyhlo.codegen.interchange import interchange
 from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -63,10 +64,10 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> LoopProgram:
-    """Join, collapse, write out, walk rows in order, vectorise, stage, cut, parallelise. `runs` is
-    how often a call of the whole program runs this kernel."""
+    """Join, interchange, collapse, write out, walk rows in order, vectorise, stage, cut,
+    parallelise. `runs` is how often a call of the whole program runs this kernel."""
     moves: list[str] = []
-    body = write_out(collapse(join(program.body)), target, moves)
+    body = write_out(collapse(interchange(join(program.body), moves)), target, moves)
     body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(block_columns(body, target, moves), target, moves)
