@@ -103,7 +103,7 @@ MISTAKES = {
     "arrays and seed": (["run", "{text}", "{x.npy}", "--random", "1"], "not both"),
     "wrong shape": (["run", "{text}", "{w.npy}", "{x.npy}"], "argument 0 must be f32[4,3]"),
     "not an array": (["run", "{text}", "{text}", "{text}"], "is not a .npy file"),
-    "not a program": (["run", "{x.npy}", "--random", "0"], "neither StableHLO text"),
+    "not a program": (["run", "{x.npy}", "--random", "0"], "x.npy: neither StableHLO text"),
     "no such benchmark": (["bench", "--only", "nothing"], "no benchmark is called 'nothing'"),
 }
 
@@ -116,6 +116,24 @@ def test_mistakes(mistake: str, files: dict[str, Path], capsys: pytest.CaptureFi
     captured = capsys.readouterr()
     assert expected in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_seed_is_a_whole_number(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", str(files["text"]), "--random", "-3"])
+    assert "must be a number from 0 up, got '-3'" in capsys.readouterr().err
+
+
+def test_stages_of_an_interpreted_program(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYHLO_DEVICE", "PYTHON")
+    assert main(["show", str(files["text"]), "--stage", "graph"]) == 0
+    monkeypatch.setenv("TINYHLO_DEVICE", "GPU")
+    assert main(["show", str(files["text"]), "--stage", "graph"]) == 2
+    assert "runs on CPU and PYTHON" in capsys.readouterr().err
 
 
 def test_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,37 +7,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from tinyhlo.errors import TinyhloError
 
 
+def option(default: Any, meaning: str) -> Any:
+    return field(default=default, metadata={"meaning": meaning})
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Defaults of every option; `OPTIONS` documents them."""
+    """Every option, with its default and what it means."""
 
-    device: str = "CPU"
-    debug: int = 0
-    beam: int = 0
-    cpu: str = ""
-    threads: int = 0
-    cache: int = 1
-    cache_dir: str = ""
-    profile: str = ""
+    device: str = option("CPU", "device that runs programs: CPU, or PYTHON (the NumPy interpreter)")
+    debug: int = option(
+        0,
+        "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; "
+        "3: the Program; 4: generated code; 5: the Graph; 6: machine code",
+    )
+    beam: int = option(0, "width of the schedule search: not built yet, so 0 (heuristics only)")
+    cpu: str = option(
+        "", "processor that code is made for, as x86-64-v2 or x86-64-v3 (empty: this machine's)"
+    )
+    threads: int = option(0, "worker threads (0: one per core that this process may use)")
+    cache: int = option(1, "0: do not use the on-disk cache of compiled programs")
+    cache_dir: str = option("", "folder of that cache (empty: the user's cache folder)")
+    profile: str = option("", "write a Perfetto trace of kernels to this file")
 
 
-OPTIONS: dict[str, str] = {
-    "device": "device that runs programs: CPU, or PYTHON (the NumPy interpreter)",
-    "debug": "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; "
-    "3: the Program; 4: generated code; 5: the Graph; 6: machine code",
-    "beam": "width of the schedule search: not built yet, so 0 (heuristics only)",
-    "cpu": "processor that code is made for, as x86-64-v2 or x86-64-v3 (empty: this machine's)",
-    "threads": "worker threads (0: one per core that this process may use)",
-    "cache": "0: do not use the on-disk cache of compiled programs",
-    "cache_dir": "folder of that cache (empty: the user's cache folder)",
-    "profile": "write a Perfetto trace of kernels to this file",
-}
+OPTIONS: dict[str, str] = {field.name: field.metadata["meaning"] for field in fields(Config)}
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Config:

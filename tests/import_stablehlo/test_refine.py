@@ -13,6 +13,7 @@ import pytest
 from jax import export
 
 import tinyhlo
+from tests.import_stablehlo.imports import outlines
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedOp
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.import_stablehlo.artifact import read_platforms
@@ -118,6 +119,51 @@ def test_shapes_that_follow_from_static_arguments() -> None:
           return %c : tensor<2x3xf32> }"""
     ).graph
     assert graph.results[0].shape == (2, 3)
+
+
+# name -> arguments and result, with an operand for the shape, without
+KNOWN_OPERANDS = {
+    "pad": (
+        "(%x: tensor<4xf32>, %f: tensor<f32>) -> tensor<7xf32>",
+        """%l = stablehlo.constant dense<1> : tensor<1xi64>
+        %h = stablehlo.constant dense<2> : tensor<1xi64>
+        %i = stablehlo.constant dense<0> : tensor<1xi64>
+        %r = stablehlo.dynamic_pad %x, %f, %l, %h, %i : (tensor<4xf32>, tensor<f32>,
+          tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<7xf32>
+        return %r : tensor<7xf32>""",
+        """%r = stablehlo.pad %x, %f, low = [1], high = [2], interior = [0]
+          : (tensor<4xf32>, tensor<f32>) -> tensor<7xf32> return %r : tensor<7xf32>""",
+    ),
+    "slice": (
+        "(%x: tensor<8xf32>) -> tensor<3xf32>",
+        """%a = stablehlo.constant dense<1> : tensor<1xi64>
+        %l = stablehlo.constant dense<7> : tensor<1xi64>
+        %s = stablehlo.constant dense<2> : tensor<1xi64>
+        %r = stablehlo.real_dynamic_slice %x, %a, %l, %s : (tensor<8xf32>, tensor<1xi64>,
+          tensor<1xi64>, tensor<1xi64>) -> tensor<3xf32> return %r : tensor<3xf32>""",
+        """%r = stablehlo.slice %x [1:7:2] : (tensor<8xf32>) -> tensor<3xf32>
+        return %r : tensor<3xf32>""",
+    ),
+    "size": (
+        "(%x: tensor<5xf32>) -> tensor<i32>",
+        """%r = stablehlo.get_dimension_size %x, dim = 0 : (tensor<5xf32>) -> tensor<i32>
+        return %r : tensor<i32>""",
+        "%r = stablehlo.constant dense<5> : tensor<i32> return %r : tensor<i32>",
+    ),
+    "broadcast": (
+        "(%x: tensor<4xf32>, %s: tensor<2xi64>) -> tensor<2x4xf32>",
+        """%r = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [1]
+          : (tensor<4xf32>, tensor<2xi64>) -> tensor<2x4xf32> return %r : tensor<2x4xf32>""",
+        """%r = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>
+        return %r : tensor<2x4xf32>""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_OPERANDS)
+def test_operands_that_say_a_known_shape(name: str) -> None:
+    signature, dynamic, static = KNOWN_OPERANDS[name]
+    assert outlines(dynamic, signature) == outlines(static, signature)
 
 
 def test_shapes_that_depend_on_values_are_refused() -> None:

@@ -64,7 +64,7 @@ def test_error_of_a_python_function_ends_the_program(register) -> None:
 def test_wrong_results_are_refused(register) -> None:
     register("both", lambda arrays: [arrays[0], arrays[1].astype(np.float64)])
     x = np.ones((3, 4), np.float32)
-    with pytest.raises(ExecutionError, match=r"result 1 of the function must be f32\[3,4\]"):
+    with pytest.raises(ExecutionError, match=r"result 1 must be f32\[3,4\]"):
         run_native(sum_and_difference(), [x, x])
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo import approximate, linalg
+from tinyhlo.import_stablehlo.calls import SEVERAL_DEVICES
 from tinyhlo.import_stablehlo.library_calls import (
     call_buffers,
     in_order,
@@ -48,7 +49,6 @@ ANNOTATIONS = frozenset(
 # calls that only ask XLA to run one op after another
 SCHEDULING = frozenset({"control_dep"})
 REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
-SEVERAL_DEVICES = "this program is for several devices: jit it for one device"
 
 
 def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:

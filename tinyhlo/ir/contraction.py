@@ -8,6 +8,7 @@ contraction that a user wrote as broadcast, multiply and sum has it too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tinyhlo.ir.graph import (
     VIEWS,
@@ -45,10 +46,7 @@ class Contraction:
 
     def extent(self, axes: tuple[int, ...]) -> int:
         """Number of points along `axes`."""
-        count = 1
-        for axis in axes:
-            count *= self.left.shape[axis]
-        return count
+        return prod(self.left.shape[axis] for axis in axes)
 
 
 def find_contraction(node: Node, memo: dict[Node, Axes] | None = None) -> Contraction | None:

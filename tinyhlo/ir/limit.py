@@ -8,8 +8,8 @@ the rest.
 
 from __future__ import annotations
 
-from tinyhlo.ir.build import slice_
 from tinyhlo.ir.graph import VOID, Graph, Node, Output, Slice, Sort, TensorType, intern, with_inputs
+from tinyhlo.ir.steps import slice_at
 
 
 def limit_sorts(graph: Graph) -> Graph:
@@ -66,9 +66,7 @@ def limited(node: Node, inputs: list[Node], limits: dict[Sort, int]) -> Node:
             assert isinstance(sort, Sort)
             return intern(Output, sort.results[position], (sort,), position)
         case Slice(start=start, step=step) if sort_of(node.inputs[0]) is not None:
-            ends = zip(start, node.shape, step, strict=True)
-            stop = [first + (count - 1) * by + 1 for first, count, by in ends]
-            return slice_(inputs[0], start, stop, step)
+            return slice_at(inputs[0], start, node.shape, step)
         case _:
             return with_inputs(node, tuple(inputs))
 

@@ -9,6 +9,7 @@ and rounded, so they are the oracle for the polynomials of `codegen/math.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,17 +19,11 @@ from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 Array = np.ndarray
 
 
-def shift_left(a: Array, b: Array) -> Array:
+def shift_logical(shift: np.ufunc, a: Array, b: Array) -> Array:
+    """Of the bits; by the width or more gives 0."""
     width = a.dtype.itemsize * 8
     amount = unsigned(b)
-    shifted = np.left_shift(unsigned(a), np.minimum(amount, width - 1).astype(amount.dtype))
-    return np.where(amount < width, shifted, 0).astype(shifted.dtype).view(a.dtype)
-
-
-def shift_right_logical(a: Array, b: Array) -> Array:
-    width = a.dtype.itemsize * 8
-    amount = unsigned(b)
-    shifted = np.right_shift(unsigned(a), np.minimum(amount, width - 1).astype(amount.dtype))
+    shifted = shift(unsigned(a), np.minimum(amount, width - 1).astype(amount.dtype))
     return np.where(amount < width, shifted, 0).astype(shifted.dtype).view(a.dtype)
 
 
@@ -67,18 +62,13 @@ def remainder(a: Array, b: Array) -> Array:
     return np.where(b == 0, a, result).astype(a.dtype)
 
 
-def maximum(a: Array, b: Array) -> Array:
-    result = np.maximum(a, b)
+def extreme(choose: np.ufunc, a: Array, b: Array) -> Array:
+    """Maximum or minimum; of zeros the maximum is +0 if either is, the minimum -0."""
+    result = choose(a, b)
     if a.dtype.kind != "f":
         return result
-    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), result)
-
-
-def minimum(a: Array, b: Array) -> Array:
-    result = np.minimum(a, b)
-    if a.dtype.kind != "f":
-        return result
-    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), a, b), result)
+    takes_other = np.signbit(a) == (choose is np.maximum)
+    return np.where((a == 0) & (b == 0), np.where(takes_other, b, a), result)
 
 
 def negate(a: Array) -> Array:
@@ -96,10 +86,6 @@ def count_leading_zeros(a: Array) -> Array:
     for bit in range(width):
         count = np.where((rest >> np.uint64(bit)) & np.uint64(1) == 1, width - 1 - bit, count)
     return count.astype(a.dtype)
-
-
-def power(a: Array, b: Array) -> Array:
-    return np.power(a, b)
 
 
 def erf(a: Array) -> Array:
@@ -133,15 +119,15 @@ MEANING: dict[Op, Callable[..., Array]] = {
     Op.MUL: np.multiply,
     Op.DIV: divide,
     Op.REM: remainder,
-    Op.MAX: maximum,
-    Op.MIN: minimum,
-    Op.POW: power,
+    Op.MAX: partial(extreme, np.maximum),
+    Op.MIN: partial(extreme, np.minimum),
+    Op.POW: np.power,
     Op.ATAN2: np.arctan2,
     Op.AND: np.bitwise_and,
     Op.OR: np.bitwise_or,
     Op.XOR: np.bitwise_xor,
-    Op.SHL: shift_left,
-    Op.SHR: shift_right_logical,
+    Op.SHL: partial(shift_logical, np.left_shift),
+    Op.SHR: partial(shift_logical, np.right_shift),
     Op.SAR: shift_right_arithmetic,
     Op.EQ: np.equal,
     Op.NE: np.not_equal,

@@ -41,7 +41,9 @@ def through(node: Node, at: Indices) -> tuple[Indices, tuple[Condition, ...]]:
     raise TypeError(f"{type(node).__name__} is not a view")
 
 
-def pad_index(node: Pad, source: tuple[int, ...], at: Indices):  # type: ignore[no-untyped-def]
+def pad_index(
+    node: Pad, source: tuple[int, ...], at: Indices
+) -> tuple[Indices, tuple[Condition, ...]]:
     inner: list[Index] = []
     conditions: list[Condition] = []
     for position, n, low, interior in zip(at, source, node.low, node.interior, strict=True):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tinyhlo.errors import ExecutionError
 from tinyhlo.ir import elements
 from tinyhlo.ir.graph import TensorType
 
@@ -47,6 +48,22 @@ def aligned_copy(value: np.ndarray) -> np.ndarray:
     copy = aligned_empty(TensorType(value.shape, BY_NUMPY[value.dtype]))
     copy[...] = value
     return copy
+
+
+def checked(
+    values: Sequence[Any], types: Sequence[TensorType], what: str = "argument"
+) -> list[np.ndarray]:
+    """The values as dense arrays of the expected types.
+
+    Raises ExecutionError when number, shapes or dtypes differ.
+    """
+    if len(values) != len(types):
+        raise ExecutionError(f"expected {len(types)} {what}s, got {len(values)}")
+    arrays = [np.ascontiguousarray(value).reshape(np.shape(value)) for value in values]
+    for position, (array, type_) in enumerate(zip(arrays, types, strict=True)):
+        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
+            raise ExecutionError(f"{what} {position} {mismatch(array, type_)}")
+    return arrays
 
 
 def mismatch(array: np.ndarray, wanted: TensorType | ArgumentType) -> str:

@@ -12,7 +12,7 @@ which returns 0, or an error code whose text `tiny_last_error()` gives. For each
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, mismatch, pointers
+from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers
 from tinyhlo.runtime.library import take_exception
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -86,7 +86,7 @@ class Executable:
 
         Raises ExecutionError when number, shapes or dtypes do not match `inputs`.
         """
-        return self.run(self, check_arguments(arguments, self.inputs))
+        return self.run(self, checked(arguments, self.inputs))
 
 
 def run_native(executable: Executable, given: list[np.ndarray]) -> Arrays:
@@ -109,21 +109,3 @@ def run_native(executable: Executable, given: list[np.ndarray]) -> Arrays:
         reason = core.last_error() or f"code {status}"
         raise ExecutionError(f"{executable.name} failed: {reason}") from take_exception()
     return tuple(results)
-
-
-def check_arguments(
-    arguments: Sequence[np.ndarray], types: Sequence[TensorType]
-) -> list[np.ndarray]:
-    """The arguments as dense arrays of the expected types.
-
-    Raises ExecutionError when number, shapes or dtypes differ.
-    """
-    if len(arguments) != len(types):
-        raise ExecutionError(f"expected {len(types)} arguments, got {len(arguments)}")
-    given: list[np.ndarray] = []
-    for position, (value, type_) in enumerate(zip(arguments, types, strict=True)):
-        array = np.ascontiguousarray(value).reshape(np.shape(value))
-        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
-            raise ExecutionError(f"argument {position} {mismatch(array, type_)}")
-        given.append(array)
-    return given

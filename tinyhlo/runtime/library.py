@@ -26,7 +26,7 @@ from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import aligned_empty, mismatch, pointers, view
+from tinyhlo.runtime.arrays import aligned_empty, checked, pointers, view
 
 Function = Callable[[list[np.ndarray]], Sequence[Any]]
 Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -134,7 +134,8 @@ def memory_of(structure: ctypes.Structure) -> np.ndarray:
 def python_call(
     function: Function, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Library:
-    """A call of a Python function, which must return arrays of the stated shapes and dtypes."""
+    """A call of a Python function. It ends with an ExecutionError when what the function returns is
+    not of the stated shapes and dtypes."""
     operands, results = tuple(operands), tuple(results)
     stream_function = core.library().tiny_stream_function  # what it waits for may run meanwhile
 
@@ -143,7 +144,7 @@ def python_call(
         stream_function(1)
         try:
             given = [view(inputs[k], type_).copy() for k, type_ in enumerate(operands)]
-            returned = checked(function(given), results)
+            returned = checked(function(given), results, "result")
             for k, (type_, value) in enumerate(zip(results, returned, strict=True)):
                 view(outputs[k], type_)[...] = value
         except BaseException as error:  # nothing may cross the C boundary
@@ -158,20 +159,6 @@ def python_call(
 
     head = Head(ctypes.cast(trampoline, ctypes.c_void_p).value)
     return Library(memory_of(head), trampoline, PYTHON_SECONDS)
-
-
-def checked(returned: Sequence[Any], types: Sequence[TensorType]) -> list[np.ndarray]:
-    """The results of a Python function as arrays.
-
-    Raises ExecutionError when they are not what the program was compiled for.
-    """
-    arrays = [np.asarray(value) for value in returned]
-    if len(arrays) != len(types):
-        raise ExecutionError(f"the function returned {len(arrays)} arrays, not {len(types)}")
-    for position, (array, type_) in enumerate(zip(arrays, types, strict=True)):
-        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
-            raise ExecutionError(f"result {position} of the function {mismatch(array, type_)}")
-    return arrays
 
 
 # --- plain C functions -------------------------------------------------------------------------
