@@ -27,7 +27,7 @@ from tinyhlo.errors import ExecutionError, InvalidProgram
 from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
-from tinyhlo.runtime.arrays import mismatch
+from tinyhlo.runtime.arrays import checked
 from tinyhlo.runtime.cache import Cache
 from tinyhlo.runtime.executable import Executable
 
@@ -93,12 +93,7 @@ class PolymorphicProgram:
 
     def types_of(self, arrays: Sequence[np.ndarray]) -> tuple[TensorType, ...]:
         """Types of the arrays. Raises ExecutionError when they do not match `inputs`."""
-        if len(arrays) != len(self.inputs):
-            raise ExecutionError(f"expected {len(self.inputs)} arguments, got {len(arrays)}")
-        for position, (array, type_) in enumerate(zip(arrays, self.inputs, strict=True)):
-            if not type_.admits(array):
-                raise ExecutionError(f"argument {position} {mismatch(array, type_)}")
-        pairs = zip(arrays, self.inputs, strict=True)
+        pairs = zip(checked(arrays, self.inputs), self.inputs, strict=True)
         return tuple(TensorType(array.shape, type_.dtype) for array, type_ in pairs)
 
 

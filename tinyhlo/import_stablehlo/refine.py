@@ -17,7 +17,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from jaxlib import _jax  # type: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -49,16 +48,6 @@ class ArgumentType:
     def __str__(self) -> str:
         sizes = ("?" if size is None else str(size) for size in self.shape)
         return f"{self.dtype}[{','.join(sizes)}]"
-
-    def admits(self, array: np.ndarray) -> bool:
-        """Whether an array has this rank, element type and the known sizes."""
-        return (
-            array.dtype == self.dtype.numpy
-            and array.ndim == len(self.shape)
-            and all(
-                known in (None, size) for known, size in zip(self.shape, array.shape, strict=True)
-            )
-        )
 
 
 class DynamicShapes(UnsupportedOp):

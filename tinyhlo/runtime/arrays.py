@@ -51,7 +51,7 @@ def aligned_copy(value: np.ndarray) -> np.ndarray:
 
 
 def checked(
-    values: Sequence[Any], types: Sequence[TensorType], what: str = "argument"
+    values: Sequence[Any], types: Sequence[TensorType | ArgumentType], what: str = "argument"
 ) -> list[np.ndarray]:
     """The values as dense arrays of the expected types.
 
@@ -61,9 +61,17 @@ def checked(
         raise ExecutionError(f"expected {len(types)} {what}s, got {len(values)}")
     arrays = [np.ascontiguousarray(value).reshape(np.shape(value)) for value in values]
     for position, (array, type_) in enumerate(zip(arrays, types, strict=True)):
-        if array.shape != type_.shape or array.dtype != type_.dtype.numpy:
+        if array.dtype != type_.dtype.numpy or not fits(array.shape, type_.shape):
             raise ExecutionError(f"{what} {position} {mismatch(array, type_)}")
     return arrays
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether an array of this shape will do where sizes of None are any."""
+    return shape == wanted or (
+        len(shape) == len(wanted)
+        and all(size in (None, found) for found, size in zip(shape, wanted, strict=True))
+    )
 
 
 def mismatch(array: np.ndarray, wanted: TensorType | ArgumentType) -> str:
