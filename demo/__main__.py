@@ -145,7 +145,7 @@ def summary(names: list[str], runs: list[Run]) -> Table:
 
 def show_slowest_kernels(console: Console) -> None:
     """Profile the training step by itself and print where its time goes."""
-    from tinyhlo.report import kernel_table, profile_module
+    from demo.profile import kernel_table, profile_module
 
     step = capture_step(load_digits(SEED), BATCH, SEED)
     timings = profile_module(step.module, step.arguments, calls=PROFILED_CALLS)

@@ -63,9 +63,9 @@ def header(package: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _c_struct(struct: Any, types: dict[str, tuple[str, type]]) -> list[str]:
+def _c_struct(struct: Any, types: dict[str, str]) -> list[str]:
     def c_type(field: Any) -> str:
-        return types[field.type][0] if field.type in types else f"PJRT_{field.type}"
+        return types.get(field.type, f"PJRT_{field.type}")
 
     full = f"PJRT_{struct.name}"
     # Each member keeps its type beside its name when lines are filled.

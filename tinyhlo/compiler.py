@@ -25,6 +25,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.import_stablehlo import Module, import_module
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.ir.verifier import verify_graph
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import interpreted, native
@@ -116,11 +117,14 @@ def run_stages(source: bytes | str, config: Config) -> Stages:
 
 
 def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
-    """(stage name, the form it produced), in order."""
+    """(stage name, the form it produced), in order; with TINYHLO_DEBUG graphs are verified."""
     target = target_of(config)
     module = import_module(source)
     yield "import", module
     graph = simplify(module.graph)
+    if config.debug >= 1:
+        verify_graph(module.graph)
+        verify_graph(graph)
     yield "simplify", graph
     program = schedule(graph, module.name, module.aliases, target)
     yield "schedule", program

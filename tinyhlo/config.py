@@ -25,8 +25,8 @@ class Config:
     device: str = option("CPU", "device that runs programs: CPU, or PYTHON (the NumPy interpreter)")
     debug: int = option(
         0,
-        "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; "
-        "3: the Program; 4: generated code; 5: the Graph; 6: machine code",
+        "1: a line per compiled program, its graphs verified; 2: a line per kernel with time, "
+        "GFLOP/s, GB/s; 3: the Program; 4: generated code; 5: the Graph; 6: machine code",
     )
     beam: int = option(0, "width of the schedule search: not built yet, so 0 (heuristics only)")
     cpu: str = option(

@@ -1,7 +1,6 @@
-"""Time per kernel as text: the lines of TINYHLO_DEBUG=2 and the tables of the demo and the CLI.
+"""Time per kernel as text: the lines of TINYHLO_DEBUG=2.
 
-In: `Executable.profile()`, a list of (KernelReport, calls, seconds of all calls together).
-Out: lines, or a `rich` table.
+In: what `Executable.profile()` lists: (KernelReport, calls, seconds of all calls together).
 
     dot_add_max_0  model.py:12      1.62 ms  82.9 GFLOP/s   3.1 GB/s
 """
@@ -9,17 +8,8 @@ Out: lines, or a `rich` table.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tinyhlo.config import Config, from_environment
 from tinyhlo.runtime.executable import KernelReport
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # (what is known of the kernel, how often it ran, seconds of all its calls)
 Timing = tuple[KernelReport, int, float]
@@ -59,56 +49,3 @@ def duration(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
-
-
-def slowest(timings: Sequence[Timing]) -> list[Timing]:
-    """By time of all calls, longest first."""
-    return sorted(timings, key=lambda timing: -timing[2])
-
-
-def kernel_table(timings: Sequence[Timing], title: str, count: int | None = None) -> Table:
-    """The `count` slowest kernels with their share of the whole time."""
-    from rich.table import Table
-
-    total = sum(seconds for _, _, seconds in timings) or 1.0
-    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
-    table.add_column("kernel", no_wrap=True, max_width=24)
-    table.add_column("your line", no_wrap=True, max_width=22)
-    for heading in ("share", "time", "GFLOP/s", "GB/s"):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
-    for timing in slowest(timings)[:count]:
-        report, _, seconds = timing
-        time_text, flops, moved = rates(timing)
-        table.add_row(
-            report.name,
-            short_location(report.location),
-            f"{seconds / total:.0%}",
-            time_text,
-            flops.removesuffix(" GFLOP/s"),
-            moved.removesuffix(" GB/s"),
-        )
-    return table
-
-
-def profile_module(
-    source: bytes | str, arguments: Sequence[np.ndarray], calls: int, config: Config | None = None
-) -> list[Timing]:
-    """Compile a StableHLO module with counters around its kernels and run it `calls` times.
-
-    Raises what `compile_module` and the run raise.
-    """
-    from tinyhlo.compiler import compile_module
-
-    config = config or from_environment()
-    # Counters are compiled in when a trace is asked for; here only their sums are wanted.
-    executable = compile_module(source, replace(config, profile=config.profile or os.devnull))
-    executable(*arguments)  # first touch of memory is not the kernels' time
-    before = executable.profile()
-    for _ in range(calls):
-        executable(*arguments)
-    return [
-        (report, number - first_number, seconds - first_seconds)
-        for (report, number, seconds), (_, first_number, first_seconds) in zip(
-            executable.profile(), before, strict=True
-        )
-    ]

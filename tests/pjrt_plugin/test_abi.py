@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 
+from tests.pjrt_plugin.mirror import structure
 from tinyhlo.pjrt_plugin import abi
 
 mirror = pytest.importorskip("pypjrt._abi.pjrt_0_114")
@@ -21,7 +22,7 @@ def test_slots_are_in_the_order_of_the_api() -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_layout(name: str) -> None:
-    ours, theirs = abi.structure(name), getattr(mirror, f"PJRT_{name}")
+    ours, theirs = structure(name), getattr(mirror, f"PJRT_{name}")
     assert ctypes.sizeof(ours) == ctypes.sizeof(theirs)
     for field, _ in ours._fields_:
         if field in IN_A_UNION:

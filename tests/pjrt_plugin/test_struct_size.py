@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.pjrt_plugin.mirror import structure
 from tinyhlo.pjrt_plugin import abi, bridge
 
 CALL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -30,7 +31,7 @@ GETTERS = [
 
 
 def table() -> ctypes.Structure:
-    return abi.structure("Api").from_address(bridge.api())
+    return structure("Api").from_address(bridge.api())
 
 
 def call(slot: str, arguments: ctypes.Structure) -> None:
@@ -39,7 +40,7 @@ def call(slot: str, arguments: ctypes.Structure) -> None:
 
 
 def arguments_of(slot: str, **fields: object) -> ctypes.Structure:
-    type_ = abi.structure(f"{slot}_Args")
+    type_ = structure(f"{slot}_Args")
     return type_(struct_size=ctypes.sizeof(type_), **fields)
 
 
@@ -77,7 +78,7 @@ def handles() -> Iterator[dict[str, int]]:
 
 @pytest.mark.parametrize("slot", GETTERS)
 def test_short_structs_are_not_overrun(slot: str, handles: dict[str, int]) -> None:
-    type_ = abi.structure(f"{slot}_Args")
+    type_ = structure(f"{slot}_Args")
     fields = [name for name, _ in type_._fields_]
     handle, first_out = fields[2], fields[3]
     known = getattr(type_, first_out).offset  # the caller knows of no out field
@@ -92,7 +93,7 @@ def test_short_structs_are_not_overrun(slot: str, handles: dict[str, int]) -> No
 @pytest.mark.parametrize("slot", GETTERS)
 def test_every_out_field_is_written(slot: str, handles: dict[str, int]) -> None:
     """JAX does not clear the structs: what is left unwritten would be read as garbage."""
-    type_ = abi.structure(f"{slot}_Args")
+    type_ = structure(f"{slot}_Args")
     results = []
     for guard in (0xAA, 0x55):
         raw = (ctypes.c_uint8 * ctypes.sizeof(type_))(*[guard] * ctypes.sizeof(type_))
@@ -118,7 +119,7 @@ def test_no_slot_is_empty() -> None:
 
 @pytest.mark.parametrize("slot", abi.UNIMPLEMENTED)
 def test_what_is_missing_says_so(slot: str) -> None:
-    type_ = abi.structure(f"{slot}_Args")
+    type_ = structure(f"{slot}_Args")
     error = CALL(getattr(table(), f"PJRT_{slot}"))(ctypes.addressof(type_()))
     assert error
     code = arguments_of("Error_GetCode", error=error)

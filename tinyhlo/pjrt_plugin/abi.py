@@ -1,8 +1,7 @@
 """The PJRT C API as a table: which functions, in which order, with which argument structs.
 
 In: the text below; names and layouts are facts of PJRT 0.114. Out: `STRUCTS` and `FUNCTIONS`, from
-which packaging/pjrt_header.py makes the C header, and `structure(name)`, the ctypes mirror that
-tests compare with pypjrt's.
+which packaging/pjrt_header.py makes the C header, and tests a mirror to compare with pypjrt's.
 
     >>> [field.name for field in STRUCTS["Event_IsReady_Args"].fields]
     ['struct_size', 'extension_start', 'event', 'is_ready']
@@ -15,20 +14,12 @@ with the row above it.
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 
 MAJOR, MINOR = 0, 114
 
-# letter -> (C type, ctypes type)
-TYPES: dict[str, tuple[str, type]] = {
-    "p": ("void*", ctypes.c_void_p),
-    "z": ("size_t", ctypes.c_size_t),
-    "l": ("int64_t", ctypes.c_int64),
-    "i": ("int32_t", ctypes.c_int32),
-    "u": ("uint32_t", ctypes.c_uint32),
-    "b": ("bool", ctypes.c_bool),
-}
+# letter -> C type
+TYPES = {"p": "void*", "z": "size_t", "l": "int64_t", "i": "int32_t", "u": "uint32_t", "b": "bool"}
 
 # Slots of PJRT_Api in order.
 SLOTS = """
@@ -356,19 +347,3 @@ STRUCTS: dict[str, Struct] = {
     **_argument_structs(LAYOUTS_SLOTS),
     **_TABLES,
 }
-
-
-def structure(name: str) -> type[ctypes.Structure]:
-    """The ctypes mirror of the struct PJRT_`name`."""
-    return _structure(name, {})
-
-
-def _structure(name: str, made: dict[str, type[ctypes.Structure]]) -> type[ctypes.Structure]:
-    if name not in made:
-        fields = [(field.name, _ctypes_type(field.type, made)) for field in STRUCTS[name].fields]
-        made[name] = type(f"PJRT_{name}", (ctypes.Structure,), {"_fields_": fields})
-    return made[name]
-
-
-def _ctypes_type(type_: str, made: dict[str, type[ctypes.Structure]]) -> type:
-    return TYPES[type_][1] if type_ in TYPES else _structure(type_, made)

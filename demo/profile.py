@@ -1,0 +1,68 @@
+"""Where the time of a program goes, kernel by kernel.
+
+In: a StableHLO module and its arguments. Out: a table of its slowest kernels.
+
+    kernel_table(profile_module(text, arguments, calls=20), "a training step", count=5)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from rich.table import Table
+
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config, from_environment
+from tinyhlo.report import Timing, rates, short_location
+
+
+def slowest(timings: Sequence[Timing]) -> list[Timing]:
+    """By time of all calls, longest first."""
+    return sorted(timings, key=lambda timing: -timing[2])
+
+
+def kernel_table(timings: Sequence[Timing], title: str, count: int | None = None) -> Table:
+    """The `count` slowest kernels with their share of the whole time."""
+    total = sum(seconds for _, _, seconds in timings) or 1.0
+    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    table.add_column("kernel", no_wrap=True, max_width=24)
+    table.add_column("your line", no_wrap=True, max_width=22)
+    for heading in ("share", "time", "GFLOP/s", "GB/s"):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
+    for timing in slowest(timings)[:count]:
+        report, _, seconds = timing
+        time_text, flops, moved = rates(timing)
+        table.add_row(
+            report.name,
+            short_location(report.location),
+            f"{seconds / total:.0%}",
+            time_text,
+            flops.removesuffix(" GFLOP/s"),
+            moved.removesuffix(" GB/s"),
+        )
+    return table
+
+
+def profile_module(
+    source: bytes | str, arguments: Sequence[np.ndarray], calls: int, config: Config | None = None
+) -> list[Timing]:
+    """Compile a StableHLO module with counters around its kernels and run it `calls` times.
+
+    Raises what `compile_module` and the run raise.
+    """
+    config = config or from_environment()
+    # Counters are compiled in when a trace is asked for; here only their sums are wanted.
+    executable = compile_module(source, replace(config, profile=config.profile or os.devnull))
+    executable(*arguments)  # first touch of memory is not the kernels' time
+    before = executable.profile()
+    for _ in range(calls):
+        executable(*arguments)
+    return [
+        (report, number - first_number, seconds - first_seconds)
+        for (report, number, seconds), (_, first_number, first_seconds) in zip(
+            executable.profile(), before, strict=True
+        )
+    ]
