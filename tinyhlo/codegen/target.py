@@ -20,9 +20,7 @@ class Target:
     vector_registers: int
     fma: bool
     half: bool  # float16 <-> float32 conversion in hardware
-    bf16_dot: bool  # AVX512-BF16
     int16_dot: bool  # sums of two products of 16-bit integers (pmaddwd)
-    int8_dot: bool  # VNNI
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int

@@ -260,6 +260,7 @@ FLOAT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(FLOAT_MATH, float_math),
     **dict.fromkeys(LIBM, lane_calls),
     Op.NEG: float_neg,
+    Op.FMA: float_fma,
     Op.MAX: float_extreme,
     Op.MIN: float_extreme,
 }
@@ -275,5 +276,3 @@ INT_RULES: dict[Op, Rule] = {
     Op.DIV: int_divide,
     Op.REM: int_divide,
 }
-if hasattr(Op, "FMA"):
-    FLOAT_RULES[Op.FMA] = float_fma

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhlo.codegen import math
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -126,9 +127,7 @@ class Values(Scopes):
         """The op as primitives, by `codegen/math.py`; None where it has no expansion."""
         if e in self.expanded:
             return self.expanded[e]
-        from tinyhlo.codegen.expansions import expand
-
-        result = expand(e.op, e.arguments, e.dtype, self.target)
+        result = math.expand(e.op, e.arguments, e.dtype, self.target)
         if result is not None:
             self.expanded[e] = result
         return result
