@@ -21,7 +21,8 @@ import numpy as np
 
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
-from tinyhlo.runtime.host import ENTRY, aligned_copy, aligned_empty, pointers
+from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
+from tinyhlo.runtime.host import ENTRY
 
 
 @dataclass(frozen=True)

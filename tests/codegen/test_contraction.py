@@ -15,7 +15,7 @@ from tinyhlo.codegen.contraction_planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build
-from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I32, DType
+from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I8, I32, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
@@ -234,17 +234,20 @@ def test_windows_are_read_in_place_or_staged() -> None:
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [*SIZES, (250, 300, 70), (64, 1030, 48)])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", ["", "left", "right"])
+@pytest.mark.parametrize("dtype", [F32, I8])
 def test_operands_that_are_packed_first(
-    m: int, k: int, n: int, turned: bool, monkeypatch: pytest.MonkeyPatch
+    m: int, k: int, n: int, turned: str, dtype: DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contraction_planner, "SHARED_WORK", 0)
-    monkeypatch.setattr(contraction_planner, "SHARED_DEPTH_BYTES", 400)
+    monkeypatch.setattr(contraction_planner, "MAX_DEPTH", 100)
     monkeypatch.setattr(contraction_planner, "SHARED_RIGHT_BYTES", 1 << 13)
-    left = build.param(0, (k, m) if turned else (m, k), F32)
-    right, bias = build.param(1, (k, n), F32), build.param(2, (n,), F32)
-    a: Node = build.permute(left, (1, 0)) if turned else left
-    result = build.elementwise(Op.ADD, dot(a, right), build.broadcast(bias, (m, n), (1,)))
+    left = build.param(0, (k, m) if turned == "left" else (m, k), dtype)
+    right = build.param(1, (n, k) if turned == "right" else (k, n), dtype)
+    bias = build.param(2, (n,), dtype)
+    a: Node = build.permute(left, (1, 0)) if turned == "left" else left
+    b: Node = build.permute(right, (1, 0)) if turned == "right" else right
+    result = build.elementwise(Op.ADD, dot(a, b), build.broadcast(bias, (m, n), (1,)))
     compare(Graph((left.type, right.type, bias.type), (result,)))
 
 
@@ -274,16 +277,38 @@ def test_split_depth() -> None:
 
 
 def test_printed_form() -> None:
-    left, right = build.param(0, (512, 512), F32), build.param(1, (512, 512), F32)
+    left, right = build.param(0, (1024, 1024), F32), build.param(1, (1024, 1024), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
-    loops = lower_contraction(Kernel("kernel", graph), TARGET)
-    text = str(loops)
-    assert "parallel 1x5x2 chunks" in text and "right packed once" in text
-    assert "left packed once" in text and "512 deep" in text
-    assert "k1 + row*528]" in text  # rows that would share cache sets lie apart
-    *packing, product = [line for line in text.splitlines() if " parallel:" in line]
-    assert [line.split()[1] for line in packing] == ["piece", "block"]
-    assert product.split()[3] == "10"  # chunks, for two threads: a slow one takes fewer
+    text = str(lower_contraction(Kernel("kernel", graph), TARGET))
+    assert "parallel 1x18x8 chunks" in text and "right packed once" in text
+    assert "left packed once" in text and "1024 deep" in text  # its rows share cache sets
+    assert "left[k1*6 + tile*6160 + 5]" in text  # rows of a tile lie side by side, tiles apart
+    assert "for r in 6 unroll:" in text  # sums go from registers to the result
+    packing_right, packing_left, product = [x for x in text.splitlines() if " parallel:" in x]
+    assert packing_right.split()[1:4] == ["k1", "in", "1024"]  # whole rows
+    assert packing_left.split()[1:4] == ["tile", "in", "171"]
+    assert product.split()[3] == "144"  # chunks, for two threads: a slow one takes fewer
+
+
+def test_what_lies_across_is_packed_for_many_columns() -> None:
+    for columns, use in ((16, "left in place"), (256, "left packed")):
+        left, right = build.param(0, (128, 96), F32), build.param(1, (128, columns), F32)
+        product = dot(build.permute(left, (1, 0)), right)
+        graph = Graph((left.type, right.type), (product,))
+        loops = lower_contraction(Kernel("kernel", graph), TARGET)
+        assert loops is not None and use in loops.moves
+        compare(graph)
+
+
+def test_costly_epilogues_are_loops() -> None:
+    left, right = build.param(0, (64, 64), F32), build.param(1, (64, 64), F32)
+    value = dot(left, right)
+    for _ in range(10):
+        value = build.elementwise(Op.SIN, value)
+    text = str(
+        lower_contraction(Kernel("kernel", Graph((left.type, right.type), (value,))), TARGET)
+    )
+    assert "for r in 6:" in text and "unroll" not in text
 
 
 def test_loads_of_shared_parts_are_found_once() -> None:

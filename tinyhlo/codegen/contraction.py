@@ -38,8 +38,9 @@ from tinyhlo.codegen.contraction_operand import (
 from tinyhlo.codegen.contraction_pack import Frame, depth_of, nested, pack_left, pack_right
 from tinyhlo.codegen.contraction_plan import Plan, Use
 from tinyhlo.codegen.contraction_planner import plan_contraction
-from tinyhlo.codegen.cut import at_most, ceil_div
+from tinyhlo.codegen.cut import ceil_div
 from tinyhlo.codegen.expressions import Load, Memory, literal
+from tinyhlo.codegen.heuristics import cost
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -60,6 +61,7 @@ from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
 
 STRUCTURE = (Reduce, MultiReduce)
+MOST_UNROLLED = 8  # operations an element of an epilogue that is written out for a whole tile
 
 
 def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
@@ -98,15 +100,11 @@ class Builder:
         batch, m_block, n_block = unravel(
             index(self.chunk), (plan.batch, plan.m.blocks, plan.n.blocks)
         )
-        left_start = right_start = ZERO
-        if plan.shared:
-            n_block = index(self.piece)
-            left_start = (index(self.step) * plan.row_blocks + index(self.block)) * plan.left_size
-            right_start = (index(self.step) * plan.n.blocks + n_block) * plan.right_size
+        n_block = index(self.piece) if plan.shared else n_block
         extents = tuple(c.left.shape[axis] for axis in c.batch)
         self.frame = Frame(
             layout, plan, self.lowering, dict(zip(c.batch, unravel(batch, extents), strict=True)),
-            m_block, n_block, plan.k.origin(index(self.step)), left_start, right_start,
+            m_block, n_block, self.step, self.block, self.piece,
             Var("group", ceil_div(plan.panels, plan.together)),
         )  # fmt: skip
         self.depth = depth_of(plan)
@@ -129,7 +127,7 @@ class Builder:
             inner = plan.m.inner_extents() | plan.k.inner_extents()
             fast = self.layout.contraction.k[-1] if plan.form.group > 1 else None
             return stage("left", source, plan.form.operand, inner, self.lowering, fast)
-        copies = plan.steps * plan.row_blocks if plan.shared else 1
+        copies = plan.steps if plan.shared else 1
         return Memory("left", plan.form.operand, copies * plan.left_size, local=True)
 
     def operand_right(self, source: Source | None) -> InPlace | Staged | Memory:
@@ -165,14 +163,9 @@ class Builder:
         """All of both operands is packed, then multiplied chunk by chunk."""
         plan = self.plan
         right = memory_of(self.right)
-        body: list[Statement] = [
-            Allocate(right),
-            Loop(self.piece, Axis.PARALLEL, loop_over(self.step, self.pack_all())),
-        ]
+        body: Body = (Allocate(right), *self.pack_right(Var("panel", plan.panels)))
         if plan.left is Use.PACKED:
-            left = memory_of(self.left)
-            pack = pack_left(self.frame, left, self.start)
-            body += [Allocate(left), Loop(self.block, Axis.PARALLEL, loop_over(self.step, pack))]
+            body += (Allocate(memory_of(self.left)), *self.pack_left())
         piece, block = unravel(index(self.chunk), (plan.n.blocks, plan.row_blocks))
         product: Body = (
             Bind(self.piece, piece),
@@ -182,12 +175,6 @@ class Builder:
             *loop_over(self.step, self.rows()),
         )
         return (*body, Loop(self.chunk, Axis.PARALLEL, product))
-
-    @property
-    def start(self) -> Index:
-        """The first row of a block."""
-        plan = self.plan
-        return at_most(index(self.block) * plan.block_rows, plan.m.positions - plan.block_rows)
 
     def clear(self) -> Body:
         if self.plan.steps == 1:
@@ -206,46 +193,35 @@ class Builder:
             origin = self.frame.origin(plan.n.origin(self.frame.n_block))
             body += self.right.copy(self.lowering, origin, plan.lanes)
         if plan.right is Use.PACKED and plan.row_blocks > 1:
-            body += self.pack_all()
+            body += self.pack_right(Var("panel", plan.panels))
         rows = self.rows()
         if plan.left is Use.PACKED:
-            rows = (*pack_left(self.frame, memory_of(self.left), self.start), *rows)
+            rows = (*self.pack_left(), *rows)
         body += loop_over(self.block, rows)
         return loop_over(self.step, tuple(body))
-
-    def pack_all(self) -> Body:
-        return self.pack_right(Var("panel", self.plan.panels))
 
     def rows(self) -> Body:
         """A block of rows times all columns of the chunk."""
         plan = self.plan
         panel, tile = Var("panel", plan.panels), Var("rows", plan.row_tiles)
-        row = at_most(index(tile) * plan.rows, plan.m.positions - plan.rows)
-        number = index(tile)
-        if plan.shared:
-            number = number - index(self.block) * plan.block_tiles
+        number = self.frame.in_block(tile) if plan.shared else index(tile)
         number = index(panel) * self.held_tiles + number
         first = number * (plan.rows * plan.columns) if plan.steps > 1 else ZERO
-        multiply = self.product(row, panel, first)
-        store = self.store(row, panel, first)
+        multiply = self.product(tile, panel, first)
+        store = self.store(self.frame.row(tile), panel, first)
         if plan.steps > 1:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
             store = (If((last,), store),)
         else:
             multiply = replace(multiply, ahead=memory_ahead(store))
-        body: Body = (multiply, *store)
-        if plan.row_blocks > 1:
-            begin = index(self.block) * plan.block_tiles
-            body = (Loop(tile, Axis.SERIAL, body, 1, begin, plan.block_tiles),)
-        else:
-            body = (Loop(tile, Axis.SERIAL, body),)
+        body = self.frame.tiles(tile, (multiply, *store))
         if plan.shared or plan.right is not Use.PACKED or plan.row_blocks > 1:
             return (Loop(panel, Axis.SERIAL, body),)
         body = (*self.pack_right(panel), *self.frame.panels(panel, body))
         return loop_over(self.frame.group, body)
 
-    def product(self, row: Index, panel: Var, first: Index) -> TileProduct:
-        plan = self.plan
+    def product(self, tile: Var, panel: Var, first: Index) -> TileProduct:
+        plan, row = self.plan, self.frame.row(tile)
         rows: list[Index] = []
         for r in range(plan.rows):
             match self.left:
@@ -256,7 +232,7 @@ class Builder:
                     inner = plan.m.within(plan.m.unravel(row + r))
                     rows.append(self.left.address(inner))
                 case _:
-                    rows.append(self.frame.left_start + (row - self.start + r) * plan.left_row)
+                    rows.append(self.frame.tile_start(tile) + r * plan.form.group)
         vectors: list[Index] = []
         for v in range(plan.vectors):
             inside = self.frame.unit(panel, v)
@@ -279,7 +255,7 @@ class Builder:
 
     def left_step(self) -> Index:
         if isinstance(self.left, Memory):
-            return self.depth.number * self.plan.form.group
+            return self.depth.number * (self.plan.form.group * self.plan.rows)
         return self.step_of(self.left)
 
     def right_step(self) -> Index:
@@ -292,6 +268,9 @@ class Builder:
         if isinstance(operand, InPlace):
             return Affine(0, operand.place.coefficients).at(self.depth.points[0])
         return operand.address(self.depth.points[0]) - operand.address({})
+
+    def pack_left(self) -> Body:
+        return pack_left(self.frame, self.depth, memory_of(self.left))
 
     def pack_right(self, panel: Var) -> Body:
         return pack_right(self.frame, self.depth, memory_of(self.right), self.right_source, panel)
@@ -323,7 +302,10 @@ class Builder:
         body: Body = (Store(self.writes[0], linear(where, result.shape), value),)
         if lane.extent < plan.lanes:
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
-        return nested([r, v], (vector_loop(lane, body, plan.lanes),))
+        body = (vector_loop(lane, body, plan.lanes),)
+        if cost(value) > MOST_UNROLLED:
+            return nested([r, v], body)
+        return (Loop(r, Axis.UNROLL, (Loop(v, Axis.UNROLL, body),)),)
 
 
 def memory_of(operand: InPlace | Staged | Memory) -> Memory:

@@ -13,12 +13,12 @@ each other in `right`; the last group of an odd depth is filled up with zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.contraction_layout import Layout, TileLowering
 from tinyhlo.codegen.contraction_operand import Source, cast, vector_loop
 from tinyhlo.codegen.contraction_plan import Plan
-from tinyhlo.codegen.cut import Positions, at_most, ceil_div, joined
+from tinyhlo.codegen.cut import Positions, at_most, joined
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store
 from tinyhlo.ir.dtypes import DType
@@ -36,10 +36,25 @@ class Frame:
     batch: Positions
     m_block: Index
     n_block: Index
-    k_origin: Positions
-    left_start: Index  # of the packed operands of this chunk and step
-    right_start: Index
+    step: Var  # along the depth
+    block: Var  # of rows
+    piece: Var  # of columns, where both operands are packed first
     group: Var  # of panels that are packed together
+
+    def tiles(self, tile: Var, body: Body) -> Body:
+        """Over the tiles of a block of rows."""
+        count = self.plan.block_tiles
+        if self.plan.row_blocks == 1:
+            return (Loop(tile, Axis.SERIAL, body),)
+        return (Loop(tile, Axis.SERIAL, body, 1, index(self.block) * count, count),)
+
+    def row(self, tile: Var) -> Index:
+        """The first row of a tile."""
+        return at_most(index(tile) * self.plan.rows, self.plan.m.positions - self.plan.rows)
+
+    def in_block(self, tile: Var) -> Index:
+        """A tile's number in its block."""
+        return index(tile) - index(self.block) * self.plan.block_tiles
 
     def panels(self, panel: Var, body: Body) -> Body:
         """Over the panels of a group."""
@@ -52,7 +67,7 @@ class Frame:
 
     def origin(self, side: Positions) -> dict[int, Index]:
         """Where the block begins along one side's axes, the batch and the depth."""
-        return {**self.batch, **side, **self.k_origin}
+        return {**self.batch, **side, **self.plan.k.origin(index(self.step))}
 
     def positions(self, at: Positions) -> list[Index]:
         return [at.get(axis, ZERO) for axis in range(len(self.layout.contraction.left.shape))]
@@ -61,10 +76,20 @@ class Frame:
         """The operand at a point of the product."""
         return cast(self.lowering.value(operand, self.positions(at), ()), dtype)
 
+    def tile_start(self, tile: Var) -> Index:
+        """Where a packed tile of rows begins."""
+        plan = self.plan
+        if not plan.shared:
+            return self.in_block(tile) * plan.left_tile
+        return index(self.step) * plan.left_size + index(tile) * plan.left_tile
+
     def panel_start(self, panel: Var) -> Index:
-        """Where a packed panel begins."""
-        number = index(panel) - index(self.group) * self.plan.together
-        return self.right_start + number * (self.plan.depth * self.plan.columns)
+        """Where a packed panel of columns begins."""
+        plan = self.plan
+        number = index(panel) - index(self.group) * plan.together
+        if plan.shared:
+            number = number + (index(self.step) * plan.n.blocks + index(self.piece)) * plan.panels
+        return number * (plan.depth * plan.columns)
 
     def unit(self, panel: Var, vector: int | Var) -> list[Index]:
         """Where a vector of a panel begins, as an index into the chunk's columns."""
@@ -126,11 +151,15 @@ def pack_right(
         number = index(unit) if isinstance(unit, Var) else constant(unit)
         return base + (number * lanes + lane) * plan.form.group + member
 
+    pieces = [frame.piece] if plan.shared else []
     if lies_along_depth(frame, depth, source):
         *outer, along = depth.loops
         columns = [(v, lane) for v in range(plan.vectors) for lane in range(lanes)]
         stores = tuple(store(v, constant(lane), j) for v, lane in columns for j in members)
-        return nested(outer, frame.panels(panel, (vector_loop(along, stores, lanes),)))
+        body = (vector_loop(along, stores, lanes),)
+        if plan.shared:
+            return by_all(frame, frame.panels(panel, nested([*pieces, *outer], body)))
+        return nested(outer, frame.panels(panel, body))
     unit = Var("unit", plan.vectors)
     lane = Var("lane", min(lanes, plan.n.inside[-1]))
     body: Body = (vector_loop(lane, tuple(store(unit, index(lane), j) for j in members), lanes),)
@@ -139,7 +168,24 @@ def pack_right(
         zero = literal(0, memory.dtype)
         places = [place(unit, index(rest) + lane.extent, j) for j in members]
         body += (Loop(rest, Axis.SERIAL, tuple(Store(memory, at, zero) for at in places)),)
-    return nested(depth.loops, frame.panels(panel, nested([unit], body)))
+    body = nested(pieces, frame.panels(panel, nested([unit], body)))
+    return by_all(frame, nested(walk(frame, depth), body))
+
+
+def walk(frame: Frame, depth: Depth) -> Sequence[Var]:
+    """The loops over the depth where neighbours lie across it: the longest, which threads share,
+    comes first."""
+    longest_first = sorted(depth.loops, key=lambda var: -var.extent)
+    return longest_first if frame.plan.shared else depth.loops
+
+
+def by_all(frame: Frame, nest: Body) -> Body:
+    """What is packed before all chunks is packed by all threads, for every step."""
+    if not frame.plan.shared:
+        return nest
+    (first,) = nest
+    assert isinstance(first, Loop)
+    return (replace(first, axis=Axis.PARALLEL, body=nested([frame.step], first.body)),)
 
 
 def lies_along_depth(frame: Frame, depth: Depth, source: Source | None) -> bool:
@@ -159,39 +205,31 @@ def existing(depth: Depth, member: int, value: Expression) -> Expression:
     return Guard((depth.inside[member],), value, literal(0, value.dtype))
 
 
-def pack_left(frame: Frame, memory: Memory, start: Index) -> Body:
-    """By vectors along the depth, or along the rows where the operand is contiguous there; then a
-    square of both is turned around in registers."""
-    plan, lanes = frame.plan, frame.plan.lanes
-    row = Var("row", plan.block_rows)
-    loops = [
-        Var(f"k{run[0]}", n)
-        for run, n in zip(plan.k.runs[plan.k.number :], plan.k.inside, strict=True)
-    ]
-    *outer, along = loops
+def pack_left(frame: Frame, depth: Depth, memory: Memory) -> Body:
+    """By vectors along the depth, all rows of a tile side by side, or along the rows where
+    neighbours lie there."""
+    plan = frame.plan
+    tile = Var("tile", plan.row_tiles)
+    base = frame.tile_start(tile) + depth.number * (plan.rows * plan.form.group)
+    members = range(plan.form.group)
 
-    def store(last: Index) -> Store:
-        inside = [*map(index, outer), last]
-        here = plan.m.at(frame.m_block, plan.m.unravel(start + index(row)))
-        at = joined(frame.origin(here), plan.k.within(inside))
+    def store(r: Index, member: int) -> Store:
+        here = plan.m.at(frame.m_block, plan.m.unravel(frame.row(tile) + r))
+        at = joined(frame.origin(here), depth.points[member])
         value = frame.value(frame.layout.contraction.left, at, memory.dtype)
-        place = frame.left_start + index(row) * plan.left_row + linear(inside, plan.k.inside)
-        return Store(memory, place, value)
+        return Store(memory, base + r * plan.form.group + member, existing(depth, member, value))
 
-    square = min(plan.block_rows, along.extent) >= lanes
-    if frame.layout.by_row or not square:
-        body = nested([row, *outer], (vector_loop(along, (store(index(along)),), lanes),))
-    else:
-        group = Var("group", ceil_div(along.extent, lanes))
-        first = at_most(index(group) * lanes, along.extent - lanes)
-        stores = tuple(store(first + k) for k in range(lanes))
-        body = nested([*outer, group], (vector_loop(row, stores, lanes),))
-    if plan.depth > plan.k.positions:
-        rest = Var("rest", plan.depth - plan.k.positions)
-        at = frame.left_start + index(row) * plan.left_row + plan.k.positions + index(rest)
-        zero: Body = (Store(memory, at, literal(0, memory.dtype)),)
-        body += nested([row], (Loop(rest, Axis.SERIAL, zero),))
-    return body
+    def tiles(body: Body) -> Body:
+        return (Loop(tile, Axis.SERIAL, body),) if plan.shared else frame.tiles(tile, body)
+
+    if frame.layout.by_row:
+        *outer, along = depth.loops
+        stores = tuple(store(constant(r), j) for r in range(plan.rows) for j in members)
+        return by_all(frame, tiles(nested(outer, (vector_loop(along, stores, plan.lanes),))))
+    r = Var("r", plan.rows)
+    lanes = 1 << min(plan.rows, plan.lanes).bit_length() - 1
+    body = (vector_loop(r, tuple(store(index(r), j) for j in members), lanes),)
+    return by_all(frame, nested(walk(frame, depth), tiles(body)))
 
 
 def nested(variables: Sequence[Var], body: Body) -> Body:

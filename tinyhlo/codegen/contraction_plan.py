@@ -103,16 +103,17 @@ class Plan:
         return round_up(self.k.positions, self.form.group)
 
     @property
-    def left_row(self) -> int:
-        """From one row of the packed left operand to the next: never a multiple of what makes the
-        rows of a tile fall into the same sets of the first cache."""
+    def left_tile(self) -> int:
+        """From one tile of the packed left operand to the next: never a multiple of what makes
+        tiles that are packed side by side fall into the same sets of the first cache."""
         line = LINE_BYTES // self.form.operand.itemsize
-        return self.depth + (line if self.depth % (SAME_SETS * line) == 0 else 0)
+        size = self.depth * self.rows
+        return size + (line if size % (SAME_SETS * line) == 0 else 0)
 
     @property
     def left_size(self) -> int:
-        """Elements of a packed block of rows."""
-        return self.block_rows * self.left_row
+        """Elements of the rows that are packed together."""
+        return (self.row_tiles if self.shared else self.block_tiles) * self.left_tile
 
     @property
     def right_size(self) -> int:

@@ -15,7 +15,7 @@ from math import prod
 from tinyhlo.codegen.contraction_form import Form, find_form
 from tinyhlo.codegen.contraction_layout import Layout
 from tinyhlo.codegen.contraction_operand import Source, box_size
-from tinyhlo.codegen.contraction_plan import LINE_BYTES, SAME_SETS, Plan, Use
+from tinyhlo.codegen.contraction_plan import LINE_BYTES, Plan, Use
 from tinyhlo.codegen.cut import Cut, ceil_div, round_up
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
@@ -31,7 +31,6 @@ MAX_DEPTH = 1024  # k positions in a step
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 19  # of the columns that a block of rows is multiplied by
-SHARED_DEPTH_BYTES = 1 << 11  # of a row of the left operand
 SHARED_WORK = 1 << 26  # multiply-adds worth two forks for packing
 CHUNKS_A_THREAD = 4  # so that one on a slow core can take fewer
 SUMS_BYTES = 1 << 20
@@ -39,6 +38,7 @@ REUSE = 1.5  # windows over each element of a source from which on a box of it i
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_TILES = 3  # of rows: too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
+WAY_BYTES = 1 << 12  # rows that are a multiple apart share a set of the first cache
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
@@ -71,9 +71,7 @@ class Planner:
         self.right = self.right_use()
         self.streams = self.is_streamed()
         self.shared = self.is_shared()
-        shared = SHARED_DEPTH_BYTES // form.operand.itemsize
-        most = STREAM_DEPTH if self.streams else shared if self.shared else MAX_DEPTH
-        self.k = self.depth_cut(most)
+        self.k = self.depth_cut(STREAM_DEPTH if self.streams else MAX_DEPTH)
 
     def plan(self) -> Plan:
         c, lanes = self.c, self.lanes
@@ -123,8 +121,15 @@ class Planner:
 
     def left_for(self, panels: int) -> Use:
         """Rows that share cache sets are packed even if they could be read in place, when enough
-        panels read them."""
-        return Use.PACKED if self.left is Use.IN_PLACE and self.pays_to_pack(panels) else self.left
+        panels read them; those that lie across are read in place where few do."""
+        if self.left is Use.IN_PLACE and self.pays_to_pack(panels):
+            return Use.PACKED
+        source = self.left_source
+        across = self.left is Use.PACKED and self.form.group == 1 and not self.layout.by_row
+        near = self.k.positions * LINE_BYTES <= self.target.l1_bytes  # a line a point of the depth
+        if across and near and panels < FEW_PANELS and source and self.is_stored(source):
+            return Use.IN_PLACE
+        return self.left
 
     def pays_to_pack(self, panels: int) -> bool:
         source, m = self.left_source, self.c.m
@@ -136,7 +141,7 @@ class Planner:
         ):
             return False
         apart = abs(source.flat().coefficient(m[-1])) * self.form.operand.itemsize
-        return panels >= FEW_PANELS and apart % (2 * SAME_SETS * LINE_BYTES) == 0
+        return panels >= FEW_PANELS and apart % WAY_BYTES == 0
 
     # --- how operands are read ---------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class Axis(Enum):
     PARALLEL = "parallel"  # over workers of the pool
     SERIAL = "serial"  # one after another; independent, so a move may run them otherwise
     ORDERED = "ordered"  # each iteration needs the one before; with lanes, sums are prefixes
+    UNROLL = "unroll"  # written out, one iteration after another: few and cheap
     VECTOR = "vector"  # SIMD lanes; the renderer adds the remainder
     REDUCE = "reduce"  # only accumulates: any order; `width` > 1 keeps one accumulator a lane
 

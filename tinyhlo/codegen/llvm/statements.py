@@ -33,10 +33,11 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
+from tinyhlo.codegen.moves import rewrite_body
 from tinyhlo.codegen.target import Target
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import BOOL, U8
-from tinyhlo.ir.index import Index
+from tinyhlo.ir.index import Index, constant
 from tinyhlo.ir.ops import Op
 
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
@@ -248,6 +249,10 @@ class Statements(Values):
             return
         if loop.axis is Axis.PARALLEL:
             self.parallel(loop)
+            return
+        if loop.axis is Axis.UNROLL:
+            for k in range(loop.var.extent):
+                self.run_body(rewrite_body(loop.body, {loop.var: constant(k)}))
             return
         end = self.end(loop)
         if loop.width == 1 or self.lanes > 1:
