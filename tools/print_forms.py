@@ -12,12 +12,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from tinyhlo.codegen.compile import render_kernels
+from tinyhlo.codegen.heuristics import choose_moves
+from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lower_kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.import_stablehlo import import_module
@@ -34,6 +37,21 @@ BLOCK = re.compile(r"(<!-- form: (\w+) -->\n```\w*\n).*?(^```$)", re.DOTALL | re
 
 def model(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
     return jax.nn.relu(x @ w + b)
+
+
+def row_sums(x: jax.Array) -> jax.Array:
+    return x.sum(axis=1)
+
+
+def loops_of(function: Callable[..., jax.Array], *shapes: tuple[int, ...]) -> list[LoopProgram]:
+    """The loops of its one kernel, before the heuristics and after."""
+    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    text = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tiny",)).as_text()
+    module = import_module(text)
+    program = schedule(simplify(module.graph), module.name, module.aliases, TARGET)
+    kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
+    found = lower_kernel(kernel, TARGET)
+    return [found, choose_moves(found, TARGET, 1.0)]
 
 
 def forms() -> dict[str, str]:
@@ -53,8 +71,8 @@ def forms() -> dict[str, str]:
         "stablehlo": text,
         "graph": graph,
         "program": program,
-        "loops": lower_kernel(kernel, TARGET),
-        "moved": rendered.loops,
+        "loops": rendered.loops,
+        **dict(zip(("plain", "moved"), loops_of(row_sums, (64, 128)), strict=True)),
         "llvm": llvm,
     }
     return {name: str(form).replace(f"{CHECKOUT}{os.sep}", "") for name, form in printed.items()}
