@@ -12,7 +12,7 @@ are equal values, so a stride is a dictionary lookup and simplification is const
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, NamedTuple, Union
@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, Union
 Bounds = tuple[int, int]
 
 
-class Var(NamedTuple):  # a tuple, because it is made, compared and hashed more than all others
+# Variables, Indices and Conditions are tuples, because they are made, compared and hashed more than
+# all others.
+class Var(NamedTuple):
     """A loop variable in [0, extent)."""
 
     name: str
@@ -73,14 +75,13 @@ class Data:
 Atom = Union[Var, Quotient, Remainder, Data]
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(NamedTuple):
     """offset + sum of coefficient * atom; `terms` is sorted by the atom's text, no zero terms."""
 
     offset: int
     terms: tuple[tuple[Atom, int], ...]
 
-    def __add__(self, other: Index | int) -> Index:
+    def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
         if isinstance(other, int):
             return self if other == 0 else Index(self.offset + other, self.terms)
         if not other.terms:
@@ -95,7 +96,7 @@ class Index:
     def __sub__(self, other: Index | int) -> Index:
         return self + other * -1
 
-    def __mul__(self, factor: int) -> Index:
+    def __mul__(self, factor: int) -> Index:  # type: ignore[override]
         if factor == 1:
             return self
         if factor == 0:
@@ -167,7 +168,8 @@ def normal(offset: int, terms: Mapping[Atom, int]) -> Index:
                     rest = {a: c for a, c in terms.items() if a != atom and a != partner}
                     return normal(offset, rest) + atom.dividend * coefficient
     kept = [(a, c) for a, c in terms.items() if c]
-    kept.sort(key=lambda term: str(term[0]))
+    if len(kept) > 1:
+        kept.sort(key=lambda term: str(term[0]))
     return Index(offset, tuple(kept))
 
 
@@ -230,12 +232,16 @@ def substitute(
     return result
 
 
-def linear(indices: Iterable[Index], shape: Iterable[int]) -> Index:
+def linear(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     """Row-major element number of `indices` within `shape`."""
-    result = ZERO
-    for position, extent in zip(indices, shape, strict=True):
-        result = result * extent + position
-    return result
+    offset, stride = 0, 1
+    terms: dict[Atom, int] = {}
+    for position, extent in zip(reversed(indices), reversed(shape), strict=True):
+        offset += position.offset * stride
+        for atom, coefficient in position.terms:
+            terms[atom] = terms.get(atom, 0) + coefficient * stride
+        stride *= extent
+    return normal(offset, terms)
 
 
 def unravel(element: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
@@ -247,8 +253,7 @@ def unravel(element: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
     return (element, *reversed(coordinates)) if shape else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """low <= index < high."""
 
     index: Index

@@ -75,6 +75,9 @@ def reshape_index(result: tuple[int, ...], source: tuple[int, ...], at: Indices)
                 left, i = left * result[i], i + 1
             else:
                 right, j = right * source[j], j + 1
+        if i - first_i == j - first_j == 1:
+            inner.append(at[first_i])
+            continue
         element = linear(at[first_i:i], result[first_i:i])
         inner.extend(unravel(element, source[first_j:j]))
     return tuple(inner)

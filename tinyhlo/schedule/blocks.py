@@ -61,7 +61,8 @@ def schedule_block(
         for value in cluster.reads:
             readers.setdefault(value, set()).add(cluster)
     own: set[Node] = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
-    planner = Planner(context, graph, fusion, params, own, readers)
+    numbers = {value: number for number, value in enumerate(fusion.producer)}
+    planner = Planner(context, graph, fusion, params, own, readers, numbers)
     keep = {base(result) for result in graph.results}
     for cluster in fusion.clusters:
         if cluster.structure is not None:
@@ -120,11 +121,9 @@ def launch(
     planner: Planner, cluster: Cluster, results: list[Node], statements: list[Statement]
 ) -> None:
     """One kernel; an update that could not work in place gets a copy of its operand first."""
-    stops: dict[Node, Node] = {}
     reads = set(cluster.reads)
-    for value in planner.fusion.producer:
-        if value in reads:
-            stops[value] = value
+    produced = sorted(reads & planner.numbers.keys(), key=planner.numbers.__getitem__)
+    stops = {value: value for value in produced}
     pending = list(results)
     seen: set[Node] = set()
     while pending:
@@ -146,11 +145,13 @@ def launch(
                 statements.append(Copy(source, target))
     else:
         # A donated argument may end as its own successor (an optimizer's state).
+        sources = {value: buffer_of(planner, value) for value in stops.values()}
+        written_to = {result: buffer_of(planner, result) for result in results}
         places = [
             (result, value)
-            for value in dict.fromkeys(stops.values())
-            for result in results
-            if buffer_of(planner, value) == buffer_of(planner, result)
+            for value, source in sources.items()
+            for result, buffer in written_to.items()
+            if source == buffer
         ]
     written = [result for result in results if not isinstance(result, LibraryCall)]
     effect = isinstance(node, LibraryCall) and node.effect

@@ -244,11 +244,15 @@ def join_siblings(clusters: list[Cluster]) -> None:
                     merge(other, cluster.root())
 
 
+def is_small(cluster: Cluster) -> bool:
+    return all(prod(iteration_shape(item)) <= SERIAL_LIMIT for item in cluster.items)
+
+
 def are_siblings(first: Cluster, second: Cluster) -> bool:
     if len(first.items) + len(second.items) > MAX_RESULTS:
         return False
-    common = first.reads.keys() & second.reads.keys()
-    small = all(prod(iteration_shape(item)) <= SERIAL_LIMIT for item in first.items)
-    if len(first.reads | second.reads) > MAX_READS or not (common or small):
+    if len(first.reads | second.reads) > MAX_READS:
+        return False
+    if not first.reads.keys() & second.reads.keys() and not is_small(first):
         return False
     return not needs([second], first) and not needs([first], second)

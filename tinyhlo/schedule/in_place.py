@@ -165,5 +165,5 @@ def same_index(writer: Cluster, old: Node, value: Node) -> bool:
         return False
     if old.type.nbytes != value.type.nbytes or old.type.size != value.type.size:
         return False
-    element = linear(map(index, space_of(value).kept), value.shape)
+    element = linear(tuple(map(index, space_of(value).kept)), value.shape)
     return all(linear(at, old.shape) == element for at in writer.reads[old])

@@ -64,6 +64,7 @@ class Planner:
     params: Sequence[Buffer]
     writable: set[Node]  # values whose memory this block may overwrite
     readers: dict[Node, set[Cluster]]
+    numbers: dict[Node, int]  # of computed values, in topological order
     bound: dict[Node, Buffer] = field(default_factory=dict)  # value -> where to compute it
     in_place: dict[Node, Node] = field(default_factory=dict)  # value -> the value it overwrites
     buffers: dict[Node, Buffer] = field(default_factory=dict)

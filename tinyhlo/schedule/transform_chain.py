@@ -126,9 +126,10 @@ def own_axes(node: Node, transform: Transform | None) -> list[int | None]:
 def near_axes(stages: Sequence[Stage], reads: dict[Node, set[Indices]]) -> set[int]:
     """Shared axes along which memory runs, where the chain reads or where it writes."""
     near: set[int] = set()
+    result = stages[-1].node
     for stage, places in (
         (stages[0], [linear(at, node.shape) for node, every in reads.items() for at in every]),
-        (stages[-1], [linear(map(index, space_of(stages[-1].node).kept), stages[-1].node.shape)]),
+        (stages[-1], [linear(tuple(map(index, space_of(result).kept)), result.shape)]),
     ):
         for variable, axis in zip(space_of(stage.node).kept, stage.shared, strict=True):
             strides = [place.coefficient(variable) for place in places]
