@@ -63,7 +63,7 @@ def staged(source: bytes) -> Row:
     ended("render")
     pieces: list[bytes] = []
     for text in [*texts, last]:
-        with compiler(target) as llvm:
+        with compiler(text, target) as llvm:
             module = llvm.optimized(text)
             ended("passes")
             pieces.append(llvm.emitted(module))

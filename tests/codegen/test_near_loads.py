@@ -49,5 +49,5 @@ def test_lengths_of_vectors_without_gathers(coordinates: int) -> None:
     x = param(0, (4096, coordinates), F32)
     kernel = Kernel("length", Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
     here = target(2)
-    text = render_kernel(choose_moves(lower_fused(kernel), here), here, "length", False, {})
+    text = str(render_kernel(choose_moves(lower_fused(kernel), here), here, "length", False, {}))
     assert "shufflevector" in text and "gather" not in text

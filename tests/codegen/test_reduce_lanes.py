@@ -61,6 +61,6 @@ def test_no_exponential_of_a_row_is_computed_alone() -> None:
     x = param(0, (6, 150), F32)
     kernel = Kernel("row", Graph((x.type,), (softmax(x),)))
     here = target(2)
-    text = render_kernel(choose_moves(lower_fused(kernel), here), here, "row", False, {})
+    text = str(render_kernel(choose_moves(lower_fused(kernel), here), here, "row", False, {}))
     assert re.search(r"fma\.v8f32|fmul <8 x float>", text) or here.vector_bytes != 32
     assert not re.search(r"fma\.f32|fmul float", text)

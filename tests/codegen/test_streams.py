@@ -31,7 +31,7 @@ def code(
     on: Target = SMALL_CACHE,
 ) -> str:  # fmt: skip
     kernel = Kernel("kernel", Graph((param(0, shape, F32).type,), results), in_place)
-    return render_kernel(choose_moves(lower_fused(kernel), on), on, "kernel", False, {})
+    return str(render_kernel(choose_moves(lower_fused(kernel), on), on, "kernel", False, {}))
 
 
 def test_whole_lines_of_a_large_result() -> None:

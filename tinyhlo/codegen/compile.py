@@ -39,7 +39,7 @@ from tinyhlo.runtime.library import Library
 from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.targets import bind
 from tinyhlo.runtime.trace import Trace, trace_to
-from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While
+from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
 
 # Long chains of nodes and nested guards recurse in Python only, which needs no C stack.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
@@ -144,9 +144,10 @@ def render_program(
     modules = Modules(target, finish)
     rendered = render_kernels(kernels, target, modules)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
-    declarations = modules.entry.declarations
+    declarations: dict[str, str] = {}
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
-    return rendered, modules.last(entry.render("entry"))
+    runs_once = not any(isinstance(s, While) for s in statements(program.body))
+    return rendered, modules.last(entry.render("entry"), declarations, runs_once)
 
 
 def is_profiled(config: Config) -> bool:
@@ -200,9 +201,9 @@ def render(kernel: Kernel, target: Target, runs: float, number: int, modules: Mo
     straight = not any(isinstance(statement, Loop) for statement in loops.body)
     most = STRAIGHT if straight else 0 if loops.moves else SMALL
     inline = len(kernel.graph.nodes()) <= most
-    part = modules.part(inline)
-    text = render_kernel(loops, target, symbol, inline, part.declarations)
-    part.add(symbol, len(loops.reads + loops.writes), text)
+    declarations = modules.part(inline).declarations
+    text = render_kernel(loops, target, symbol, inline, declarations)
+    modules.add(symbol, len(loops.reads + loops.writes), text, inline)
     return Rendered(symbol, loops, inline)
 
 

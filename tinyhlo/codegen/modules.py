@@ -2,67 +2,123 @@
 
 In: the text of each kernel as it is rendered, the text of the entry at last. Out: module texts,
 each given to `finish` as soon as it is long enough, so that LLVM compiles the first kernels while
-Python renders the next. Which kernels share a module depends on the program alone: an earlier
-process may have left the code of each in the cache.
+Python renders the next. Which kernels share a module depends on the program and the Target alone:
+an earlier process may have left the code of each in the cache.
 
     modules = Modules(target, texts.append)
-    part = modules.part(inline=False)
-    part.add("k0", 2, render_kernel(loops, target, "k0", False, part.declarations))
-    texts.append(modules.last(entry))
+    declarations = modules.part(inline=False).declarations
+    modules.add("k0", 2, render_kernel(loops, target, "k0", False, declarations))
+    texts.append(modules.last(entry, is_glue=True))
+
+What does nothing but start loops is *glue* and has a module of its own, which LLVM compiles without
+optimising, in a quarter of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tinyhlo.codegen.llvm import half
+from tinyhlo.codegen.llvm.kernel import KernelText
 from tinyhlo.codegen.target import Target
 
-# A module costs LLVM 3 ms before its first instruction, and 3 ms for each 1000 characters.
+# A module costs LLVM 1.5 ms before its first instruction, and 1.5 ms for each 1000 characters.
 LONG_ENOUGH = 24_000  # characters
+WORTH_A_MODULE = 2_500
+
+GLUE = "; glue: compiled without optimising\n"  # how the text of such a module begins
 
 
 class Part:
-    """The functions of one module, and what they need declared."""
+    """The functions of one module, each with what declares kernels of its in other modules, and
+    what they need declared."""
 
-    def __init__(self, target: Target) -> None:
-        self.declarations: dict[str, str] = {} if target.half else dict(half.FUNCTIONS)
-        self.functions: list[str] = []
-        self.symbols: dict[str, str] = {}  # what declares each kernel in other modules
+    def __init__(self, declarations: dict[str, str], head: str = "") -> None:
+        self.declarations = declarations
+        self.head = head
+        self.functions: list[tuple[str, dict[str, str]]] = []
         self.length = 0
 
-    def add(self, symbol: str, pointers: int, text: str) -> None:
-        """A kernel that takes so many pointers."""
-        self.functions.append(text)
-        self.symbols[symbol] = f"declare void @{symbol}({', '.join(['ptr'] * pointers)})"
+    def add(self, text: str, symbols: dict[str, str]) -> None:
+        self.functions.append((text, symbols))
         self.length += len(text)
 
+    @property
+    def symbols(self) -> dict[str, str]:
+        return {name: text for _, symbols in self.functions for name, text in symbols.items()}
+
     def __str__(self) -> str:
-        return "\n\n".join([*self.declarations.values(), *self.functions])
+        functions = (text for text, _ in self.functions)
+        return self.head + "\n\n".join([*self.declarations.values(), *functions])
+
+
+def hot(target: Target) -> Part:
+    """An empty module for loops."""
+    return Part({} if target.half else dict(half.FUNCTIONS))
 
 
 class Modules:
-    """`entry`: the module of the entry, of the kernels that are inlined there, and of those that
-    would not fill a module of their own."""
+    """`entry`: kernels that are inlined there; `glue`: what starts parallel loops; `open`: where
+    the next loops go."""
 
     def __init__(self, target: Target, finish: Callable[[str], None]) -> None:
         self.target = target
         self.finish = finish
-        self.entry = Part(target)
-        self.open = Part(target)
+        self.entry, self.open = hot(target), hot(target)
+        self.glue = Part({}, GLUE)
+        self.elsewhere: dict[str, str] = {}  # declares the kernels of finished modules
 
     def part(self, inline: bool) -> Part:
         """Where the next kernel goes."""
         if inline:
             return self.entry
         if self.open.length >= LONG_ENOUGH:
-            self.finish(str(self.open))
-            self.entry.declarations |= self.open.symbols
-            self.open = Part(self.target)
+            self.close(self.open)
+            self.open = hot(self.target)
         return self.open
 
-    def last(self, entry: str) -> str:
-        """The last module, with the text of the entry, once no kernel follows."""
-        self.entry.declarations |= self.open.declarations
-        self.entry.functions += [*self.open.functions, entry]
-        return str(self.entry)
+    def add(self, symbol: str, pointers: int, text: KernelText, inline: bool = False) -> None:
+        """A kernel that takes so many pointers, rendered for `part(inline)`."""
+        part = self.entry if inline else self.open
+        own = {symbol: f"declare void @{symbol}({', '.join(['ptr'] * pointers)})"}
+        if not text.is_glue:
+            part.declarations |= text.declarations
+            part.add(str(text), own)
+            return
+        for function in text.ranges.values():
+            part.add(function, {})
+        self.glue.declarations |= text.declarations
+        self.glue.declarations |= {declaration: declaration for declaration in text.ranges}
+        self.glue.add(text.rest, own)
+
+    def close(self, part: Part) -> None:
+        """A part is a module."""
+        self.finish(str(part))
+        self.elsewhere |= part.symbols
+
+    def last(self, entry: str, declarations: dict[str, str], is_glue: bool) -> str:
+        """The last module, with the text of the entry and what it needs declared, once no kernel
+        follows; `is_glue`: the entry does nothing but start kernels, each once."""
+        worth = bool(self.glue.functions) or len(entry) >= WORTH_A_MODULE
+        is_glue = is_glue and worth and not self.entry.functions
+        parts = list(halves(self.open, self.target))
+        home = self.glue if is_glue else parts.pop() if parts else hot(self.target)
+        if not is_glue and self.glue.functions:
+            parts.append(self.glue)
+        for part in parts:
+            self.close(part)
+        home.declarations = {
+            **home.declarations, **self.entry.declarations, **declarations, **self.elsewhere
+        }  # fmt: skip
+        home.functions += [*self.entry.functions, (entry, {})]
+        return str(home)
+
+
+def halves(part: Part, target: Target) -> Iterator[Part]:
+    """A part as two modules for two threads, where that saves time."""
+    first, second = Part(part.declarations), Part(part.declarations)
+    most = part.length if target.threads == 1 else max(part.length // 2, WORTH_A_MODULE)
+    for text, symbols in part.functions:
+        fits = first.length + len(text) // 2 <= most
+        (first if fits else second).add(text, symbols)
+    yield from (half for half in (first, second) if half.functions)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Union
 Bounds = tuple[int, int]
 
 
-# Variables, Indices and Conditions are tuples, because they are made, compared and hashed more than
+# Variables and Indices are tuples, because they are made, compared and hashed more than
 # all others.
 class Var(NamedTuple):
     """A loop variable in [0, extent)."""
@@ -253,7 +253,8 @@ def unravel(element: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
     return (element, *reversed(coordinates)) if shape else ()
 
 
-class Condition(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Condition:
     """low <= index < high."""
 
     index: Index

@@ -21,6 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from tinyhlo.codegen.modules import GLUE
 from tinyhlo.codegen.target import Target
 
 _lock = threading.Lock()
@@ -58,17 +59,19 @@ def llvm_version() -> str:
 
 class Compiler:
     """LLVM for one target, made once and used for one module after the other, by one thread at a
-    time (making one takes 1 ms).
+    time (making one takes 1 ms). `level` 0 is for what runs once (`codegen/modules.py`): no passes,
+    and the quickest choice of instructions.
 
     The passes are those that our IR needs: it is already simplified, hoisted, vectorised and
     free of duplicates. LLVM's level 2 as a whole takes 1.6 to 2.4 times as long and gives code
     within 5 % on softmax, exp and cumsum, but 20 % faster code for argmax."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, level: int) -> None:
         _initialize(target.triple)
         self.target = target
+        self.level = level
         self.machine = llvm.Target.from_triple(target.triple).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+            cpu=target.cpu, features=target.features, opt=level, reloc="pic", codemodel="small"
         )
         self.head = (
             f'target datalayout = "{self.machine.target_data}"\ntarget triple = "{target.triple}"\n'
@@ -92,7 +95,8 @@ class Compiler:
             if error:
                 module.close()
                 raise RuntimeError(f"LLVM IR parsing error\n{error}")
-        unlocked("LLVMPY_RunNewModulePassManager")(self.passes, module, self.builder)
+        if self.level:
+            unlocked("LLVMPY_RunNewModulePassManager")(self.passes, module, self.builder)
         return module
 
     def emitted(self, module: Any) -> bytes:
@@ -115,30 +119,31 @@ def unlocked(name: str) -> Callable[..., Any]:
     return getattr(function, "_cfn", function)
 
 
-_idle: dict[Target, list[Compiler]] = {}
+_idle: dict[tuple[Target, int], list[Compiler]] = {}
 
 
 @contextmanager
-def compiler(target: Target) -> Generator[Compiler, None, None]:
-    """A Compiler that nobody else uses."""
-    idle = _idle.setdefault(target, [])
+def compiler(text: str, target: Target) -> Generator[Compiler, None, None]:
+    """A Compiler for a module that nobody else uses."""
+    level = 0 if text.startswith(GLUE) else 2
+    idle = _idle.setdefault((target, level), [])
     try:
         found = idle.pop()
     except IndexError:
-        found = Compiler(target)
+        found = Compiler(target, level)
     yield found
     idle.append(found)  # not after an error: what state it is in is not known
 
 
 def compile_text(text: str, target: Target) -> bytes:
     """Object code of a module given as LLVM IR text."""
-    with compiler(target) as found:
+    with compiler(text, target) as found:
         return found.emitted(found.optimized(text))
 
 
 def assembly(text: str, target: Target) -> str:
     """The same code as text, for people."""
-    with compiler(target) as found:
+    with compiler(text, target) as found:
         return found.machine.emit_assembly(found.optimized(text))
 
 

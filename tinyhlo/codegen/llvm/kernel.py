@@ -3,7 +3,7 @@
 In: a LoopProgram and a symbol. Out: the text of
 
     define void @softmax(ptr %x0, ptr %y0)                           # what the entry calls
-    define internal void @softmax.1.range(ptr ..., i64 %begin, i64 %end)
+    define void @softmax.1.range(ptr ..., i64 %begin, i64 %end)
     define internal void @softmax.1.body(ptr %context, i64 %begin, i64 %end)
 
 the last two for each PARALLEL loop: `tiny_parallel(body, context, count)` runs body on parts of
@@ -13,6 +13,7 @@ the last two for each PARALLEL loop: `tiny_parallel(body, context, count)` runs 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tinyhlo.codegen.expressions import Memory, Name, index_free
 from tinyhlo.codegen.llvm.builder import Builder
@@ -23,12 +24,14 @@ from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
     Assign,
+    Axis,
     Bind,
     Body,
     Declare,
     If,
     Loop,
     LoopProgram,
+    Statement,
     Store,
     TileProduct,
 )
@@ -39,8 +42,24 @@ from tinyhlo.ir.index import Var
 PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
 
 
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """`ranges`: the functions that run parts of parallel loops, by what declares each in another
+    module. `rest`: all others, and the `declarations` that they need besides; `is_glue`: they do
+    nothing but start parallel loops."""
+
+    ranges: dict[str, str]
+    rest: str
+    declarations: dict[str, str]
+    is_glue: bool
+
+    def __str__(self) -> str:
+        return "\n".join([*self.ranges.values(), self.rest])
+
+
 class KernelRenderer(Statements):
-    """Renders one function; parallel loops become further ones in `functions`."""
+    """Renders one function; of each parallel loop the function that runs a part of it is one of
+    `ranges` (which need `declarations`), what calls that one of `bodies`."""
 
     def __init__(
         self,
@@ -49,17 +68,20 @@ class KernelRenderer(Statements):
         pointers: Mapping[Memory, str],
         program: LoopProgram,
         symbol: str,
+        declarations: dict[str, str],
     ) -> None:
         super().__init__(builder, target, pointers, not program.in_place, program.streamed)
         self.symbol = symbol
         self.attributes = memory_attributes(program)
-        self.functions: list[str] = []
+        self.declarations = declarations
+        self.ranges: dict[str, str] = {}
+        self.bodies: list[str] = []
 
     def parallel(self, loop: Loop) -> None:
         if self.lanes > 1:
             super().parallel(loop)
             return
-        symbol = f"{self.symbol}.{len(self.functions)}"
+        symbol = f"{self.symbol}.{len(self.bodies)}"
         used = used_names(loop.body)
         memories = list(self.pointers)
         captured = [name for name in self.registers if name in used]
@@ -67,8 +89,10 @@ class KernelRenderer(Statements):
         sources = [self.pointers[m] for m in memories]
         sources += [self.registers[name].slot for name in captured]
         sources += map(self.saved, outer)
-        self.functions.append(self.range_function(symbol, loop, memories, captured, outer))
-        self.functions.append(body_function(symbol, len(sources)))
+        types = ", ".join(["ptr"] * len(sources) + ["i64", "i64"])
+        text = self.range_function(symbol, loop, memories, captured, outer)
+        self.ranges[f"declare void @{symbol}.range({types})"] = text
+        self.bodies.append(body_function(symbol, len(sources)))
         context = self.slot(f"[{len(sources)} x ptr]")
         for position, source in enumerate(sources):
             place = self.b.value(f"getelementptr ptr, ptr {context}, i64 {position}")
@@ -98,7 +122,7 @@ class KernelRenderer(Statements):
         arguments += [f"ptr noalias readonly %r{k}" for k in range(len(captured))]
         arguments += [f"ptr noalias readonly %v{k}" for k in range(len(outer))]
         inner = Statements(
-            Builder(self.b.declarations), self.target, pointers, self.may_repeat, self.streamed
+            Builder(self.declarations), self.target, pointers, self.may_repeat, self.streamed
         )
         for position, name in enumerate(captured):
             dtype = self.registers[name].dtype
@@ -108,7 +132,7 @@ class KernelRenderer(Statements):
             inner.variables[var] = inner.b.value(f"load i64, ptr %v{position}")
             inner.bind(var)
         inner.run(loop, "%begin", "%end", 1)
-        head = f"define internal void @{symbol}.range({', '.join(arguments)}, i64 %begin, i64 %end)"
+        head = f"define void @{symbol}.range({', '.join(arguments)}, i64 %begin, i64 %end)"
         return function(head, "noinline", inner)
 
 
@@ -124,8 +148,8 @@ def body_function(symbol: str, count: int) -> str:
 
 def render_kernel(
     program: LoopProgram, target: Target, symbol: str, inline: bool, declarations: dict[str, str]
-) -> str:
-    """The functions of a kernel."""
+) -> KernelText:
+    """The functions of a kernel; what its loops need declared is added to `declarations`."""
     attributes = memory_attributes(program)
     memories = program.reads + program.writes
     pointers = {memory: f"%p{k}" for k, memory in enumerate(memories)}
@@ -134,12 +158,24 @@ def render_kernel(
     for position, (memory, value) in enumerate(program.tables):
         pointers[memory] = f"@{symbol}.table{position}"
         tables.append(table_text(pointers[memory], memory.dtype, value))
-    renderer = KernelRenderer(Builder(declarations), target, pointers, program, symbol)
+    own: dict[str, str] = {}
+    renderer = KernelRenderer(Builder(own), target, pointers, program, symbol, declarations)
     renderer.body(program.body)
     linkage = "internal " if inline else ""  # else the entry may be in another module
     head = f"define {linkage}void @{symbol}({arguments})"
     main = function(head, "alwaysinline" if inline else "noinline", renderer)
-    return "\n".join([*tables, *renderer.functions, main])
+    is_glue = bool(renderer.bodies) and all(map(starts_loops, program.body))
+    rest = "\n".join([*tables, *renderer.bodies, main])
+    return KernelText(renderer.ranges, rest, own, is_glue)
+
+
+def starts_loops(statement: Statement) -> bool:
+    """Whether the statement is no work, or that of a parallel loop."""
+    match statement:
+        case Loop(axis=axis):
+            return axis is Axis.PARALLEL
+        case _:
+            return isinstance(statement, (Allocate, Bind, Declare))
 
 
 def function(head: str, kind: str, renderer: Statements) -> str:
