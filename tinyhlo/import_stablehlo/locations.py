@@ -69,6 +69,9 @@ class SourceLines(Mapping[Node, str]):
     def __getitem__(self, node: Node) -> str:
         return Place(*self._places[node]).line
 
+    def __contains__(self, node: object) -> bool:
+        return node in self._places
+
     def __iter__(self) -> Iterator[Node]:
         return iter(self._places)
 

@@ -16,7 +16,7 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, TypeVar
@@ -306,6 +306,34 @@ def topological(roots: tuple[Node, ...]) -> list[Node]:
             closed.add(node)
             order.append(node)
     return order
+
+
+class MovedLocations(Mapping[Node, str]):
+    """Locations of nodes that others were made of; text is made when it is asked for."""
+
+    def __init__(self, known: Mapping[Node, str], origins: dict[Node, Node]) -> None:
+        self._known, self._origins = known, origins
+
+    def __getitem__(self, node: Node) -> str:
+        return self._known[self._origins[node]]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._origins
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._origins)
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+
+def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> MovedLocations:
+    """The locations of a graph whose nodes became others: the first node that became one counts."""
+    origins: dict[Node, Node] = {}
+    for node, result in new.items():
+        if node in known:
+            origins.setdefault(result, node)
+    return MovedLocations(known, origins)
 
 
 N = TypeVar("N", bound=Node)

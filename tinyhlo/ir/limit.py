@@ -8,7 +8,18 @@ the rest.
 
 from __future__ import annotations
 
-from tinyhlo.ir.graph import VOID, Graph, Node, Output, Slice, Sort, TensorType, intern, with_inputs
+from tinyhlo.ir.graph import (
+    VOID,
+    Graph,
+    Node,
+    Output,
+    Slice,
+    Sort,
+    TensorType,
+    intern,
+    moved_locations,
+    with_inputs,
+)
 from tinyhlo.ir.steps import slice_at
 
 
@@ -32,9 +43,8 @@ def limit_sorts(graph: Graph) -> Graph:
     new: dict[Node, Node] = {}
     for node in nodes:
         new[node] = limited(node, [new[child] for child in node.inputs], limits)
-    locations = {new[node]: where for node, where in graph.locations.items() if node in new}
     results, effects = (tuple(map(new.__getitem__, of)) for of in (graph.results, graph.effects))
-    return Graph(graph.params, results, effects, locations)
+    return Graph(graph.params, results, effects, moved_locations(graph.locations, new))
 
 
 def sort_of(node: Node) -> Sort | None:

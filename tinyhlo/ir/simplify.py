@@ -37,6 +37,7 @@ from tinyhlo.ir.graph import (
     Reshape,
     Slice,
     intern,
+    moved_locations,
     own_fields,
     topological,
 )
@@ -55,17 +56,13 @@ def simplify(graph: Graph) -> Graph:
     if graph in _simplified:
         return graph
     new: dict[Node, Node] = {}
-    locations: dict[Node, str] = {}
     for node in graph.nodes():
         result = empty(node) or step(rebuild(node, [new[child] for child in node.inputs]))
         new[node] = result
-        location = graph.locations.get(node)
-        if location is not None:
-            locations.setdefault(result, location)
     results = tuple(new[node] for node in graph.results)
     effects = tuple(new[node] for node in graph.effects)
     if results != graph.results or effects != graph.effects:
-        graph = Graph(graph.params, results, effects, locations)
+        graph = Graph(graph.params, results, effects, moved_locations(graph.locations, new))
     graph = limit_sorts(graph)
     _simplified.add(graph)
     return graph

@@ -164,7 +164,7 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
     if not reads_by_rows(consumer, value):
         return share_columns(every, consumer.by_item | other.by_item, column_limit)
     rows = shared_rows(every)
-    largest = max(prod(iteration_shape(item)) for item in every)
+    largest = max(map(iteration_size, every))
     if prod(rows) * ROW_LIMIT < largest:
         return False
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
@@ -195,6 +195,11 @@ def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
 def iteration_shape(item: Node) -> tuple[int, ...]:
     space = space_of(item)
     return tuple(v.extent for v in space.kept + space.reduced if v.extent != 1)
+
+
+def iteration_size(item: Node) -> int:
+    reducer = reducer_of(item)
+    return prod(item.shape if reducer is None else reducer.inputs[0].shape)
 
 
 def epilogue_only(consumer: Cluster, other: Cluster, value: Node, values: Values) -> bool:
@@ -245,7 +250,7 @@ def join_siblings(clusters: list[Cluster]) -> None:
 
 
 def is_small(cluster: Cluster) -> bool:
-    return all(prod(iteration_shape(item)) <= SERIAL_LIMIT for item in cluster.items)
+    return all(iteration_size(item) <= SERIAL_LIMIT for item in cluster.items)
 
 
 def are_siblings(first: Cluster, second: Cluster) -> bool:

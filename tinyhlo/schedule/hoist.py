@@ -30,6 +30,7 @@ from tinyhlo.ir.graph import (
     Reduce,
     Scan,
     intern,
+    moved_locations,
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
@@ -71,12 +72,11 @@ def rebuilt(graph: Graph, target: Target) -> Graph:
 
 def mapped(graph: Graph, new: dict[Node, Node], extra: Sequence[Node]) -> Graph:
     """`graph` with its nodes replaced, and with further params that it hands through."""
-    locations = {new[node]: place for node, place in graph.locations.items() if node in new}
     return Graph(
         (*graph.params, *(node.type for node in extra)),
         (*(new[node] for node in graph.results), *extra),
         tuple(new[node] for node in graph.effects),
-        locations,
+        moved_locations(graph.locations, new),
     )
 
 
