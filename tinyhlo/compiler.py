@@ -6,7 +6,8 @@ In: a StableHLO module (text, bytecode or portable artifact). Out: an `Executabl
     (y,) = executable(x)
 
 `stages(text, config)` yields every intermediate form with its name: they are what `tinyhlo show`,
-`TINYHLO_DEBUG` and the golden tests print.
+`TINYHLO_DEBUG` and the golden tests print. The stages are imported when a program is compiled: one
+that an earlier process has left on the disk needs none of them.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.compile import Compiled, compile_program
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, thread_count
 from tinyhlo.errors import TinyhloError
-from tinyhlo.import_stablehlo import Module, import_module
-from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.simplify import simplify
-from tinyhlo.ir.verifier import verify_graph
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
-from tinyhlo.runtime.host import interpreted, native
 from tinyhlo.runtime.jit import assembly
 from tinyhlo.runtime.processors import cpu_target
-from tinyhlo.schedule import Program, schedule
+
+if TYPE_CHECKING:
+    from tinyhlo.codegen.compile import Compiled
+    from tinyhlo.import_stablehlo import Module
+    from tinyhlo.ir.graph import Graph
+    from tinyhlo.schedule import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     found = saved.load(place) if place else None
     if found is not None:
         return found
+    from tinyhlo.runtime.host import native
+
     with collector_paused():
         stages = run_stages(source, config)
     executable = native(stages.module, stages.program, stages.compiled, config)
@@ -69,10 +72,18 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     return executable
 
 
+def interpret(source: bytes | str, _: Config) -> Executable:
+    """By NumPy, node by node."""
+    from tinyhlo.import_stablehlo import import_module
+    from tinyhlo.runtime.host import interpreted
+
+    return interpreted(import_module(source))
+
+
 # device -> how a module becomes an Executable on it
 DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "CPU": compile_for_cpu,
-    "PYTHON": lambda source, config: interpreted(import_module(source)),
+    "PYTHON": interpret,
 }
 
 
@@ -118,6 +129,12 @@ def run_stages(source: bytes | str, config: Config) -> Stages:
 
 def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     """(stage name, the form it produced), in order; with TINYHLO_DEBUG graphs are verified."""
+    from tinyhlo.codegen.compile import compile_program
+    from tinyhlo.import_stablehlo import import_module
+    from tinyhlo.ir.simplify import simplify
+    from tinyhlo.ir.verifier import verify_graph
+    from tinyhlo.schedule import schedule
+
     target = target_of(config)
     module = import_module(source)
     yield "import", module
@@ -152,8 +169,8 @@ def show_stage(name: str, form: object, config: Config) -> None:
     """Print a stage's form to stderr when the debug level asks for it."""
     if config.debug >= SHOWN_FROM.get(name, 99):
         print(f"--- {name}\n{form}", file=sys.stderr)
-    if config.debug >= MACHINE_CODE and isinstance(form, Compiled):
-        print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)
+    if config.debug >= MACHINE_CODE and name == "codegen":
+        print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)  # type: ignore[arg-type]
 
 
 def machine_code(compiled: Compiled, config: Config) -> str:

@@ -18,6 +18,7 @@ from tinyhlo.codegen.target import Target
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.runtime.jit import GLUE
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
 
@@ -45,24 +46,24 @@ def test_what_starts_loops_is_glue() -> None:
     """Loops are in a module that is optimised, all else in one that is not."""
     x = param(0, (64, 64), F32)
     loops, glue = module_texts(Graph((x.type,), (softmax(x),)), TARGET)
-    assert "phi" in loops and not loops.startswith(modules.GLUE)
-    assert glue.startswith(modules.GLUE) and "define i32 @entry" in glue
+    assert "phi" in loops and not loops.startswith(GLUE)
+    assert glue.startswith(GLUE) and "define i32 @entry" in glue
     assert "phi" not in glue
 
 
 def test_a_program_without_parallel_loops_is_one_module() -> None:
     x = param(0, (8,), F32)
     (text,) = module_texts(Graph((x.type,), (add(x, x),)), TARGET)
-    assert "fadd" in text and not text.startswith(modules.GLUE)
+    assert "fadd" in text and not text.startswith(GLUE)
 
 
 def test_the_end_of_a_program_is_shared_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "LONG_ENOUGH", 1 << 20)
-    long = [text for text in module_texts(chain(), TARGET) if not text.startswith(modules.GLUE)]
+    long = [text for text in module_texts(chain(), TARGET) if not text.startswith(GLUE)]
     assert len(long) == 2
     assert min(map(len, long)) > max(map(len, long)) // 3
     alone = module_texts(chain(), named_target("x86-64-v3", threads=1))
-    assert sum(not text.startswith(modules.GLUE) for text in alone) == 1
+    assert sum(not text.startswith(GLUE) for text in alone) == 1
 
 
 def test_modules_are_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterator
 from tinyhlo.codegen.llvm import half
 from tinyhlo.codegen.llvm.kernel import KernelText
 from tinyhlo.codegen.target import Target
+from tinyhlo.runtime.jit import GLUE
 
 # A module costs LLVM 1.5 ms before its first instruction, and 1.5 ms for each 1000 characters.
 LONG_ENOUGH = 24_000  # characters
 WORTH_A_MODULE = 2_500
-
-GLUE = "; glue: compiled without optimising\n"  # how the text of such a module begins
 
 
 class Part:
