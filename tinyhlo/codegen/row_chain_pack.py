@@ -116,6 +116,7 @@ class Packing:
         self.depth = chain.first.extent(chain.first.k)
         self.width = chain.second.extent(chain.second.n)
         self.k_axes = self.ordered_axes()
+        self.scores_at: dict[tuple[Index, Index], list[Index]] = {}  # by batch and row
         dtype, columns = chain.result.dtype, sizes.columns
 
         def scratch(name: str, size: int) -> Memory:
@@ -230,7 +231,9 @@ class Packing:
     def first_at(self, batch: Index, row: Index, key: Index) -> list[Index]:
         """Indices of the first product's axes for a row of the second."""
         first, scores = self.chain.first, self.chain.scores
-        position = self.position_of_scores(batch, row)
+        if (batch, row) not in self.scores_at:
+            self.scores_at[batch, row] = self.position_of_scores(batch, row)
+        position = [*self.scores_at[batch, row]]
         position[self.chain.key] = key
         kept = [axis for axis in range(len(first.left.shape)) if axis not in scores.axes]
         found = [ZERO] * len(first.left.shape)
