@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from tinyhlo.codegen.borders import without_borders
 from tinyhlo.codegen.column_blocks import block_columns
 from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.expressions import Expression, Memory, Name, index_free
@@ -71,6 +72,8 @@ def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> Loo
     body = by_rows(body, target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(block_columns(body, target, moves), target, moves)
+    if not program.in_place:  # a lane may run twice
+        body = without_borders(body, runs, moves)
     body = parallelised(cut_long_bodies(program, body, runs, moves), moves)
     around_cache = streamed(program, body, target)
     moves.extend(f"stream {memory.name}" for memory in around_cache)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -123,8 +124,15 @@ def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]
             inner = [extent_of(s, nodes) for s in body]
             return max(count for count, _ in inner), max(length for _, length in inner)
         case _:
-            return float("inf"), 0
+            return inf, 0
     return 1.0, 0
+
+
+def count_nodes(loop: Loop) -> float:
+    """How many expressions a loop is, written out."""
+    nodes: set[Expression] = set()
+    trips, _ = extent_of(loop, nodes)
+    return trips * len(nodes)
 
 
 def collect(value: Expression, nodes: set[Expression]) -> None:
@@ -170,13 +178,19 @@ def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
     return result
 
 
-def specialised(statement: Statement, values: Values, names: Names, done: Done) -> list[Statement]:
-    """A statement at known values of loop variables."""
+def specialised(
+    statement: Statement, values: Values, names: Names, done: Done, most: float = inf
+) -> list[Statement]:
+    """A statement at known values of loop variables; loops that would become more than `most`
+    expressions stay loops."""
 
     def value_of(value: Expression) -> Expression:
         return decided(value, values, names, done)
 
     match statement:
+        case Loop(body=body) if count_nodes(statement) > most:
+            inner = [s for each in body for s in specialised(each, values, names, done, most)]
+            return [replace(statement, body=tuple(inner))]
         case Loop():
             return iterations(statement, values, names)
         case Declare(name=name, value=value):
@@ -191,7 +205,7 @@ def specialised(statement: Statement, values: Values, names: Names, done: Done) 
             left = undecided(conditions, values)
             if left is None:
                 return []
-            inner = [s for each in body for s in specialised(each, values, names, done)]
+            inner = [s for each in body for s in specialised(each, values, names, done, most)]
             return [If(left, tuple(inner))] if left else inner
         case _:
             raise TypeError(type(statement).__name__)  # `extent_of` lets no other through

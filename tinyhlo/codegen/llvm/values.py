@@ -237,7 +237,27 @@ class Values(Scopes):
         condition = self.all_hold(e.conditions)
         if not e.value.loads:
             return self.choose(condition, e.value, e.otherwise)
-        return self.branch(condition, e)
+        match e:
+            case Guard(value=Load() as load, otherwise=Literal() as other) if self.is_row(load):
+                return self.load_either(condition, load, other)
+            case _:
+                return self.branch(condition, e)
+
+    def is_row(self, e: Load) -> bool:
+        """Whether one vector of memory holds all lanes."""
+        varying = self.is_varying(e.free) and e.dtype is not BOOL
+        return varying and self.scope.mask is None and indices.stride(self, e.index) == 1
+
+    def load_either(self, condition: str, e: Load, other: Literal) -> Value:
+        """Lanes of memory, or as many times a constant: where these lie is chosen, not what they
+        are, so that windows over padded rows are straight-line code."""
+        dtype, lanes = e.dtype, self.lanes
+        name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
+        text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)
+        self.b.declarations[name] = f"{name} = private constant {type_} {text}"
+        address = self.address(e.memory, e.index)
+        place = self.b.value(f"select i1 {condition}, ptr {address}, ptr {name}")
+        return Value(self.load_lanes(e.memory, place, lanes), lanes)
 
     def choose(self, condition: str, then: Expression, other: Expression) -> Value:
         lanes = max(self.emit(then).lanes, self.emit(other).lanes)
@@ -286,10 +306,16 @@ class Values(Scopes):
         """Conditions differ between lanes: masked loads and a select."""
         lanes = self.lanes
         mask_type = lanes_type("i1", lanes)
+        varying = [c for c in e.conditions if self.is_varying(indices.free(c.index))]
         mask = ""
-        for condition in e.conditions:
+        for condition in varying:
             held = indices.lanes_within(self, condition)
             mask = self.b.value(f"and {mask_type} {mask}, {held}") if mask else held
+        if len(varying) < len(e.conditions):
+            uniform = self.all_hold(tuple(c for c in e.conditions if c not in varying))
+            mask = self.b.value(
+                f"select i1 {uniform}, {mask_type} {mask}, {mask_type} zeroinitializer"
+            )
         outer = self.scope.mask
         inner = self.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
         with self.innermost():
@@ -298,6 +324,13 @@ class Values(Scopes):
             scope = self.close()
         self.scope.lines.extend(scope.lines)
         self.scope.label = scope.label
+        match e:
+            case Guard(value=Load() as load, otherwise=Literal(bits=0)) if load in scope.table(
+                load
+            ) and self.is_varying(load.free):
+                return Value(value, lanes)  # a load under a mask leaves 0
+            case _:
+                pass
         otherwise = self.text(e.otherwise, lanes)
         return Value(
             self.b.select(mask, value, otherwise, value_type(e.dtype, lanes), lanes), lanes
