@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import mpmath as mp
 import numpy as np
 
+from tinyhlo.codegen.math_tables import TANH_POLYNOMIAL
+
 Function = Callable[[mp.mpf], mp.mpf]
 mp.mp.dps = 60
 
@@ -100,14 +102,15 @@ error_function = root(over(1, lambda x: mp.erf(x) - x))
 logarithm_ratio = root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2)
 
 FITS = (
-    Fit("EXP_F32", exponential, abs, -HALF_LN2, HALF_LN2, 5),
+    Fit("EXP_F32", exponential, lambda r: r * r / mp.exp(r), -HALF_LN2, HALF_LN2, 5),
+    Fit("EXPM1_F32", exponential, lambda r: r * r / mp.expm1(r), -HALF_LN2, HALF_LN2, 6),
     Fit("EXP_F64", exponential, abs, -HALF_LN2, HALF_LN2, 10, np.float64),
     Fit("EXPM1_F64", exponential, abs, -0.51, 0.51, 12, np.float64),
     Fit("LOG_F32", logarithm, lambda f: abs(f**3 / mp.log1p(f)), LOG_LOW, LOG_HIGH, 9),
     Fit("LOG_F64", logarithm_ratio, lambda z: z, 1e-12, S_HIGH, 7, np.float64),
     Fit("SIN_F32", sine, lambda z: z, 1e-12, QUARTER_PI**2, 3),
     Fit("COS_F32", cosine, lambda z: z * z, 1e-12, QUARTER_PI**2, 3),
-    Fit("TANH_F32", tangent_hyperbolic, lambda z: z, 1e-12, 0.625**2, 5),
+    Fit("TANH_F32", tangent_hyperbolic, lambda z: z, 1e-12, TANH_POLYNOMIAL**2, 3),
     Fit("ATAN_F32", arctangent, lambda z: z, 1e-12, 1.0, 9),
     Fit("ERF_F32", error_function, lambda z: 1, 1e-12, 0.92**2, 7),
     Fit("ERFC_F32", lambda t: mp.log(mp.erfc(t)), lambda t: mp.erfc(t), 0.9, 4.0, 9),

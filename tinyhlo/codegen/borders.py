@@ -24,7 +24,6 @@ from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Sta
 from tinyhlo.codegen.write_out import extent_of, specialised
 from tinyhlo.ir.index import Condition, Var, index
 
-MOST_PLACES = 32  # of a window that is written out
 MOST_NODES = 256  # expressions of a body, and of a window once it is written out
 LONG_ROW = 32  # vectors: to such rows a vector in place of a single element at the border is little
 MANY = 1 << 14  # iterations in all runs: below, there is little to win

@@ -29,7 +29,7 @@ from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
 
-LONG = 40  # operations: such a body runs several vectors side by side
+LONG = 24  # operations, those of one exp: such a body runs several vectors side by side
 WINDOW = 160  # operations: longer bodies are cut
 PIECE = 64  # operations: the least that is worth a loop of its own
 CHAINS, MORE_CHAINS = 2, 4  # vectors side by side; they cost compile time

@@ -16,13 +16,15 @@ from tinyhlo.codegen.math_tables import (
     ERFC_F32,
     EXP_F32,
     EXP_F64,
+    EXPM1_F32,
     EXPM1_F64,
     LN2_F32,
     LN2_F64,
     TANH_F32,
+    TANH_POLYNOMIAL,
     Table,
 )
-from tinyhlo.codegen.math_terms import Term, polynomial, where
+from tinyhlo.codegen.math_terms import Term, paired, polynomial, where
 from tinyhlo.ir.dtypes import F32, F64, DType
 
 
@@ -31,7 +33,8 @@ class Format:
     """Numbers of a float type. exp is 0 below `low` and infinite above `high`, expm1 is -1 below
     `minus_one` and x up to `tiny`, tanh is 1 from `saturated` on."""
 
-    table: Table
+    exp: Table
+    expm1: Table
     ln2: tuple[float, float]
     fraction_bits: int
     bias: int
@@ -45,63 +48,68 @@ class Format:
     def magic(self) -> float:
         return 1.5 * 2.0**self.fraction_bits
 
-    def scale(self, integer: Term, exponent: int, dtype: DType) -> Term:
-        """2^(n + exponent), n in the low bits of `integer`; the bits above fall off."""
-        offset = (exponent + self.bias) << self.fraction_bits
-        return ((integer << self.fraction_bits) + offset).as_float(dtype)
-
 
 FORMATS: dict[DType, Format] = {
-    F32: Format(EXP_F32, LN2_F32, 23, 127, -176.0, 89.0, -18.0, 2.0**-25, 9.2),
-    F64: Format(EXP_F64, LN2_F64, 52, 1023, -1418.0, 710.0, -40.0, 2.0**-54, 20.0),
+    F32: Format(EXP_F32, EXPM1_F32, LN2_F32, 23, 127, -176.0, 89.0, -18.0, 2.0**-25, 9.2),
+    F64: Format(EXP_F64, EXPM1_F64, LN2_F64, 52, 1023, -1418.0, 710.0, -40.0, 2.0**-54, 20.0),
 }
 
 
-def reduce(x: Term) -> tuple[Term, Term]:
-    """(an integer with n in its low bits, r)."""
+def reduce(x: Term, biases: int, offset: int = 0) -> tuple[Term, Term]:
+    """(an integer with n + offset and so many exponent biases in its low bits, r)."""
     form = FORMATS[x.dtype]
     high, low = form.ln2
-    shifted = x.fma(1 / log(2), form.magic)
-    n = shifted - form.magic
+    magic = form.magic + (biases * form.bias + offset)
+    shifted = x.fma(1 / log(2), magic)
+    n = shifted - magic
     return shifted.bits(), n.fma(-low, n.fma(-high, x))
+
+
+def power_of_two(exponent: Term, dtype: DType) -> Term:
+    """From an integer with a biased exponent in its low bits; the bits above fall off."""
+    return (exponent << FORMATS[dtype].fraction_bits).as_float(dtype)
+
+
+def less_one(r: Term, table: Table) -> Term:
+    """e^r - 1 of the rest of a reduction."""
+    return paired(r, table).fma(r * r, r)
 
 
 def exp(x: Term) -> Term:
     """2^n in two factors, so that results may overflow or be denormal with one rounding. At `low`
     both factors are zero: what a mask hid costs no denormal arithmetic, which is slow."""
     form = FORMATS[x.dtype]
-    integer, r = reduce(x.at_least(form.low).at_most(form.high))
+    integer, r = reduce(x.at_least(form.low).at_most(form.high), biases=2)
     half = integer >> 1
-    value = polynomial(r, (1.0, 1.0, *form.table))
-    first = form.scale(half, 0, x.dtype)
-    second = form.scale(integer - half, 0, x.dtype)
-    return value * first * second
+    first = power_of_two(half, x.dtype)
+    return less_one(r, form.exp).fma(first, first) * power_of_two(integer - half, x.dtype)
 
 
 def exp_moderate(x: Term) -> Term:
     """exp where the result is known to be a normal number."""
-    form = FORMATS[x.dtype]
-    integer, r = reduce(x)
-    return polynomial(r, (1.0, 1.0, *form.table)) * form.scale(integer, 0, x.dtype)
+    integer, r = reduce(x, biases=1)
+    scale = power_of_two(integer, x.dtype)
+    return less_one(r, FORMATS[x.dtype].exp).fma(scale, scale)
 
 
 def expm1(x: Term) -> Term:
     """2 (2^(n-1) q + (2^(n-1) - 1/2)), q = e^r - 1: half the power cannot overflow."""
     form = FORMATS[x.dtype]
     limited = x.at_least(form.minus_one).at_most(form.high)
-    integer, r = reduce(limited)
-    table = form.table
+    integer, r = reduce(limited, biases=1, offset=-1)
     if x.dtype is F64:  # no reduction up to 1/2, which would cost half a unit of accuracy
-        near, table = abs(x) < 0.5, EXPM1_F64
-        integer, r = where(near, integer.constant(0), integer), where(near, x, r)
-    q = polynomial(r, table).fma(r * r, r)
-    half_power = form.scale(integer, -1, x.dtype)
+        near = abs(x) < 0.5
+        integer = where(near, integer.constant(form.bias - 1), integer)
+        r = where(near, x, r)
+    q = less_one(r, form.expm1)
+    half_power = power_of_two(integer, x.dtype)
     value = half_power.fma(q, half_power - 0.5)
     return where(abs(x) < form.tiny, x, value + value)
 
 
 def tanh(x: Term) -> Term:
-    """From e^(2 |x|); in f32 a polynomial near 0, in f64 expm1."""
+    """t / (t + 2), t = e^(2 |x|) - 1. Below 1/4 its three roundings are more than a unit of the
+    result: in f32 a polynomial is better there, in f64 what the sum lost is made up for."""
     form = FORMATS[x.dtype]
     size = abs(x)
     limited = size.at_most(form.saturated)
@@ -109,13 +117,15 @@ def tanh(x: Term) -> Term:
         t = expm1(limited + limited)
         total = t + 2.0
         quotient = t / total
-        lost = t - (total - 2.0)  # by rounding the sum
+        lost = t - (total - 2.0)
         error = (-quotient).fma(total, t) - quotient * lost
         return (quotient + error / total).with_sign(x.sign())
-    large = x.constant(1.0) - x.constant(2.0) / (exp_moderate(limited + limited) + 1.0)
+    integer, r = reduce(limited + limited, biases=1)
+    scale = power_of_two(integer, x.dtype)
+    t = less_one(r, form.exp).fma(scale, scale - 1.0)
     square = size * size
     small = (polynomial(square, TANH_F32) * square).fma(size, size)
-    return where(size < 0.625, small, large).with_sign(x.sign())
+    return where(size < TANH_POLYNOMIAL, small, t / (t + 2.0)).with_sign(x.sign())
 
 
 def erf(x: Term) -> Term | None:
@@ -135,9 +145,10 @@ def power(x: Term, y: Term) -> Term | None:
     logarithm = log2_of_magnitude(abs(x))
     product = where(logarithm.equals(0.0), logarithm, logarithm * y.cast(F64))
     limited = product.at_least(-200.0).at_most(200.0)
-    shifted = limited + FORMATS[F64].magic
-    r = (limited - (shifted - FORMATS[F64].magic)) * log(2)
-    scale = FORMATS[F64].scale(shifted.bits(), 0, F64)
+    magic = FORMATS[F64].magic + FORMATS[F64].bias
+    shifted = limited + magic
+    r = (limited - (shifted - magic)) * log(2)
+    scale = power_of_two(shifted.bits(), F64)
     size = (polynomial(r, (1.0, 1.0, *EXP_F32)) * scale).cast(F32)
 
     half = y * 0.5

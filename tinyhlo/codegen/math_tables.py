@@ -3,20 +3,29 @@
 Lawson fits (close to minimax) of our own; the comment is the largest weighted error of the fit.
 """
 
+TANH_POLYNOMIAL = 0.2556  # where tanh is 1/4, and a unit in the last place doubles
 Table = tuple[float, ...]
 
-# exp(r) = 1 + r + r^2 P(r) on |r| <= log(2)/2, EXPM1 on |r| <= 1/2
+# exp(r) = 1 + r + r^2 P(r) on |r| <= log(2)/2, EXPM1_F64 on |r| <= 1/2; EXPM1 as exact near 0
 # log(1 + f) = f - f^2/2 + f^3 P(f) on sqrt(1/2) <= 1 + f <= sqrt(2); in f64 with s = f/(2 + f),
 #   z = s^2: f - f^2/2 + s (f^2/2 + z P(z))
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2/2 + r^4 P(r^2) on |r| <= pi/4
-# tanh(x) = x + x^3 P(x^2) on |x| <= 0.625; atan(a) = a + a^3 P(a^2) on |a| <= 1
+# tanh(x) = x + x^3 P(x^2) on |x| <= TANH_POLYNOMIAL; atan(a) = a + a^3 P(a^2) on |a| <= 1
 # erf(x) = x + x P(x^2) on |x| <= 0.92; log(erfc(t)) = P(t) on 0.9 <= t <= 4
-EXP_F32: Table = (  # 1.4e-08
+EXP_F32: Table = (  # 3.2e-09
+    0.4999999403953552,
+    0.1666651964187622,
+    0.041668228805065155,
+    0.008368819952011108,
+    0.001382412388920784,
+)
+EXPM1_F32: Table = (  # 4.7e-10
     0.5,
-    0.16666541993618011,
-    0.04166645184159279,
-    0.00836669560521841,
-    0.0013936179457232356,
+    0.1666666567325592,
+    0.04166647791862488,
+    0.008333569392561913,
+    0.0013933706795796752,
+    0.00019740844436455518,
 )
 EXP_F64: Table = (  # 1.8e-17
     0.5000000000000006,
@@ -74,12 +83,10 @@ COS_F32: Table = (  # 1.1e-10
     -0.0013887311797589064,
     2.443274024699349e-05,
 )
-TANH_F32: Table = (  # 4.1e-09
-    -0.3333328366279602,
-    0.13331486284732819,
-    -0.053743187338113785,
-    0.020649811252951622,
-    -0.005716370884329081,
+TANH_F32: Table = (  # 3.4e-09
+    -0.33333227038383484,
+    0.1332341581583023,
+    -0.051319513469934464,
 )
 ATAN_F32: Table = (  # 2.3e-09
     -0.33333301544189453,

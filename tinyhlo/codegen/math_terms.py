@@ -142,3 +142,16 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
     for coefficient in reversed(rest):
         total = total.fma(x, coefficient)
     return total
+
+
+def paired(x: Term, coefficients: Sequence[float]) -> Term:
+    """The same in pairs (Estrin's scheme): as many steps as the logarithm of the length, where
+    other work does not fill the waiting of Horner's rule."""
+    terms = [x.constant(coefficient) for coefficient in coefficients]
+    while len(terms) > 1:
+        pairs = [high.fma(x, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
+        x = x * x
+        if len(terms) % 2:
+            pairs[-1] = terms[-1].fma(x, pairs[-1])
+        terms = pairs
+    return terms[0]
