@@ -32,6 +32,7 @@ from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
 from tinyhlo.codegen.staging import stage_rows
 from tinyhlo.codegen.streams import streamed
 from tinyhlo.codegen.target import NEAR, Target
+from tinyhlo.codegen.turned import turn_around
 from tinyhlo.codegen.write_out import write_out
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL
@@ -69,7 +70,7 @@ def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> Loo
     parallelise. `runs` is how often a call of the whole program runs this kernel."""
     moves: list[str] = []
     body = write_out(collapse(interchange(join(program.body), moves)), target, moves)
-    body = by_rows(body, target, moves)
+    body = by_rows(turn_around(program, body, target, moves), target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(block_columns(body, target, moves), target, moves)
     if not program.in_place:  # a lane may run twice
@@ -90,6 +91,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     lanes = lanes_of(own, target)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
+    usable = usable and not has_lanes(statement.body)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
     if usable and (along or (dear and longest_inside(statement) < lanes)):
@@ -106,6 +108,14 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def has_lanes(body: Body) -> bool:
+    """Whether a loop below `body` runs in lanes already."""
+    return any(
+        isinstance(s, (Loop, If)) and ((isinstance(s, Loop) and s.width > 1) or has_lanes(s.body))
+        for s in body
+    )
 
 
 def longest_inside(loop: Loop) -> int:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Load, Memory, index_free
 from tinyhlo.codegen.llvm import indices
+from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.target import NEAR
-from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
     runs: dict[tuple[Memory, object], dict[int, Store]] = {}
     others: list[Store] = []
     for store in stores:
-        if store.memory.dtype is BOOL or not is_ascending(v, store.index):
-            others.append(store)
-        else:
+        if is_ascending(v, store.index):
             runs.setdefault((store.memory, store.index.terms), {})[store.index.offset] = store
+        else:
+            others.append(store)
     for run in runs.values():
         offsets = sorted(run)
         stride = indices.stride(v, run[offsets[0]].index) or 0
@@ -71,11 +72,17 @@ def is_row(offsets: Sequence[int], stride: int) -> bool:
     return len(offsets) == stride and offsets[-1] - offsets[0] == stride - 1
 
 
+def as_stored(v: Statements, store: Store) -> str:
+    """The value of a store as it lies in memory."""
+    text = v.text(store.value, v.lanes)
+    return convert(v.b, text, BOOL, U8, v.lanes) if store.memory.dtype is BOOL else text
+
+
 def store_rows(v: Statements, row: Sequence[Store]) -> None:
     """Rows of a few elements that fill memory: element k of lane l goes to l * stride + k."""
     memory, stride, lanes = row[0].memory, len(row), v.lanes
     scalar = stored_type(memory.dtype)
-    texts = [v.text(store.value, lanes) for store in row]
+    texts = [as_stored(v, store) for store in row]
     for number in range(stride):
         places = [divmod(number * lanes + k, stride) for k in range(lanes)]
         text = texts[0]
@@ -107,9 +114,7 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
     memory, first = block[0].memory, block[0].index
     scalar, lanes, count = stored_type(memory.dtype), v.lanes, len(block)
     stride = indices.stride(v, first) or 0
-    rows = transpose(
-        v, [v.text(store.value, lanes) for store in block], scalar, memory.dtype.itemsize
-    )
+    rows = transpose(v, [as_stored(v, s) for s in block], scalar, memory.dtype.itemsize)
     per_vector = lanes // count  # rows that one vector holds
     if stride == count:  # rows follow each other without a gap
         per_vector, count = 1, lanes

@@ -1,0 +1,89 @@
+"""Operands that lie across are turned around in squares: whole lines are read and written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import check as check_kernel
+from tests.codegen.native import check, compiled
+from tests.schedule.graphs import F32, add, mul
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store
+from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, slice_
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F64, I8, DType
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+
+SHAPES = [
+    ((64, 48), (1, 0)),
+    ((67, 33), (1, 0)),  # blocks overlap
+    ((4, 100), (1, 0)),  # fewer rows than lanes
+    ((9, 5), (1, 0)),
+    ((3, 40, 70), (0, 2, 1)),
+    ((17, 5, 23), (2, 1, 0)),
+    ((2, 19, 6, 21), (3, 0, 2, 1)),
+]
+
+
+def numbers(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    values = np.random.default_rng(sum(shape)).standard_normal(shape) * 50
+    return (values > 0 if dtype is BOOL else values).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, I8, BOOL], ids=str)
+@pytest.mark.parametrize(("shape", "order"), SHAPES)
+def test_transposes(shape: tuple[int, ...], order: tuple[int, ...], dtype: DType) -> None:
+    x = param(0, shape, dtype)
+    check(Graph((x.type,), (permute(x, order),)), [numbers(shape, dtype)])
+
+
+def test_operands_of_one_kernel_lie_as_they_like() -> None:
+    """Along, across, and across in another type; two results."""
+    x, y, z = param(0, (50, 70), F32), param(1, (70, 50), F32), param(2, (50, 70), I8)
+    total = add(permute(x, (1, 0)), mul(y, cast(permute(z, (1, 0)), F32)))
+    inputs = [numbers(n.shape, n.dtype) for n in (x, y, z)]
+    graph = Graph((x.type, y.type, z.type), (total, mul(total, y)))
+    check(graph, inputs)
+    (loops,) = compiled(graph).loops
+    assert any(move.startswith("turn ") for move in loops.moves)
+
+
+def test_what_is_written_in_place_is_computed_once() -> None:
+    x, y = param(0, (37, 21), F32), param(1, (21, 37), F32)
+    result = add(permute(x, (1, 0)), y)
+    inputs = (numbers(x.shape, F32), numbers(y.shape, F32))
+    check_kernel(result, inputs=inputs, in_place=((0, 1),))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, I8, BOOL], ids=str)
+def test_reads_and_writes_are_whole_lines(dtype: DType) -> None:
+    """Every loop that touches an argument runs in lanes along its memory."""
+    x = param(0, (256, 512), dtype)
+    (loops,) = compiled(Graph((x.type,), (permute(x, (1, 0)),))).loops
+    innermost = list(innermost_loops(loops.body))
+    assert len(innermost) == 2 and all(loop.axis is Axis.VECTOR for loop in innermost)
+    fill, copy = innermost
+    assert fill.var.extent * dtype.itemsize >= 64 and copy.var.extent * dtype.itemsize >= 256
+    (store,) = (s for s in copy.body if isinstance(s, Store))
+    assert store.index.coefficient(copy.var) == 1 and not store.memory.local
+
+
+def test_no_loop_around_squares_runs_in_lanes() -> None:
+    """Rows of a few elements, turned, around them a loop that would fill vectors."""
+    x, y = param(0, (100, 64, 6), F64), param(1, (6, 64), F64)
+    sines = elementwise(Op.SIN, permute(x, (1, 2, 0)))
+    result = add(sines, broadcast(permute(y, (1, 0)), sines.shape, (0, 1)))
+    check(Graph((x.type, y.type), (result,)), [numbers(x.shape, F64), numbers(y.shape, F64)])
+
+
+def test_a_slice_is_turned_within_its_bounds() -> None:
+    x = param(0, (40, 60), F32)
+    cut = slice_(x, (3, 7), (36, 52), (1, 1))
+    check(Graph((x.type,), (permute(cut, (1, 0)),)), [numbers(x.shape, F32)])
+
+
+def innermost_loops(body: Body):  # type: ignore[no-untyped-def]
+    for statement in body:
+        if isinstance(statement, Loop):
+            inner = [s for s in statement.body if isinstance(s, Loop)]
+            yield from innermost_loops(statement.body) if inner else [statement]

@@ -1,0 +1,172 @@
+"""A move for operands that lie across: squares of them are turned around in scratch.
+
+    for i in 2048:                            for i_block in 128: for j_block in 32:
+      for j in 2048:                            local turned0: f32[1024]
+        y[i*2048 + j] =               ->        for k in 8: for i in 16 vector 8:
+            tanh(x[i + j*2048])                   turned0[i*64 + k*8 + 0..7] = x[i + (k*8 + 0..7)*2048]
+                                                for i in 16: for j in 64:
+                                                  y[...] = tanh(turned0[i*64 + j])
+
+Element by element, such a load takes one element of a line, and the line is gone from the cache
+when its neighbour is wanted. Here whole lines are read in vectors, turned around in registers
+(`llvm/interleave.py`), and the loops that compute and store find neighbours next to each other.
+The last block overlaps the one before it, as those of a product do (`codegen/cut.py`).
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tinyhlo.codegen.contraction_pack import nested
+from tinyhlo.codegen.cut import at_most, ceil_div
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.moves import rewrite_body
+from tinyhlo.codegen.staging import exchange
+from tinyhlo.codegen.target import Target
+from tinyhlo.ir.index import Index, Var, index, substitute
+
+LINE_BYTES = 64
+RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come and go
+GROUP_BYTES = 16  # narrow elements are turned in vectors of so many bytes: one instruction each
+NEAR = 4  # elements apart: so few vectors are loaded and picked from
+FEWEST = 4  # rows and columns of a square
+MOST = 4  # operands: more have no room in the first cache
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`size` positions of a loop at a time: `outer` numbers the blocks, `inner` those inside."""
+
+    var: Var
+    size: int
+
+    @property
+    def outer(self) -> Var:
+        return Var(f"{self.var.name}_block", ceil_div(self.var.extent, self.size))
+
+    @property
+    def inner(self) -> Var:
+        return Var(f"{self.var.name}_inside", self.size)
+
+    def at(self, inside: Index) -> Index:
+        """A position of the loop, from one in the block."""
+        first = index(self.outer) * self.size
+        return at_most(first, self.var.extent - self.size) + inside
+
+
+def turn_around(program: LoopProgram, body: Body, target: Target, moves: list[str]) -> Body:
+    """Turn what lies across in every nest of loops that only stores. What is written in place may
+    not be computed twice, as overlapping blocks do."""
+    return body if program.in_place else turned(body, target, moves)
+
+
+def turned(body: Body, target: Target, moves: list[str]) -> Body:
+    result: list[Statement] = []
+    for statement in body:
+        nest = nest_of(statement)
+        if not nest:
+            result.append(statement)
+        elif all(isinstance(s, Store) for s in nest[-1].body):
+            result += turned_nest(nest, target, moves) or [statement]
+        else:
+            inner = turned(nest[-1].body, target, moves)
+            for loop in reversed(nest):
+                inner = (replace(loop, body=inner),)
+            result += inner
+    return tuple(result)
+
+
+def nest_of(statement: Statement) -> list[Loop]:
+    """Independent loops, each with nothing but the next one inside."""
+    nest: list[Loop] = []
+    while isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None:
+        nest.append(statement)
+        if len(statement.body) != 1:
+            break
+        statement = statement.body[0]
+    return nest
+
+
+def turned_nest(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
+    """The nest with its operands turned around; nothing where none lies across."""
+    variables = [loop.var for loop in nest]
+    stores = [s for s in nest[-1].body if isinstance(s, Store)]
+    column = next((v for v in variables if all(s.index.coefficient(v) == 1 for s in stores)), None)
+    if column is None:
+        return ()
+    written = {s.memory for s in stores}
+    across = [x for x in plain_loads(stores) if x.memory not in written and is_far(x, column)]
+    found = Counter(v for x in across for v in variables if x.index.coefficient(v) == 1)
+    if not found:
+        return ()
+    row = max(found, key=lambda v: (found[v], v.extent))
+    loads = [x for x in across if x.index.coefficient(row) == 1][:MOST]
+    widest = max(x.dtype.itemsize for x in loads)
+    shortest = min(row.extent, column.extent)
+    lanes = square_of(widest, shortest, target)
+    if shortest < FEWEST or lanes * widest < GROUP_BYTES:
+        return ()
+    rows = Block(row, size_of(row.extent, LINE_BYTES // widest, lanes))
+    columns = Block(column, size_of(column.extent, RUN_BYTES // widest, lanes))
+    moves.append(f"turn {row.name} {rows.size} x {column.name} {columns.size}")
+    outside = [v for v in variables if v not in (row, column)]
+    return nested(
+        [*outside, rows.outer, columns.outer], in_block(stores, loads, rows, columns, lanes)
+    )
+
+
+def plain_loads(stores: Iterable[Store]) -> list[Load]:
+    """What is loaded for every element: not what stands under a guard."""
+    found: dict[Expression, None] = {}
+    pending = [store.value for store in stores]
+    while pending:
+        e = pending.pop()
+        if e not in found:
+            found[e] = None
+            pending.extend(e.arguments if isinstance(e, Apply) else ())
+    return [e for e in found if isinstance(e, Load)]
+
+
+def is_far(load: Load, column: Var) -> bool:
+    return abs(load.index.coefficient(column) or 0) > NEAR
+
+
+def square_of(itemsize: int, extent: int, target: Target) -> int:
+    """Rows and columns that are turned at a time: a power of two."""
+    bytes_ = target.vector_bytes if itemsize >= 4 else GROUP_BYTES
+    return min(bytes_ // itemsize, 1 << (extent.bit_length() - 1))
+
+
+def size_of(extent: int, most: int, lanes: int) -> int:
+    """Of a block: a multiple of `lanes`, so that the last block overlaps little."""
+    sizes = range(lanes, max(lanes, min(extent, most)) + 1, lanes)
+    return min(sizes, key=lambda size: (ceil_div(extent, size) * size, -size))
+
+
+def in_block(
+    stores: Sequence[Store], loads: Sequence[Load], rows: Block, columns: Block, lanes: int
+) -> Body:
+    """Fill scratch with each load's block, then compute and store from there."""
+    places = {rows.var: rows.at(index(rows.inner)), columns.var: columns.at(index(columns.inner))}
+    allocates: list[Statement] = []
+    fills: list[Statement] = []
+    values: dict[Expression, Expression] = {}
+    square = Var("square", columns.size // lanes)
+    for number, load in enumerate(loads):
+        scratch = Memory(f"turned{number}", load.dtype, rows.size * columns.size, local=True)
+        allocates.append(Allocate(scratch))
+        row = index(rows.inner) * columns.size
+        copies: list[Store] = []
+        for k in range(lanes):
+            inside = index(square) * lanes + k
+            source = substitute(load.index, {**places, columns.var: columns.at(inside)})
+            copies.append(Store(scratch, row + inside, Load(load.memory, source)))
+        fills += nested([square], (Loop(rows.inner, Axis.VECTOR, tuple(copies), lanes),))
+        values[load] = Load(scratch, row + index(columns.inner))
+    done: dict[Expression, Expression] = {}
+    computed = tuple(Store(s.memory, s.index, exchange(s.value, values, done)) for s in stores)
+    inner = nested([rows.inner, columns.inner], rewrite_body(computed, places))
+    return (*allocates, *fills, *inner)
