@@ -116,3 +116,21 @@ def test_sums_over_the_same_rows_share_one_pass_with_what_follows_them() -> None
     results = (add(products, constant_like(1.0, products)), add(plain, constant_like(1.0, plain)))
     program = planned(Graph((x.type,) * 2, results), [normal(3000, 100), normal(3000, 100)])
     assert len(launches(program.body)) == 1
+
+
+def test_no_sum_of_columns_is_computed_again_for_every_row() -> None:
+    """A square array less the sums of its rows and columns."""
+    x = param(0, (300, 300), F32)
+    rows, columns = reduce(Op.ADD, x, (1,)), reduce(Op.ADD, x, (0,))
+    spread = [broadcast(v, x.shape, (axis,)) for axis, v in enumerate((rows, columns))]
+    for first, second in (spread, spread[::-1]):
+        y = elementwise(Op.SUB, elementwise(Op.SUB, x, first), second)
+        program = planned(Graph((x.type,), (y,)), [normal(300, 300)])
+        assert len(launches(program.body)) == 2
+
+
+def test_sums_of_rows_and_of_columns_walk_memory_apart() -> None:
+    x = param(0, (300, 300), F32)
+    total = add(reduce(Op.ADD, x, (1,)), reduce(Op.ADD, x, (0,)))
+    program = planned(Graph((x.type,), (total,)), [normal(300, 300)])
+    assert len(launches(program.body)) == 2

@@ -8,7 +8,7 @@ own leading axes computes it in the same loop nest, so softmax is one kernel per
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -160,12 +160,14 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
         return False
     if len(consumer.reads | other.reads) > MAX_READS:
         return False
-    every = consumer.items + other.items
-    if not reads_by_rows(consumer, value):
-        return share_columns(every, consumer.by_item | other.by_item, column_limit)
+    every, reads = consumer.items + other.items, consumer.by_item | other.by_item
+    if not all(reads_by_rows(consumer, each) for each in (value, *consumer.items)):
+        return share_columns(every, reads, column_limit)
     rows = shared_rows(every)
     largest = max(map(iteration_size, every))
     if prod(rows) * ROW_LIMIT < largest:
+        return False
+    if largest > SERIAL_LIMIT and len(directions(every, reads)) > 1:
         return False
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
@@ -179,6 +181,23 @@ def reads_by_rows(consumer: Cluster, value: Node) -> bool:
         if not all(is_prefix(at, space.kept + space.reduced) for at in reads.get(value, ())):
             return False
     return True
+
+
+def directions(items: Iterable[Node], reads: Mapping[Node, Reads]) -> set[bool]:
+    """How reduces walk memory: True where neighbours belong to neighbouring results. No one pass
+    does both in the order of memory."""
+    found: set[bool] = set()
+    for item in items:
+        if reducer_of(item) is None:
+            continue
+        space = space_of(item)
+        own = {index(v) for v in space.kept + space.reduced if v.extent > 1}
+        kept = {index(v) for v in space.kept}
+        for at in (at for places in reads[item].values() for at in places):
+            moving = [i for i in at if not i.is_constant]
+            if set(moving) == own:
+                found.add(moving[-1] in kept)
+    return found
 
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
