@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.codegen.native import check
+from tests.codegen.native import check, compiled
 from tinyhlo.ir import dtypes
-from tinyhlo.ir.build import elementwise, param, scalar, scatter, update_slice
+from tinyhlo.ir.build import broadcast, elementwise, iota, param, scalar, scatter, update_slice
 from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -30,8 +30,6 @@ def test_scatter_drops_what_is_outside(op: Op, dtype: DType) -> None:
 
 
 def test_scatter_of_rows() -> None:
-    from tinyhlo.ir.build import broadcast, iota
-
     p, q = param(0, (), F32), param(1, (), F32)
     combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
     table, updates, where = param(0, (6, 8), F32), param(1, (10, 8), F32), param(2, (10,), I32)
@@ -39,6 +37,25 @@ def test_scatter_of_rows() -> None:
     results = scatter([table], [updates], [rows, columns], combiner, False)
     graph = Graph((table.type, updates.type, where.type), results)
     check(graph, [values((6, 8)), values((10, 8), seed=1), values((10,), I32, seed=2) % 6])
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+def test_rows_of_a_scatter_run_in_lanes_and_batches_in_parallel(op: Op) -> None:
+    """Only the loop over places that are data keeps its order."""
+    batch, count, width = 9, 200, 72
+    p, q = param(0, (), F32), param(1, (), F32)
+    combiner = Graph((p.type, q.type), (elementwise(op, p, q),))
+    table, updates = param(0, (batch, 50, width), F32), param(1, (batch, count, width), F32)
+    where = param(2, (batch, count), I32)
+    shape = updates.shape
+    place = [iota(shape, I32, 0), broadcast(where, shape, (0, 1)), iota(shape, I32, 2)]
+    results = scatter([table], [updates], place, combiner, False)
+    graph = Graph((table.type, updates.type, where.type), results)
+    rows = np.random.default_rng(0).integers(-1, 51, (batch, count)).astype(np.int32)
+    check(graph, [values(table.shape), values(shape, seed=1), rows])
+    text = str(compiled(graph).loops[-1])
+    assert f"in {batch} parallel" in text and f"in {count} ordered" in text
+    assert f"in {width} vector" in text and text.index("if ") < text.index(" vector")
 
 
 def test_update_slice_at_a_place_known_at_run_time() -> None:

@@ -4,14 +4,15 @@
     for p in 100: if 0 <= where[p] < 50: y[where[p]] = y[where[p]] + updates[p]
 
 The operand is already in the result's memory when they share it (`Kernel.in_place`); otherwise it
-is copied first. Scatter's loops are serial in row-major order, so results never depend on timing.
+is copied first. Scatter's loops over places that are data run in row-major order, so results never
+depend on timing.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.expressions import Load, Memory, as_index
+from tinyhlo.codegen.expressions import Load, Memory, Name, as_index, index_free
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lower import Lowering, argument_memories, inline
 from tinyhlo.ir.graph import Node, Output, Scatter, UpdateSlice
@@ -59,6 +60,7 @@ def lower_scatter(kernel: Kernel) -> LoopProgram:
             copies.store(operands[node.position], writes[position])
     block = Lowering(reads)
     block.tables, block.names = copies.tables, copies.names
+    own: frozenset[Name] = frozenset()
     if updates[0].type.size:
         targets = result_memories(kernel, writes)
         scope, at = block.nest(block.root, updates[0].shape)
@@ -71,6 +73,7 @@ def lower_scatter(kernel: Kernel) -> LoopProgram:
             place.append(where)
             if not condition.always:
                 conditions.append(condition)
+        own = frozenset(name for i in place if i in at for name in index_free(i))
         address = linear(place, root.results[0].shape)
         current = tuple(Load(memory, address) for memory in targets)
         combined = inline(root.combiner, (*current, *values))
@@ -81,16 +84,44 @@ def lower_scatter(kernel: Kernel) -> LoopProgram:
         if conditions:
             statements = (If(tuple(conditions), stores),)
         scope.statements.extend(statements)
-    body = copies.root.body() + ordered(block.root.body())
+    body = copies.root.body() + ordered(block.root.body(), own)
     return finished(kernel, reads, writes, body, copies)
 
 
-def ordered(body: Body) -> Body:
-    """Updates may hit the same place, so their loops keep their order."""
-    return tuple(
-        replace(s, axis=Axis.ORDERED, body=ordered(s.body)) if isinstance(s, Loop) else s
+def ordered(body: Body, own: frozenset[Name], outermost: bool = True) -> Body:
+    """Updates may hit the same place, so their loops keep their order. Those over the variables
+    `own`, each of which is a coordinate of the place, never do: where they are outermost or
+    innermost they may run in parallel or in lanes."""
+    result: list[Statement] = []
+    for statement in body:
+        match statement:
+            case Loop(var=var, body=inner):
+                free = var in own
+                inner = ordered(inner, own, outermost and free)
+                if free and (outermost or not has_order(inner)):
+                    result.append(tested_outside(replace(statement, body=inner)))
+                else:
+                    result.append(replace(statement, axis=Axis.ORDERED, body=inner))
+            case _:
+                result.append(statement)
+    return tuple(result)
+
+
+def has_order(body: Body) -> bool:
+    return any(
+        isinstance(s, (Loop, If))
+        and (has_order(s.body) or (isinstance(s, Loop) and s.axis is Axis.ORDERED))
         for s in body
     )
+
+
+def tested_outside(loop: Loop) -> Statement:
+    """The loop inside the test of what is the same for all its iterations."""
+    match loop.body:
+        case (If(conditions=conditions, body=body),):
+            if not any(loop.var in index_free(c.index) for c in conditions):
+                return If(conditions, (replace(loop, body=body),))
+    return loop
 
 
 def result_memories(kernel: Kernel, writes: tuple[Memory, ...]) -> tuple[Memory, ...]:
