@@ -1,7 +1,7 @@
 """reduce: a monoid becomes Reduce, anything else a MultiReduce with the region as combiner.
 
 reduce(x init: 0) applies add across [1]  ->  Reduce(ADD, x, (1,))
-argmax                                    ->  MultiReduce((x, iota), combiner)
+argmax                                    ->  Reduces of its own: `extremes.py`
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tinyhlo.import_stablehlo.extremes import first_extreme
 from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
@@ -39,6 +40,9 @@ def reduce_arrays(
     ]
     monoids = monoids_of(combiner)
     if monoids is None:
+        extreme = first_extreme(sources, initials, axes, combiner)
+        if extreme is not None:
+            return extreme
         return multi_reduce(sources, initials, axes, combiner)
     return [
         cast(with_initial(op, reduce(op, widen(op, source), axes), initial), source.dtype)
