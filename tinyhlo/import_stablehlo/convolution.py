@@ -4,49 +4,107 @@
 
 Any layout, stride, padding, dilation of either side, window reversal, feature groups and batch
 groups. Groups are one more axis that both operands share; axes of extent 1 that carry nothing are
-left out, so that a pointwise convolution is a plain matrix product.
+left out, so that a pointwise convolution is a plain matrix product. Dilated inputs: `phases.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
+from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.phases import Phases, phases_of, taps_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
-from tinyhlo.ir.build import flip, pad, permute, reshape, scalar, window
+from tinyhlo.ir.build import flip, full, pad, permute, reshape, scalar, slice_, window
 from tinyhlo.ir.graph import Node
 
 
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """Name the axes of both operands, multiply where names meet, sum over `i` and the kernel."""
+    """One sum of products, or one for each kind of place that sees other taps of the kernel."""
     lhs, rhs = inputs
     given = operation.attributes
     numbers: ConvolutionDimensions = given["dimension_numbers"]
-    groups, batch_groups = given["feature_group_count"], given["batch_group_count"]
     rank = len(numbers.input_spatial_dimensions)
     lhs, rhs = standard_layout(lhs, rhs, numbers)
     reversal = given.get("window_reversal") or (False,) * rank
     rhs = flip(rhs, [2 + axis for axis in range(rank) if reversal[axis]])
-    lhs = sliding_windows(lhs, rhs.shape[2:], operation)
+    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * rank
+    ones = (1,) * rank
+    base = given.get("lhs_dilation") or ones
+    stride = given.get("window_strides") or ones
+    dilation = given.get("rhs_dilation") or ones
+    alone = all(s == d == 1 for s, d in zip(stride, dilation, strict=True))
+    if alone and any(b > 1 for b in base) and 0 not in operation.type.shape:
+        return by_phases(operation, lhs, rhs, padding, base)
+    low, high = [low for low, _ in padding], [high for _, high in padding]
+    gaps = [step - 1 for step in base]
+    lhs = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high), (0, 0, *gaps))
+    if rank:
+        lhs = window(lhs, (1, 1, *rhs.shape[2:]), (1, 1, *stride), (1, 1, *dilation))
+    return reshape(products(operation, lhs, reshape(rhs, rhs.shape + ones)), operation.type.shape)
 
-    spatial = {f"s{axis}": lhs.shape[2 + axis] for axis in range(rank)}
-    kernel = {f"k{axis}": extent for axis, extent in enumerate(rhs.shape[2:])}
+
+def by_phases(
+    operation: Operation, lhs: Node, rhs: Node, padding: list[list[int]], bases: Sequence[int]
+) -> Node:
+    """Each group of phases, then all of them side by side, along one axis after the other."""
+    numbers: ConvolutionDimensions = operation.attributes["dimension_numbers"]
+    lows, kernel, ones = [low for low, _ in padding], rhs.shape[2:], (1,) * len(bases)
+    spatial = numbers.output_spatial_dimensions
+    counts = [
+        -(-operation.type.shape[axis] // base) for axis, base in zip(spatial, bases, strict=True)
+    ]
+    kinds = [phases_of(*axis) for axis in zip(kernel, bases, lows, strict=True)]
+
+    def joined(chosen: tuple[Phases, ...]) -> Node:
+        if len(chosen) < len(kinds):
+            place = spatial[len(chosen)]
+            pieces = [joined((*chosen, phases)) for phases in kinds[len(chosen)]]
+            return join(pieces, place + sum(axis < place for axis in spatial) + 1)
+        low = [-p.offset for p in chosen]
+        sizes = zip(counts, chosen, lhs.shape[2:], low, strict=True)
+        high = [count + p.taps - 1 - n - before for count, p, n, before in sizes]
+        inside = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high))
+        seen = window(inside, (1, 1, *(p.taps for p in chosen)), (1, 1, *ones), (1, 1, *ones))
+        return products(operation, seen, taps_of(rhs, chosen, bases, lows))
+
+    whole = list(operation.type.shape)
+    for axis, count, base in zip(spatial, counts, bases, strict=True):
+        whole[axis] = count * base
+    result = reshape(joined(()), tuple(whole))
+    return slice_(result, (0,) * len(whole), operation.type.shape)
+
+
+def products(operation: Operation, lhs: Node, rhs: Node) -> Node:
+    """Windows [batch, channels, places..., 1, 1, taps...] times [features, channels, taps...,
+    phases...], in the output's layout; each place is followed by its phases. Names the axes of
+    both, multiplies where names meet, and sums over channels and taps."""
+    given = operation.attributes
+    numbers: ConvolutionDimensions = given["dimension_numbers"]
+    groups, batch_groups = given["feature_group_count"], given["batch_group_count"]
+    rank = len(numbers.input_spatial_dimensions)
+    spatial, taps, phases = ([f"{kind}{axis}" for axis in range(rank)] for kind in "skp")
     extents = {
         "batch_group": batch_groups,
         "n": lhs.shape[0] // batch_groups,
         "group": groups,
         "o": rhs.shape[0] // (groups * batch_groups),
-        **spatial,
         "i": rhs.shape[1],
-        **kernel,
+        **dict(zip(spatial, lhs.shape[2 : 2 + rank], strict=True)),
+        **dict(zip((*taps, *phases), rhs.shape[2:], strict=True)),
     }
-    dropped = {name for name in ("batch_group", "group", "i", *kernel) if extents[name] == 1}
-    summed = ("i", *kernel)
-    kept = [name for name in output_axes(numbers, list(spatial)) if name not in dropped]
-    axes = [*kept, *(name for name in summed if name not in dropped)]
-    lhs_axes = [n for n in ("batch_group", "n", "group", "i", *spatial, *kernel) if n in axes]
-    rhs_axes = [n for n in ("group", "batch_group", "o", "i", *kernel) if n in axes]
+    every = output_axes(numbers, spatial, phases)
+    merged = result_shape(every, extents)
+    if 0 in rhs.shape[2 : 2 + rank]:
+        return full(0, merged, operation.type.dtype)
+    idle = ("batch_group", "group", "i", *taps, *phases)
+    dropped = {name for name in idle if extents[name] == 1}
+    kept = [name for name in every if name not in dropped]
+    axes = [*kept, *(name for name in ("i", *taps) if name not in dropped)]
+    lhs_axes = [n for n in ("batch_group", "n", "group", "i", *spatial, *taps) if n in axes]
+    rhs_axes = [n for n in ("group", "batch_group", "o", "i", *taps, *phases) if n in axes]
     total = sum_of_products(
         reshape(lhs, tuple(extents[name] for name in lhs_axes)),
         [axes.index(name) for name in lhs_axes],
@@ -56,17 +114,32 @@ def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
         len(kept),
         operation.type.dtype,
     )
-    return reshape(total, operation.type.shape)
+    return reshape(total, merged)
 
 
-def output_axes(numbers: ConvolutionDimensions, spatial: list[str]) -> list[str]:
+def output_axes(
+    numbers: ConvolutionDimensions, spatial: Sequence[str], phases: Sequence[str]
+) -> list[str]:
     """Names of the result's axes in the order of the op's own output layout: the sum is made in
     that order, so that neither it nor what is computed from it has to be turned around."""
     names = {numbers.output_batch_dimension: ["n"]}
     names[numbers.output_feature_dimension] = ["batch_group", "group", "o"]
-    for place, name in zip(numbers.output_spatial_dimensions, spatial, strict=True):
-        names[place] = [name]
+    for place, pair in zip(
+        numbers.output_spatial_dimensions, zip(spatial, phases, strict=True), strict=True
+    ):
+        names[place] = list(pair)
     return [name for place in sorted(names) for name in names[place]]
+
+
+def result_shape(axes: Sequence[str], extents: Mapping[str, int]) -> tuple[int, ...]:
+    """Extents of the result's axes, all features as one."""
+    shape: list[int] = []
+    for name in axes:
+        if name in ("group", "o"):
+            shape[-1] *= extents[name]
+        else:
+            shape.append(extents[name])
+    return tuple(shape)
 
 
 def standard_layout(lhs: Node, rhs: Node, numbers: ConvolutionDimensions) -> tuple[Node, Node]:
@@ -78,22 +151,6 @@ def standard_layout(lhs: Node, rhs: Node, numbers: ConvolutionDimensions) -> tup
         permute(lhs, (batch, channels, *numbers.input_spatial_dimensions)),
         permute(rhs, (features, inputs, *numbers.kernel_spatial_dimensions)),
     )
-
-
-def sliding_windows(lhs: Node, kernel: tuple[int, ...], operation: Operation) -> Node:
-    """[batch, channels, places..., 1, 1, kernel...] of the dilated and padded input."""
-    ones = (1,) * len(kernel)
-    given = operation.attributes
-    base = given.get("lhs_dilation") or ones
-    stride = given.get("window_strides") or ones
-    dilation = given.get("rhs_dilation") or ones
-    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * len(kernel)
-    low, high = [low for low, _ in padding], [high for _, high in padding]
-    gaps = [step - 1 for step in base]
-    padded = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high), (0, 0, *gaps))
-    if not kernel:
-        return padded
-    return window(padded, (1, 1, *kernel), (1, 1, *stride), (1, 1, *dilation))
 
 
 RULES: dict[str, Rule] = {"stablehlo.convolution": convolution}
