@@ -5,8 +5,10 @@ Float to int truncates, saturates, and takes NaN to 0; narrower floats round to 
 
 from __future__ import annotations
 
+import numpy as np
+
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.types import lanes_type, splat, suffix, value_type
+from tinyhlo.codegen.llvm.types import lanes_type, literal_text, splat, suffix, value_type
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, DType
 
 SMALL_FLOATS = (BF16, F16)
@@ -112,9 +114,40 @@ def int_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int
 def float_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
     if source in SMALL_FLOATS:
         text, source = widen(b, text, source, lanes), F32
+    if lanes > 1 and target.bits <= 32:
+        return lanes_to_int(b, text, source, target, lanes)
     sign = "s" if target.kind == "signed" else "u"
     name = f"llvm.fpto{sign}i.sat.{suffix(target, lanes)}.{suffix(source, lanes)}"
     return b.intrinsic(name, value_type(target, lanes), [(value_type(source, lanes), text)])
+
+
+def lanes_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    """Clamped first, so that the plain conversion is defined: LLVM takes a saturating one of lanes
+    apart, lane by lane. What lies above the last float below the limit is the limit."""
+    low, high = int(target.bounds[0]), int(target.bounds[1])
+    last = source.numpy.type(high)
+    last = last if int(last) <= high else np.nextafter(last, source.numpy.type(0))
+    type_ = value_type(source, lanes)
+
+    def number(value: float) -> str:
+        bits = int.from_bytes(source.numpy.type(value).tobytes(), "little")
+        return splat(literal_text(bits, source), value_type(source, 1), lanes)
+
+    some = b.value(f"fcmp ord {type_} {text}, zeroinitializer")
+    clamped = b.select(some, text, "zeroinitializer", type_, lanes)
+    for order, limit in (("ogt", number(low)), ("olt", number(last))):
+        inside = b.value(f"fcmp {order} {type_} {clamped}, {limit}")
+        clamped = b.select(inside, clamped, limit, type_, lanes)
+    sign = "u" if low == 0 and target.bits == 32 else "s"
+    wide = lanes_type("i32", lanes)
+    result = b.value(f"fpto{sign}i {type_} {clamped} to {wide}")
+    if int(last) < high:
+        beyond = b.value(f"fcmp ogt {type_} {text}, {number(last)}")
+        most = splat(literal_text(high, target), "i32", lanes)
+        result = b.select(beyond, most, result, wide, lanes)
+    if target.bits == 32:
+        return result
+    return b.value(f"trunc {wide} {result} to {value_type(target, lanes)}")
 
 
 def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
