@@ -66,7 +66,7 @@ def forms() -> dict[str, str]:
     kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
     modules = Modules(TARGET, print)
     rendered = render_kernels({kernel: 1.0}, TARGET, modules)[kernel]
-    (llvm,) = modules.part(rendered.inline).functions
+    ((llvm, _),) = modules.part(rendered.inline).functions
     printed = {
         "stablehlo": text,
         "graph": graph,
