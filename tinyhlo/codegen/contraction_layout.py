@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.expressions import Expression, Memory, literal, loads_of
 from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
-from tinyhlo.ir.contraction import Contraction
-from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir import build
+from tinyhlo.ir.contraction import Contraction, find_contraction
+from tinyhlo.ir.graph import Graph, Node, Reduce
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.schedule.program import Kernel
 
@@ -50,6 +51,21 @@ class Layout:
     places: tuple[int | None, ...]
     by_row: bool
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
+
+
+def in_shape_of_sum(kernel: Kernel) -> Kernel:
+    """The kernel with its result in the shape of the one sum of products that it is a reshape of,
+    which is the same memory: loops then run over the axes of the operands."""
+    sums = [node for node in kernel.graph.nodes() if isinstance(node, Reduce)]
+    if len(sums) != 1 or len(kernel.graph.results) != 1 or kernel.in_place:
+        return kernel
+    (node,), (result,) = sums, kernel.graph.results
+    axes, own = (sorted(n for n in shape if n > 1) for shape in (node.shape, result.shape))
+    if axes == own or node.type.size != result.type.size or find_contraction(node) is None:
+        return kernel
+    reshaped = build.reshape(result, node.shape)
+    graph = kernel.graph
+    return replace(kernel, graph=Graph(graph.params, (reshaped,), graph.effects, graph.locations))
 
 
 def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:

@@ -183,7 +183,9 @@ class Planner:
             usable = len(along) == 1 and along[0].coefficient(fast) > 0
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
-        return Use.IN_PLACE if memory and few else Use.PACKED
+        apart = source.flat().coefficient(self.c.k[-1]) * source.node.dtype.itemsize
+        in_panels = len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES  # `schedule/panels.py`
+        return Use.IN_PLACE if memory and (few or in_panels) else Use.PACKED
 
     def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
         """How many points of the product read an element of the source, on average."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.codegen.contraction import lower_contraction
+from tinyhlo.codegen.contraction_layout import in_shape_of_sum
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lower import lower_fused
 from tinyhlo.codegen.lower_scan import lower_scan
@@ -41,6 +42,7 @@ def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel)
+    kernel = in_shape_of_sum(kernel)
     for attempt in (lower_transform, lower_contraction, lower_row_chain):
         program = attempt(kernel, target)
         if program is not None:

@@ -18,6 +18,7 @@ from tinyhlo.ir.graph import (
     VIEWS,
     Constant,
     Elementwise,
+    Expand,
     Flip,
     Gather,
     Graph,
@@ -119,6 +120,12 @@ def slice_of(node: Slice) -> Node | None:
         start = [a + b * s for a, b, s in zip(inner.start, node.start, inner.step, strict=True)]
         steps = [a * b for a, b in zip(inner.step, node.step, strict=True)]
         return slice_at(inner.inputs[0], start, node.shape, steps)
+    if isinstance(inner, Expand):
+        source = inner.inputs[0]
+        ends = zip(source.shape, node.start, node.step, node.shape, strict=True)
+        kept = [(a, s, n) if extent > 1 else (0, 1, 1) for extent, a, s, n in ends]
+        start, steps, shape = zip(*kept, strict=True)
+        return build.expand(slice_at(source, start, shape, steps), node.shape)
     if isinstance(inner, Pad) and not any(inner.interior):
         source = inner.inputs[0]
         start = [a - low for a, low in zip(node.start, inner.low, strict=True)]

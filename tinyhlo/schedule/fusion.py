@@ -18,6 +18,7 @@ from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output, Reduce
 from tinyhlo.ir.index import index
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.ir.views import reshape_index
 from tinyhlo.schedule.access import access, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
 from tinyhlo.schedule.clusters import (
@@ -242,8 +243,13 @@ def epilogue_only(consumer: Cluster, other: Cluster, value: Node, values: Values
 
 
 def is_identity(cluster: Cluster, value: Node) -> bool:
-    """Every access of `value` is at the index being computed, its axes in any order."""
+    """Every access of `value` is at the index being computed, its axes in any order or as a
+    reshape has them."""
     space = space_of(cluster.items[0])
+    if not space.reduced:
+        same = reshape_index(cluster.items[0].shape, value.shape, tuple(map(index, space.kept)))
+        if cluster.reads[value] == {same}:
+            return True
     own = {index(v) for v in space.kept if v.extent > 1}
     moving = [[i for i in at if not i.is_constant] for at in cluster.reads[value]]
     return all(len(axes) == len(own) and set(axes) == own for axes in moving)

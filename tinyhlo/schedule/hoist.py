@@ -36,6 +36,7 @@ from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.schedule.items import is_leaf, must_store
 from tinyhlo.schedule.lift import Lift, row_number
+from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
 
 Axes = dict[Node, frozenset[int]]  # along which values vary, of all nodes looked at so far
 
@@ -88,9 +89,13 @@ def loop_of(loop: Loop, inputs: Sequence[Node], condition: Graph, body: Graph) -
 def hoisted(loop: Loop, target: Target) -> Loop:
     """The loop with more state, its first pieces as before."""
     lift = Lift(loop)
-    products = [node for node in lift.rows if is_worth_stacking(node, lift, target)]
+    often = loop.trip_count is not None and loop.trip_count >= MIN_TRIPS
+    stacked = [node for node in lift.rows if often and is_worth_stacking(node, lift, target)]
+    panels = in_panels(loop, lift, target) if often else {}
+    for node in stacked:
+        panels.pop(node, None)
     values = list(worth_keeping(lift))
-    if not products and not values:
+    if not stacked and not values and not panels:
         return loop
     outside: list[Node] = [lift.value(node) for node in values]
     state = len(loop.inputs)
@@ -98,7 +103,7 @@ def hoisted(loop: Loop, target: Target) -> Loop:
         node: build.param(state + k, node.shape, node.dtype) for k, node in enumerate(values)
     }
     extra: list[Node] = list(inside.values())
-    for node in products:
+    for node in stacked:
         row = lift.rows[node]
         stack = lift.stack(node, row.inputs[0].shape[0])
         outside.append(stack)
@@ -107,17 +112,33 @@ def hoisted(loop: Loop, target: Target) -> Loop:
         number = build.broadcast(build.reshape(row_number(row), ()), shape)
         along = [build.iota(shape, number.dtype, axis) for axis in range(1, len(shape))]
         inside[node] = build.reshape(build.gather(extra[-1], [number, *along]), node.shape)
-    body = mapped(loop.body, replaced(loop.body, inside), extra)
+    places: dict[Node, Node] = {}
+    for each in panels.values():
+        matrix = laid_out(each, lift.value(each.factor))
+        if matrix not in places:
+            outside.append(matrix)
+            extra.append(build.param(state + len(extra), matrix.shape, matrix.dtype))
+            places[matrix] = extra[-1]
+    reading = {
+        node: (each, places[laid_out(each, lift.value(each.factor))])
+        for node, each in panels.items()
+    }
+    body = mapped(loop.body, replaced(loop.body, inside, reading), extra)
     given = loop.condition
     condition = Graph(body.params, given.results, given.effects, given.locations)
     return loop_of(loop, [*loop.inputs, *outside], condition, body)
 
 
-def replaced(graph: Graph, known: dict[Node, Node]) -> dict[Node, Node]:
-    """Every node of a graph over what is known; the row numbers that it reads are among them."""
+def replaced(
+    graph: Graph, known: dict[Node, Node], panels: dict[Node, tuple[Panels, Node]]
+) -> dict[Node, Node]:
+    """Every node of a graph over what is known, with the row numbers that it reads among them, and
+    over matrices in panels."""
     new: dict[Node, Node] = {}
     for node in graph.nodes():
         new[node] = known.get(node) or rebuild(node, [new[child] for child in node.inputs])
+        if node in panels:
+            new[node] = product_with(*panels[node], new[node])
     return new
 
 
@@ -126,9 +147,8 @@ def replaced(graph: Graph, known: dict[Node, Node]) -> dict[Node, Node]:
 
 def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
     """A product of a row with a matrix that the loop reads again and again."""
-    product = find_contraction(node)
-    trips = lift.loop.trip_count
-    if product is None or trips is None or trips < MIN_TRIPS:
+    product, trips = find_contraction(node), lift.loop.trip_count
+    if product is None or trips is None:
         return False
     count = lift.rows[node].inputs[0].shape[0]
     sides = (product.left, product.m, product.n), (product.right, product.n, product.m)

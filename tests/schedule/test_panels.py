@@ -1,0 +1,99 @@
+"""Matrices of a loop in panels: which products read them, and that results stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.schedule.graphs import launches, normal
+from tests.schedule.test_hoist import TARGET, planned, products, split
+from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Node
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.schedule import Program, schedule
+from tinyhlo.schedule.interpreter import run_program
+from tinyhlo.schedule.program import While
+
+
+def cell(w: jax.Array, h: jax.Array) -> jax.Array:
+    return lax.fori_loop(0, 6, lambda _, h: jnp.tanh(h @ w + 0.5), h)
+
+
+def turned(w: jax.Array, h: jax.Array) -> jax.Array:
+    return lax.fori_loop(0, 6, lambda _, h: jnp.tanh(jnp.einsum("ij,bj->bi", w, h)), h)
+
+
+def layers(w: jax.Array, h: jax.Array) -> jax.Array:
+    return lax.fori_loop(0, 6, lambda _, h: jnp.tanh(jnp.tanh(h @ w) @ w.T) @ w, h)
+
+
+def gradient(w: jax.Array, h: jax.Array) -> jax.Array:
+    return jax.grad(lambda h: lax.scan(lambda h, _: (jnp.tanh(h @ w), None), h, None, 5)[0].sum())(
+        h
+    )
+
+
+def sums(program: Program) -> list[Node]:
+    """The sums of products inside the loop."""
+    nodes = [n for launch in launches(split(program)[0]) for n in launch.kernel.graph.nodes()]
+    return [node for node in nodes if find_contraction(node) is not None]
+
+
+@pytest.mark.parametrize("rows", [(), (1,), (2,), (5,), (40,)])
+@pytest.mark.parametrize("function", [cell, turned, layers])
+def test_products_read_panels(function: Callable[..., Any], rows: tuple[int, ...]) -> None:
+    if function is turned and not rows:
+        return
+    program = planned(function, 0.1 * normal(128, 128), normal(*rows, 128))
+    found = sums(program)
+    width = 16 if rows and rows[0] >= 4 else 64
+    assert found
+    assert all(node.shape[-2:] == (128 // width, width) for node in found)
+
+
+def test_backwards_too() -> None:
+    """The gradient multiplies by the matrix and by the same matrix turned."""
+    given = 0.1 * normal(128, 128), normal(5, 128)
+    program = schedule(
+        simplify(import_module(jax.jit(gradient).lower(*given).as_text()).graph), "test", (), TARGET
+    )
+    loops = [statement for statement in program.body if isinstance(statement, While)]
+    nodes = [
+        node
+        for loop in loops
+        for launch in launches(loop.body)
+        for node in launch.kernel.graph.nodes()
+    ]
+    found = [node for node in nodes if find_contraction(node) is not None]
+    assert [node.shape for node in found] == [(5, 8, 16), (5, 8, 16)]
+    (result,) = run_program(program, given)
+    np.testing.assert_allclose(result, jax.jit(gradient)(*given), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "why"),
+    [(32, 32, "the matrix stays in the first cache"), (100, 100, "columns fill no panels")],
+)
+def test_a_matrix_that_would_not_gain_stays(depth: int, columns: int, why: str) -> None:
+    program = planned(cell, 0.1 * normal(depth, columns), normal(5, depth))
+    assert [node.shape for node in sums(program)] == [(5, columns)], why
+
+
+@pytest.mark.parametrize("rows", [(), (5,), (40,)])
+def test_what_follows_is_computed_with_the_product(rows: tuple[int, ...]) -> None:
+    program = planned(cell, 0.1 * normal(128, 128), normal(*rows, 128))
+    inside, _ = split(program)
+    (launch,) = [each for each in launches(inside) if products((each,))]
+    assert launch.writes[0].type.shape == (*rows, 128)
+    loops = str(lower_kernel(launch.kernel, TARGET))
+    assert "tanh" in loops
+    assert "%" not in loops.split("] * ")[0]  # no column number is taken apart
+    assert "right packed" not in loops
