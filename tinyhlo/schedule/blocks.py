@@ -24,6 +24,7 @@ from tinyhlo.ir.graph import (
     UpdateSlice,
 )
 from tinyhlo.schedule.clusters import Cluster
+from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
 from tinyhlo.schedule.in_place import bind_targets, is_read_elsewhere, take_over_operands
 from tinyhlo.schedule.items import base, in_memory, is_invariant
@@ -67,6 +68,7 @@ def schedule_block(
     for cluster in fusion.clusters:
         if cluster.structure is not None:
             take_over_operands(planner, cluster, keep)
+    planner.unread = unread(planner) - keep
     finals = bind_targets(planner, targets)
     statements: list[Statement] = []
     for cluster in ordered(fusion.clusters):
@@ -109,8 +111,10 @@ def emit(planner: Planner, cluster: Cluster, statements: list[Statement]) -> Non
         case Branch() as branch:
             emit_branch(planner, branch, statements)
         case None:
-            results = [item for item in cluster.items if item in planner.fusion.stored]
-            launch(planner, cluster, results, statements)
+            needed = planner.fusion.stored - planner.unread
+            results = [item for item in cluster.items if item in needed]
+            if results:
+                launch(planner, cluster, results, statements)
         case node:
             count = len(getattr(node, "results", ()))
             results = [result_of(node, k) for k in range(count)] if count else [node]
@@ -181,6 +185,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     """State lives in buffers that the body updates in place where it can."""
     context = planner.context
     state: list[Buffer] = []
+    replaced = covered(loop)
     for position, child in enumerate(loop.inputs):
         initial = buffer_of(planner, child)
         value = result_of(loop, position)
@@ -190,7 +195,8 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
             state.append(buffer_of(planner, value))
         else:
             own = context.temporary(child.type)
-            statements.append(Copy(initial, own))
+            if position not in replaced:
+                statements.append(Copy(initial, own))
             state.append(own)
             planner.buffers[value] = own
     flag = context.temporary(TensorType((), BOOL))
@@ -200,6 +206,18 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     targets = [state[k] if k in moving else None for k in range(len(state))]
     body, _ = schedule_block(context, body_graph, state, targets, frozenset(moving))
     statements.append(While(condition, flag, swapped(body, state), loop.trip_count))
+
+
+def unread(planner: Planner) -> frozenset[Node]:
+    """Values that only loops ask for, which replace them before they read them."""
+    found: set[Node] = set()
+    for cluster in planner.fusion.clusters:
+        if isinstance(loop := cluster.structure, Loop):
+            replaced = covered(loop)
+            given = [base(child) for child in loop.inputs]
+            read = {value for k, value in enumerate(given) if k not in replaced}
+            found |= {v for v in given if v not in read and planner.readers.get(v) == {cluster}}
+    return frozenset(found)
 
 
 def swapped(body: Block, state: Sequence[Buffer]) -> Block:

@@ -29,7 +29,7 @@ class Memory:
 
     def __init__(self, program: Program, arguments: Sequence[Array]) -> None:
         self.arena = np.full(program.arena_bytes, 0xCD, np.uint8)
-        self.outputs = [np.empty(b.type.nbytes, np.uint8) for b in program.outputs]
+        self.outputs = [np.full(b.type.nbytes, 0xCD, np.uint8) for b in program.outputs]
         self.inputs = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arguments]
         for output, position in program.aliases:
             self.outputs[output][...] = self.inputs[position]

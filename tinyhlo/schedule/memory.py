@@ -68,7 +68,7 @@ def number(block: Block, clock: int, ranges: dict[Buffer, LiveRange]) -> int:
                 for buffer in set(everything(condition)) | set(everything(body)):
                     if buffer.place is Place.ARENA and ranges[buffer].first <= start:
                         ranges[buffer].last = clock
-                for buffer in carried(body):
+                for buffer in carried((*condition, *body)):
                     ranges[buffer].first = min(ranges[buffer].first, start)
                     ranges[buffer].last = max(ranges[buffer].last, clock)
             case Switch(blocks=blocks):
@@ -92,11 +92,28 @@ def everything(block: Block) -> Iterator[Buffer]:
         yield from touched(statement)
 
 
-def carried(block: Block) -> Iterator[Buffer]:
-    """Buffers whose memory changes hands between iterations."""
-    for statement in block:
-        if isinstance(statement, Swap):
-            yield from (statement.first, statement.second)
+def carried(block: Block) -> set[Buffer]:
+    """Arena buffers that hold a value from one iteration to the next: what changes hands, and what
+    is read before it is written."""
+    first: dict[Buffer, bool] = {}
+    swapped: set[Buffer] = set()
+    for statement in statements(block):
+        match statement:
+            case Launch(reads=reads, writes=writes):
+                early, late = reads, writes
+            case Copy(source=source, target=target):
+                early, late = (source,), (target,)
+            case Swap(first=a, second=b):
+                early, late = (a, b), ()
+                swapped |= {a, b}
+            case While() | Switch():
+                early, late = touched(statement), ()
+        for buffer in early:
+            first.setdefault(buffer, True)
+        for buffer in late:
+            first.setdefault(buffer, False)
+    found = {buffer for buffer, is_read in first.items() if is_read} | swapped
+    return {buffer for buffer in found if buffer.place is Place.ARENA}
 
 
 def share_swapped(body: Block, ranges: dict[Buffer, LiveRange]) -> None:

@@ -68,6 +68,7 @@ class Planner:
     bound: dict[Node, Buffer] = field(default_factory=dict)  # value -> where to compute it
     in_place: dict[Node, Node] = field(default_factory=dict)  # value -> the value it overwrites
     buffers: dict[Node, Buffer] = field(default_factory=dict)
+    unread: frozenset[Node] = frozenset()  # values that need memory but no computation
 
 
 def result_of(node: Node, position: int) -> Node:

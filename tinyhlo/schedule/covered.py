@@ -1,0 +1,101 @@
+"""State of a loop whose first value nobody reads: the rows that a scan stacks.
+
+In: a Loop. Out: the positions of state that every run of it replaces whole, row by row:
+
+    rows = 0                                      # need not be written
+    for t in 100: ...; rows[t] = h
+
+The places of the rows are computed for all iterations at once from the counters they depend on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Constant,
+    Elementwise,
+    Loop,
+    Node,
+    Param,
+    UpdateSlice,
+    topological,
+)
+from tinyhlo.ir.meaning import evaluate
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import splat_value
+
+MOST_TRIPS = 1 << 20
+
+
+def covered(loop: Loop) -> frozenset[int]:
+    """Positions of state whose value before the loop is never read."""
+    trips = loop.trip_count
+    if trips is None or not 0 < trips <= MOST_TRIPS:
+        return frozenset()
+    return frozenset(k for k in range(len(loop.inputs)) if is_covered(loop, k, trips))
+
+
+def is_covered(loop: Loop, position: int, trips: int) -> bool:
+    result = loop.body.results[position]
+    if not isinstance(result, UpdateSlice):
+        return False
+    rows, row, start, *others = result.inputs
+    if not isinstance(rows, Param) or rows.position != position or not rows.shape:
+        return False
+    if row.shape[1:] != rows.shape[1:] or trips * row.shape[0] < rows.shape[0]:
+        return False
+    if any(place is None or place != 0 for place in map(splat_value, others)):
+        return False
+    if is_read(loop, rows, result):
+        return False
+    starts = places(loop, start, trips)
+    if starts is None:
+        return False
+    reached = np.zeros(rows.shape[0] + 1, np.int64)
+    np.add.at(reached, starts, 1)
+    np.add.at(reached, starts + row.shape[0], -1)
+    return bool(np.all(np.cumsum(reached)[:-1] > 0))
+
+
+def is_read(loop: Loop, rows: Param, update: UpdateSlice) -> bool:
+    """Whether anything but the update needs the state."""
+    graphs = (loop.body, loop.condition)
+    readers = {node for graph in graphs for node in graph.nodes() if rows in node.inputs}
+    return readers != {update} or update.inputs.count(rows) > 1 or rows in loop.body.results
+
+
+def places(loop: Loop, start: Node, trips: int) -> np.ndarray | None:
+    """A scalar of the body in every iteration, where it depends on counters alone."""
+    known: dict[Node, np.ndarray] = {}
+    for node in topological((start,)):
+        match node:
+            case Param(position=position):
+                value = counted(loop, position, trips)
+            case Constant(value=constant) if constant.size == 1:
+                value = np.full(trips, constant.reshape(()))
+            case Elementwise(inputs=inputs, op=op) if node.type.size == 1:
+                value = evaluate(op, [known[child] for child in inputs], node.dtype)
+            case _ if isinstance(node, VIEWS) and node.type.size == node.inputs[0].type.size == 1:
+                value = known[node.inputs[0]]
+            case _:
+                value = None
+        if value is None:
+            return None
+        known[node] = value
+    return known[start].astype(np.int64)
+
+
+def counted(loop: Loop, position: int, trips: int) -> np.ndarray | None:
+    """The values of a counter: state that starts at a constant and grows by one."""
+    first, after = splat_value(loop.inputs[position]), loop.body.results[position]
+    if first is None or not isinstance(after, Elementwise) or after.op is not Op.ADD:
+        return None
+    own, steps = [], []
+    for child in after.inputs:
+        is_own = isinstance(child, Param) and child.position == position
+        (own if is_own else steps).append(child)
+    if len(own) != 1 or splat_value(steps[0]) != 1 or after.dtype.is_float or after.type.size != 1:
+        return None
+    return (int(first) + np.arange(trips)).astype(after.dtype.numpy)
