@@ -176,6 +176,24 @@ def test_error_of_one_part_of_a_batch(handlers: ctypes.CDLL) -> None:
         run(library, [np.zeros((8, 3), np.float32)], call.results)
 
 
+@pytest.mark.parametrize(("size", "split"), [(8, True), (31, True), (32, False), (100, False)])
+def test_large_matrices_are_left_to_the_threads_of_lapack(size: int, split: bool) -> None:
+    shape = (400, size, size)
+    matrices, failed = TensorType(shape, F32), TensorType(shape[:1], I32)
+    call = Call("lapack_spotrf_ffi", {"uplo": np.uint8(ord("L"))}, (matrices,), (matrices, failed))
+    given: list[int] = []
+
+    def recorded(handlers: object, call: Call, seconds: float, batch: int = 1) -> None:
+        given.append(batch)
+
+    make = find(call.target)
+    assert make is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tinyhlo.runtime.targets.ffi_call", recorded)
+        make(call)
+    assert given == [400 if split else 1]
+
+
 def test_batches_are_split_among_threads() -> None:
     """The same bits for every number of threads."""
     shape = (20, 50, 8, 8)

@@ -39,9 +39,9 @@ from tinyhlo.runtime.library import (
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
 SPLIT_SECONDS = 50e-6  # a batch that needs less is not worth a fork
-SPLIT_SIZE = (
-    128 * 128
-)  # elements of a matrix; SciPy's LAPACK runs larger ones on all threads itself
+# Elements of a matrix. From 32x32 on, SciPy's OpenBLAS runs on threads of its own, and callers on
+# two threads wait for each other: 100 triangular_solve of 32x32 took 35 ms instead of 1.
+SPLIT_SIZE = 32 * 32 - 1
 PLATFORMS = ("tiny", "cpu", "Host")  # of jax.ffi; XLA calls "cpu" "Host"
 
 
