@@ -56,8 +56,10 @@ def is_idle(op: Op, initial: Node) -> bool:
 
 
 def widen(op: Op, node: Node) -> Node:
-    """The node in the type in which `op` accumulates it."""
-    return cast(node, accumulator(node.dtype)) if op in ROUNDING else node
+    """The node in the type in which `op` accumulates it. Maxima of halves are found in f32 as well:
+    it is exact, and only the last one has to be made a half again."""
+    wide = op in ROUNDING or op in (Op.MAX, Op.MIN)
+    return cast(node, accumulator(node.dtype)) if wide else node
 
 
 def with_initial(op: Op, reduced: Node, initial: Node) -> Node:
