@@ -261,13 +261,44 @@ def literal(value: Any, dtype: DType) -> Literal:
 
 
 def as_index(value: Expression, bounds: tuple[int, int]) -> Index:
-    """An integer expression as an Index: sums of affine parts stay affine, the rest is Data."""
+    """An integer expression as an Index: sums of affine parts stay affine, the rest is Data, known
+    to lie within `bounds`."""
     from tinyhlo.ir.index import index
 
     match value:
         case IndexValue(index=inner):
             return inner
+        case Literal():
+            return Index(known_bounds(value)[0], ())
+        case Apply(op=Op.ADD, arguments=(first, second)) if not wraps(first, second):
+            return as_index(first, known_bounds(first)) + as_index(second, known_bounds(second))
+    low, high = known_bounds(value)
+    return index(Data(value, (max(low, bounds[0]), min(high, bounds[1]))))
+
+
+def wraps(first: Expression, second: Expression) -> bool:
+    """Whether a sum might leave its type."""
+    ends = zip(known_bounds(first), known_bounds(second), strict=True)
+    low, high = (a + b for a, b in ends)
+    least, most = first.dtype.bounds
+    return low < least or high > most
+
+
+def known_bounds(value: Expression) -> tuple[int, int]:
+    """All values that an integer expression can have, as far as a look at its top shows."""
+    low, high = (int(end) for end in value.dtype.bounds)
+    match value:
         case Literal(bits=bits, dtype=dtype):
             sign = dtype.kind == "signed" and bits >> (dtype.bits - 1)
-            return Index(bits - (1 << dtype.bits) if sign else bits, ())
-    return index(Data(value, bounds))
+            exact = bits - (1 << dtype.bits) if sign else bits
+            return exact, exact
+        case IndexValue(index=inner):
+            first, last = inner.bounds
+            return (first, last) if low <= first and last <= high else (low, high)
+        case Apply(op=Op.MAX | Op.MIN as op, arguments=(one, other)):
+            join = max if op is Op.MAX else min
+            ends = zip(known_bounds(one), known_bounds(other), strict=True)
+            first, last = (join(a, b) for a, b in ends)
+            return first, last
+        case _:
+            return low, high

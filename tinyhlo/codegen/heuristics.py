@@ -29,6 +29,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
+from tinyhlo.codegen.segments import cut_at_padding
 from tinyhlo.codegen.staging import stage_rows
 from tinyhlo.codegen.streams import streamed
 from tinyhlo.codegen.target import NEAR, Target
@@ -52,7 +53,7 @@ class Score:
     """How the accesses of a loop body run along one variable."""
 
     unit: int = 0
-    pairs: int = 0  # every second element: two vectors and a shuffle (llvm/interleave.py)
+    pairs: int = 0  # every second element, or in reverse: vectors and a shuffle
     near: int = 0  # a few elements apart: as many vectors and shuffles
     still: int = 0
     gathers: int = 0
@@ -66,10 +67,12 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> LoopProgram:
-    """Join, interchange, collapse, write out, walk rows in order, vectorise, stage, cut,
-    parallelise. `runs` is how often a call of the whole program runs this kernel."""
+    """Join, cut at padding, interchange, collapse, write out, turn around, walk rows in order,
+    vectorise, stage, cut, parallelise. `runs` is how often a call of the whole program runs this
+    kernel."""
     moves: list[str] = []
-    body = write_out(collapse(interchange(join(program.body), moves)), target, moves)
+    body = interchange(cut_at_padding(join(program.body), moves), moves)
+    body = write_out(collapse(body), target, moves)
     body = by_rows(turn_around(program, body, target, moves), target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
     body = stage_rows(block_columns(body, target, moves), target, moves)
@@ -215,7 +218,7 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     result.bits = max(result.bits, memory.dtype.bits)
     if stride == 1:
         result.unit += 1
-    elif stride == 2:
+    elif stride in (2, -1):
         result.pairs += 1
     elif stride == 0:
         result.still += 1

@@ -17,8 +17,8 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import through
 
-MAX_VISITS = 256  # values looked at; what lies deeper is left as it is
-MAX_PIECES = 16
+MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
+MAX_PIECES = 128
 LONG = 64  # elements of a piece that make a loop of its own worth while
 
 Bounds = tuple[int, int]

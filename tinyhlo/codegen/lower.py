@@ -66,6 +66,7 @@ from tinyhlo.ir.graph import (
     Shape,
 )
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
+from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
 from tinyhlo.schedule.columns import loop_order
 from tinyhlo.schedule.program import Kernel
@@ -172,6 +173,12 @@ class Lowering:
 
     def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         match node:
+            case Elementwise(inputs=(test, *chosen), op=Op.WHERE):
+                choice = self.emit(test, at, scope, guards)
+                if isinstance(choice, Literal):
+                    return self.emit(chosen[0 if choice.bits else 1], at, scope, guards)
+                values = (choice, *(self.emit(source, at, scope, guards) for source in chosen))
+                return apply(Op.WHERE, values, node.dtype)
             case Elementwise(inputs=inputs, op=op):
                 values = tuple(self.emit(source, at, scope, guards) for source in inputs)
                 return apply(op, values, node.dtype)

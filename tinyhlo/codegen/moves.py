@@ -6,7 +6,7 @@ loops that must run in order are `Axis.ORDERED` and no move touches them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.expressions import (
@@ -263,6 +263,35 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
                 pass
 
     walk(statement)
+
+
+def over_nests(body: Body, move: Callable[[Sequence[Loop]], Body]) -> Body:
+    """`move` applied to every nest of loops that only stores; what it gives back replaces the nest,
+    unless it is nothing."""
+    result: list[Statement] = []
+    for statement in body:
+        nest = nest_of(statement)
+        if not nest:
+            result.append(statement)
+        elif all(isinstance(s, Store) for s in nest[-1].body):
+            result += move(nest) or [statement]
+        else:
+            inner = over_nests(nest[-1].body, move)
+            for loop in reversed(nest):
+                inner = (replace(loop, body=inner),)
+            result += inner
+    return tuple(result)
+
+
+def nest_of(statement: Statement) -> list[Loop]:
+    """Independent loops, each with nothing but the next one inside."""
+    nest: list[Loop] = []
+    while isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None:
+        nest.append(statement)
+        if len(statement.body) != 1:
+            break
+        statement = statement.body[0]
+    return nest
 
 
 def strips(loop: Loop, length: int) -> Loop:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tinyhlo.codegen.contraction_pack import nested
 from tinyhlo.codegen.cut import at_most, ceil_div
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.moves import rewrite_body
+from tinyhlo.codegen.moves import over_nests, rewrite_body
 from tinyhlo.codegen.staging import exchange
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index, substitute
@@ -60,34 +60,9 @@ class Block:
 def turn_around(program: LoopProgram, body: Body, target: Target, moves: list[str]) -> Body:
     """Turn what lies across in every nest of loops that only stores. What is written in place may
     not be computed twice, as overlapping blocks do."""
-    return body if program.in_place else turned(body, target, moves)
-
-
-def turned(body: Body, target: Target, moves: list[str]) -> Body:
-    result: list[Statement] = []
-    for statement in body:
-        nest = nest_of(statement)
-        if not nest:
-            result.append(statement)
-        elif all(isinstance(s, Store) for s in nest[-1].body):
-            result += turned_nest(nest, target, moves) or [statement]
-        else:
-            inner = turned(nest[-1].body, target, moves)
-            for loop in reversed(nest):
-                inner = (replace(loop, body=inner),)
-            result += inner
-    return tuple(result)
-
-
-def nest_of(statement: Statement) -> list[Loop]:
-    """Independent loops, each with nothing but the next one inside."""
-    nest: list[Loop] = []
-    while isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None:
-        nest.append(statement)
-        if len(statement.body) != 1:
-            break
-        statement = statement.body[0]
-    return nest
+    if program.in_place:
+        return body
+    return over_nests(body, lambda nest: turned_nest(nest, target, moves))
 
 
 def turned_nest(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:

@@ -1,0 +1,69 @@
+"""Copies of all sorts run in lanes: padded, joined, reversed, cut out at a place known late."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tinyhlo.compiler import run_stages
+from tinyhlo.config import Config
+from tinyhlo.runtime.host import native
+
+CONFIG = Config(cache=False)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def loops_of(function, *arguments: np.ndarray) -> str:  # type: ignore[no-untyped-def]
+    """The loops of a program, its results held against XLA's."""
+    jitted = jax.jit(function)
+    stages = run_stages(jitted.lower(*arguments).as_text(), CONFIG)
+    results = native(stages.module, stages.program, stages.compiled, CONFIG)(*arguments)
+    expected = jax.tree.leaves(jitted(*arguments))
+    for found, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    return "\n".join(map(str, stages.compiled.loops))
+
+
+@pytest.mark.parametrize(
+    "widths", [((3, 3), (3, 3)), ((0, 5), (70, 0)), ((-2, 1), (1, -3)), ((100, 0), (0, 0))]
+)
+def test_padding_is_stored_by_loops_of_its_own(widths) -> None:  # type: ignore[no-untyped-def]
+    amounts = [(low, high, 0) for low, high in widths]
+    text = loops_of(lambda x: lax.pad(x, np.float32(2), amounts), normal(90, 130))
+    assert " ? " not in text and "vector 8" in text
+
+
+def test_padding_of_three_axes() -> None:
+    amounts = [(1, 1, 0), (2, 0, 0), (0, 9, 0)]
+    text = loops_of(lambda x: lax.pad(x, np.float32(0), amounts) * 2, normal(9, 31, 65))
+    assert " ? " not in text
+
+
+def test_padding_between_elements_keeps_its_conditions() -> None:
+    text = loops_of(lambda x: lax.pad(x, np.float32(0), [(1, 1, 1), (2, 2, 0)]), normal(60, 90))
+    assert " ? " in text
+
+
+def test_many_pieces_are_stored_one_by_one() -> None:
+    x, pieces = normal(700), [normal(n) for n in (64, 300, 128, 65) * 12]
+    text = loops_of(lambda x: jnp.stack([x[k : k + 600] for k in range(50)], -1), x)
+    assert "where" not in text and text.count(" in 600") == 1
+    assert "where" not in loops_of(lambda *pieces: jnp.concatenate(pieces), *pieces)
+
+
+def test_reversed_rows_run_in_lanes() -> None:
+    assert "vector" in loops_of(lambda x: x[:, ::-1], normal(50, 200))
+
+
+def test_a_block_at_a_place_known_late_is_copied_in_lanes() -> None:
+    def block(x: jax.Array, k: jax.Array) -> jax.Array:
+        return lax.dynamic_slice(x, (k, k + 1), (40, 90))
+
+    for start in (-300, 3, 1000):
+        assert "vector" in loops_of(block, normal(60, 100), np.int32(start))
