@@ -12,6 +12,7 @@ that an earlier process has left on the disk needs none of them.
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  a process that is ending can import it no more
 import gc
 import sys
 import time
