@@ -12,7 +12,8 @@ that an earlier process has left on the disk needs none of them.
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401  a process that is ending can import it no more
+# A process that is ending cannot import this any more, but may still compile.
+import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport]
 import gc
 import sys
 import time
