@@ -303,7 +303,7 @@ class Builder:
         if lane.extent < plan.lanes:
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
         body = (vector_loop(lane, body, plan.lanes),)
-        if cost(value) > MOST_UNROLLED:
+        if cost(value) > MOST_UNROLLED or len(plan.m.inside) > 1:  # each row has its own divisions
             return nested([r, v], body)
         return (Loop(r, Axis.UNROLL, (Loop(v, Axis.UNROLL, body),)),)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
     from tinyhlo.codegen.llvm.values import Values
 
+SHORT_ROW = 4  # elements; longer ones go in blocks: as fast, and LLVM compiles far fewer shuffles
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
 
@@ -45,7 +46,7 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
     for run in runs.values():
         offsets = sorted(run)
         stride = indices.stride(v, run[offsets[0]].index) or 0
-        if stride & (stride - 1) and stride <= NEAR and is_row(offsets, stride):
+        if stride & (stride - 1) and stride <= SHORT_ROW and is_row(offsets, stride):
             store_rows(v, [run[k] for k in offsets])
             continue
         while offsets:
