@@ -191,3 +191,34 @@ def test_what_is_started_is_done_at_once() -> None:
     """)
     assert not graph.effects
     assert run_both(graph, 3) == 12
+
+
+RNG = """
+func.func @main() -> tensor<4x5000x{type}> {{
+  %a = stablehlo.constant dense<{low}> : tensor<{type}>
+  %b = stablehlo.constant dense<{high}> : tensor<{type}>
+  %shape = stablehlo.constant dense<[4, 5000]> : tensor<2xi64>
+  %x = stablehlo.rng %a, %b, %shape, distribution = {kind} :
+    (tensor<{type}>, tensor<{type}>, tensor<2xi64>) -> tensor<4x5000x{type}>
+  return %x : tensor<4x5000x{type}>
+}}
+"""
+
+
+@pytest.mark.parametrize("type_", ["f32", "f64", "bf16", "i32", "i8"])
+def test_random_numbers_are_others_in_every_call(type_: str) -> None:
+    low, high = ("-3", "5") if type_[0] == "i" else ("-3.0", "5.0")
+    text = RNG.format(type=type_, low=low, high=high, kind="UNIFORM")
+    graph = simplify(import_module(text.encode()).graph)
+    (first,), (second,) = (run_graph(graph, []) for _ in range(2))
+    assert np.mean(first == second) < 0.2
+    for drawn in (first.astype(np.float64), second.astype(np.float64)):
+        assert drawn.min() >= -3 and drawn.max() <= 5
+        assert abs(drawn.mean() - (0.5 if type_[0] == "i" else 1.0)) < 0.1
+
+
+def test_normal_random_numbers() -> None:
+    text = RNG.format(type="f32", low="2.0", high="3.0", kind="NORMAL")
+    (drawn,) = run_graph(import_module(text.encode()).graph, [])
+    assert abs(drawn.mean() - 2) < 0.1 and abs(drawn.std() - 3) < 0.1
+    assert np.isfinite(drawn).all()

@@ -35,7 +35,7 @@ from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 CONSTANTS = frozenset({"stablehlo.constant", "chlo.constant"})
-EFFECTS = frozenset({"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"})
+EFFECTS = frozenset(f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "rng"))
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
 

@@ -2,6 +2,8 @@
 
     (state ui64[2]) -> (state with the counter moved on, bits)
 
+And rng, which takes its state from the process: other numbers in every call.
+
 Everything is elementwise on an iota. Algorithms: Salmon et al., "Parallel random numbers: as easy
 as 1, 2, 3" (SC 2011). The state is [key, counter] or, for Philox, [key, low, high counter]; a
 Philox state without a high counter uses the key in its place.
@@ -10,7 +12,7 @@ Philox state without a high counter uses the key in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import pi, prod
 from typing import Any
 
 from tinyhlo.import_stablehlo.movement import join
@@ -18,17 +20,25 @@ from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import (
+    ORDER,
     bitcast,
     broadcast,
     cast,
+    cos,
+    elementwise,
     full,
     iota,
+    library_call,
+    log,
     reshape,
     slice_,
+    sqrt,
     where,
 )
 from tinyhlo.ir.dtypes import U32, U64, unsigned_of
-from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.graph import Node, Shape, TensorType
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.library import RANDOM_STATE
 
 THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_PARITY = 0x1BD11BDA
@@ -56,6 +66,36 @@ def rng_bit_generator(
         bits, moved = philox_bits(key, counter, shape, wide)
     after = [slice_(state, (0,), (1,)), *(reshape(word, (1,)) for word in moved)]
     return [join(after, 0), bitcast(cast(bits, unsigned_of(dtype)), dtype)]
+
+
+def rng(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """Uniform in low .. high, or normal with mean and deviation."""
+    first, second, _ = inputs
+    (result,) = operation.types
+    assert isinstance(result, TensorType)
+    normal = operation.attributes["rng_distribution"] == "NORMAL"
+    if not result.dtype.is_float and (normal or not result.dtype.is_integer):
+        raise UnsupportedError("only numbers: floats, and integers that are uniform")
+    order = {ORDER: scope.walker.effect_number()}
+    (state,) = library_call(RANDOM_STATE, (), (TensorType((2,), U64),), order, effect=True)
+    scope.walker.add_effect((state,))
+    a, b = (broadcast(value, result.shape) for value in (first, second))
+    key, counter = (reshape(slice_(state, (k,), (k + 1,)), ()) for k in range(2))
+    draws = 2 if normal else 1
+    bits, _ = threefry_bits(halves(key), counter, (draws, *result.shape), result.dtype.bits == 64)
+    if result.dtype.is_integer:
+        unsigned = unsigned_of(result.dtype)
+        drawn = cast(reshape(bits, result.shape), unsigned)
+        return [a + bitcast(elementwise(Op.REM, drawn, bitcast(b - a, unsigned)), result.dtype)]
+    digits = result.dtype.mantissa_bits + 1
+    parts = cast(bits >> (bits.dtype.bits - digits), result.dtype) * 2.0**-digits
+    if not normal:
+        return [a + (b - a) * reshape(parts, result.shape)]
+    radius, angle = (
+        reshape(slice_(parts, (k, *[0] * len(result.shape)), (k + 1, *result.shape)), result.shape)
+        for k in range(2)
+    )
+    return [a + b * sqrt(-2.0 * log(1.0 - radius)) * cos(angle * (2 * pi))]
 
 
 STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
@@ -162,4 +202,7 @@ def product(word: Node, factor: int) -> tuple[Node, Node]:
     return halves(wide * factor)
 
 
-RULES: dict[str, Rule] = {"stablehlo.rng_bit_generator": rng_bit_generator}
+RULES: dict[str, Rule] = {
+    "stablehlo.rng_bit_generator": rng_bit_generator,
+    "stablehlo.rng": rng,
+}

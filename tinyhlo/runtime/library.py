@@ -14,6 +14,7 @@ them. What it raises ends the program with its traceback as the text of the erro
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -160,6 +161,15 @@ def python_call(
     head = Head(ctypes.cast(trampoline, ctypes.c_void_p).value)
     return Library(memory_of(head), trampoline, PYTHON_SECONDS)
 
+
+def random_state(call: Call) -> Library:
+    """A key and a counter for random numbers, others in every call; the same in every process."""
+    return python_call(lambda _: [np.array([0, next(_draws) << 32], np.uint64)], (), call.results)
+
+
+RANDOM_STATE = "tiny.random_state"
+REGISTRY[RANDOM_STATE] = random_state
+_draws = itertools.count(1)
 
 # --- plain C functions -------------------------------------------------------------------------
 
