@@ -1,4 +1,4 @@
-"""Print the coefficient tables of `tinyhlo/codegen/math_tables.py`.
+"""Print the coefficient tables of `tinyhlo/codegen/math/tables.py`.
 
     python tools/fit_polynomials.py
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import mpmath as mp
 import numpy as np
 
-from tinyhlo.codegen.math_tables import TANH_POLYNOMIAL
+from tinyhlo.codegen.math.tables import TANH_POLYNOMIAL
 
 Function = Callable[[mp.mpf], mp.mpf]
 mp.mp.dps = 60

@@ -9,10 +9,10 @@ import pytest
 
 from tests.codegen.native import compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul
-from tinyhlo.codegen.columns import by_rows
-from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.lower import lower_fused
-from tinyhlo.codegen.moves import collapse, join
+from tinyhlo.codegen.moves.basic import collapse, join
+from tinyhlo.codegen.moves.columns import by_rows
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import elementwise, param, reduce
 from tinyhlo.ir.dtypes import BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node

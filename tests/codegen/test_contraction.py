@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
-from tinyhlo.codegen import contraction_planner
 from tinyhlo.codegen.compile import compile_program
-from tinyhlo.codegen.contraction import lower_contraction
-from tinyhlo.codegen.contraction_planner import split_depth
+from tinyhlo.codegen.contraction import planner as contraction_planner
+from tinyhlo.codegen.contraction.lower import lower_contraction
+from tinyhlo.codegen.contraction.planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, compiled
-from tinyhlo.codegen.long_bodies import MANY, STRIP
+from tinyhlo.codegen.moves.long_bodies import MANY, STRIP
 from tinyhlo.ir.build import cast, elementwise, full, iota, pad, param, scalar, slice_, where
 from tinyhlo.ir.dtypes import F32, U32, U64
 from tinyhlo.ir.graph import Graph, Node

@@ -1,4 +1,4 @@
-"""The expansions of `codegen/math.py`, evaluated in NumPy against wider arithmetic."""
+"""The expansions of `codegen/math/expand.py`, evaluated in NumPy against wider arithmetic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from tinyhlo.codegen.expressions import Apply, Expression, Literal, Read
-from tinyhlo.codegen.math import expand
+from tinyhlo.codegen.math.expand import expand
 from tinyhlo.ir.dtypes import BF16, F32, F64, DType
 from tinyhlo.ir.meaning import evaluate as meaning
 from tinyhlo.ir.ops import Op

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, run_native, target
-from tinyhlo.codegen import lower_sort
+from tinyhlo.codegen.sort import lower as lower_sort
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import elementwise, flip, iota, param, scalar, slice_, sort
 from tinyhlo.ir.dtypes import F32, I32, DType

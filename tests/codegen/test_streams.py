@@ -11,9 +11,9 @@ from tests.codegen.harness import call, kernel_program
 from tests.codegen.native import target
 from tests.schedule.graphs import F32, add, mul, softmax
 from tinyhlo.codegen.compile import compile_program
-from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config
 from tinyhlo.ir.build import param, permute, reduce

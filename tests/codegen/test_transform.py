@@ -7,8 +7,8 @@ import pytest
 
 from tests.codegen.harness import TARGET, call, check
 from tinyhlo.codegen.compile import compile_program
-from tinyhlo.codegen.network import find_network
-from tinyhlo.codegen.transform import lower_transform
+from tinyhlo.codegen.transform.lower import lower_transform
+from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
 from tinyhlo.import_stablehlo.movement import join

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tinyhlo.codegen.heuristics import choose_moves
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lower_kernel import library_call_of, lower_kernel
 from tinyhlo.codegen.modules import Modules
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.report import (
     UNKNOWN_TRIPS,
     estimate_seconds,

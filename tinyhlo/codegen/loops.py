@@ -5,7 +5,7 @@ Statements run in order and hold expressions (`codegen/expressions.py`):
     for i in 96 parallel: body      | acc = 0.0         | acc += value     | (a, b) = (x, y)
     y[i*4 + j] = value              | if condition: ... | local t: f32[64]
 
-An axis has a kind; moves (`codegen/moves.py`) rewrite axes, renderers honour kinds. Sibling loops
+An axis has a kind; moves (`codegen/moves`) rewrite axes, renderers honour kinds. Sibling loops
 may use the same variable again: each loop binds it anew.
 """
 

@@ -1,7 +1,7 @@
 """A fused Kernel as loops: demand-driven, from the results back to the loads.
 
 In: a Kernel of elementwise ops, views, gathers and reduces in any combination. Out: a LoopProgram
-whose axes are all serial; `codegen/heuristics.py` decides how they run. A softmax row:
+whose axes are all serial; `codegen/moves/heuristics.py` decides how they run. A softmax row:
 
     for i in 64:
       max0 = -inf
@@ -12,7 +12,7 @@ whose axes are all serial; `codegen/heuristics.py` decides how they run. A softm
 
 A reduce becomes a register, computed in the innermost scope that binds the variables of its
 index. Loop variables are named by depth and extent, so sibling loops over the same range use the
-same variable and equal subexpressions in them are the same object: `codegen/moves.py` joins such
+same variable and equal subexpressions in them are the same object: `codegen/moves` joins such
 loops.
 """
 

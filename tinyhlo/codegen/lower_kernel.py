@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen.contraction import lower_contraction
-from tinyhlo.codegen.contraction_layout import in_shape_of_sum
+from tinyhlo.codegen.contraction.layout import in_shape_of_sum
+from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lower import lower_fused
 from tinyhlo.codegen.lower_scan import lower_scan
-from tinyhlo.codegen.lower_sort import lower_sort
 from tinyhlo.codegen.lower_update import lower_scatter, lower_update_slice
-from tinyhlo.codegen.row_chain import lower_row_chain
+from tinyhlo.codegen.row_chain.lower import lower_row_chain
+from tinyhlo.codegen.sort.lower import lower_sort
 from tinyhlo.codegen.target import Target
-from tinyhlo.codegen.transform import lower_transform
+from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
 from tinyhlo.schedule.program import Kernel
 

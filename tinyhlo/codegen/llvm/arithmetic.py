@@ -160,7 +160,7 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
 
 
 def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """libm, one lane after the other: for what `codegen/math.py` does not expand."""
+    """libm, one lane after the other: for what `codegen/math/expand.py` does not expand."""
     scalar = value_type(dtype, 1)
     name = LIBM[op] + ("f" if dtype is F32 else "")
     if lanes == 1:

@@ -33,7 +33,7 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
-from tinyhlo.codegen.moves import rewrite_body
+from tinyhlo.codegen.moves.basic import rewrite_body
 from tinyhlo.codegen.target import Target
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import BOOL, U8

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhlo.codegen import math
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -35,6 +34,7 @@ from tinyhlo.codegen.llvm.types import (
     suffix,
     value_type,
 )
+from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
 from tinyhlo.ir.index import Condition, Index
@@ -124,10 +124,10 @@ class Values(Scopes):
         return Value(arithmetic.emit(self.b, e.op, texts, operand, e.dtype, lanes), lanes)
 
     def expand(self, e: Apply) -> Expression | None:
-        """The op as primitives, by `codegen/math.py`; None where it has no expansion."""
+        """The op as primitives, by `codegen/math/expand.py`; None where it has no expansion."""
         if e in self.expanded:
             return self.expanded[e]
-        result = math.expand(e.op, e.arguments, e.dtype, self.target)
+        result = expand_function(e.op, e.arguments, e.dtype, self.target)
         if result is not None:
             self.expanded[e] = result
         return result

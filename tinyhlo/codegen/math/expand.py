@@ -5,7 +5,7 @@ None where the library function is called instead (some f64 functions, targets w
 
     expand(Op.EXP, (x,), F32)  ->  18 primitives: reduction, polynomial, scaling
 
-Polynomials are fits of our own (`math_tables.py`). Largest errors, from `tests/codegen`:
+Polynomials are fits of our own (`tables.py`). Largest errors, from `tests/codegen`:
 exp 1.0, log 0.9, expm1 and tanh 1.5, sin and cos 1.6, tan 3.6, the others below 2 ulp in f32 (2.2
 in f64).
 NaN, infinities, signed zeros and denormals come out as IEEE 754 recommends.
@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen import math_exponential, math_logarithm, math_trigonometric
 from tinyhlo.codegen.expressions import Expression
-from tinyhlo.codegen.math_terms import Term
+from tinyhlo.codegen.math import exponential, logarithm, trigonometric
+from tinyhlo.codegen.math.terms import Term
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
@@ -25,17 +25,17 @@ from tinyhlo.ir.ops import Op
 Rule = Callable[..., "Term | None"]
 
 RULES: dict[Op, Rule] = {
-    Op.EXP: math_exponential.exp,
-    Op.EXPM1: math_exponential.expm1,
-    Op.TANH: math_exponential.tanh,
-    Op.ERF: math_exponential.erf,
-    Op.POW: math_exponential.power,
-    Op.LOG: math_logarithm.logarithm,
-    Op.LOG1P: math_logarithm.log1p,
-    Op.SIN: math_trigonometric.sin,
-    Op.COS: math_trigonometric.cos,
-    Op.TAN: math_trigonometric.tan,
-    Op.ATAN2: math_trigonometric.atan2,
+    Op.EXP: exponential.exp,
+    Op.EXPM1: exponential.expm1,
+    Op.TANH: exponential.tanh,
+    Op.ERF: exponential.erf,
+    Op.POW: exponential.power,
+    Op.LOG: logarithm.logarithm,
+    Op.LOG1P: logarithm.log1p,
+    Op.SIN: trigonometric.sin,
+    Op.COS: trigonometric.cos,
+    Op.TAN: trigonometric.tan,
+    Op.ATAN2: trigonometric.atan2,
 }
 
 

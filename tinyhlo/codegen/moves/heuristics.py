@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from tinyhlo.codegen.borders import without_borders
-from tinyhlo.codegen.column_blocks import block_columns
-from tinyhlo.codegen.columns import by_rows
 from tinyhlo.codegen.expressions import Expression, Memory, Name, index_free
-from tinyhlo.codegen.interchange import interchange
-from tinyhlo.codegen.long_bodies import cut_long_bodies
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -28,13 +23,18 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.moves import collapse, join, names_in, split_reduce, strips
-from tinyhlo.codegen.segments import cut_at_padding
-from tinyhlo.codegen.staging import stage_rows
-from tinyhlo.codegen.streams import streamed
+from tinyhlo.codegen.moves.basic import collapse, join, names_in, split_reduce, strips
+from tinyhlo.codegen.moves.borders import without_borders
+from tinyhlo.codegen.moves.column_blocks import block_columns
+from tinyhlo.codegen.moves.columns import by_rows
+from tinyhlo.codegen.moves.interchange import interchange
+from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
+from tinyhlo.codegen.moves.segments import cut_at_padding
+from tinyhlo.codegen.moves.staging import stage_rows
+from tinyhlo.codegen.moves.streams import streamed
+from tinyhlo.codegen.moves.turned import turn_around
+from tinyhlo.codegen.moves.write_out import write_out
 from tinyhlo.codegen.target import NEAR, Target
-from tinyhlo.codegen.turned import turn_around
-from tinyhlo.codegen.write_out import write_out
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL
 

@@ -22,10 +22,9 @@ kernels, whatever the work on rows is: no running maximum, no rescaling (docs/de
 
 from __future__ import annotations
 
-from tinyhlo.codegen.contraction_layout import Layout, TileLowering, find_layout
-from tinyhlo.codegen.cut import ceil_div
+from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
-from tinyhlo.codegen.heuristics import vectorised
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -38,10 +37,11 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.codegen.lower import LETTERS, Position, Scope, argument_memories
-from tinyhlo.codegen.moves import join
-from tinyhlo.codegen.row_chain_pack import Packing, RowLowering, choose_sizes
-from tinyhlo.codegen.row_mask import needed_tile
-from tinyhlo.codegen.staging import stage_rows
+from tinyhlo.codegen.moves.basic import join
+from tinyhlo.codegen.moves.heuristics import vectorised
+from tinyhlo.codegen.moves.staging import stage_rows
+from tinyhlo.codegen.row_chain.mask import needed_tile
+from tinyhlo.codegen.row_chain.pack import Packing, RowLowering, choose_sizes
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel

@@ -13,8 +13,8 @@ from __future__ import annotations
 from math import pi
 from typing import NamedTuple
 
-from tinyhlo.codegen.math_tables import ATAN_F32, COS_F32, QUARTERS, SIN_F32
-from tinyhlo.codegen.math_terms import Term, polynomial, where
+from tinyhlo.codegen.math.tables import ATAN_F32, COS_F32, QUARTERS, SIN_F32
+from tinyhlo.codegen.math.terms import Term, polynomial, where
 from tinyhlo.ir.dtypes import F32, F64, I32
 
 LIMITS = (2.0**50, 2.0**77, 2.0**104)  # up to LIMITS[k], QUARTERS[k] is right

@@ -16,9 +16,9 @@ from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, 
 from tinyhlo.codegen.lower import LETTERS, Lowering, Position, argument_memories
 from tinyhlo.codegen.lower_select import block_length, position_of, select
 from tinyhlo.codegen.lower_update import finished
-from tinyhlo.codegen.sort_merge import merge_sort
-from tinyhlo.codegen.sort_radix import Row, cost, digits_of, radix_sort
-from tinyhlo.codegen.sort_rank import rank_sort, signed_key
+from tinyhlo.codegen.sort.merge import merge_sort
+from tinyhlo.codegen.sort.radix import Row, cost, digits_of, radix_sort
+from tinyhlo.codegen.sort.rank import rank_sort, signed_key
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Output, Sort
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear

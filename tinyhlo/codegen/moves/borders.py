@@ -21,7 +21,7 @@ from dataclasses import replace
 from tinyhlo.codegen.expressions import Expression, Guard
 from tinyhlo.codegen.llvm.bodies import keeps_scratch
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement, Store
-from tinyhlo.codegen.write_out import extent_of, specialised
+from tinyhlo.codegen.moves.write_out import extent_of, specialised
 from tinyhlo.ir.index import Condition, Var, index
 
 MOST_NODES = 256  # expressions of a body, and of a window once it is written out

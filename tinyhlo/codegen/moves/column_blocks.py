@@ -31,7 +31,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.staging import Stager, exchange, is_pass, staged
+from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, log, nan
 
-from tinyhlo.codegen.math_logarithm import log2_of_magnitude
-from tinyhlo.codegen.math_tables import (
+from tinyhlo.codegen.math.logarithm import log2_of_magnitude
+from tinyhlo.codegen.math.tables import (
     ERF_F32,
     ERFC_F32,
     EXP_F32,
@@ -24,7 +24,7 @@ from tinyhlo.codegen.math_tables import (
     TANH_POLYNOMIAL,
     Table,
 )
-from tinyhlo.codegen.math_terms import Term, paired, polynomial, where
+from tinyhlo.codegen.math.terms import Term, paired, polynomial, where
 from tinyhlo.ir.dtypes import F32, F64, DType
 
 

@@ -1,4 +1,4 @@
-"""How a contraction is divided: what a Plan says, for `codegen/contraction.py` to build.
+"""How a contraction is divided: what a Plan says, for `codegen/contraction/lower.py` to build.
 
     for chunk in batch x m blocks x n blocks, parallel:
       for step in k blocks:
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from tinyhlo.codegen.contraction_form import Form
-from tinyhlo.codegen.cut import Cut, ceil_div, round_up
+from tinyhlo.codegen.contraction.cut import Cut, ceil_div, round_up
+from tinyhlo.codegen.contraction.form import Form
 
 NEAR_BYTES = 1 << 14  # of panels that stay in the first cache
 DEEP_BYTES, DEEP_PANELS = 1 << 18, 4  # in the second: so many make use of whole rows of memory

@@ -1,4 +1,4 @@
-"""Sizes and packed operands of a row chain (`codegen/row_chain.py`).
+"""Sizes and packed operands of a row chain (`codegen/row_chain/lower.py`).
 
 In: a RowChain and where its operands lie. Out: loops that copy them into scratch, computing what
 the program does to them on the way:
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
-from tinyhlo.codegen.contraction_operand import vector_loop
-from tinyhlo.codegen.contraction_planner import choose_tile
-from tinyhlo.codegen.cut import ceil_div, round_up
+from tinyhlo.codegen.contraction.cut import ceil_div, round_up
+from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
+from tinyhlo.codegen.contraction.operand import vector_loop
+from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.codegen.lower import LETTERS, Conditions, Lowering, Position, Scope

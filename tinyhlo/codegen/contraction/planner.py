@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from tinyhlo.codegen.contraction_form import Form, find_form
-from tinyhlo.codegen.contraction_layout import Layout
-from tinyhlo.codegen.contraction_operand import Source, box_size
-from tinyhlo.codegen.contraction_plan import LINE_BYTES, Plan, Use
-from tinyhlo.codegen.cut import Cut, ceil_div, round_up
+from tinyhlo.codegen.contraction.cut import Cut, ceil_div, round_up
+from tinyhlo.codegen.contraction.form import Form, find_form
+from tinyhlo.codegen.contraction.layout import Layout
+from tinyhlo.codegen.contraction.operand import Source, box_size
+from tinyhlo.codegen.contraction.plan import LINE_BYTES, Plan, Use
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param

@@ -15,7 +15,7 @@ from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope
-from tinyhlo.codegen.network import find_network
+from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear

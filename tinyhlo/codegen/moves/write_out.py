@@ -38,7 +38,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.moves import for_each_index
+from tinyhlo.codegen.moves.basic import for_each_index
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
 

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.contraction_ahead import memory_ahead
-from tinyhlo.codegen.contraction_layout import Layout, TileLowering, find_layout
-from tinyhlo.codegen.contraction_operand import (
+from tinyhlo.codegen.contraction.ahead import memory_ahead
+from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
+from tinyhlo.codegen.contraction.operand import (
     Affine,
     InPlace,
     Source,
@@ -35,12 +36,10 @@ from tinyhlo.codegen.contraction_operand import (
     stage,
     vector_loop,
 )
-from tinyhlo.codegen.contraction_pack import Frame, depth_of, nested, pack_left, pack_right
-from tinyhlo.codegen.contraction_plan import Plan, Use
-from tinyhlo.codegen.contraction_planner import plan_contraction
-from tinyhlo.codegen.cut import ceil_div
+from tinyhlo.codegen.contraction.pack import Frame, depth_of, nested, pack_left, pack_right
+from tinyhlo.codegen.contraction.plan import Plan, Use
+from tinyhlo.codegen.contraction.planner import plan_contraction
 from tinyhlo.codegen.expressions import Load, Memory, literal
-from tinyhlo.codegen.heuristics import cost
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -54,6 +53,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.codegen.lower import argument_memories
+from tinyhlo.codegen.moves.heuristics import cost
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce

@@ -6,7 +6,7 @@ a fixed distance in the source, a tile can read it there:
     InPlace   in the argument's own memory
     Staged    in a box of the source, copied to scratch: padding, casts and other elementwise work
               are done once an element, however many windows the element is in
-    (packed)  otherwise each element is copied to where the tile reads it, `contraction.py`
+    (packed)  otherwise each element is copied to where the tile reads it, `lower.py`
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tinyhlo.codegen.contraction_layout import TileLowering, operand_strides
-from tinyhlo.codegen.cut import Positions, ceil_div
+from tinyhlo.codegen.contraction.cut import Positions, ceil_div
+from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.ir.dtypes import DType

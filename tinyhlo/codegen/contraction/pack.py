@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.contraction_layout import Layout, TileLowering
-from tinyhlo.codegen.contraction_operand import Source, cast, vector_loop
-from tinyhlo.codegen.contraction_plan import Plan
-from tinyhlo.codegen.cut import Positions, at_most, joined
+from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
+from tinyhlo.codegen.contraction.layout import Layout, TileLowering
+from tinyhlo.codegen.contraction.operand import Source, cast, vector_loop
+from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store
 from tinyhlo.ir.dtypes import DType

@@ -2,7 +2,7 @@
 
 In: a Kernel with such sums (`ir/transform.py`), each read by the next only, elementwise work and
 views around them. Out: a LoopProgram without loops over a matrix: its network of additions
-(`codegen/network.py`) stands in the body, every row is stored from there. Two points, twice:
+(`network.py`) stands in the body, every row is stored from there. Two points, twice:
 
     for tile in 64 parallel:                       # the axes that all sums share
       local part0: f32[2*16]
@@ -18,12 +18,12 @@ from dataclasses import replace
 from math import prod
 
 from tinyhlo.codegen.expressions import Memory
-from tinyhlo.codegen.heuristics import PARALLEL_WORK, parallel
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lower import argument_memories
-from tinyhlo.codegen.moves import collapse, for_each_index
+from tinyhlo.codegen.moves.basic import collapse, for_each_index
+from tinyhlo.codegen.moves.heuristics import PARALLEL_WORK, parallel
 from tinyhlo.codegen.target import Target
-from tinyhlo.codegen.transform_lowering import NetworkLowering, Part, find_rows, whole
+from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
 from tinyhlo.ir.graph import Constant, MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel

@@ -10,7 +10,7 @@
 Element by element, such a load takes one element of a line, and the line is gone from the cache
 when its neighbour is wanted. Here whole lines are read in vectors, turned around in registers
 (`llvm/interleave.py`), and the loops that compute and store find neighbours next to each other.
-The last block overlaps the one before it, as those of a product do (`codegen/cut.py`).
+The last block overlaps the one before it, as those of a product do (`codegen/contraction/cut.py`).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tinyhlo.codegen.contraction_pack import nested
-from tinyhlo.codegen.cut import at_most, ceil_div
+from tinyhlo.codegen.contraction.cut import at_most, ceil_div
+from tinyhlo.codegen.contraction.pack import nested
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.moves import over_nests, rewrite_body
-from tinyhlo.codegen.staging import exchange
+from tinyhlo.codegen.moves.basic import over_nests, rewrite_body
+from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index, substitute
 
