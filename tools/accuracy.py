@@ -159,7 +159,6 @@ def page(rows: Sequence[tuple[str, list[tuple[str, list[Error]]]]]) -> str:
         "place (half a unit is correct rounding), and the argument where it was found. 16-bit",
         "types are measured on every number; the others on numbers of every size and, densely,",
         "where the function bends. Results that should overflow and do count as exact.",
-        "JAX writes the logistic function of 16-bit types as exp, add and divide in 16 bits.",
     ]
     for title, functions in rows:
         lines += ["", f"## {title}", "", f"| function | {names} |", "|---|" + "---|" * len(DTYPES)]

@@ -156,6 +156,15 @@ def test_compiler_options_reach_the_compiler() -> None:
         jax.jit(lambda x: x * 4, backend="tiny", compiler_options={"tinyhlo_beem": "4"})(X)
 
 
+def test_logistic_is_right_down_to_denormals() -> None:
+    """JAX's own lowering divides by an infinity there."""
+    x = np.linspace(-103, -86, 50, dtype=np.float32)
+    found = np.asarray(jax.jit(jax.lax.logistic, backend="tiny")(x))
+    exact = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-44)
+    assert np.all(found[x > -103] > 0)
+
+
 def test_ragged_dot_arrives_as_a_composite() -> None:
     x, w = np.ones((6, 3), np.float32), np.ones((2, 3, 4), np.float32)
     sizes = np.array([2, 3], np.int32)

@@ -41,8 +41,21 @@ def register(platform: str) -> None:
     """Register the lowerings for `platform`. JAX versions that arrange their rules in another way
     keep what they have."""
     borrow_rules(platform)
+    register_logistic(platform)
     register_ragged_dot(platform)
     register_branches(platform)
+
+
+def register_logistic(platform: str) -> None:
+    """As one op, which is right down to denormals: exp, add and divide, the default, overflow."""
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir.dialects import stablehlo
+
+    lax: Any = importlib.import_module("jax._src.lax.lax")
+    rule = getattr(lax, "_nary_lower_hlo", None)
+    if rule is not None:
+        ours = functools.partial(rule, stablehlo.logistic)
+        mlir.register_lowering(lax.logistic_p, ours, platform=platform)
 
 
 def register_ragged_dot(platform: str) -> None:
