@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -232,26 +232,33 @@ def substitute_expression(
     return result
 
 
+def operands(e: Expression) -> tuple[Expression, ...]:
+    """The values that a value is computed from; what an index has in it is not among them."""
+    match e:
+        case Apply(arguments=arguments):
+            return arguments
+        case Guard(value=value, otherwise=otherwise):
+            return (value, otherwise)
+        case _:
+            return ()
+
+
+def walk(
+    roots: Iterable[Expression], into: Callable[[Expression], bool] = lambda _: True
+) -> Iterator[Expression]:
+    """The expressions that `roots` consist of, each once, as far as `into` holds."""
+    pending, seen = list(roots), set[Expression]()
+    while pending:
+        e = pending.pop()
+        if e not in seen and into(e):
+            seen.add(e)
+            yield e
+            pending.extend(operands(e))
+
+
 def loads_of(root: Expression) -> list[Load]:
     """Loads anywhere in an expression."""
-    found: list[Load] = []
-    stack: list[Expression] = [root]
-    seen: set[Expression] = set()
-    while stack:
-        expression = stack.pop()
-        if expression in seen or not expression.loads:
-            continue
-        seen.add(expression)
-        match expression:
-            case Load():
-                found.append(expression)
-            case Apply(arguments=arguments):
-                stack.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                stack.extend((value, otherwise))
-            case _:
-                pass
-    return found
+    return [e for e in walk([root], lambda e: e.loads > 0) if isinstance(e, Load)]
 
 
 def literal(value: Any, dtype: DType) -> Literal:

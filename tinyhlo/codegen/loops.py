@@ -11,7 +11,7 @@ may use the same variable again: each loop binds it anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Union
@@ -179,3 +179,10 @@ class LoopProgram:
         from tinyhlo.codegen.printer import format_program
 
         return format_program(self)
+
+
+def nested(variables: Sequence[Var], body: Body) -> Body:
+    """Loops around `body`, the last variable innermost."""
+    for var in reversed(variables):
+        body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
+    return body

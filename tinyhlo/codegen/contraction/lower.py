@@ -36,7 +36,7 @@ from tinyhlo.codegen.contraction.operand import (
     stage,
     vector_loop,
 )
-from tinyhlo.codegen.contraction.pack import Frame, depth_of, nested, pack_left, pack_right
+from tinyhlo.codegen.contraction.pack import Frame, depth_of, pack_left, pack_right
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.planner import plan_contraction
 from tinyhlo.codegen.expressions import Load, Memory, literal
@@ -51,6 +51,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     TileProduct,
+    nested,
 )
 from tinyhlo.codegen.lower import argument_memories
 from tinyhlo.codegen.moves.heuristics import cost

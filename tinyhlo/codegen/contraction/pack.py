@@ -20,7 +20,7 @@ from tinyhlo.codegen.contraction.layout import Layout, TileLowering
 from tinyhlo.codegen.contraction.operand import Source, cast, vector_loop
 from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store
+from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -230,10 +230,3 @@ def pack_left(frame: Frame, depth: Depth, memory: Memory) -> Body:
     lanes = 1 << min(plan.rows, plan.lanes).bit_length() - 1
     body = (vector_loop(r, tuple(store(index(r), j) for j in members), lanes),)
     return by_all(frame, nested(walk(frame, depth), tiles(body)))
-
-
-def nested(variables: Sequence[Var], body: Body) -> Body:
-    """Loops around `body`, the last variable innermost."""
-    for var in reversed(variables):
-        body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
-    return body

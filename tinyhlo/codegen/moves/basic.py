@@ -12,12 +12,15 @@ from dataclasses import replace
 from tinyhlo.codegen.expressions import (
     NOTHING,
     Expression,
+    Guard,
+    IndexValue,
     Load,
     Memory,
     Name,
     Read,
     index_free,
     substitute_expression,
+    walk,
 )
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
@@ -214,20 +217,17 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
     """Call `visit` on every index expression below a statement."""
     seen: set[Expression] = set()
 
-    def value(e: Expression) -> None:
-        if e in seen or not e.free:
-            return
-        seen.add(e)
-        where = getattr(e, "index", None)
-        if where is not None:
-            place(where)
-        for argument in getattr(e, "arguments", ()):
-            value(argument)
-        for condition in getattr(e, "conditions", ()):
-            place(condition.index)
-        if hasattr(e, "otherwise"):
-            value(e.value)  # type: ignore[union-attr]
-            value(e.otherwise)  # type: ignore[union-attr]
+    def value(root: Expression) -> None:
+        for e in walk([root], lambda e: bool(e.free) and e not in seen):
+            seen.add(e)
+            match e:
+                case Load(index=where) | IndexValue(index=where):
+                    place(where)
+                case Guard(conditions=conditions):
+                    for condition in conditions:
+                        place(condition.index)
+                case _:
+                    pass
 
     def place(where: Index) -> None:
         visit(where)
@@ -236,7 +236,7 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
             if inner is not None:
                 value(inner)
 
-    def walk(s: Statement) -> None:
+    def below(s: Statement) -> None:
         match s:
             case Declare(value=e) | Accumulate(value=e):
                 value(e)
@@ -248,12 +248,12 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
                 value(e)
             case Loop(body=inner):
                 for each in inner:
-                    walk(each)
+                    below(each)
             case If(conditions=conditions, body=inner):
                 for condition in conditions:
                     place(condition.index)
                 for each in inner:
-                    walk(each)
+                    below(each)
             case Bind(index=where):
                 place(where)
             case TileProduct(indices=indices):
@@ -262,7 +262,7 @@ def for_each_index(statement: Statement, visit: Callable[[Index], None]) -> None
             case Allocate():
                 pass
 
-    walk(statement)
+    below(statement)
 
 
 def over_nests(body: Body, move: Callable[[Sequence[Loop]], Body]) -> Body:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, operands
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -166,14 +166,8 @@ def fixed_values(loop: Loop) -> list[Expression]:
         if e in seen:
             continue
         seen.add(e)
-        match e:
-            case Apply(arguments=arguments):
-                if e.free and not e.depends_on(loop.var):
-                    found[e] = None
-                else:
-                    pending.extend(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                pending.extend((value, otherwise))
-            case _:
-                pass
+        if isinstance(e, Apply) and e.free and not e.depends_on(loop.var):
+            found[e] = None
+        else:
+            pending.extend(operands(e))
     return list(found)

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from tinyhlo.codegen.expressions import Expression, Memory, Name, index_free
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Load,
+    Memory,
+    Name,
+    index_free,
+    operands,
+    walk,
+)
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -245,12 +254,9 @@ def expression(value: Expression, var: Var, result: Score) -> None:
             continue
         result.seen.add(e)
         result.bits = max(result.bits, e.dtype.bits)
-        memory = getattr(e, "memory", None)
-        if memory is not None:
-            access(memory, e.index, var, result)  # type: ignore[union-attr]
-        pending.extend(getattr(e, "arguments", ()))
-        if hasattr(e, "otherwise"):
-            pending.extend((e.value, e.otherwise))  # type: ignore[union-attr]
+        if isinstance(e, Load):
+            access(e.memory, e.index, var, result)
+        pending.extend(operands(e))
 
 
 # --- parallel ------------------------------------------------------------------------------------
@@ -353,16 +359,5 @@ def work(statement: Statement) -> float:
 
 def cost(value: Expression) -> float:
     """Operations of an expression, shared parts once; a transcendental counts as 10."""
-    seen: set[Expression] = set()
-    pending, total = [value], 0.0
-    while pending:
-        e = pending.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        op = getattr(e, "op", None)
-        total += 10.0 if op in TRANSCENDENTAL else 1.0
-        pending.extend(getattr(e, "arguments", ()))
-        if hasattr(e, "otherwise"):
-            pending.extend((e.value, e.otherwise))  # type: ignore[union-attr]
-    return total
+    dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in walk([value]))
+    return sum(10.0 if is_dear else 1.0 for is_dear in dear)

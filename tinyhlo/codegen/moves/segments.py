@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import prod
 
-from tinyhlo.codegen.contraction.pack import nested
-from tinyhlo.codegen.expressions import Apply, Expression, Guard
-from tinyhlo.codegen.loops import Body, Loop, Statement, Store
+from tinyhlo.codegen.expressions import Guard, walk
+from tinyhlo.codegen.loops import Body, Loop, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import Done, decided
 from tinyhlo.ir.index import Condition, Var, index, substitute
@@ -78,20 +77,5 @@ def ends_of(conditions: Iterable[Condition], var: Var) -> list[int]:
 
 def conditions_of(stores: Iterable[Store]) -> tuple[list[Condition], int]:
     """(conditions of all guards, how many expressions there are)"""
-    seen: set[Expression] = set()
-    found: list[Condition] = []
-    pending = [store.value for store in stores]
-    while pending:
-        e = pending.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        match e:
-            case Apply(arguments=arguments):
-                pending.extend(arguments)
-            case Guard(conditions=conditions, value=value, otherwise=otherwise):
-                found.extend(conditions)
-                pending.extend((value, otherwise))
-            case _:
-                pass
-    return found, len(seen)
+    nodes = list(walk(store.value for store in stores))
+    return [c for e in nodes if isinstance(e, Guard) for c in e.conditions], len(nodes)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, operands, walk
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import ZERO, Index, Var, index
@@ -164,33 +164,20 @@ def find_shared(
         if e in known and fixed and again(e, var) > STORE_AND_LOAD:
             wanted[e] = None
             continue
-        pending.extend(parts(e))
-
-
-def parts(e: Expression) -> tuple[Expression, ...]:
-    match e:
-        case Apply(arguments=arguments):
-            return arguments
-        case Guard(value=value, otherwise=otherwise):
-            return (value, otherwise)
-        case _:
-            return ()
+        pending.extend(operands(e))
 
 
 def again(root: Expression, var: Var) -> float:
     """Operations to compute `root` once more for another element; what does not depend on the
     element is computed once a row."""
-    seen: set[Expression] = set()
-    pending, total = [root], 0.0
-    while pending:
-        e = pending.pop()
-        if e in seen or not e.depends_on(var):
-            continue
-        seen.add(e)
-        op = getattr(e, "op", None)
-        total += TRANSCENDENTAL_COST if op in TRANSCENDENTAL else DEAR.get(op, 1.0)  # type: ignore[arg-type]
-        pending.extend(parts(e))
-    return total
+    return sum(price(e) for e in walk([root], lambda e: e.depends_on(var)))
+
+
+def price(e: Expression) -> float:
+    """What one operation costs, in additions."""
+    if not isinstance(e, Apply):
+        return 1.0
+    return TRANSCENDENTAL_COST if e.op in TRANSCENDENTAL else DEAR.get(e.op, 1.0)
 
 
 def exchanged(

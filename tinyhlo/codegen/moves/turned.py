@@ -20,9 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
-from tinyhlo.codegen.contraction.pack import nested
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests, rewrite_body
 from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.target import Target

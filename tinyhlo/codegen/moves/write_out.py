@@ -25,6 +25,7 @@ from tinyhlo.codegen.expressions import (
     Read,
     index_free,
     loads_of,
+    walk,
 )
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
@@ -137,18 +138,7 @@ def count_nodes(loop: Loop) -> float:
 
 def collect(value: Expression, nodes: set[Expression]) -> None:
     """Add an expression and all it consists of."""
-    if value in nodes:
-        return
-    nodes.add(value)
-    match value:
-        case Apply(arguments=arguments):
-            for argument in arguments:
-                collect(argument, nodes)
-        case Guard(value=inner, otherwise=otherwise):
-            collect(inner, nodes)
-            collect(otherwise, nodes)
-        case _:
-            pass
+    nodes.update(walk([value], lambda e: e not in nodes))
 
 
 def uses_registers(loop: Loop) -> bool:
