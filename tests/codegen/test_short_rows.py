@@ -13,6 +13,7 @@ from tinyhlo.ir.build import (
     broadcast,
     elementwise,
     flip,
+    full,
     iota,
     pad,
     param,
@@ -97,3 +98,15 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     graph = Graph((x.type,), (softmax(x),))
     one, two = (run_native(graph, [value], threads)[0] for threads in (1, 2))
     assert one.tobytes() == two.tobytes()
+
+
+def test_short_reduces_that_choose_by_position_are_written_out() -> None:
+    """As `jnp.select` has them: the first of four conditions that holds."""
+    x = param(0, (4096,), F32)
+    shape = (4, 4096)
+    place = iota(shape, I32, 0)
+    wide = broadcast(x, shape, (1,))
+    held = [full(float(k), shape, F32) for k in range(4)]
+    value = where(elementwise(Op.LT, place, full(2, shape, I32)), mul(wide, held[2]), held[3])
+    (loops,) = compiled(Graph((x.type,), (reduce(Op.MAX, value, (0,)),))).loops
+    assert " reduce" not in str(loops) and "where(" not in str(loops)

@@ -69,10 +69,11 @@ def write_out(body: Body, target: Target, moves: list[str]) -> Body:
 
 def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     """A loop whose results are rows of a few elements computes a row an iteration: its stores
-    follow each other, and choices by the position in a row are made."""
+    follow each other, and choices by the position in a row are made. So does one with short sums
+    that choose by their position."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.vector_bytes // 4
-    rows = any(s.axis is Axis.SERIAL for s in inner)
+    rows = any(s.axis is Axis.SERIAL or chooses(s) for s in inner)
     if not (long and rows and all(is_tiny(s, target, NODES_OF_ROW) for s in inner)):
         body = (
             without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
@@ -86,6 +87,13 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     if reads_any({s.memory for s in stores}, result):
         return replace(loop, body=tuple(result))
     return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+
+
+def chooses(loop: Loop) -> bool:
+    """Whether values in a loop depend on its variable otherwise than by where they load."""
+    nodes: set[Expression] = set()
+    extent_of(loop, nodes)
+    return any(isinstance(node, IndexValue) and node.depends_on(loop.var) for node in nodes)
 
 
 def reads_any(memories: set[Memory], body: list[Statement]) -> bool:
