@@ -106,6 +106,10 @@ accuracy: .venv/.installed  ## measure every transcendental function against mpm
 docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 	@.venv/bin/python -m tools.print_forms docs/how-it-works.md
 
+# FIRST=N LAST=N: the numbers of the programs (default 0 to 3000).
+random-programs: .venv/.installed  ## hold generated code of random programs against the interpreter
+	@.venv/bin/python -m tests.codegen.test_random_kernels $(or $(FIRST),0) $(or $(LAST),3000)
+
 counts: .venv/.installed  ## accept the counts of kernels, bytes and operations as they are now
 	@.venv/bin/python -m tests.counts --record
 
@@ -114,4 +118,4 @@ clean:  ## remove what the targets made
 	  demo.png
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
-	fuzz harnesses programs bench-workloads accuracy docs counts clean
+	fuzz harnesses programs bench-workloads accuracy docs counts random-programs clean

@@ -1,6 +1,6 @@
 """Random programs in the shapes of real ones: generated code against the interpreter.
 
-More than the tests run: python -m tests.codegen.test_random_kernels FIRST LAST
+More than the tests run: make random-programs
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from rich.progress import track
 
 from tests.codegen.native import check, run_native
 from tests.random_kernels import random_kernels, tolerance
@@ -52,7 +53,17 @@ def test_accumulators_of_two_widths() -> None:
     check(graph, [normal(3, 64), normal(64, 3, 8)], rtol=1e-4, atol=1e-3)
 
 
+def main(first: int, last: int) -> int:
+    """Every program from `first` up to `last`; prints the wrong ones as they are found."""
+    bad = 0
+    for seed in track(range(first, last), "random programs"):
+        problems = wrong(seed)
+        bad += bool(problems)
+        if problems:
+            print(f"program {seed}", *problems, sep="\n    ", flush=True)
+    print(f"{last - first - bad} of {last - first} programs agree with the interpreter")
+    return int(bad > 0)
+
+
 if __name__ == "__main__":
-    for number in range(int(sys.argv[1]), int(sys.argv[2])):
-        if problems := wrong(number):
-            print(number, *problems, sep="\n    ", flush=True)
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
