@@ -42,7 +42,8 @@ def divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.divide(a, b)
     quotient = np.abs(a.astype(object)) // np.abs(np.where(b == 0, 1, b).astype(object))
-    return _whole(quotient, a, b, np.where(b == 0, -1, 0))
+    # of scalars the quotient is a Python number
+    return _whole(np.asarray(quotient, object), a, b, np.where(b == 0, -1, 0))
 
 
 def _whole(quotient: Array, a: Array, b: Array, by_zero: Array) -> Array:
