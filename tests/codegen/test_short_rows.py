@@ -101,9 +101,9 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
 
 
 def test_short_reduces_that_choose_by_position_are_written_out() -> None:
-    """As `jnp.select` has them: the first of four conditions that holds."""
+    """As `jnp.select` has them: the first of three conditions that holds."""
     x = param(0, (4096,), F32)
-    shape = (4, 4096)
+    shape = (3, 4096)
     place = iota(shape, I32, 0)
     wide = broadcast(x, shape, (1,))
     held = [full(float(k), shape, F32) for k in range(4)]
