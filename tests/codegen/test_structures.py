@@ -7,7 +7,16 @@ import pytest
 
 from tests.codegen.native import check, compiled
 from tinyhlo.ir import dtypes
-from tinyhlo.ir.build import broadcast, elementwise, iota, param, scalar, scatter, update_slice
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    full,
+    iota,
+    param,
+    scalar,
+    scatter,
+    update_slice,
+)
 from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -56,6 +65,21 @@ def test_rows_of_a_scatter_run_in_lanes_and_batches_in_parallel(op: Op) -> None:
     text = str(compiled(graph).loops[-1])
     assert f"in {batch} parallel" in text and f"in {count} ordered" in text
     assert f"in {width} vector" in text and text.index("if ") < text.index(" vector")
+
+
+@pytest.mark.parametrize("width", [8, 10, 17, 33])
+def test_no_lane_adds_twice(width: int) -> None:
+    """Rows that do not fill vectors, of complex numbers in planes, added up from zero."""
+    scalars = [param(k, (), F32) for k in range(4)]
+    sums = tuple(elementwise(Op.ADD, scalars[k], scalars[k + 2]) for k in range(2))
+    combiner = Graph(tuple(node.type for node in scalars), sums)
+    updates = [param(k, (20, width), F32) for k in range(2)]
+    where, zero = param(2, (20,), I32), full(0.0, (20, width), F32)
+    place = [broadcast(where, (20, width), (0,)), iota((20, width), I32, 1)]
+    results = scatter([zero, zero], updates, place, combiner, False)
+    graph = Graph((*(node.type for node in updates), where.type), results)
+    rows = np.random.default_rng(0).integers(0, 6, 20).astype(np.int32)
+    check(graph, [*(values((20, width), seed=k) for k in range(2)), rows])
 
 
 def test_update_slice_at_a_place_known_at_run_time() -> None:

@@ -29,15 +29,36 @@ def changed(body: Body) -> frozenset[str]:
 
 
 def keeps_scratch(loop: Loop) -> bool:
-    """Whether lanes must not run twice: what they leave in scratch may be read by the same loop,
-    and scratch of a strip ends where the strip does."""
-    return any(
-        isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s)))
-        for s in loop.body
-    ) or any(
-        (isinstance(s, Declare) and reads_scratch(s)) or (isinstance(s, Loop) and keeps_scratch(s))
-        for s in loop.body
+    """Whether lanes must not run twice: they add to what they store, what they leave in scratch may
+    be read by the same loop, and scratch of a strip ends where the strip does."""
+    return (
+        reads_results(loop.body)
+        or any(
+            isinstance(s, Store)
+            and (s.memory.local or (loop.count is not None and reads_scratch(s)))
+            for s in loop.body
+        )
+        or any(
+            (isinstance(s, Declare) and reads_scratch(s))
+            or (isinstance(s, Loop) and keeps_scratch(s))
+            for s in loop.body
+        )
     )
+
+
+def reads_results(body: Body) -> bool:
+    """Whether a value that is stored, by a scatter above all, is made of what lay there before."""
+    for statement in body:
+        match statement:
+            case Store(memory=memory, value=value):
+                if any(load.memory == memory for load in loads_of(value)):
+                    return True
+            case Loop(body=inner) | If(body=inner):
+                if reads_results(inner):
+                    return True
+            case _:
+                pass
+    return False
 
 
 def reads_scratch(statement: Store | Declare) -> bool:
