@@ -248,7 +248,7 @@ class Maker:
         return Value(build.sort((x.node,), self.place(x), comparator)[0], x.axes)
 
     def scatter(self, x: Value) -> Value:
-        """Rows added up at places that some of them share, or outside."""
+        """Rows of two arrays, as of complex numbers, added up at places that some of them share."""
         if not x.axes:
             return x
         at = self.place(x)
@@ -261,12 +261,14 @@ class Maker:
         ]
         shape[at] = 4
         target = build.full(0, tuple(shape), self.dtype)
-        a, b = (build.param(k, (), self.dtype) for k in range(2))
-        combiner = Graph((a.type, b.type), (build.elementwise(Op.ADD, a, b),))
+        y = self.pick([v for v in self.pool if v.axes == x.axes] or [x])
+        given = [build.param(k, (), self.dtype) for k in range(4)]
+        sums = tuple(build.elementwise(Op.ADD, given[k], given[k + 2]) for k in range(2))
+        combiner = Graph(tuple(node.type for node in given), sums)
         axes = list(x.axes)
         axes[at] = self.axis(4)
-        node = build.scatter((target,), (x.node,), places, combiner, False)[0]
-        return self.scaled(Value(node, tuple(axes)), 0.5)
+        parts = build.scatter((target, target), (x.node, y.node), places, combiner, False)
+        return self.scaled(Value(build.elementwise(Op.SUB, *parts), tuple(axes)), 0.5)
 
     def update(self, x: Value) -> Value:
         """Another value written over a part of this one, at a place that is computed."""

@@ -28,7 +28,7 @@ def changed(body: Body) -> frozenset[str]:
     return frozenset(names - own)
 
 
-def keeps_scratch(loop: Loop) -> bool:
+def must_run_once(loop: Loop) -> bool:
     """Whether lanes must not run twice: they add to what they store, what they leave in scratch may
     be read by the same loop, and scratch of a strip ends where the strip does."""
     return (
@@ -40,7 +40,7 @@ def keeps_scratch(loop: Loop) -> bool:
         )
         or any(
             (isinstance(s, Declare) and reads_scratch(s))
-            or (isinstance(s, Loop) and keeps_scratch(s))
+            or (isinstance(s, Loop) and must_run_once(s))
             for s in loop.body
         )
     )

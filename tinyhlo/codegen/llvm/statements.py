@@ -13,7 +13,7 @@ from dataclasses import replace
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
-from tinyhlo.codegen.llvm.bodies import changed, keeps_scratch, stores_in
+from tinyhlo.codegen.llvm.bodies import changed, must_run_once, stores_in
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
@@ -261,7 +261,7 @@ class Statements(Values):
             reduce_lanes.around(self, loop, lambda: reduce_lanes.run(self, loop, end))
         elif loop.axis is Axis.ORDERED:
             prefix.run(self, loop, end)
-        elif self.may_repeat and loop.var.extent >= loop.width and not keeps_scratch(loop):
+        elif self.may_repeat and loop.var.extent >= loop.width and not must_run_once(loop):
             last = str(loop.var.extent - loop.width) if loop.var.extent % loop.width else ""
             self.run(loop, self.index(loop.start), end, loop.width, last=last)
         else:

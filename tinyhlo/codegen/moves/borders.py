@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Expression, Guard
-from tinyhlo.codegen.llvm.bodies import keeps_scratch
+from tinyhlo.codegen.llvm.bodies import must_run_once
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.write_out import extent_of, specialised
 from tinyhlo.ir.index import Condition, Var, index
@@ -57,7 +57,7 @@ def pieces(loop: Loop, moves: list[str]) -> list[Loop]:
     if extent >= LONG_ROW * lanes:  # results of the inside start where a vector of memory does
         start, stop = -(-start // lanes) * lanes, extent - -(-(extent - stop) // lanes) * lanes
     narrow = stop - start < max(lanes, extent // 2)
-    if (start, stop) == (0, extent) or narrow or not is_simple(loop.body) or keeps_scratch(loop):
+    if (start, stop) == (0, extent) or narrow or not is_simple(loop.body) or must_run_once(loop):
         return [loop]
     moves.append(f"borders {loop.var.name} {start} {extent - stop}")
     cuts = [(start, stop)]
