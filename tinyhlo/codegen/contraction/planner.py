@@ -183,9 +183,12 @@ class Planner:
             usable = len(along) == 1 and along[0].coefficient(fast) > 0
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
+        return Use.IN_PLACE if memory and (few or self.in_panels(source)) else Use.PACKED
+
+    def in_panels(self, source: Source) -> bool:
+        """Whether the rows of a tile follow each other in memory (`schedule/panels.py`)."""
         apart = source.flat().coefficient(self.c.k[-1]) * source.node.dtype.itemsize
-        in_panels = len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES  # `schedule/panels.py`
-        return Use.IN_PLACE if memory and (few or in_panels) else Use.PACKED
+        return len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES
 
     def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
         """How many points of the product read an element of the source, on average."""
@@ -198,9 +201,11 @@ class Planner:
         """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
         a few of its rows side by side, and the sums of all columns wait in the cache."""
         nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.operand.itemsize
-        reused = self.right_source and self.reuse(self.right_source, self.c.n) >= REUSE
-        once = self.right is Use.IN_PLACE and not reused and self.left is not Use.STAGED
-        return once and nbytes > self.target.l2_bytes
+        source = self.right_source
+        if source is None or self.right is not Use.IN_PLACE or self.left is Use.STAGED:
+            return False
+        in_order = self.reuse(source, self.c.n) >= REUSE or self.in_panels(source)
+        return not in_order and nbytes > self.target.l2_bytes
 
     def depth_cut(self, most: int) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]
