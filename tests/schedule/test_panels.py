@@ -97,3 +97,12 @@ def test_what_follows_is_computed_with_the_product(rows: tuple[int, ...]) -> Non
     assert "tanh" in loops
     assert "%" not in loops.split("] * ")[0]  # no column number is taken apart
     assert "right packed" not in loops
+
+
+def test_panels_beyond_the_second_cache_are_walked_down_their_depth() -> None:
+    """They lie in the order in which a tile reads them: nothing is gained by a few rows of all."""
+    program = planned(cell, 0.1 * normal(512, 512), normal(40, 512))
+    inside, _ = split(program)
+    (launch,) = [each for each in launches(inside) if products((each,))]
+    assert max(param.nbytes for param in launch.kernel.graph.params) > TARGET.l2_bytes
+    assert "512 deep, 1 steps" in str(lower_kernel(launch.kernel, TARGET))
