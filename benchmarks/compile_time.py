@@ -19,9 +19,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.corpus import compiled, geometric_mean
-from tinyhlo.codegen.compile import bind_libraries, kernels_of, render_program
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.compiler import compile_module, stages, target_of
 from tinyhlo.config import Config
+from tinyhlo.runtime.compile import bind_libraries
 from tinyhlo.runtime.jit import compiler, link
 
 Row = dict[str, float]  # column -> milliseconds, or a count

@@ -23,13 +23,14 @@ import jax
 import numpy as np
 
 from benchmarks.record import workloads_script
-from tinyhlo.codegen.compile import compile_program, kernels_of
+from tinyhlo.codegen.render import kernels_of
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Reduce, graph_key
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, pointers
+from tinyhlo.runtime.compile import compile_program
 from tinyhlo.runtime.host import ENTRY
 from tinyhlo.runtime.jit import compile_text, link
 from tinyhlo.runtime.processors import host_target

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.workloads import WORKLOADS
 from demo.network import OPTIMIZER, initial_parameters, training_step
-from tinyhlo.codegen.compile import kernels_of, render_program
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.codegen.report import report
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.simplify import simplify

@@ -22,18 +22,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, thread_count
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import assembly
 from tinyhlo.runtime.processors import cpu_target
+from tinyhlo.target import Target
 
 if TYPE_CHECKING:
-    from tinyhlo.codegen.compile import Compiled
     from tinyhlo.import_stablehlo import Module
     from tinyhlo.ir.graph import Graph
+    from tinyhlo.runtime.compile import Compiled
     from tinyhlo.schedule import Program
 
 
@@ -131,10 +131,10 @@ def run_stages(source: bytes | str, config: Config) -> Stages:
 
 def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     """(stage name, the form it produced), in order; with TINYHLO_DEBUG graphs are verified."""
-    from tinyhlo.codegen.compile import compile_program
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.ir.verifier import verify_graph
+    from tinyhlo.runtime.compile import compile_program
     from tinyhlo.schedule import schedule
 
     target = target_of(config)

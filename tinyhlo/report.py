@@ -1,4 +1,4 @@
-"""Time per kernel as text: the lines of TINYHLO_DEBUG=2.
+"""What is known of a kernel, and its time as text: the lines of TINYHLO_DEBUG=2.
 
 In: what `Executable.profile()` lists: (KernelReport, calls, seconds of all calls together).
 
@@ -8,8 +8,25 @@ In: what `Executable.profile()` lists: (KernelReport, calls, seconds of all call
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
-from tinyhlo.runtime.executable import KernelReport
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """What is known of a kernel before it runs: for cost_analysis, TINYHLO_DEBUG, the viewer."""
+
+    name: str
+    location: str
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    loops: object = field(default="", repr=False)
+
+    @property
+    def source(self) -> str:
+        """The generated loops; written when somebody asks, as that takes time."""
+        return str(self.loops)
+
 
 # (what is known of the kernel, how often it ran, seconds of all its calls)
 Timing = tuple[KernelReport, int, float]

@@ -18,11 +18,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from tinyhlo.codegen.compile import render_kernels
 from tinyhlo.codegen.loops import LoopProgram
-from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.codegen.render import render_kernels
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.processors import named_target

@@ -7,10 +7,10 @@ import ctypes
 import numpy as np
 
 from tests.codegen.native import target
-from tinyhlo.codegen.compile import Compiled, compile_program
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import Constant, Graph, Node
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.runtime.compile import Compiled, compile_program
 from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)

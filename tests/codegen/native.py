@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhlo.codegen.compile import Compiled, compile_program
-from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, from_environment
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.compile import Compiled, compile_program
 from tinyhlo.runtime.host import native
 from tinyhlo.runtime.processors import cpu_target
 from tinyhlo.schedule import schedule
+from tinyhlo.target import Target
 
 CONFIG = Config(cache=0)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.codegen.native import compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul
-from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.heuristics import choose_moves

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
-from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.contraction import planner as contraction_planner
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import split_depth
@@ -20,6 +19,7 @@ from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.compile import compile_program
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.codegen.test_targets import programs
 from tests.random_graphs import random_program
-from tinyhlo.codegen.compile import kernels_of, render_program
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify

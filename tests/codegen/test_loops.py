@@ -7,10 +7,10 @@ import pytest
 
 from tests.codegen.native import check
 from tests.schedule.graphs import F32, I32, add, matmul, mul, normal
-from tinyhlo.codegen.compile import kernels_of, render_kernels
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.long_bodies import MANY
+from tinyhlo.codegen.render import kernels_of, render_kernels
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,

@@ -13,14 +13,14 @@ import pytest
 from tests.codegen.native import run_native
 from tests.schedule.graphs import F32, add, matmul, softmax
 from tinyhlo.codegen import modules
-from tinyhlo.codegen.compile import kernels_of, render_program
-from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.llvm.types import GLUE
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.runtime.jit import GLUE
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
+from tinyhlo.target import Target
 
 TARGET = named_target("x86-64-v3", threads=2)
 SIZES = (48, 40, 56, 64, 72)

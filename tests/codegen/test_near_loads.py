@@ -8,7 +8,7 @@ import pytest
 from tests.codegen.native import check, compiled, target
 from tests.schedule.graphs import F32, matmul, mul
 from tinyhlo.codegen.llvm.kernel import render_kernel
-from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import elementwise, param, permute, reduce, reshape, slice_
 from tinyhlo.ir.dtypes import BY_NUMPY

@@ -11,7 +11,7 @@ from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, run_native, target
 from tests.schedule.graphs import F32, add, softmax
 from tinyhlo.codegen.llvm.kernel import render_kernel
-from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import elementwise, param, reduce
 from tinyhlo.ir.dtypes import I32

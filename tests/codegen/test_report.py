@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tinyhlo.codegen.compile import Compiled
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
+from tinyhlo.runtime.compile import Compiled
 
 
 def compiled(function: object, *arguments: np.ndarray) -> Compiled:

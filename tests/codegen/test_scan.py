@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, compiled, run_native
-from tinyhlo.codegen.lower_scan import LONG
+from tinyhlo.codegen.lowering.scan import LONG
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import elementwise, param, scan
 from tinyhlo.ir.dtypes import F32, I32, DType

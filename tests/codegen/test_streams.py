@@ -10,17 +10,17 @@ import pytest
 from tests.codegen.harness import call, kernel_program
 from tests.codegen.native import target
 from tests.schedule.graphs import F32, add, mul, softmax
-from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.llvm.kernel import render_kernel
-from tinyhlo.codegen.lower import lower_fused
+from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config
 from tinyhlo.ir.build import param, permute, reduce
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.compile import compile_program
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 HERE = target(2)
 SMALL_CACHE = replace(HERE, l3_bytes=1 << 12)  # so that small arrays are large

@@ -11,8 +11,7 @@ import pytest
 
 from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
-from tinyhlo.codegen.compile import kernels_of, render_program
-from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, reduce, scan
 from tinyhlo.ir.dtypes import I8, I32
@@ -22,6 +21,7 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.jit import assembly
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
+from tinyhlo.target import Target
 
 AVX2, AVX512 = (named_target(name, threads=2) for name in ("x86-64-v3", "x86-64-v4"))
 

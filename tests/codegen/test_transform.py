@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, check
-from tinyhlo.codegen.compile import compile_program
 from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.config import Config
@@ -28,6 +27,7 @@ from tinyhlo.ir.graph import Graph, Node, Reduce
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.runtime.compile import compile_program
 from tinyhlo.schedule import schedule
 from tinyhlo.schedule.program import Kernel
 

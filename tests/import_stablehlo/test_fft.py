@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call
-from tinyhlo.codegen.compile import compile_program
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo.fft import fft_planes
 from tinyhlo.import_stablehlo.fft_tables import ROW, good_length, groups, primes, radices, roots
@@ -16,6 +15,7 @@ from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Graph, Reduce
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.compile import compile_program
 from tinyhlo.schedule import schedule
 
 FUNCTIONS = {

@@ -16,8 +16,9 @@ import numpy as np
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.pjrt_plugin import bridge
+from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
-from tinyhlo.runtime.executable import Executable, KernelReport
+from tinyhlo.runtime.executable import Executable
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tinyhlo.runtime.executable import KernelReport
+from tinyhlo.report import KernelReport
 from tinyhlo.runtime.trace import Trace
 
 PROGRAM = """

@@ -13,7 +13,7 @@ from jax import lax
 
 from tests.schedule.graphs import launches, normal
 from tests.schedule.test_hoist import TARGET, planned, products, split
-from tinyhlo.codegen.lower_kernel import lower_kernel
+from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Node

@@ -1,1 +1,19 @@
-"""codegen"""
+"""Kernels as code: from a Graph of one fused kernel to the text of LLVM modules.
+
+    Kernel -> lowering/ -> LoopProgram -> moves/ -> LoopProgram -> llvm/ -> text
+
+In reading order:
+
+    expressions   values at one point of a loop nest; `folding` builds them, `identities` start sums
+    loops         LoopProgram: statements around expressions; `printer` writes them like code
+    lowering/     a fused kernel as serial loops: what is computed
+    moves/        rewrites of loops: vectors, threads, scratch; `heuristics` chooses them
+    contraction/  products summed over axes, register tile by register tile
+    row_chain/    two products with work on rows between them: attention
+    transform/    products with small constant matrices: Fourier transforms
+    sort/         sorts, and the first few of a row
+    math/         exp, log, sin ... as primitives
+    llvm/         loop programs as LLVM IR, and the entry that calls the kernels
+    render        all of that for a Program; `modules` says which kernels share an LLVM module
+    report        operations, bytes and a rough time of a kernel
+"""

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 
 from tinyhlo.codegen.llvm import half
 from tinyhlo.codegen.llvm.kernel import KernelText
-from tinyhlo.codegen.target import Target
-from tinyhlo.runtime.jit import GLUE
+from tinyhlo.codegen.llvm.types import GLUE
+from tinyhlo.target import Target
 
 # A module costs LLVM 1.5 ms before its first instruction, and 1.5 ms for each 1000 characters.
 LONG_ENOUGH = 24_000  # characters

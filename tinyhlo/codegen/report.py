@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhlo.codegen.loops import Allocate, Axis, Body, If, Loop
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import (
     Elementwise,
     Gather,
@@ -24,8 +23,9 @@ from tinyhlo.ir.graph import (
     UpdateSlice,
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
-from tinyhlo.runtime.executable import KernelReport
+from tinyhlo.report import KernelReport
 from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, Statement, Switch, While
+from tinyhlo.target import Target
 
 FREE = frozenset({Op.CAST, Op.BITCAST, Op.WHERE})
 BYTES_PER_SECOND = 10e9  # of one core, to and from memory

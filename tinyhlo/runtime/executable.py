@@ -20,6 +20,7 @@ import numpy as np
 
 from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers
 from tinyhlo.runtime.library import take_exception
@@ -27,23 +28,6 @@ from tinyhlo.runtime.library import take_exception
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
 Arrays = tuple[np.ndarray, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KernelReport:
-    """What is known of a kernel before it runs: for cost_analysis, TINYHLO_DEBUG, the viewer."""
-
-    name: str
-    location: str
-    flops: int
-    bytes_read: int
-    bytes_written: int
-    loops: object = field(default="", repr=False)
-
-    @property
-    def source(self) -> str:
-        """The generated loops; written when somebody asks, as that takes time."""
-        return str(self.loops)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

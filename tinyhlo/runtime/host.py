@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyhlo.codegen.compile import Compiled
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.runtime.arrays import aligned_copy, view
+from tinyhlo.runtime.compile import Compiled
 from tinyhlo.runtime.executable import ENTRY, Arrays, Executable, run_native
 from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program

@@ -21,9 +21,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from tinyhlo.codegen.target import Target
-
-GLUE = "; glue: compiled without optimising\n"  # how a module that runs once begins
+from tinyhlo.codegen.llvm.types import GLUE
+from tinyhlo.target import Target
 
 _lock = threading.Lock()
 _numbers = itertools.count()

@@ -15,10 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, cache_folder
 from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.jit import compile_text, llvm_version
+from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
 

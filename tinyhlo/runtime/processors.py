@@ -14,8 +14,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.errors import TinyhloError
+from tinyhlo.target import Target
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 

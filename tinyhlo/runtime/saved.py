@@ -24,15 +24,16 @@ from typing import Any
 import numpy as np
 
 import tinyhlo
-from tinyhlo.codegen.target import Target
 from tinyhlo.config import Config, cache_folder
 from tinyhlo.ir.dtypes import U8
 from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, key_of
-from tinyhlo.runtime.executable import Executable, KernelReport, run_native
+from tinyhlo.runtime.executable import Executable, run_native
 from tinyhlo.runtime.jit import link, llvm_version
+from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
 DTYPES = {**BY_NAME, TOKEN.name: TOKEN}

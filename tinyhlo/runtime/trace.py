@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.runtime.executable import KernelReport
+from tinyhlo.report import KernelReport
 
 CAPACITY = 1 << 20  # calls that are kept; memory is touched only as they come
 

@@ -1,4 +1,19 @@
-"""From a Graph to a Program: which kernels, in which order, in which memory."""
+"""From a Graph to a Program: which kernels, in which order, in which memory. In reading order:
+
+program          Program, Kernel, Buffer; `printer` writes them out
+plan             all of schedule
+hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
+items            values that are worth a kernel's result
+access           at which indices a value is read
+clusters         items that share a kernel, and merging two
+fusion           which clusters are merged
+columns          reduces along an axis that is not the last
+chains           contractions with what leads to them: `row_chain`, `transform_chain`
+blocks           clusters in order, loops and branches around them
+planner          where values lie; `in_place` and `covered` say what shares memory
+kernels          a cluster as a Kernel
+memory           buffers placed in one arena
+"""
 
 from tinyhlo.schedule.plan import schedule
 from tinyhlo.schedule.program import Program

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, index
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.schedule.clusters import Reads
+from tinyhlo.target import Target
 
 BLOCK_VECTORS = 4  # of columns side by side, all of whose rows are to stay in half of L2
 COLUMN_LIMIT = 1 << 11  # elements of a column where no target is given

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output, Reduce
 from tinyhlo.ir.index import index
@@ -32,6 +31,7 @@ from tinyhlo.schedule.clusters import (
 )
 from tinyhlo.schedule.columns import column_limit, share_columns
 from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
+from tinyhlo.target import Target
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import (
@@ -37,6 +36,7 @@ from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.schedule.items import is_leaf, must_store
 from tinyhlo.schedule.lift import Lift, row_number
 from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
+from tinyhlo.target import Target
 
 Axes = dict[Node, frozenset[int]]  # along which values vary, of all nodes looked at so far
 

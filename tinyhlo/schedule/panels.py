@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Loop, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.lift import Lift
+from tinyhlo.target import Target
 
 TILE_VECTORS = 2  # columns of a tile
 ROW_VECTORS = 8  # columns that a single row is multiplied by side by side

@@ -6,13 +6,13 @@ print(program)
 
 from __future__ import annotations
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Constant, Graph
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
+from tinyhlo.target import Target
 
 
 def schedule(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import (
     Branch,
     Constant,
@@ -28,6 +27,7 @@ from tinyhlo.schedule.fusion import Fusion
 from tinyhlo.schedule.items import base, is_leaf
 from tinyhlo.schedule.kernels import KernelTable
 from tinyhlo.schedule.program import Buffer, Place
+from tinyhlo.target import Target
 
 SCALAR_BYTES = 64  # buffers up to this size are registers of the entry function
 

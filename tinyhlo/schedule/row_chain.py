@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
+from tinyhlo.target import Target
 
 MIN_KEYS = 16  # shorter rows leave nothing to gain
 MIN_WORK = 1 << 14  # multiply-adds of the first contraction

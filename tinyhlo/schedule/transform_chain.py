@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.transform import Transform, find_transform
 from tinyhlo.schedule.access import Indices, access, space_of
+from tinyhlo.target import Target
 
 NEAR = 2  # elements apart along an axis that memory runs along: parts of complex numbers lie so
 MIN_BLOCK, MAX_BLOCK = 8, 32  # elements of such an axis in a tile: whole cache lines

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.dtypes import BOOL, F32, F64, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Node, Pad
 from tinyhlo.ir.ops import Op
+from tinyhlo.target import Target
 
 FITS_I16 = (BOOL, I8, U8, I16)
 

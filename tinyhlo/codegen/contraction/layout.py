@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.expressions import Expression, Memory, literal, loads_of
-from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope, argument_memories
+from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, argument_memories
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce

@@ -53,13 +53,13 @@ from tinyhlo.codegen.loops import (
     TileProduct,
     nested,
 )
-from tinyhlo.codegen.lower import argument_memories
+from tinyhlo.codegen.lowering.fused import argument_memories
 from tinyhlo.codegen.moves.heuristics import cost
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 STRUCTURE = (Reduce, MultiReduce)
 MOST_UNROLLED = 8  # operations an element of an epilogue that is written out for a whole tile

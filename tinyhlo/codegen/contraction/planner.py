@@ -17,9 +17,9 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import LINE_BYTES, Plan, Use
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param
+from tinyhlo.target import Target
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
 TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}

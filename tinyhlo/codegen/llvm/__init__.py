@@ -1,1 +1,16 @@
-"""LLVM IR text from LoopPrograms, for any CPU that LLVM knows."""
+"""LLVM IR text from LoopPrograms, for any CPU that LLVM knows. In reading order:
+
+types, builder       how types, constants and instructions are spelled
+convert, arithmetic  element types and primitives
+scopes               where a value is emitted: the outermost scope that binds what it needs
+indices              index expressions and addresses
+values               expressions: scalars or vectors, loads, guards
+interleave           accesses at a stride, by `transpose` of whole vectors
+statements           loops, registers and stores; `bodies` says what they change
+reduce_lanes         accumulators in lanes
+prefix               running values in lanes
+multiply             register tiles of products
+kernel               the functions of a kernel, one for each parallel loop
+entry                the function that runs a whole Program
+half                 float16 for processors without it
+"""

@@ -20,9 +20,9 @@ from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Store
-from tinyhlo.codegen.target import NEAR
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
+from tinyhlo.target import NEAR
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements

@@ -35,9 +35,9 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Var
+from tinyhlo.target import Target
 
 PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
 

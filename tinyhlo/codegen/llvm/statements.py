@@ -34,11 +34,11 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.codegen.moves.basic import rewrite_body
-from tinyhlo.codegen.target import Target
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index, constant
 from tinyhlo.ir.ops import Op
+from tinyhlo.target import Target
 
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
 

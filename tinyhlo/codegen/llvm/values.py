@@ -35,10 +35,10 @@ from tinyhlo.codegen.llvm.types import (
     value_type,
 )
 from tinyhlo.codegen.math.expand import expand as expand_function
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
 from tinyhlo.ir.index import Condition, Index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.target import Target
 
 
 class Values(Scopes):

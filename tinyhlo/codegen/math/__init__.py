@@ -1,1 +1,9 @@
-"""Transcendental functions as primitives, within 1.5 units in the last place: `expand.py`."""
+"""Transcendental functions as primitives, within 1.5 units in the last place.
+
+expand         which function has which formula
+terms          formulas over expressions, written as formulas
+exponential    exp, expm1, tanh, erf, pow
+logarithm      log, log1p
+trigonometric  sin, cos, tan, atan2
+tables         coefficients of the polynomials
+"""

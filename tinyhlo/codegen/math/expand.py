@@ -18,9 +18,9 @@ from collections.abc import Callable
 from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.math import exponential, logarithm, trigonometric
 from tinyhlo.codegen.math.terms import Term
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
+from tinyhlo.target import Target
 
 Rule = Callable[..., "Term | None"]
 

@@ -32,8 +32,8 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.target import Target
 
 WIDEST, NARROW = 256, 128  # columns: a row of a block is then a few lines of memory in order
 

@@ -30,8 +30,8 @@ from math import prod
 from tinyhlo.codegen.expressions import Apply, Load, Memory, loads_of
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.target import Target
 
 ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to join quickly
 MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are summed

@@ -43,9 +43,9 @@ from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
 from tinyhlo.codegen.moves.turned import turn_around
 from tinyhlo.codegen.moves.write_out import write_out
-from tinyhlo.codegen.target import NEAR, Target
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.target import NEAR, Target
 
 PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long

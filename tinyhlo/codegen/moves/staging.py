@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, operands, walk
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.target import Target
 
 STORE_AND_LOAD = 4.0  # operations that one staged element costs, cache misses of L1 included
 DEAR = {Op.DIV: 5.0, Op.REM: 5.0, Op.SQRT: 5.0}

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Store
-from tinyhlo.codegen.target import Target
+from tinyhlo.target import Target
 
 SHARE = 8  # of the cache: smaller results may well stay in it
 RUN_BYTES = 256  # written in order: lines that are written in parts wait for the rest too long

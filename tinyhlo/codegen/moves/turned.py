@@ -24,8 +24,8 @@ from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests, rewrite_body
 from tinyhlo.codegen.moves.staging import exchange
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import Index, Var, index, substitute
+from tinyhlo.target import Target
 
 LINE_BYTES = 64
 RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come and go

@@ -40,8 +40,8 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.basic import for_each_index
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
+from tinyhlo.target import Target
 
 MOST_ITERATIONS = 32
 MOST_NODES = 512  # of expressions, over all iterations

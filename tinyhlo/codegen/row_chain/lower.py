@@ -36,17 +36,17 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
-from tinyhlo.codegen.lower import LETTERS, Position, Scope, argument_memories
+from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope, argument_memories
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.heuristics import vectorised
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, RowLowering, choose_sizes
-from tinyhlo.codegen.target import Target
 from tinyhlo.ir.graph import Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain, find_row_chain
+from tinyhlo.target import Target
 
 
 def lower_row_chain(kernel: Kernel, target: Target) -> LoopProgram | None:

@@ -18,12 +18,12 @@ from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
-from tinyhlo.codegen.lower import LETTERS, Conditions, Lowering, Position, Scope
-from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Constant, Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.schedule.row_chain import RowChain
+from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 13  # scores worth waking another thread
 BLOCK_TILES = 4  # tiles of rows in a block, fewer where long rows would leave the cache

@@ -13,17 +13,17 @@ from math import inf
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.lower import LETTERS, Lowering, Position, argument_memories
-from tinyhlo.codegen.lower_select import block_length, position_of, select
-from tinyhlo.codegen.lower_update import finished
+from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Position, argument_memories
+from tinyhlo.codegen.lowering.update import finished
 from tinyhlo.codegen.sort.merge import merge_sort
 from tinyhlo.codegen.sort.radix import Row, cost, digits_of, radix_sort
 from tinyhlo.codegen.sort.rank import rank_sort, signed_key
-from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.sort.select import block_length, position_of, select
 from tinyhlo.ir.graph import Output, Sort
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.order import Order, find_order
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 BLOCK = 1 << 14  # elements of one row that are worth a thread of their own
 

@@ -20,7 +20,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import Allocate, Assign, Axis, Declare, Loop, Statement, Store
-from tinyhlo.codegen.lower import inline
+from tinyhlo.codegen.lowering.fused import inline
 from tinyhlo.ir.dtypes import BOOL, I64
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Var, index

@@ -22,7 +22,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, Statement, Store
-from tinyhlo.codegen.lower import inline
+from tinyhlo.codegen.lowering.fused import inline
 from tinyhlo.ir.dtypes import BOOL, I32, signed_of
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Index, Var, index

@@ -19,15 +19,15 @@ from math import prod
 
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
-from tinyhlo.codegen.lower import argument_memories
+from tinyhlo.codegen.lowering.fused import argument_memories
 from tinyhlo.codegen.moves.basic import collapse, for_each_index
 from tinyhlo.codegen.moves.heuristics import PARALLEL_WORK, parallel
-from tinyhlo.codegen.target import Target
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
 from tinyhlo.ir.graph import Constant, MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
+from tinyhlo.target import Target
 
 NEAR = 64  # elements apart: interleaved loads and stores
 

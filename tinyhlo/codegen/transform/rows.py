@@ -14,7 +14,7 @@ from math import prod
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import Store
-from tinyhlo.codegen.lower import Conditions, Lowering, Position, Scope
+from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Reduce

@@ -28,13 +28,13 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lower import LETTERS, Lowering, argument_memories
-from tinyhlo.codegen.lower_update import finished
-from tinyhlo.codegen.target import Target
+from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, argument_memories
+from tinyhlo.codegen.lowering.update import finished
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 LONG = 1 << 15  # elements of a single row that are worth several threads
 STRIPS = 32

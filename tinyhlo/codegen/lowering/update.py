@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Load, Memory, Name, as_index, index_free
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.lower import Lowering, argument_memories, inline
+from tinyhlo.codegen.lowering.fused import Lowering, argument_memories, inline
 from tinyhlo.ir.graph import Node, Output, Scatter, UpdateSlice
 from tinyhlo.ir.index import Condition, Index, linear
 from tinyhlo.schedule.program import Kernel

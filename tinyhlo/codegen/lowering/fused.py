@@ -36,7 +36,6 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.joined_parts import find_pieces
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -49,6 +48,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
+from tinyhlo.codegen.lowering.joined_parts import find_pieces
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from tinyhlo.codegen.contraction.layout import in_shape_of_sum
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
-from tinyhlo.codegen.lower import lower_fused
-from tinyhlo.codegen.lower_scan import lower_scan
-from tinyhlo.codegen.lower_update import lower_scatter, lower_update_slice
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.lowering.scan import lower_scan
+from tinyhlo.codegen.lowering.update import lower_scatter, lower_update_slice
 from tinyhlo.codegen.row_chain.lower import lower_row_chain
 from tinyhlo.codegen.sort.lower import lower_sort
-from tinyhlo.codegen.target import Target
 from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {
     UpdateSlice: lower_update_slice,

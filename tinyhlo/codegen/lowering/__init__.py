@@ -1,0 +1,10 @@
+"""A Kernel as loops, all of them serial: what is computed, not yet how it runs.
+
+    kernel        which way a kernel goes, by its root
+    fused         elementwise ops, views, gathers and reduces in any combination
+    joined_parts  results that are several formulas side by side
+    scan          running values
+    update        slices and scatters into memory
+
+Kernels that are worth a plan of their own: `contraction/`, `row_chain/`, `transform/`, `sort/`.
+"""
