@@ -10,20 +10,20 @@ look at each once: a value that is used twice at every level is a tree of 2 to t
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Union
+from functools import lru_cache
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var, substitute
+from tinyhlo.ir.interned import Interned
 from tinyhlo.ir.ops import Op
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """A kernel's view of memory: argument `name` of `size` elements; `local` is private scratch."""
 
     name: str
@@ -36,7 +36,7 @@ class Memory:
 Name = Union[Var, str]  # a loop variable or a register
 NOTHING: frozenset[Name] = frozenset()
 _serials = itertools.count()
-_interned: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+_interned: Interned[Any] = Interned()
 
 
 class _Interning(type):
@@ -47,7 +47,7 @@ class _Interning(type):
         found = _interned.get(key)
         if found is None:
             found = super().__call__(*fields)
-            _interned[key] = found
+            _interned.keep(key, found)
         return found
 
 
@@ -170,6 +170,12 @@ class Guard(_Expression):
 Expression = Union[Literal, IndexValue, Load, Read, Apply, Guard]
 
 
+@lru_cache(maxsize=4096)
+def has_registers(names: frozenset[Name]) -> bool:
+    """Whether any of the names is a register."""
+    return any(type(name) is str for name in names)
+
+
 def index_free(index: Index) -> frozenset[Name]:
     """Variables and registers that occur anywhere in an index."""
     names: frozenset[Name] = NOTHING
@@ -253,7 +259,10 @@ def walk(
         if e not in seen and into(e):
             seen.add(e)
             yield e
-            pending.extend(operands(e))
+            if type(e) is Apply:
+                pending += e.arguments
+            elif type(e) is Guard:
+                pending += (e.value, e.otherwise)
 
 
 def loads_of(root: Expression) -> list[Load]:

@@ -29,6 +29,7 @@ from tinyhlo.ir.graph import (
 from tinyhlo.ir.ops import Op
 
 Axes = frozenset[int]
+THROUGH = frozenset((Elementwise, Gather, *VIEWS))  # a value varies as its inputs do
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,7 +80,7 @@ def varies(node: Node, memo: dict[Node, Axes] | None = None) -> Axes:
     pending = [node]
     while pending:
         each = pending[-1]
-        inputs = each.inputs if isinstance(each, (Elementwise, Gather, *VIEWS)) else ()
+        inputs = each.inputs if type(each) in THROUGH else ()
         missing = [child for child in inputs if child not in memo]
         if missing:
             pending += missing

@@ -17,14 +17,14 @@ import numpy as np
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class DType:
-    """An element type; `name` is the StableHLO spelling."""
+    """An element type, one object each; `name` is the StableHLO spelling."""
 
     name: str
     kind: Kind
     bits: int
-    numpy: np.dtype = field(compare=False, repr=False)
+    numpy: np.dtype = field(repr=False)
 
     @property
     def itemsize(self) -> int:

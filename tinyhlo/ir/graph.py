@@ -15,24 +15,23 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.interned import Interned
 from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import Op
 
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """Shape and element type of one value."""
+class TensorType(NamedTuple):
+    """Shape and element type of one value; a tuple, because it is part of every node's key."""
 
     shape: Shape
     dtype: DType
@@ -337,7 +336,7 @@ def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> Move
 
 
 N = TypeVar("N", bound=Node)
-_interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_interned: Interned[Node] = Interned()
 
 
 def intern(cls: type[N], type_: TensorType, inputs: tuple[Node, ...], *fields: Any) -> N:
@@ -346,7 +345,7 @@ def intern(cls: type[N], type_: TensorType, inputs: tuple[Node, ...], *fields: A
     found = _interned.get(key)
     if found is None:
         found = cls(type_, inputs, *fields)
-        _interned[key] = found
+        _interned.keep(key, found)
     return found  # type: ignore[return-value]
 
 

@@ -159,7 +159,7 @@ def index(atom: Atom) -> Index:
 def normal(offset: int, terms: Mapping[Atom, int]) -> Index:
     """Drop zero terms, join c*n*(x//n) + c*(x%n) into c*x, sort."""
     for atom, coefficient in terms.items():
-        if isinstance(atom, Remainder) and coefficient:
+        if type(atom) is Remainder and coefficient:
             n = atom.modulus
             whole = divide(atom.dividend, n)[0]
             if len(whole.terms) == 1 and whole.offset == 0:
@@ -169,8 +169,13 @@ def normal(offset: int, terms: Mapping[Atom, int]) -> Index:
                     return normal(offset, rest) + atom.dividend * coefficient
     kept = [(a, c) for a, c in terms.items() if c]
     if len(kept) > 1:
-        kept.sort(key=lambda term: str(term[0]))
+        kept.sort(key=text_of_atom)
     return Index(offset, tuple(kept))
+
+
+def text_of_atom(term: tuple[Atom, int]) -> str:
+    atom = term[0]
+    return atom.name if type(atom) is Var else str(atom)
 
 
 def divide(dividend: Index, divisor: int) -> tuple[Index, Index]:
@@ -237,8 +242,9 @@ def linear(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     offset, stride = 0, 1
     terms: dict[Atom, int] = {}
     for position, extent in zip(reversed(indices), reversed(shape), strict=True):
-        offset += position.offset * stride
-        for atom, coefficient in position.terms:
+        own, parts = position
+        offset += own * stride
+        for atom, coefficient in parts:
             terms[atom] = terms.get(atom, 0) + coefficient * stride
         stride *= extent
     return normal(offset, terms)

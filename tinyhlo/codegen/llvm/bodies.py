@@ -5,7 +5,7 @@ changed(body of `sum += x[i]`)  ->  {"sum"}
 
 from __future__ import annotations
 
-from tinyhlo.codegen.expressions import loads_of
+from tinyhlo.codegen.expressions import Load, loads_of, walk
 from tinyhlo.codegen.loops import Accumulate, Assign, Body, Declare, If, Loop, Store, TileProduct
 
 
@@ -48,17 +48,14 @@ def must_run_once(loop: Loop) -> bool:
 
 def reads_results(body: Body) -> bool:
     """Whether a value that is stored, by a scatter above all, is made of what lay there before."""
-    for statement in body:
-        match statement:
-            case Store(memory=memory, value=value):
-                if any(load.memory == memory for load in loads_of(value)):
-                    return True
-            case Loop(body=inner) | If(body=inner):
-                if reads_results(inner):
-                    return True
-            case _:
-                pass
-    return False
+    stores = [s for s in body if isinstance(s, Store)]
+    written = {store.memory for store in stores}
+    loads = walk([store.value for store in stores], lambda e: e.loads > 0)
+    if any(isinstance(e, Load) and e.memory in written for e in loads):  # perhaps by another store
+        for store in stores:
+            if any(load.memory == store.memory for load in loads_of(store.value)):
+                return True
+    return any(isinstance(s, (Loop, If)) and reads_results(s.body) for s in body)
 
 
 def reads_scratch(statement: Store | Declare) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tinyhlo.codegen.expressions import Expression, Name, Read
+from tinyhlo.codegen.expressions import Expression, Name, Read, has_registers
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Index, Var
@@ -43,7 +43,7 @@ class Scope:
     def table(self, expression: Expression) -> dict[Expression, Value]:
         if expression.loads == 2:
             return self.loaded
-        if any(type(name) is str for name in expression.free):
+        if has_registers(expression.free):
             return self.changing
         return self.memo
 

@@ -59,9 +59,12 @@ class Values(Scopes):
         found = self.find(e, home)
         if found is not None:
             return found
-        with self.at(home):
+        if home == self.current:
             value = self.compute(e)
-            self.scope.table(e)[e] = value
+        else:
+            with self.at(home):
+                value = self.compute(e)
+        self.stack[home].table(e)[e] = value
         return value
 
     def find(self, e: Expression, home: int) -> Value | None:

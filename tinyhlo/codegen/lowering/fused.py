@@ -32,6 +32,7 @@ from tinyhlo.codegen.expressions import (
     Name,
     Read,
     as_index,
+    has_registers,
     index_free,
 )
 from tinyhlo.codegen.folding import apply
@@ -159,8 +160,7 @@ class Lowering:
         if found is not None:
             return found
         value = self.compute(node, at, scope, guards)
-        registers = any(isinstance(name, str) for name in value.free)
-        (scope if registers else self.root).memo[key] = value
+        (scope if has_registers(value.free) else self.root).memo[key] = value
         return value
 
     def find(self, key: tuple[Node, int, int], scope: Scope | None) -> Expression | None:

@@ -16,6 +16,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Name,
+    has_registers,
     index_free,
     operands,
     walk,
@@ -212,7 +213,7 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
                 visit(inner, var, result)
         case If(conditions=conditions):
             names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
-            if var in names or any(isinstance(name, str) for name in names):
+            if var in names or has_registers(names):
                 result.gathers += 100  # lanes would part
         case _:
             pass

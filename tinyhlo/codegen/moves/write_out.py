@@ -23,6 +23,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    has_registers,
     index_free,
     loads_of,
     walk,
@@ -155,7 +156,7 @@ def uses_registers(loop: Loop) -> bool:
 
     def visit(where: Index) -> None:
         nonlocal found
-        found = found or any(isinstance(name, str) for name in index_free(where))
+        found = found or has_registers(index_free(where))
 
     for_each_index(loop, visit)
     return found
