@@ -220,37 +220,74 @@ def substitute_expression(
     def again(inner: Expression) -> Expression:
         return substitute_expression(inner, values, done)
 
-    match root:
-        case IndexValue(index=index, dtype=dtype):
-            result: Expression = IndexValue(substitute(index, values, done), dtype)
-        case Load(memory=memory, index=index):
-            result = Load(memory, substitute(index, values, done))
-        case Apply(op=op, arguments=arguments, dtype=dtype):
-            result = Apply(op, tuple(again(a) for a in arguments), dtype)
-        case Guard(conditions=conditions, value=value, otherwise=otherwise):
-            inner = tuple(
-                Condition(substitute(c.index, values, done), c.low, c.high) for c in conditions
-            )
-            result = Guard(inner, again(value), again(otherwise))
-        case _:
-            result = root
-    done[root] = result
+    result = done[root] = rebuilt(root, again, lambda index: substitute(index, values, done))
     return result
+
+
+def rebuilt(
+    e: Expression,
+    value_of: Callable[[Expression], Expression],
+    index_of: Callable[[Index], Index],
+) -> Expression:
+    """The same operation over other operands, at other indices."""
+    match e:
+        case IndexValue(index=index, dtype=dtype):
+            return IndexValue(index_of(index), dtype)
+        case Load(memory=memory, index=index):
+            return Load(memory, index_of(index))
+        case Apply(op=op, arguments=arguments, dtype=dtype):
+            return Apply(op, tuple(map(value_of, arguments)), dtype)
+        case Guard(conditions=conditions, value=value, otherwise=otherwise):
+            held = tuple(Condition(index_of(c.index), c.low, c.high) for c in conditions)
+            return Guard(held, value_of(value), value_of(otherwise))
+        case _:
+            return e
 
 
 def operands(e: Expression) -> tuple[Expression, ...]:
     """The values that a value is computed from; what an index has in it is not among them."""
+    if type(e) is Apply:  # asked of every expression in every walk: `match` takes three times as long
+        return e.arguments
+    return (e.value, e.otherwise) if type(e) is Guard else ()
+
+
+def arguments(e: Expression) -> tuple[Expression, ...]:
+    """The values that are computed whenever a value is: not what stands under a guard."""
+    return e.arguments if isinstance(e, Apply) else ()
+
+
+def places(e: Expression) -> tuple[Index, ...]:
+    """The indices that an expression itself has."""
     match e:
-        case Apply(arguments=arguments):
-            return arguments
-        case Guard(value=value, otherwise=otherwise):
-            return (value, otherwise)
+        case Load(index=index) | IndexValue(index=index):
+            return (index,)
+        case Guard(conditions=conditions):
+            return tuple(c.index for c in conditions)
         case _:
             return ()
 
 
+def computed_in(index: Index) -> Iterator[Expression]:
+    """The values that an index has in it as Data."""
+    for atom, _ in index.terms:
+        match atom:
+            case Quotient(dividend=dividend) | Remainder(dividend=dividend):
+                yield from computed_in(dividend)
+            case Data(value=value):
+                yield value
+            case _:
+                pass
+
+
+def parts(e: Expression) -> tuple[Expression, ...]:
+    """Its operands and what its indices are computed from."""
+    return (*operands(e), *(value for index in places(e) for value in computed_in(index)))
+
+
 def walk(
-    roots: Iterable[Expression], into: Callable[[Expression], bool] = lambda _: True
+    roots: Iterable[Expression],
+    into: Callable[[Expression], bool] = lambda _: True,
+    below: Callable[[Expression], Iterable[Expression]] = operands,
 ) -> Iterator[Expression]:
     """The expressions that `roots` consist of, each once, as far as `into` holds."""
     pending, seen = list(roots), set[Expression]()
@@ -259,10 +296,7 @@ def walk(
         if e not in seen and into(e):
             seen.add(e)
             yield e
-            if type(e) is Apply:
-                pending += e.arguments
-            elif type(e) is Guard:
-                pending += (e.value, e.otherwise)
+            pending += below(e)
 
 
 def loads_of(root: Expression) -> list[Load]:

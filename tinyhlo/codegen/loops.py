@@ -11,7 +11,7 @@ may use the same variable again: each loop binds it anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Union
@@ -19,7 +19,7 @@ from typing import Union
 import numpy as np
 
 from tinyhlo.codegen.expressions import Expression, Memory
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, substitute
+from tinyhlo.ir.index import ZERO, Condition, Index, Var
 from tinyhlo.ir.ops import Op
 
 
@@ -146,13 +146,14 @@ class TileProduct:
         ahead = (where for _, where in self.ahead)
         return (*self.left_rows, *self.right_vectors, self.tile_start, *ahead)
 
-    def substitute(self, values: Mapping[Var, Index]) -> TileProduct:
+    def over(self, index_of: Callable[[Index], Index]) -> TileProduct:
+        """The same at other indices."""
         return replace(
             self,
-            left_rows=tuple(substitute(i, values) for i in self.left_rows),
-            right_vectors=tuple(substitute(i, values) for i in self.right_vectors),
-            tile_start=substitute(self.tile_start, values),
-            ahead=tuple((memory, substitute(i, values)) for memory, i in self.ahead),
+            left_rows=tuple(map(index_of, self.left_rows)),
+            right_vectors=tuple(map(index_of, self.right_vectors)),
+            tile_start=index_of(self.tile_start),
+            ahead=tuple((memory, index_of(where)) for memory, where in self.ahead),
         )
 
 

@@ -11,10 +11,11 @@ A subexpression used twice in one body gets a name (`t0 = ...`) at its first use
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 
 import numpy as np
 
+from tinyhlo.codegen.bodies import indices_in, values_in
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -24,6 +25,9 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    computed_in,
+    parts,
+    walk,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -211,48 +215,10 @@ def format_literal(e: Literal) -> str:
 def shared_in(body: Body) -> set[Expression]:
     """Subexpressions that several places of the statements directly in `body` use, indices that
     the program computes among them."""
-    seen: set[Expression] = set()
-    shared: set[Expression] = set()
-    stack: list[Expression] = []
-    for statement in body:
-        match statement:
-            case Declare(value=value) | Accumulate(value=value):
-                stack.append(value)
-            case Store(index=index, value=value):
-                stack.extend((value, *computed_in(index)))
-            case Bind(index=index):
-                stack.extend(computed_in(index))
-            case Assign(values=values):
-                stack.extend(values)
-            case _:
-                pass
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            shared.add(e)
-            continue
-        seen.add(e)
-        match e:
-            case Apply(arguments=arguments):
-                stack.extend(arguments)
-            case Guard(conditions=conditions, value=value, otherwise=otherwise):
-                stack.extend((value, otherwise))
-                for condition in conditions:
-                    stack.extend(computed_in(condition.index))
-            case Load(index=index) | IndexValue(index=index):
-                stack.extend(computed_in(index))
-            case _:
-                pass
-    return shared
-
-
-def computed_in(index: Index) -> Iterator[Expression]:
-    """The values that an index has in it as Data."""
-    for atom, _ in index.terms:
-        match atom:
-            case Quotient(dividend=dividend) | Remainder(dividend=dividend):
-                yield from computed_in(dividend)
-            case Data(value=value):
-                yield value
-            case _:
-                pass
+    own = [s for s in body if not isinstance(s, (Loop, If, TileProduct))]
+    values = [value for s in own for value in values_in(s)]
+    values += [value for s in own for index in indices_in(s) for value in computed_in(index)]
+    uses = Counter(values)
+    for e in walk(values, below=parts):
+        uses.update(parts(e))
+    return {e for e, count in uses.items() if count > 1}

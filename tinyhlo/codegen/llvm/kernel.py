@@ -15,25 +15,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyhlo.codegen.expressions import Memory, Name, index_free
+from tinyhlo.codegen.bodies import names_in
+from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.scopes import Register
 from tinyhlo.codegen.llvm.statements import Statements
 from tinyhlo.codegen.llvm.types import literal_text, stored_type
 from tinyhlo.codegen.loops import (
-    Accumulate,
     Allocate,
-    Assign,
     Axis,
     Bind,
-    Body,
     Declare,
-    If,
     Loop,
     LoopProgram,
     Statement,
-    Store,
-    TileProduct,
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Var
@@ -82,7 +77,7 @@ class KernelRenderer(Statements):
             super().parallel(loop)
             return
         symbol = f"{self.symbol}.{len(self.bodies)}"
-        used = used_names(loop.body)
+        used = names_in(loop.body)
         memories = list(self.pointers)
         captured = [name for name in self.registers if name in used]
         outer = [var for var in self.variables if var in used and var in self.depth]
@@ -210,30 +205,3 @@ def table_text(name: str, dtype: DType, value) -> str:  # type: ignore[no-untype
         elements.append(f"{type_} {text}")
     joined = ", ".join(elements)
     return f"{name} = internal constant [{len(elements)} x {type_}] [{joined}], align 64"
-
-
-def used_names(body: Body) -> frozenset[Name]:
-    """Variables and registers that occur in `body`."""
-    names: frozenset[Name] = frozenset()
-    for statement in body:
-        match statement:
-            case Loop(body=inner, start=start):
-                names |= used_names(inner) | index_free(start)
-            case If(conditions=conditions, body=inner):
-                names |= used_names(inner)
-                for condition in conditions:
-                    names |= index_free(condition.index)
-            case Declare(value=value) | Accumulate(value=value):
-                names |= value.free
-            case Assign(values=values):
-                for value in values:
-                    names |= value.free
-            case Store(index=index, value=value):
-                names |= value.free | index_free(index)
-            case Bind(index=index):
-                names |= index_free(index)
-            case TileProduct(indices=indices):
-                names = names.union(*map(index_free, indices))
-            case Allocate():
-                pass
-    return names

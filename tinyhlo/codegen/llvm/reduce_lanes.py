@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tinyhlo.codegen.bodies import changed
 from tinyhlo.codegen.expressions import loads_of
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm.bodies import changed
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from tinyhlo.codegen.bodies import changed, must_run_once, stores_in, substituted
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
-from tinyhlo.codegen.llvm.bodies import changed, must_run_once, stores_in
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
@@ -33,7 +33,6 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
-from tinyhlo.codegen.moves.basic import rewrite_body
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index, constant
@@ -252,7 +251,7 @@ class Statements(Values):
             return
         if loop.axis is Axis.UNROLL:
             for k in range(loop.var.extent):
-                self.run_body(rewrite_body(loop.body, {loop.var: constant(k)}))
+                self.run_body(substituted(loop.body, {loop.var: constant(k)}))
             return
         end = self.end(loop)
         if loop.width == 1 or self.lanes > 1:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.expressions import Load, Memory, Name, as_index, index_free
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, argument_memories, inline
@@ -108,11 +109,7 @@ def ordered(body: Body, own: frozenset[Name], outermost: bool = True) -> Body:
 
 
 def has_order(body: Body) -> bool:
-    return any(
-        isinstance(s, (Loop, If))
-        and (has_order(s.body) or (isinstance(s, Loop) and s.axis is Axis.ORDERED))
-        for s in body
-    )
+    return any(isinstance(s, Loop) and s.axis is Axis.ORDERED for s in below(body))
 
 
 def tested_outside(loop: Loop) -> Statement:

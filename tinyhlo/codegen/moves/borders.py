@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tinyhlo.codegen.bodies import must_run_once
 from tinyhlo.codegen.expressions import Expression, Guard
-from tinyhlo.codegen.llvm.bodies import must_run_once
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.write_out import extent_of, specialised
 from tinyhlo.ir.index import Condition, Var, index

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from tinyhlo.codegen.bodies import accumulates, below, values_in
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -23,7 +24,6 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
-    Assign,
     Axis,
     Body,
     Declare,
@@ -125,16 +125,12 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
 
 def has_lanes(body: Body) -> bool:
     """Whether a loop below `body` runs in lanes already."""
-    return any(
-        isinstance(s, (Loop, If)) and ((isinstance(s, Loop) and s.width > 1) or has_lanes(s.body))
-        for s in body
-    )
+    return any(isinstance(s, Loop) and s.width > 1 for s in below(body))
 
 
 def longest_inside(loop: Loop) -> int:
     """The extent of the longest loop below a loop, 0 if there is none."""
-    inner = [s for s in flattened(loop.body) if isinstance(s, Loop)]
-    return max((max(each.var.extent, longest_inside(each)) for each in inner), default=0)
+    return max((s.var.extent for s in below(loop.body) if isinstance(s, Loop)), default=0)
 
 
 def gain(loop: Loop, target: Target) -> float:
@@ -150,7 +146,7 @@ def lanes_of(found: Score, target: Target) -> int:
 def column_chains(loop: Loop, lanes: int, target: Target) -> int:
     """How many vectors of columns side by side keep the adders busy, stay in registers and leave
     little of the last turn to columns that the one before has done."""
-    terms = accumulates(loop)
+    terms = accumulates(loop.body)
     heavy = any(cost(term.value) > LIGHT for term in terms)
     chains = COLUMN_CHAINS // 2 if heavy else COLUMN_CHAINS
     while chains > 1 and 2 * chains * len(terms) > target.vector_registers:
@@ -163,10 +159,8 @@ def column_chains(loop: Loop, lanes: int, target: Target) -> int:
 
 def innermost(loop: Loop) -> list[Loop]:
     """Loops without loops inside, below and including `loop`."""
-    inner = [s for s in flattened(loop.body) if isinstance(s, Loop)]
-    if not inner:
-        return [loop]
-    return [leaf for each in inner for leaf in innermost(each)]
+    loops = [s for s in below((loop,)) if isinstance(s, Loop)]
+    return [s for s in loops if not any(isinstance(inner, Loop) for inner in below(s.body))]
 
 
 def flattened(body: Body) -> list[Statement]:
@@ -201,11 +195,6 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
         case Store(memory=memory, index=where, value=value):
             access(memory, where, var, result, written=True)
             expression(value, var, result)
-        case Declare(value=value) | Accumulate(value=value):
-            expression(value, var, result)
-        case Assign(values=values):
-            for value in values:
-                expression(value, var, result)
         case Loop(body=body, axis=axis):
             if axis is Axis.ORDERED:
                 result.gathers += 100
@@ -216,7 +205,8 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
             if var in names or has_registers(names):
                 result.gathers += 100  # lanes would part
         case _:
-            pass
+            for value in values_in(statement):
+                expression(value, var, result)
 
 
 def access(memory: Memory, where: Index, var: Var, result: Score, written: bool = False) -> None:
@@ -308,21 +298,7 @@ def strip_length(loop: Loop) -> int:
 
 
 def changed_names(loop: Loop) -> frozenset[str]:
-    return frozenset(s.name for s in accumulates(loop))
-
-
-def accumulates(loop: Loop) -> list[Accumulate]:
-    """Every accumulation below a loop."""
-    found: list[Accumulate] = []
-    for statement in flattened(loop.body):
-        match statement:
-            case Accumulate():
-                found.append(statement)
-            case Loop():
-                found += accumulates(statement)
-            case _:
-                pass
-    return found
+    return frozenset(s.name for s in accumulates(loop.body))
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:
@@ -333,15 +309,11 @@ def can_split(loop: Loop, before: list[Statement]) -> bool:
     declared = {s.name: s for s in before if isinstance(s, Declare)}
     if not names <= declared.keys():
         return False
-    used = [s for s in before if not isinstance(s, Declare)]
-    return all(names.isdisjoint(names_in(s)) for s in used)
+    return names.isdisjoint(names_in(s for s in before if not isinstance(s, Declare)))
 
 
 def only_accumulates(body: Body) -> bool:
-    return all(
-        isinstance(s, Accumulate) or (isinstance(s, (Loop, If)) and only_accumulates(s.body))
-        for s in body
-    )
+    return all(isinstance(s, (Accumulate, Loop, If)) for s in below(body))
 
 
 def work(statement: Statement) -> float:
@@ -351,11 +323,8 @@ def work(statement: Statement) -> float:
             return min(count or var.extent, var.extent) * max(1.0, sum(map(work, body)))
         case If(body=body):
             return sum(map(work, body))
-        case Store(value=value) | Declare(value=value) | Accumulate(value=value):
-            return cost(value)
-        case Assign(values=values):
-            return sum(map(cost, values))
-    return 0.0
+        case _:
+            return sum(map(cost, values_in(statement)))
 
 
 def cost(value: Expression) -> float:

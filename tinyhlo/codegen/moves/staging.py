@@ -17,8 +17,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, operands, walk
-from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.bodies import rewritten, values_in
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Load,
+    Memory,
+    arguments,
+    operands,
+    rebuilt,
+    walk,
+)
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Loop, Statement, Store
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
@@ -99,11 +109,12 @@ def stage(
     if not later:
         return [], [first, *rest]
     changing = frozenset(s.name for s in first.body if isinstance(s, Accumulate))
-    known = computed(first.body)
+    known = set(walk((value for s in first.body for value in values_in(s)), below=arguments))
     wanted: dict[Expression, None] = {}
     for loop in later:
-        for value in values_of(loop.body):
-            find_shared(value, known, var, changing, wanted)
+        for statement in loop.body:
+            for value in values_in(statement):
+                find_shared(value, known, var, changing, wanted)
     memories: list[Statement] = []
     stores: list[Statement] = []
     values: dict[Expression, Expression] = {}
@@ -120,29 +131,9 @@ def stage(
         return [], [first, *rest]
     done: dict[Expression, Expression] = {}
     passes = [
-        replace(s, body=tuple(exchanged(inner, values, done) for inner in s.body))
-        if isinstance(s, Loop) and s in later
-        else s
-        for s in rest
+        rewritten(s, lambda value: exchange(value, values, done)) if s in later else s for s in rest
     ]
     return memories, [replace(first, body=(*first.body, *stores)), *passes]
-
-
-def values_of(body: Body) -> list[Expression]:
-    return [s.value for s in body if isinstance(s, (Accumulate, Store, Declare))]
-
-
-def computed(body: Body) -> set[Expression]:
-    """Everything that is computed for every element: what stands under a guard may not be."""
-    found: set[Expression] = set()
-    pending = values_of(body)
-    while pending:
-        e = pending.pop()
-        if e not in found:
-            found.add(e)
-            if isinstance(e, Apply):
-                pending.extend(e.arguments)
-    return found
 
 
 def find_shared(
@@ -180,19 +171,6 @@ def price(e: Expression) -> float:
     return TRANSCENDENTAL_COST if e.op in TRANSCENDENTAL else DEAR.get(e.op, 1.0)
 
 
-def exchanged(
-    statement: Statement, values: dict[Expression, Expression], done: dict[Expression, Expression]
-) -> Statement:
-    """A statement of a pass with staged values read back."""
-    match statement:
-        case Accumulate(name=name, op=op, value=value):
-            return Accumulate(name, op, exchange(value, values, done))
-        case Store(memory=memory, index=where, value=value):
-            return Store(memory, where, exchange(value, values, done))
-        case _:
-            return statement
-
-
 def exchange(
     root: Expression, values: dict[Expression, Expression], done: dict[Expression, Expression]
 ) -> Expression:
@@ -202,16 +180,5 @@ def exchange(
     found = done.get(root)
     if found is not None:
         return found
-    match root:
-        case Apply(op=op, arguments=arguments, dtype=dtype):
-            result: Expression = Apply(
-                op, tuple(exchange(a, values, done) for a in arguments), dtype
-            )
-        case Guard(conditions=conditions, value=value, otherwise=otherwise):
-            result = Guard(
-                conditions, exchange(value, values, done), exchange(otherwise, values, done)
-            )
-        case _:
-            result = root
-    done[root] = result
+    result = done[root] = rebuilt(root, lambda e: exchange(e, values, done), lambda index: index)
     return result

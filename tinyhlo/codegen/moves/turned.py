@@ -19,10 +19,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
+from tinyhlo.codegen.expressions import Expression, Load, Memory, arguments, walk
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
-from tinyhlo.codegen.moves.basic import over_nests, rewrite_body
+from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.ir.index import Index, Var, index, substitute
 from tinyhlo.target import Target
@@ -94,14 +95,7 @@ def turned_nest(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
     """What is loaded for every element: not what stands under a guard."""
-    found: dict[Expression, None] = {}
-    pending = [store.value for store in stores]
-    while pending:
-        e = pending.pop()
-        if e not in found:
-            found[e] = None
-            pending.extend(e.arguments if isinstance(e, Apply) else ())
-    return [e for e in found if isinstance(e, Load)]
+    return [e for e in walk((s.value for s in stores), below=arguments) if isinstance(e, Load)]
 
 
 def is_far(load: Load, column: Var) -> bool:
@@ -142,5 +136,5 @@ def in_block(
         values[load] = Load(scratch, row + index(columns.inner))
     done: dict[Expression, Expression] = {}
     computed = tuple(Store(s.memory, s.index, exchange(s.value, values, done)) for s in stores)
-    inner = nested([rows.inner, columns.inner], rewrite_body(computed, places))
+    inner = nested([rows.inner, columns.inner], substituted(computed, places))
     return (*allocates, *fills, *inner)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
+from tinyhlo.codegen.bodies import all_indices, rewritten, values_in
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -26,6 +27,7 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     index_free,
     loads_of,
+    rebuilt,
     walk,
 )
 from tinyhlo.codegen.folding import apply
@@ -40,7 +42,6 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.moves.basic import for_each_index
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
 from tinyhlo.target import Target
 
@@ -99,8 +100,7 @@ def chooses(loop: Loop) -> bool:
 
 def reads_any(memories: set[Memory], body: list[Statement]) -> bool:
     """Whether a statement without loops loads from `memories`."""
-    values = [s.value for s in body if isinstance(s, (Store, Declare, Accumulate))]
-    values += [value for s in body if isinstance(s, Assign) for value in s.values]
+    values = [value for s in body for value in values_in(s)]
     inside = any(isinstance(s, If) for s in body)
     return inside or any(load.memory in memories for value in values for load in loads_of(value))
 
@@ -125,17 +125,14 @@ def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]
             trips = max((count for count, _ in inner), default=1.0)
             longest = max((length for _, length in inner), default=0)
             return trips * var.extent, longest or var.extent
-        case Store(value=value) | Declare(value=value) | Accumulate(value=value):
-            collect(value, nodes)
-        case Assign(values=values):
-            for value in values:
-                collect(value, nodes)
+        case Store() | Declare() | Accumulate() | Assign():
+            nodes.update(walk(values_in(statement), lambda e: e not in nodes))
+            return 1.0, 0
         case If(body=body):
             inner = [extent_of(s, nodes) for s in body]
             return max(count for count, _ in inner), max(length for _, length in inner)
         case _:
             return inf, 0
-    return 1.0, 0
 
 
 def count_nodes(loop: Loop) -> float:
@@ -145,21 +142,9 @@ def count_nodes(loop: Loop) -> float:
     return trips * len(nodes)
 
 
-def collect(value: Expression, nodes: set[Expression]) -> None:
-    """Add an expression and all it consists of."""
-    nodes.update(walk([value], lambda e: e not in nodes))
-
-
 def uses_registers(loop: Loop) -> bool:
     """Whether an index is computed from registers: these are renamed in values only."""
-    found = False
-
-    def visit(where: Index) -> None:
-        nonlocal found
-        found = found or has_registers(index_free(where))
-
-    for_each_index(loop, visit)
-    return found
+    return any(has_registers(index_free(where)) for where in all_indices((loop,)))
 
 
 def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
@@ -182,24 +167,12 @@ def specialised(
 ) -> list[Statement]:
     """A statement at known values of loop variables; loops that would become more than `most`
     expressions stay loops."""
-
-    def value_of(value: Expression) -> Expression:
-        return decided(value, values, names, done)
-
     match statement:
         case Loop(body=body) if count_nodes(statement) > most:
             inner = [s for each in body for s in specialised(each, values, names, done, most)]
             return [replace(statement, body=tuple(inner))]
         case Loop():
             return iterations(statement, values, names)
-        case Declare(name=name, value=value):
-            return [Declare(names.get(name, name), value_of(value))]
-        case Accumulate(name=name, op=op, value=value):
-            return [Accumulate(names.get(name, name), op, value_of(value))]
-        case Assign(names=given, values=several):
-            return [Assign(tuple(names.get(n, n) for n in given), tuple(map(value_of, several)))]
-        case Store(memory=memory, index=where, value=value):
-            return [Store(memory, substitute(where, values), value_of(value))]
         case If(conditions=conditions, body=body):
             left = undecided(conditions, values)
             if left is None:
@@ -207,7 +180,13 @@ def specialised(
             inner = [s for each in body for s in specialised(each, values, names, done, most)]
             return [If(left, tuple(inner))] if left else inner
         case _:
-            raise TypeError(type(statement).__name__)  # `extent_of` lets no other through
+            known = rewritten(
+                statement,
+                lambda value: decided(value, values, names, done),
+                lambda where: substitute(where, values),
+                lambda name: names.get(name, name),
+            )
+            return [known]
 
 
 def undecided(conditions: tuple[Condition, ...], values: Values) -> tuple[Condition, ...] | None:
@@ -233,12 +212,8 @@ def decided(root: Expression, values: Values, names: Names, done: Done) -> Expre
         return decided(inner, values, names, done)
 
     match root:
-        case IndexValue(index=where, dtype=dtype):
-            result: Expression = IndexValue(substitute(where, values), dtype)
-        case Load(memory=memory, index=where):
-            result = Load(memory, substitute(where, values))
         case Read(name=name, dtype=dtype):
-            result = Read(names.get(name, name), dtype)
+            result: Expression = Read(names.get(name, name), dtype)
         case Apply(op=op, arguments=arguments, dtype=dtype):
             result = apply(op, tuple(map(again, arguments)), dtype)
         case Guard(conditions=conditions, value=value, otherwise=otherwise):
@@ -250,6 +225,6 @@ def decided(root: Expression, values: Values, names: Names, done: Done) -> Expre
             else:
                 result = Guard(left, again(value), again(otherwise))
         case _:
-            result = root
+            result = rebuilt(root, again, lambda where: substitute(where, values))
     done[root] = result
     return result

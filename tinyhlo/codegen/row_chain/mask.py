@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tinyhlo.codegen.bodies import below, values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
-from tinyhlo.codegen.loops import Accumulate, Body, Declare, If, Loop, Store
+from tinyhlo.codegen.loops import Body
 from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
@@ -27,22 +28,9 @@ def needed_tile(
 ) -> tuple[Condition, ...]:
     """Conditions under which some element of a tile is read by `body`; `spans` gives the first
     and last value of each variable within the tile."""
-    held = Reads(scores).of_all(values_in(body))
+    held = Reads(scores).of_all(value for s in below(body) for value in values_in(s))
     found = (widest(condition, spans) for condition in held or ())
     return tuple(c for c in found if c is not None and not c.always)
-
-
-def values_in(body: Body) -> list[Expression]:
-    found: list[Expression] = []
-    for statement in body:
-        match statement:
-            case Declare(value=value) | Accumulate(value=value) | Store(value=value):
-                found.append(value)
-            case Loop(body=inner) | If(body=inner):
-                found.extend(values_in(inner))
-            case _:
-                pass
-    return found
 
 
 class Reads:

@@ -17,14 +17,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tinyhlo.codegen.bodies import all_indices
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lowering.fused import argument_memories
-from tinyhlo.codegen.moves.basic import collapse, for_each_index
+from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.heuristics import PARALLEL_WORK, parallel
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
 from tinyhlo.ir.graph import Constant, MultiReduce, Node, Param, Reduce
-from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
 from tinyhlo.target import Target
@@ -155,10 +156,8 @@ def points(body: Body) -> int:
 
 def access_cost(loop: Loop, lanes: int) -> float:
     """Instructions for a vector of every access below `loop`, its variable across the lanes."""
-    places: set[Index] = set()
-    for_each_index(loop, places.add)
     total = 0.0
-    for place in places:
+    for place in set(all_indices(loop.body)):
         stride = place.coefficient(loop.var)
         match stride:
             case 0:

@@ -1,0 +1,205 @@
+"""What a body of statements consists of and does: its values, indices, registers and memory.
+
+    names_in(for j in 9: sum += x[i*9 + j])  ->  {i, j}
+    changed(the same)                        ->  {"sum"}
+
+Moves and renderers ask here and change statements by `rewritten`: a new kind of statement needs its
+lines here, in the printer and in the renderer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from tinyhlo.codegen.expressions import (
+    NOTHING,
+    Expression,
+    Load,
+    Name,
+    computed_in,
+    index_free,
+    loads_of,
+    parts,
+    places,
+    substitute_expression,
+    walk,
+)
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Assign,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Statement,
+    Store,
+    TileProduct,
+)
+from tinyhlo.ir.index import Condition, Index, Var, substitute
+
+
+def below(body: Iterable[Statement]) -> Iterator[Statement]:
+    """Every statement, each before those inside it."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, (Loop, If)):
+            yield from below(statement.body)
+
+
+def values_in(statement: Statement) -> tuple[Expression, ...]:
+    """The values that a statement itself computes."""
+    match statement:
+        case Declare(value=value) | Accumulate(value=value) | Store(value=value):
+            return (value,)
+        case Assign(values=values):
+            return values
+        case _:
+            return ()
+
+
+def indices_in(statement: Statement) -> tuple[Index, ...]:
+    """The indices that a statement itself has, those of its values aside."""
+    match statement:
+        case Store(index=where) | Bind(index=where) | Loop(start=where):
+            return (where,)
+        case If(conditions=conditions):
+            return tuple(c.index for c in conditions)
+        case TileProduct(indices=indices):
+            return indices
+        case _:
+            return ()
+
+
+def all_indices(body: Iterable[Statement]) -> Iterator[Index]:
+    """Every index below a body that names occur in, those inside values and indices included."""
+    direct = [where for s in below(body) for where in indices_in(s)]
+    yield from direct
+    roots = [value for s in below(body) for value in values_in(s)]
+    roots += [value for where in direct for value in computed_in(where)]
+    for e in walk(roots, lambda e: bool(e.free), parts):
+        yield from places(e)
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def names_in(body: Iterable[Statement]) -> frozenset[Name]:
+    """Variables and registers that are read anywhere in a body."""
+    statements = list(below(body))
+    values = (value.free for s in statements for value in values_in(s))
+    return NOTHING.union(*values, *(index_free(i) for s in statements for i in indices_in(s)))
+
+
+def names_set(body: Iterable[Statement]) -> frozenset[str]:
+    """Registers that are declared or changed anywhere in a body."""
+    return frozenset(name for s in below(body) for name in set_by(s))
+
+
+def set_by(statement: Statement) -> frozenset[str]:
+    """Registers that a statement itself declares or changes."""
+    match statement:
+        case Declare(name=name) | Accumulate(name=name):
+            return frozenset((name,))
+        case Assign(names=names):
+            return frozenset(names)
+        case _:
+            return frozenset()
+
+
+def changed(body: Body) -> frozenset[str]:
+    """Registers set anywhere in `body`, without those declared there."""
+    names: set[str] = set()
+    for statement in body:
+        names |= set_by(statement)
+        if isinstance(statement, (Loop, If)):
+            names |= changed(statement.body)
+    return frozenset(names - {s.name for s in body if isinstance(s, Declare)})
+
+
+def accumulates(body: Iterable[Statement]) -> list[Accumulate]:
+    """Every accumulation in a body."""
+    return [s for s in below(body) if isinstance(s, Accumulate)]
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def stores_in(body: Iterable[Statement]) -> bool:
+    return any(isinstance(s, (Store, TileProduct)) for s in below(body))
+
+
+def must_run_once(loop: Loop) -> bool:
+    """Whether lanes must not run twice: they add to what they store, what they leave in scratch may
+    be read by the same loop, and scratch of a strip ends where the strip does."""
+    return reads_results(loop.body) or any(
+        (isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s))))
+        or (isinstance(s, Declare) and reads_scratch(s))
+        or (isinstance(s, Loop) and must_run_once(s))
+        for s in loop.body
+    )
+
+
+def reads_results(body: Body) -> bool:
+    """Whether a value that is stored, by a scatter above all, is made of what lay there before."""
+    stores = [s for s in below(body) if isinstance(s, Store)]
+    written = {s.memory for s in stores}
+    loads = walk((s.value for s in stores), lambda e: e.loads > 0)
+    if not any(isinstance(e, Load) and e.memory in written for e in loads):
+        return False
+    return any(load.memory == s.memory for s in stores for load in loads_of(s.value))
+
+
+def reads_scratch(statement: Store | Declare) -> bool:
+    return any(load.memory.local for load in loads_of(statement.value))
+
+
+# --- rewriting -----------------------------------------------------------------------------------
+
+
+def unchanged(part: Index) -> Index:
+    return part
+
+
+def rewritten(
+    statement: Statement,
+    value_of: Callable[[Expression], Expression],
+    index_of: Callable[[Index], Index] = unchanged,
+    name_of: Callable[[str], str] = str,
+) -> Statement:
+    """The statement, and those inside it, with other values, indices and registers."""
+    match statement:
+        case Declare(name=name, value=value):
+            return Declare(name_of(name), value_of(value))
+        case Accumulate(name=name, op=op, value=value):
+            return Accumulate(name_of(name), op, value_of(value))
+        case Assign(names=names, values=values):
+            return Assign(tuple(map(name_of, names)), tuple(map(value_of, values)))
+        case Store(memory=memory, index=where, value=value):
+            return Store(memory, index_of(where), value_of(value))
+        case Loop(body=body, start=start):
+            inner = tuple(rewritten(s, value_of, index_of, name_of) for s in body)
+            return replace(statement, body=inner, start=index_of(start))
+        case If(conditions=conditions, body=body):
+            held = tuple(Condition(index_of(c.index), c.low, c.high) for c in conditions)
+            return If(held, tuple(rewritten(s, value_of, index_of, name_of) for s in body))
+        case Bind(var=var, index=where):
+            return Bind(var, index_of(where))
+        case TileProduct():
+            return statement.over(index_of)
+        case _:
+            return statement
+
+
+def substituted(body: Body, values: Mapping[Var, Index]) -> Body:
+    """Loop variables replaced in every index of `body`."""
+    done: dict[Expression, Expression] = {}
+    return tuple(
+        rewritten(
+            statement,
+            lambda value: substitute_expression(value, values, done),
+            lambda where: substitute(where, values),
+        )
+        for statement in body
+    )
