@@ -10,17 +10,18 @@ look at each once: a value that is used twice at every level is a tree of 2 to t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var, substitute
 from tinyhlo.ir.interned import Interned
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.operators import Operators, dtype_of
+from tinyhlo.ir.ops import COMPARISONS, Op
 
 
 class Memory(NamedTuple):
@@ -52,7 +53,7 @@ class _Interning(type):
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
-class _Expression(metaclass=_Interning):
+class _Expression(Operators["Expression"], metaclass=_Interning):
     """What all expressions know of themselves: `free` names (loop variables and registers), and
     whether they load from memory (0 no, 1 from constant memory only, 2 from any)."""
 
@@ -64,6 +65,15 @@ class _Expression(metaclass=_Interning):
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "loads", loads)
         object.__setattr__(self, "serial", next(_serials))
+
+    def constant(self, value: float) -> Expression:
+        return literal(value, dtype_of(self))
+
+    def combined(self, op: Op, operands: Sequence[Expression], dtype: DType | None) -> Expression:
+        from tinyhlo.codegen.folding import apply  # expressions come first
+
+        natural = BOOL if op in COMPARISONS else operands[-1].dtype
+        return apply(op, tuple(operands), dtype or natural)
 
     def depends_on(self, var: Var) -> bool:
         return var in self.free
@@ -246,7 +256,7 @@ def rebuilt(
 
 def operands(e: Expression) -> tuple[Expression, ...]:
     """The values that a value is computed from; what an index has in it is not among them."""
-    if type(e) is Apply:  # asked of every expression in every walk: `match` takes three times as long
+    if type(e) is Apply:  # of every expression of every walk: `match` takes three times as long
         return e.arguments
     return (e.value, e.otherwise) if type(e) is Guard else ()
 

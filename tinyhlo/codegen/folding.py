@@ -26,6 +26,11 @@ def apply(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression
     return Apply(op, arguments, dtype)
 
 
+def where(condition: Expression, then: Expression, other: Expression) -> Expression:
+    """`then` where `condition` holds."""
+    return apply(Op.WHERE, (condition, then, other), then.dtype)
+
+
 def fold(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression | None:
     indices = [as_affine(argument) for argument in arguments]
     match op, indices:

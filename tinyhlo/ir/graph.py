@@ -15,7 +15,7 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -53,7 +53,7 @@ class TensorType(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Node(Operators):
+class Node(Operators["Node"]):
     """Base of all nodes: `type` of the value, `inputs` the nodes it reads. Compared by identity."""
 
     type: TensorType
@@ -66,6 +66,16 @@ class Node(Operators):
     @property
     def dtype(self) -> DType:
         return self.type.dtype
+
+    def constant(self, value: float) -> Node:
+        from tinyhlo.ir.build import full  # nodes come first
+
+        return full(value, self.shape, self.dtype)
+
+    def combined(self, op: Op, operands: Sequence[Node], dtype: DType | None) -> Node:
+        from tinyhlo.ir.build import elementwise
+
+        return elementwise(op, *operands, dtype=dtype)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

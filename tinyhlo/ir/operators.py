@@ -1,41 +1,48 @@
-"""Arithmetic of nodes, written as arithmetic.
+"""Arithmetic of values, written as arithmetic: of the nodes of a Graph, of codegen's expressions.
 
-    1 / (1 + exp(-x))     # Elementwise nodes; Python numbers become splats of the node's type
+    1 / (1 + exp(-x))     # Elementwise nodes, or Apply expressions; numbers become constants like x
 
 Nothing is simplified here. `a > b` is LT(b, a), `>>` fills with zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Union
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, Union
 
+from tinyhlo.ir.dtypes import DType, signed_of
 from tinyhlo.ir.ops import Op
 
-if TYPE_CHECKING:
-    from tinyhlo.ir.graph import Node
-
-Operand = Union["Operators", float]
+T = TypeVar("T", bound="Operators[Any]")
+Operand = Union["Operators[T]", float]
 
 
-def unary(op: Op) -> Callable[[Operators], Node]:
+def unary(op: Op) -> Callable[[Operators[T]], T]:
     return lambda self: apply(op, self)
 
 
-def binary(op: Op) -> Callable[[Operators, Operand], Node]:
+def binary(op: Op) -> Callable[[Operators[T], Operand[T]], T]:
     return lambda self, other: apply(op, self, other)
 
 
-def exchanged(op: Op) -> Callable[[Operators, Operand], Node]:
+def exchanged(op: Op) -> Callable[[Operators[T], Operand[T]], T]:
     """Of the operands in the other order."""
     return lambda self, other: apply(op, other, self)
 
 
-class Operators:
-    """What every Node can do, element by element."""
+class Operators(Generic[T]):
+    """What values of type T, which have a `dtype`, can do element by element."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy's numbers leave the operator to the node
+    __array_ufunc__ = None  # NumPy's numbers leave the operator to the value
+
+    def constant(self, value: float) -> T:
+        """`value` as a value like this one."""
+        raise NotImplementedError
+
+    def combined(self, op: Op, operands: Sequence[T], dtype: DType | None) -> T:
+        """`op` of values like this one; `dtype` is that of the result where `op` leaves it open."""
+        raise NotImplementedError
 
     __neg__, __abs__, __invert__ = unary(Op.NEG), unary(Op.ABS), unary(Op.NOT)
     __add__, __radd__ = binary(Op.ADD), exchanged(Op.ADD)
@@ -48,15 +55,44 @@ class Operators:
     __le__, __ge__ = binary(Op.LE), exchanged(Op.LE)
     # `==` and `!=` compare identities
     equals, differs = binary(Op.EQ), binary(Op.NE)
+    at_least, at_most = binary(Op.MAX), binary(Op.MIN)
+    arithmetic_shift = binary(Op.SAR)  # to the right: the sign fills
+    rint, trunc = unary(Op.RINT), unary(Op.TRUNC)
+
+    def fma(self, factor: Operand[T], addend: Operand[T]) -> T:
+        """self * factor + addend, rounded once."""
+        return apply(Op.FMA, self, factor, addend)
+
+    def cast(self, dtype: DType) -> T:
+        return apply(Op.CAST, self, dtype=dtype)
+
+    def as_integer(self) -> T:
+        """The representation as a signed integer of the same width."""
+        return apply(Op.BITCAST, self, dtype=signed_of(dtype_of(self)))
+
+    def as_float(self, dtype: DType) -> T:
+        """An integer read as the representation of a float."""
+        return apply(Op.BITCAST, self, dtype=dtype)
+
+    def sign(self) -> T:
+        """The sign bit of a float, as an integer with only that bit."""
+        return apply(Op.AND, self.as_integer(), -(1 << (dtype_of(self).bits - 1)))
+
+    def with_sign(self, sign: Operand[T]) -> T:
+        """A float that is not negative, with the sign bit `sign`."""
+        return apply(Op.OR, self.as_integer(), sign).as_float(dtype_of(self))
+
+    def flip_sign(self, sign: Operand[T]) -> T:
+        return apply(Op.XOR, self.as_integer(), sign).as_float(dtype_of(self))
 
 
-def apply(op: Op, *operands: Operand) -> Node:
-    """`op` of nodes and of numbers like them."""
-    from tinyhlo.ir.build import elementwise, full  # nodes come first
+def dtype_of(value: Any) -> DType:
+    """Of a value of a class with Operators: fields named so may not override one of the base."""
+    return value.dtype
 
+
+def apply(op: Op, *operands: Operand[T], dtype: DType | None = None) -> T:
+    """`op` of values and of numbers like them."""
     (like, *_) = (operand for operand in operands if isinstance(operand, Operators))
-    nodes = (
-        operand if isinstance(operand, Operators) else full(operand, like.shape, like.dtype)  # type: ignore[attr-defined]
-        for operand in operands
-    )
-    return elementwise(op, *nodes)  # type: ignore[arg-type]
+    values = [o if isinstance(o, Operators) else like.constant(o) for o in operands]
+    return like.combined(op, values, dtype)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     index_free,
 )
-from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.folding import apply, where
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -177,8 +177,7 @@ class Lowering:
                 choice = self.emit(test, at, scope, guards)
                 if isinstance(choice, Literal):
                     return self.emit(chosen[0 if choice.bits else 1], at, scope, guards)
-                values = (choice, *(self.emit(source, at, scope, guards) for source in chosen))
-                return apply(Op.WHERE, values, node.dtype)
+                return where(choice, *(self.emit(source, at, scope, guards) for source in chosen))
             case Elementwise(inputs=inputs, op=op):
                 values = tuple(self.emit(source, at, scope, guards) for source in inputs)
                 return apply(op, values, node.dtype)

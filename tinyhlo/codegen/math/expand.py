@@ -17,12 +17,11 @@ from collections.abc import Callable
 
 from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.math import exponential, logarithm, trigonometric
-from tinyhlo.codegen.math.terms import Term
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
-Rule = Callable[..., "Term | None"]
+Rule = Callable[..., "Expression | None"]
 
 RULES: dict[Op, Rule] = {
     Op.EXP: exponential.exp,
@@ -46,11 +45,7 @@ def expand(
     rule = RULES.get(op)
     if rule is None or (target is not None and not target.fma):
         return None
-    terms = [Term(argument) for argument in arguments]
     if dtype in (BF16, F16):
-        result = rule(*(term.cast(F32) for term in terms))
-        return None if result is None else result.cast(dtype).expression
-    if dtype not in (F32, F64):
-        return None
-    result = rule(*terms)
-    return None if result is None else result.expression
+        result = rule(*(argument.cast(F32) for argument in arguments))
+        return None if result is None else result.cast(dtype)
+    return rule(*arguments) if dtype in (F32, F64) else None

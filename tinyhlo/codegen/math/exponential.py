@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, log, nan
 
+from tinyhlo.codegen.folding import where
 from tinyhlo.codegen.math.logarithm import log2_of_magnitude
 from tinyhlo.codegen.math.tables import (
     ERF_F32,
@@ -24,7 +25,7 @@ from tinyhlo.codegen.math.tables import (
     TANH_POLYNOMIAL,
     Table,
 )
-from tinyhlo.codegen.math.terms import Term, paired, polynomial, where
+from tinyhlo.codegen.math.terms import Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
 
 
@@ -62,7 +63,7 @@ def reduce(x: Term, biases: int, offset: int = 0) -> tuple[Term, Term]:
     magic = form.magic + (biases * form.bias + offset)
     shifted = x.fma(1 / log(2), magic)
     n = shifted - magic
-    return shifted.bits(), n.fma(-low, n.fma(-high, x))
+    return shifted.as_integer(), n.fma(-low, n.fma(-high, x))
 
 
 def power_of_two(exponent: Term, dtype: DType) -> Term:
@@ -80,7 +81,7 @@ def exp(x: Term) -> Term:
     both factors are zero: what a mask hid costs no denormal arithmetic, which is slow."""
     form = FORMATS[x.dtype]
     integer, r = reduce(x.at_least(form.low).at_most(form.high), biases=2)
-    half = integer >> 1
+    half = integer.arithmetic_shift(1)
     first = power_of_two(half, x.dtype)
     return less_one(r, form.exp).fma(first, first) * power_of_two(integer - half, x.dtype)
 
@@ -148,7 +149,7 @@ def power(x: Term, y: Term) -> Term | None:
     magic = FORMATS[F64].magic + FORMATS[F64].bias
     shifted = limited + magic
     r = (limited - (shifted - magic)) * log(2)
-    scale = power_of_two(shifted.bits(), F64)
+    scale = power_of_two(shifted.as_integer(), F64)
     size = (polynomial(r, (1.0, 1.0, *EXP_F32)) * scale).cast(F32)
 
     half = y * 0.5

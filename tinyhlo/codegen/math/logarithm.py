@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, log, nan
 
+from tinyhlo.codegen.folding import where
 from tinyhlo.codegen.math.tables import LN2_F32, LN2_F64, LOG_F32, LOG_F64
-from tinyhlo.codegen.math.terms import Term, polynomial, where
+from tinyhlo.codegen.math.terms import Term, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
 
 
@@ -30,8 +31,8 @@ FORMATS: dict[DType, Format] = {
 def split(x: Term) -> tuple[Term, Term]:
     """(e, m), e an integer, for a positive normal x."""
     form = FORMATS[x.dtype]
-    bits = x.bits()
-    exponent = (bits - form.root) >> form.fraction_bits
+    bits = x.as_integer()
+    exponent = (bits - form.root).arithmetic_shift(form.fraction_bits)
     return exponent, (bits - (exponent << form.fraction_bits)).as_float(x.dtype)
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from math import pi
 from typing import NamedTuple
 
+from tinyhlo.codegen.folding import where
 from tinyhlo.codegen.math.tables import ATAN_F32, COS_F32, QUARTERS, SIN_F32
-from tinyhlo.codegen.math.terms import Term, polynomial, where
+from tinyhlo.codegen.math.terms import Term, polynomial
 from tinyhlo.ir.dtypes import F32, F64, I32
 
 LIMITS = (2.0**50, 2.0**77, 2.0**104)  # up to LIMITS[k], QUARTERS[k] is right
@@ -44,7 +45,7 @@ def reduce(x: Term) -> Quarters:
     square = r * r
     sine = (polynomial(square, SIN_F32) * square).fma(r, r)
     cosine = (square * square).fma(polynomial(square, COS_F32), square.fma(-0.5, 1.0))
-    return Quarters(shifted.bits().cast(I32), sine, cosine)
+    return Quarters(shifted.as_integer().cast(I32), sine, cosine)
 
 
 def sin(x: Term) -> Term | None:
@@ -84,5 +85,5 @@ def atan2(y: Term, x: Term) -> Term | None:
     square = ratio * ratio
     angle = (polynomial(square, ATAN_F32) * square).fma(ratio, ratio)
     angle = where(across < up, x.constant(pi / 2) - angle, angle)
-    angle = where(x.bits() < 0, x.constant(pi) - angle, angle)
+    angle = where(x.as_integer() < 0, x.constant(pi) - angle, angle)
     return angle.with_sign(y.sign())

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.codegen.expressions import (
-    Expression,
     IndexValue,
     Load,
     Memory,
@@ -18,13 +17,12 @@ from tinyhlo.codegen.expressions import (
     as_index,
     literal,
 )
-from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.folding import where
 from tinyhlo.codegen.loops import Allocate, Assign, Axis, Declare, Loop, Statement, Store
 from tinyhlo.codegen.lowering.fused import inline
 from tinyhlo.ir.dtypes import BOOL, I64
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Var, index
-from tinyhlo.ir.ops import Op
 
 RUN = Read("run", I64)
 LEFT, RIGHT = Read("left", I64), Read("right", I64)
@@ -46,7 +44,7 @@ def merge_sort(
     body: list[Statement] = []
     for source, target in ((front, back), (back, front)):
         body.append(Loop(var, Axis.ORDERED, merge_step(comparator, source, target, var)))
-        body.append(Assign((RUN.name,), (apply(Op.ADD, (RUN, RUN), I64),)))
+        body.append(Assign((RUN.name,), (RUN + RUN,)))
     cursors = [Declare(r.name, zero) for r in (LEFT, RIGHT, MIDDLE, END)]
     return (
         *(Allocate(memory) for memory in back),
@@ -61,49 +59,33 @@ def merge_step(
 ) -> tuple[Statement, ...]:
     """Move one element to position `var` of `target`."""
     here = IndexValue(index(var), I64)
-    length = literal(var.extent, I64)
     last = var.extent - 1
-    pair = add(RUN, RUN)
-    starts = compare(
-        Op.EQ, apply(Op.AND, (here, add(pair, literal(-1, I64))), I64), literal(0, I64)
-    )
-    cursors = (
-        apply(Op.WHERE, (starts, here, LEFT), I64),
-        apply(Op.WHERE, (starts, add(here, RUN), RIGHT), I64),
-        apply(Op.WHERE, (starts, least(add(here, RUN), length), MIDDLE), I64),
-        apply(Op.WHERE, (starts, least(add(here, pair), length), END), I64),
-    )
-    names = (LEFT.name, RIGHT.name, MIDDLE.name, END.name)
-    at_left = as_index(least(LEFT, literal(last, I64)), (0, last))
-    at_right = as_index(least(RIGHT, literal(last, I64)), (0, last))
+    pair = RUN + RUN
+    starts = (here & (pair + -1)).equals(0)
+    cursors = {
+        LEFT: here,
+        RIGHT: here + RUN,
+        MIDDLE: (here + RUN).at_most(var.extent),
+        END: (here + pair).at_most(var.extent),
+    }
+    at_left = as_index(LEFT.at_most(last), (0, last))
+    at_right = as_index(RIGHT.at_most(last), (0, last))
     lefts = [Load(memory, at_left) for memory in source]
     rights = [Load(memory, at_right) for memory in source]
     pairs = [value for both in zip(rights, lefts, strict=True) for value in both]
     (right_first,) = inline(comparator, pairs)
-    left_empty = compare(Op.LE, MIDDLE, LEFT)
-    right_left = compare(Op.LT, RIGHT, END)
-    decision = apply(Op.AND, (right_left, apply(Op.OR, (left_empty, right_first), BOOL)), BOOL)
+    decision = (RIGHT < END) & ((MIDDLE <= LEFT) | right_first)
     stores = [
-        Store(memory, index(var), apply(Op.WHERE, (TAKE_RIGHT, r, q), memory.dtype))
+        Store(memory, index(var), where(TAKE_RIGHT, r, q))
         for memory, r, q in zip(target, rights, lefts, strict=True)
     ]
-    moved = apply(Op.CAST, (TAKE_RIGHT,), I64)
-    stayed = apply(Op.SUB, (literal(1, I64), moved), I64)
+    moved = TAKE_RIGHT.cast(I64)
     return (
-        Assign(names, cursors),
+        Assign(
+            tuple(cursor.name for cursor in cursors),
+            tuple(where(starts, first, cursor) for cursor, first in cursors.items()),
+        ),
         Declare(TAKE_RIGHT.name, decision),
         *stores,
-        Assign((LEFT.name, RIGHT.name), (add(LEFT, stayed), add(RIGHT, moved))),
+        Assign((LEFT.name, RIGHT.name), (LEFT + (1 - moved), RIGHT + moved)),
     )
-
-
-def add(a: Expression, b: Expression) -> Expression:
-    return apply(Op.ADD, (a, b), I64)
-
-
-def least(a: Expression, b: Expression) -> Expression:
-    return apply(Op.MIN, (a, b), I64)
-
-
-def compare(op: Op, a: Expression, b: Expression) -> Expression:
-    return apply(op, (a, b), BOOL)

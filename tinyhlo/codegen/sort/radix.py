@@ -25,7 +25,6 @@ from tinyhlo.codegen.expressions import (
     as_index,
     literal,
 )
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -105,8 +104,7 @@ class Digits:
         if self.number.extent == 1:
             return key
         shift = IndexValue(index(self.number) * self.bits, key.dtype)
-        low = apply(Op.SHR, (key, shift), key.dtype)
-        return apply(Op.AND, (low, literal(self.values - 1, key.dtype)), key.dtype)
+        return (key >> shift) & (self.values - 1)
 
 
 def digits_of(key: Key, length: int) -> Digits:
@@ -138,13 +136,12 @@ def one_pass(digit: Digits, row: Row, counts: Memory, lanes: int) -> tuple[State
     """Sort by one digit."""
     zero = literal(0, I32)
     varied = Condition(as_index(MOST, (0, row.length)), 0, row.length)
-    turned = apply(Op.SUB, (literal(row.length, I64), ORIGIN), I64)
     moving = in_blocks(row, lambda block: move(digit, row, counts, block, lanes))
     return (
         in_blocks(row, lambda block: count(digit, row, counts, block, lanes)),
         Assign((RUNNING.name, MOST.name), (zero, zero)),
         sums(digit, row, counts, lanes),
-        If((varied,), (moving, Assign((ORIGIN.name,), (turned,)))),
+        If((varied,), (moving, Assign((ORIGIN.name,), (row.length - ORIGIN,)))),
     )
 
 
@@ -162,7 +159,7 @@ def by_digit(
     strip, element = row.strip, index(row.element)
     key = digit.of(row.elements(row.origin + element))
     start, each = index(strip) * STRIP, min(STRIP, row.length)
-    fill = Store(row.digits, element - start, apply(Op.CAST, (key,), I32))
+    fill = Store(row.digits, element - start, key.cast(I32))
     inner = (
         Loop(row.element, Axis.VECTOR, (fill,), min(lanes, each), start, STRIP),
         Loop(row.element, Axis.ORDERED, tuple(body), 1, start, STRIP),
@@ -176,9 +173,11 @@ def count(digit: Digits, row: Row, counts: Memory, block: Index, lanes: int) -> 
     value = Var(DIGIT, digit.values)
     clear = Store(counts, block * digit.values + index(value), literal(0, I32))
     at = counter(digit, row, block)
-    more = apply(Op.ADD, (Load(counts, at), literal(1, I32)), I32)
     clearing = Loop(value, Axis.VECTOR, (clear,), min(lanes, digit.values))
-    return [clearing, *by_digit(digit, row, block, lanes, [Store(counts, at, more)])]
+    return [
+        clearing,
+        *by_digit(digit, row, block, lanes, [Store(counts, at, Load(counts, at) + 1)]),
+    ]
 
 
 def counter(digit: Digits, row: Row, block: Index) -> Index:
@@ -198,7 +197,7 @@ def sums(digit: Digits, row: Row, counts: Memory, lanes: int) -> Loop:
         in_vectors = (
             Accumulate(RUNNING.name, Op.ADD, own),
             Accumulate(MOST.name, Op.MAX, own),
-            Store(counts, index(value), apply(Op.SUB, (RUNNING, own), I32)),
+            Store(counts, index(value), RUNNING - own),
         )
         return Loop(value, Axis.ORDERED, in_vectors, min(lanes, digit.values))
     one_block = (
@@ -206,11 +205,10 @@ def sums(digit: Digits, row: Row, counts: Memory, lanes: int) -> Loop:
         Store(counts, at, RUNNING),
         Accumulate(RUNNING.name, Op.ADD, PLACE),
     )
-    here = apply(Op.SUB, (RUNNING, BEFORE), I32)
     body = (
         Declare(BEFORE.name, RUNNING),
         Loop(block, Axis.ORDERED, one_block),
-        Accumulate(MOST.name, Op.MAX, here),
+        Accumulate(MOST.name, Op.MAX, RUNNING - BEFORE),
     )
     return Loop(value, Axis.ORDERED, body)
 
@@ -223,7 +221,7 @@ def move(digit: Digits, row: Row, counts: Memory, block: Index, lanes: int) -> l
     source = row.origin + index(row.element)
     body = [
         Declare(PLACE.name, Load(counts, at)),
-        Store(counts, at, apply(Op.ADD, (PLACE, literal(1, I32)), I32)),
+        Store(counts, at, PLACE + 1),
         *(Store(column, target, Load(column, source)) for column in row.columns),
     ]
     return by_digit(digit, row, block, lanes, body)

@@ -20,10 +20,9 @@ from tinyhlo.codegen.expressions import (
     as_index,
     literal,
 )
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, Statement, Store
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.ir.dtypes import BOOL, I32, signed_of
+from tinyhlo.ir.dtypes import I32, signed_of
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
@@ -51,7 +50,7 @@ def rank_sort(
         ]
         statements.append(Loop(here, Axis.VECTOR, tuple(fill), min(lanes, length)))
         before = by_keys(keys, index(other), index(here))
-    more = Accumulate(RANK, Op.ADD, apply(Op.CAST, (before,), I32))
+    more = Accumulate(RANK, Op.ADD, before.cast(I32))
     counting = (
         Declare(RANK, literal(0, I32)),
         Loop(other, Axis.ORDERED, (more,)),
@@ -75,19 +74,16 @@ def signed_key(key: Key, elements: Sequence[Expression]) -> Expression:
     """As a signed number: vector units compare those."""
     (value,) = inline(key.graph, elements)
     if value.dtype.bits < 32:
-        return apply(Op.CAST, (value,), I32)
-    sign = literal(1 << (value.dtype.bits - 1), value.dtype)
-    flipped = apply(Op.XOR, (value, sign), value.dtype)
-    return apply(Op.BITCAST, (flipped,), signed_of(value.dtype))
+        return value.cast(I32)
+    return (value ^ (1 << (value.dtype.bits - 1))).as_integer()
 
 
 def by_keys(keys: Sequence[Memory], other: Index, here: Index) -> Expression:
     """Whether element `other` goes before `here`, which is not it."""
     before = earlier(other, here)
     for key in reversed(keys):
-        pair = Load(key, other), Load(key, here)
-        same = apply(Op.AND, (apply(Op.EQ, pair, BOOL), before), BOOL)
-        before = apply(Op.OR, (apply(Op.LT, pair, BOOL), same), BOOL)
+        its, own = Load(key, other), Load(key, here)
+        before = (its < own) | (its.equals(own) & before)
     return before
 
 
@@ -98,9 +94,8 @@ def by_comparator(
     pairs = [(Load(column, other), Load(column, here)) for column in columns]
     (smaller,) = inline(comparator, [value for pair in pairs for value in pair])
     (greater,) = inline(comparator, [value for pair in pairs for value in pair[::-1]])
-    same = apply(Op.AND, (apply(Op.NOT, (greater,), BOOL), earlier(other, here)), BOOL)
-    return apply(Op.OR, (smaller, same), BOOL)
+    return smaller | (~greater & earlier(other, here))
 
 
 def earlier(other: Index, here: Index) -> Expression:
-    return apply(Op.LT, (IndexValue(other, I32), IndexValue(here, I32)), BOOL)
+    return IndexValue(other, I32) < IndexValue(here, I32)

@@ -23,11 +23,10 @@ from tinyhlo.codegen.expressions import (
     as_index,
     literal,
 )
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, If, Loop, Statement, Store
-from tinyhlo.ir.dtypes import BOOL, I32, I64
-from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.ir.dtypes import I32, I64
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 
 LARGEST_BLOCK, SMALLEST_BLOCK = 128, 16  # elements
@@ -53,7 +52,7 @@ def select(
     best = Memory("best", I64, padded + pairs, local=True)
     block = block_length(length, limit)
     if length <= 2 * block:
-        everything = scan(key, best, constant(0), length, length, limit, pairs)
+        everything = scan(key, best, ZERO, length, length, pairs)
         return [Allocate(best), *cleared(best, limit, MOST), everything], best
     blocks = Var("block", -(-length // block))
     lows = Memory("lows", I32, blocks.extent, local=True)
@@ -76,15 +75,15 @@ def select(
         def low_at(at: Index) -> Expression:
             return Load(lows, at)
 
-        bound = apply(Op.OR, (Load(best, constant(0)), literal((1 << TOP) - 1, I64)), I64)
+        bound = Load(best, ZERO) | ((1 << TOP) - 1)
         statements += [
-            scan(low_at, best, constant(0), blocks.extent, blocks.extent, limit, pairs),
+            scan(low_at, best, ZERO, blocks.extent, blocks.extent, pairs),
             Declare("bound", bound),
             *cleared(best, limit, Read("bound", I64)),
         ]
     here = combined(Load(lows, index(blocks)), start)
-    again = scan(key, best, start, block, length, limit, pairs)
-    statements.append(Loop(blocks, Axis.ORDERED, (when(less(here, Load(best, ZERO_AT)), again),)))
+    again = scan(key, best, start, block, length, pairs)
+    statements.append(Loop(blocks, Axis.ORDERED, (when(here < Load(best, ZERO), again),)))
     return statements, best
 
 
@@ -92,9 +91,6 @@ def block_length(length: int, limit: int) -> int:
     """A power of two."""
     wanted = max(1, length // (BLOCKS * max(limit, 1)))
     return max(SMALLEST_BLOCK, min(LARGEST_BLOCK, 1 << (wanted.bit_length() - 1)))
-
-
-ZERO_AT = constant(0)
 
 
 def cleared(best: Memory, limit: int, worst: Expression) -> list[Statement]:
@@ -106,37 +102,28 @@ def cleared(best: Memory, limit: int, worst: Expression) -> list[Statement]:
     ]
 
 
-def scan(
-    key: KeyAt, best: Memory, start: Index, count: int, length: int, limit: int, pairs: int
-) -> Loop:
+def scan(key: KeyAt, best: Memory, start: Index, count: int, length: int, pairs: int) -> Loop:
     """Insert what is better than the worst, of the elements from `start` on."""
     element, slot = Var("element", length), Var("slot", best.size - pairs)
-    inserted = apply(Op.MAX, (Load(best, index(slot) + 1), FOUND), I64)
-    kept = apply(Op.MIN, (Load(best, index(slot)), inserted), I64)
+    kept = Load(best, index(slot)).at_most(Load(best, index(slot) + 1).at_least(FOUND))
     insert = Loop(slot, Axis.VECTOR, (Store(best, index(slot), kept),), pairs)
     body = (
         Declare(FOUND.name, combined(key(index(element)), index(element))),
-        when(less(FOUND, Load(best, ZERO_AT)), insert),
+        when(Load(best, ZERO) > FOUND, insert),
     )
     return Loop(element, Axis.ORDERED, body, 1, start, count)
 
 
 def when(condition: Expression, body: Statement) -> If:
-    return If((Condition(as_index(apply(Op.CAST, (condition,), I32), (0, 1)), 1, 2),), (body,))
-
-
-def less(a: Expression, b: Expression) -> Expression:
-    return apply(Op.LT, (a, b), BOOL)
+    return If((Condition(as_index(condition.cast(I32), (0, 1)), 1, 2),), (body,))
 
 
 def combined(key: Expression, position: Index) -> Expression:
     """key << 32 | position."""
-    high = apply(Op.SHL, (apply(Op.CAST, (key,), I64), literal(TOP, I64)), I64)
-    return apply(Op.OR, (high, IndexValue(position, I64)), I64)
+    return (key.cast(I64) << TOP) | IndexValue(position, I64)
 
 
 def position_of(best: Memory, limit: int, rank: Index, length: int) -> Index:
     """Where the element of that rank lies in its row."""
-    found = Load(best, constant(limit - 1) - rank)
-    low = apply(Op.AND, (found, literal((1 << (TOP - 1)) - 1, I64)), I64)
+    low = Load(best, constant(limit - 1) - rank) & ((1 << (TOP - 1)) - 1)
     return as_index(low, (0, length - 1))

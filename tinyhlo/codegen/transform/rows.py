@@ -12,14 +12,12 @@ from itertools import product
 from math import prod
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
-from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import Transform
 
 
@@ -155,18 +153,18 @@ class ExpressionTerms:
         return literal(0, self.dtype)
 
     def add(self, left: Expression, right: Expression) -> Expression:
-        return apply(Op.ADD, (left, right), self.dtype)
+        return left + right
 
     def subtract(self, left: Expression, right: Expression) -> Expression:
-        return apply(Op.SUB, (left, right), self.dtype)
+        return left - right
 
     def negate(self, value: Expression) -> Expression:
-        return apply(Op.NEG, (value,), self.dtype)
+        return -value
 
     def scale(self, factor: float, value: Expression) -> Expression:
-        return apply(Op.MUL, (literal(factor, self.dtype), value), self.dtype)
+        return factor * value
 
     def add_scaled(self, factor: float, value: Expression, total: Expression) -> Expression:
         if self.fma:
-            return apply(Op.FMA, (literal(factor, self.dtype), value, total), self.dtype)
+            return value.constant(factor).fma(value, total)
         return self.add(self.scale(factor, value), total)
