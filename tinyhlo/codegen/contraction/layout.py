@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.expressions import Expression, Memory, literal, loads_of
-from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, argument_memories
+from tinyhlo.codegen.expressions import Expression, literal, loads_of
+from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce
@@ -22,8 +22,8 @@ from tinyhlo.schedule.program import Kernel
 class TileLowering(Lowering):
     """Lowers prologue and epilogue; the sum itself is read from the tile."""
 
-    def __init__(self, memories: tuple[Memory, ...], total: Node) -> None:
-        super().__init__(memories)
+    def __init__(self, kernel: Kernel, total: Node, tables: Tables | None = None) -> None:
+        super().__init__(kernel, tables)
         self.total = total
         self.sum: Expression | None = None
         self.seen: set[Position] = set()
@@ -70,8 +70,7 @@ def in_shape_of_sum(kernel: Kernel) -> Kernel:
 
 def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     """None when the result is no permutation of the sum."""
-    reads, _ = argument_memories(kernel)
-    lowering = TileLowering(reads, node)
+    lowering = TileLowering(kernel, node)
     result = kernel.graph.results[0]
     outer = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
     lowering.sum = literal(0, node.dtype)

@@ -53,7 +53,6 @@ from tinyhlo.codegen.loops import (
     TileProduct,
     nested,
 )
-from tinyhlo.codegen.lowering.fused import argument_memories
 from tinyhlo.codegen.moves.heuristics import cost
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce
@@ -94,8 +93,7 @@ class Builder:
     ) -> None:  # fmt: skip
         self.kernel, self.node, self.layout, self.plan = kernel, node, layout, plan
         c = layout.contraction
-        self.reads, self.writes = argument_memories(kernel)
-        self.lowering = TileLowering(self.reads, node)
+        self.lowering = TileLowering(kernel, node)
         self.chunk, self.step = Var("chunk", plan.chunks), Var("step", plan.steps)
         self.block, self.piece = Var("block", plan.row_blocks), Var("piece", plan.n.blocks)
         batch, m_block, n_block = unravel(
@@ -123,7 +121,7 @@ class Builder:
     def operand_left(self, source: Source | None) -> InPlace | Staged | Memory:
         plan = self.plan
         if plan.left is Use.IN_PLACE and source:
-            return in_place(source, self.reads)
+            return in_place(source, self.lowering.reads)
         if plan.left is Use.STAGED and source:
             inner = plan.m.inner_extents() | plan.k.inner_extents()
             fast = self.layout.contraction.k[-1] if plan.form.group > 1 else None
@@ -134,7 +132,7 @@ class Builder:
     def operand_right(self, source: Source | None) -> InPlace | Staged | Memory:
         plan = self.plan
         if plan.right is Use.IN_PLACE and source:
-            return in_place(source, self.reads)
+            return in_place(source, self.lowering.reads)
         if plan.right is Use.STAGED and source:
             inner = plan.n.inner_extents() | plan.k.inner_extents()
             fast = self.layout.contraction.n[-1]
@@ -155,10 +153,7 @@ class Builder:
             body = (*map(Allocate, memories), *self.clear(), *self.steps())
             if plan.chunks > 1:
                 body = (Loop(self.chunk, Axis.PARALLEL, body),)
-        tables = tuple((memory, node.value) for node, memory in self.lowering.tables.items())
-        return LoopProgram(
-            self.kernel.name, self.reads, self.writes, body, (), tables, plan.moves()
-        )
+        return self.lowering.program(body, plan.moves())
 
     def packed_first(self) -> Body:
         """All of both operands is packed, then multiplied chunk by chunk."""
@@ -300,7 +295,7 @@ class Builder:
                 where[axis] = position
         self.lowering.sum = cast(Load(self.tile, source), self.node.dtype)
         value = self.lowering.value(result, where, ())
-        body: Body = (Store(self.writes[0], linear(where, result.shape), value),)
+        body: Body = (Store(self.lowering.writes[0], linear(where, result.shape), value),)
         if lane.extent < plan.lanes:
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
         body = (vector_loop(lane, body, plan.lanes),)

@@ -74,6 +74,7 @@ from tinyhlo.schedule.program import Kernel
 
 Position = tuple[Index, ...]
 Conditions = tuple[Condition, ...]
+Tables = dict[Constant, Memory]  # where small constant arrays lie
 LETTERS = "ijklmnopqrstuvwxyz"
 
 
@@ -104,15 +105,31 @@ class Scope:
 
 
 class Lowering:
-    """Lowers one Graph; `memories[p]` is where param p lies."""
+    """Lowers a kernel, or a part of one that shares the `tables` of other parts; `reads` and
+    `writes` are where its params and results lie."""
 
-    def __init__(self, memories: Sequence[Memory]) -> None:
-        self.memories = tuple(memories)
+    def __init__(self, kernel: Kernel, tables: Tables | None = None) -> None:
+        self.kernel = kernel
+        overwritten = {param for _, param in kernel.in_place}
+        self.reads = tuple(
+            Memory(f"x{p}", type_.dtype, type_.size, constant=p not in overwritten)
+            for p, type_ in enumerate(kernel.graph.params)
+        )
+        self.writes = tuple(
+            Memory(f"y{k}", node.dtype, node.type.size)
+            for k, node in enumerate(kernel.graph.results)
+        )
         self.root = Scope(None, None, 0)
-        self.tables: dict[Constant, Memory] = {}
+        self.tables: Tables = {} if tables is None else tables
         self.positions: dict[Position, Position] = {}
         self.guards: dict[Conditions, Conditions] = {(): ()}
         self.names = 0
+
+    def program(self, body: Body, moves: Sequence[str] = ()) -> LoopProgram:
+        """`body` as the loops of the whole kernel."""
+        tables = tuple((memory, node.value) for node, memory in self.tables.items())
+        name, in_place = self.kernel.name, self.kernel.in_place
+        return LoopProgram(name, self.reads, self.writes, body, in_place, tables, tuple(moves))
 
     # --- scopes ------------------------------------------------------------------------------
 
@@ -182,7 +199,7 @@ class Lowering:
                 values = tuple(self.emit(source, at, scope, guards) for source in inputs)
                 return apply(op, values, node.dtype)
             case Param(position=position):
-                return Load(self.memories[position], linear(at, node.shape))
+                return Load(self.reads[position], linear(at, node.shape))
             case Constant():
                 return self.constant(node, at)
             case Iota(axis=axis):
@@ -340,30 +357,9 @@ def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, .
     return tuple(values[node] for node in graph.results)
 
 
-def argument_memories(kernel: Kernel) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
-    """Memories of a kernel's reads and writes; what is also written in place is not constant."""
-    overwritten = {param for _, param in kernel.in_place}
-    reads = tuple(
-        Memory(f"x{p}", type_.dtype, type_.size, constant=p not in overwritten)
-        for p, type_ in enumerate(kernel.graph.params)
-    )
-    writes = tuple(
-        Memory(f"y{k}", node.dtype, node.type.size) for k, node in enumerate(kernel.graph.results)
-    )
-    return reads, writes
-
-
 def lower_fused(kernel: Kernel) -> LoopProgram:
     """The LoopProgram of a fused kernel, before any move."""
-    reads, writes = argument_memories(kernel)
-    lowering = Lowering(reads)
-    for node, memory in zip(kernel.graph.results, writes, strict=True):
+    lowering = Lowering(kernel)
+    for node, memory in zip(kernel.graph.results, lowering.writes, strict=True):
         lowering.store(node, memory)
-    return LoopProgram(
-        kernel.name,
-        reads,
-        writes,
-        lowering.root.body(),
-        kernel.in_place,
-        tuple((memory, node.value) for node, memory in lowering.tables.items()),
-    )
+    return lowering.program(lowering.root.body())

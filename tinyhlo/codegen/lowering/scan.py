@@ -28,8 +28,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, argument_memories
-from tinyhlo.codegen.lowering.update import finished
+from tinyhlo.codegen.lowering.fused import LETTERS, Lowering
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
@@ -46,21 +45,19 @@ def lower_scan(kernel: Kernel, target: Target) -> LoopProgram:
     """One running value a row; rows are independent."""
     (root,) = kernel.graph.results
     assert isinstance(root, Scan)
-    reads, writes = argument_memories(kernel)
-    lowering = Lowering(reads)
+    lowering = Lowering(kernel)
     if root.type.size:
         lanes = 1 if root.dtype is BOOL else target.vector_bytes // root.dtype.itemsize
-        ScanLowering(root, lowering, writes[0], lanes).lower()
-    return finished(kernel, reads, writes, lowering.root.body(), lowering)
+        ScanLowering(root, lowering, lanes).lower()
+    return lowering.program(lowering.root.body())
 
 
 class ScanLowering:
     """The loops of one Scan."""
 
-    def __init__(self, root: Scan, lowering: Lowering, target: Memory, lanes: int) -> None:
+    def __init__(self, root: Scan, lowering: Lowering, lanes: int) -> None:
         self.root = root
         self.lowering = lowering
-        self.target = target
         self.lanes = lanes
         self.length = root.shape[root.axis]
 
@@ -155,7 +152,7 @@ class ScanLowering:
         body: Sequence[Statement] = (
             Accumulate(name, self.root.op, self.source(along)),
             Store(
-                self.target,
+                self.lowering.writes[0],
                 linear(self.position(along), self.root.shape),
                 Read(name, self.root.dtype),
             ),

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.expressions import Load, Memory, Name, as_index, index_free
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.lowering.fused import Lowering, argument_memories, inline
+from tinyhlo.codegen.lowering.fused import Lowering, inline
 from tinyhlo.ir.graph import Node, Output, Scatter, UpdateSlice
 from tinyhlo.ir.index import Condition, Index, linear
 from tinyhlo.schedule.program import Kernel
@@ -26,12 +26,11 @@ def lower_update_slice(kernel: Kernel) -> LoopProgram:
     (root,) = kernel.graph.results
     assert isinstance(root, UpdateSlice)
     operand, update, *starts = root.inputs
-    reads, writes = argument_memories(kernel)
-    lowering = Lowering(reads)
+    lowering = Lowering(kernel)
     if not kernel.in_place:
-        lowering.store(operand, writes[0])
-    block = Lowering(reads)
-    block.tables, block.names = lowering.tables, lowering.names
+        lowering.store(operand, lowering.writes[0])
+    block = Lowering(kernel, lowering.tables)
+    block.names = lowering.names
     if update.type.size:
         first = tuple(
             as_index(block.emit(start, block.position(()), block.root, ()), (0, n - m))
@@ -40,9 +39,8 @@ def lower_update_slice(kernel: Kernel) -> LoopProgram:
         scope, at = block.nest(block.root, update.shape)
         value = block.emit(update, at, scope, ())
         place = tuple(a + i for a, i in zip(first, at, strict=True))
-        scope.stores.append(Store(writes[0], linear(place, root.shape), value))
-    body = lowering.root.body() + block.root.body()
-    return finished(kernel, reads, writes, body, lowering)
+        scope.stores.append(Store(block.writes[0], linear(place, root.shape), value))
+    return lowering.program(lowering.root.body() + block.root.body())
 
 
 def lower_scatter(kernel: Kernel) -> LoopProgram:
@@ -52,18 +50,17 @@ def lower_scatter(kernel: Kernel) -> LoopProgram:
     count = len(root.results)
     operands, updates = root.inputs[:count], root.inputs[count : 2 * count]
     indices = root.inputs[2 * count :]
-    reads, writes = argument_memories(kernel)
-    copies = Lowering(reads)
+    copies = Lowering(kernel)
     shared = {result for result, _ in kernel.in_place}
     for position, node in enumerate(kernel.graph.results):
         assert isinstance(node, Output)
         if position not in shared:
-            copies.store(operands[node.position], writes[position])
-    block = Lowering(reads)
-    block.tables, block.names = copies.tables, copies.names
+            copies.store(operands[node.position], copies.writes[position])
+    block = Lowering(kernel, copies.tables)
+    block.names = copies.names
     own: frozenset[Name] = frozenset()
     if updates[0].type.size:
-        targets = result_memories(kernel, writes)
+        targets = result_memories(kernel, block.writes)
         scope, at = block.nest(block.root, updates[0].shape)
         values = tuple(block.emit(update, at, scope, ()) for update in updates)
         place: list[Index] = []
@@ -85,8 +82,7 @@ def lower_scatter(kernel: Kernel) -> LoopProgram:
         if conditions:
             statements = (If(tuple(conditions), stores),)
         scope.statements.extend(statements)
-    body = copies.root.body() + ordered(block.root.body(), own)
-    return finished(kernel, reads, writes, body, copies)
+    return copies.program(copies.root.body() + ordered(block.root.body(), own))
 
 
 def ordered(body: Body, own: frozenset[Name], outermost: bool = True) -> Body:
@@ -131,15 +127,3 @@ def dtype_bounds(node: Node) -> tuple[int, int]:
     """All values that an index of this type can have."""
     bits = min(node.dtype.bits, 63)
     return (-(1 << (bits - 1)), (1 << bits) - 1)
-
-
-def finished(
-    kernel: Kernel,
-    reads: tuple[Memory, ...],
-    writes: tuple[Memory, ...],
-    body: Body,
-    lowering: Lowering,
-) -> LoopProgram:
-    """The LoopProgram around `body`."""
-    tables = tuple((memory, node.value) for node, memory in lowering.tables.items())
-    return LoopProgram(kernel.name, reads, writes, body, kernel.in_place, tables)

@@ -36,7 +36,7 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
-from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope, argument_memories
+from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.heuristics import vectorised
 from tinyhlo.codegen.moves.staging import stage_rows
@@ -78,10 +78,9 @@ class Builder:
         self.kernel, self.chain, self.target = kernel, chain, target
         self.places = layout.places
         self.sizes = choose_sizes(chain, target)
-        self.reads, self.writes = argument_memories(kernel)
-        self.packing = Packing(chain, self.sizes, self.reads)
-        self.epilogue = TileLowering(self.reads, chain.result)
-        self.epilogue.tables = self.packing.tables
+        self.packing = Packing(kernel, chain, self.sizes)
+        self.tables = self.packing.operands.tables
+        self.epilogue = TileLowering(kernel, chain.result, self.tables)
         self.moves: list[str] = []
         self.batch = chain.second.extent(chain.second.batch)
         self.chunk = Var("chunk", self.batch * self.sizes.row_chunks)
@@ -125,9 +124,7 @@ class Builder:
             f"tile {sizes.rows}x{sizes.columns}",
             *self.moves,
         )
-        tables = tuple((memory, node.value) for node, memory in packing.tables.items())
-        name = self.kernel.name
-        return LoopProgram(name, self.reads, self.writes, body, (), tables, moves)
+        return self.epilogue.program(body, moves)
 
     def first_product(self, rows: Body) -> Statement:
         """All scores of a block but those that its mask hides."""
@@ -228,7 +225,7 @@ class Builder:
         def read(at: Position) -> Expression:
             return Load(self.scores, start + at[chain.key])
 
-        lowering = RowLowering(self.reads, chain.scores, read, self.packing.tables)
+        lowering = RowLowering(self.kernel, chain.scores, read, self.tables)
         key = Var(LETTERS[0], chain.keys)
         scope = Scope(lowering.root, key, 1)
         lowering.root.children[key] = scope
@@ -266,7 +263,7 @@ class Builder:
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
         value = self.epilogue.value(result, where, (inside_m, inside_n))
-        store = Store(self.writes[0], linear(where, result.shape), value)
+        store = Store(self.epilogue.writes[0], linear(where, result.shape), value)
         edge_from = self.packing.width - sizes.columns + 1
         whole = Condition(first, 0, edge_from)
         part = Condition(first, max(edge_from, 0), self.packing.width + sizes.columns)

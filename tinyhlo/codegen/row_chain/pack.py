@@ -18,17 +18,16 @@ from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
-from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope
+from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.ir.contraction import Contraction
-from tinyhlo.ir.graph import Constant, Node
+from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain
 from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 13  # scores worth waking another thread
 BLOCK_TILES = 4  # tiles of rows in a block, fewer where long rows would leave the cache
-
-Tables = dict[Constant, Memory]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +85,12 @@ class RowLowering(Lowering):
 
     def __init__(
         self,
-        memories: tuple[Memory, ...],
+        kernel: Kernel,
         scores: Node,
         read: Callable[[Position], Expression],
         tables: Tables,
     ) -> None:
-        super().__init__(memories)
-        self.tables = tables
+        super().__init__(kernel, tables)
         self.scores, self.read = scores, read
         self.asked: set[Position] = set()
 
@@ -104,14 +102,11 @@ class RowLowering(Lowering):
 
 
 class Packing:
-    """Packs operands; rows are flat positions along the row axes of the second contraction.
-    `tables` are the small constants of all parts of the kernel."""
+    """Packs operands; rows are flat positions along the row axes of the second contraction."""
 
-    def __init__(self, chain: RowChain, sizes: Sizes, reads: tuple[Memory, ...]) -> None:
-        self.chain, self.sizes, self.reads = chain, sizes, reads
-        self.tables: Tables = {}
-        self.operands = Lowering(reads)
-        self.operands.tables = self.tables
+    def __init__(self, kernel: Kernel, chain: RowChain, sizes: Sizes) -> None:
+        self.kernel, self.chain, self.sizes = kernel, chain, sizes
+        self.operands = Lowering(kernel)
         self.row_count = chain.second.extent(chain.second.m)
         self.depth = chain.first.extent(chain.first.k)
         self.width = chain.second.extent(chain.second.n)
@@ -179,7 +174,7 @@ class Packing:
         """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
         of a panel lies outside."""
         first = self.chain.first
-        strides = operand_strides(TileLowering(self.reads, self.chain.result), first.right)
+        strides = operand_strides(TileLowering(self.kernel, self.chain.result), first.right)
         whole = self.chain.keys % self.sizes.columns == 0
         return whole and strides[self.k_axes[-1]] == 1 and strides[first.n[0]] != 1
 
@@ -200,7 +195,7 @@ class Packing:
     def ordered_axes(self) -> tuple[int, ...]:
         """The summed axes of the first contraction in the order of the queries' memory."""
         first = self.chain.first
-        strides = operand_strides(TileLowering(self.reads, self.chain.result), first.left)
+        strides = operand_strides(TileLowering(self.kernel, self.chain.result), first.left)
         return tuple(sorted(first.k, key=lambda axis: -strides[axis]))
 
     def depth_loops(self, c: Contraction) -> tuple[list[Var], list[Index], Index]:
@@ -245,7 +240,7 @@ class Packing:
         """Where the scores of a row lie, as indices of the scores; the key axis at 0."""
         chain = self.chain
         zero = literal(0, chain.result.dtype)
-        lowering = RowLowering(self.reads, chain.scores, lambda _: zero, {})
+        lowering = RowLowering(self.kernel, chain.scores, lambda _: zero, {})
         at = self.at(chain.second, batch, row, ZERO)
         at[chain.second.k[0]] = index(Var(LETTERS[0], chain.keys))
         scope = Scope(lowering.root, Var(LETTERS[0], chain.keys), 1)

@@ -13,8 +13,7 @@ from math import inf
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Position, argument_memories
-from tinyhlo.codegen.lowering.update import finished
+from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Position
 from tinyhlo.codegen.sort.merge import merge_sort
 from tinyhlo.codegen.sort.radix import Row, cost, digits_of, radix_sort
 from tinyhlo.codegen.sort.rank import rank_sort, signed_key
@@ -32,8 +31,7 @@ def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
     """Sort every row; rows are independent."""
     root = kernel.graph.results[0].inputs[0]
     assert isinstance(root, Sort)
-    reads, writes = argument_memories(kernel)
-    lowering = Lowering(reads)
+    lowering = Lowering(kernel)
     if root.results[0].size:
         axis, shape = root.axis, root.results[0].shape
         outer, place = lowering.nest(lowering.root, (*shape[:axis], 1, *shape[axis + 1 :]))
@@ -47,12 +45,12 @@ def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
         statements, result = sort_row(root, read, root.results[0].size // shape[axis], target)
         var = Var(LETTERS[outer.depth], shape[axis])
         drain: list[Statement] = []
-        for memory, node in zip(writes, kernel.graph.results, strict=True):
+        for memory, node in zip(lowering.writes, kernel.graph.results, strict=True):
             assert isinstance(node, Output)
             value = result(node.position, index(var))
             drain.append(Store(memory, linear(at(index(var)), shape), value))
         outer.statements += [*statements, Loop(var, Axis.SERIAL, tuple(drain))]
-    return finished(kernel, reads, writes, lowering.root.body(), lowering)
+    return lowering.program(lowering.root.body())
 
 
 Element = Callable[[int, Index], Expression]  # of an operand, at a position of the row

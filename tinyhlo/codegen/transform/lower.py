@@ -20,11 +20,11 @@ from math import prod
 from tinyhlo.codegen.bodies import all_indices
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
-from tinyhlo.codegen.lowering.fused import argument_memories
+from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.heuristics import PARALLEL_WORK, parallel
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
-from tinyhlo.ir.graph import Constant, MultiReduce, Node, Param, Reduce
+from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
@@ -49,7 +49,6 @@ class ChainBuilder:
 
     def __init__(self, kernel: Kernel, chain: Chain, target: Target) -> None:
         self.kernel, self.chain, self.target = kernel, chain, target
-        self.reads, self.writes = argument_memories(kernel)
         counts = {axis: n // chain.blocks[axis] for axis, n in chain.extents.items()}
         self.tile = Var("tile", prod(counts.values()))
         numbers = unravel(index(self.tile), tuple(counts.values()))
@@ -57,7 +56,7 @@ class ChainBuilder:
             axis: number * chain.blocks[axis] for axis, number in zip(counts, numbers, strict=True)
         }
         self.scratch: dict[Node, tuple[Memory, Part]] = {}
-        self.tables: dict[Constant, Memory] = {}
+        self.tables: Tables = {}
         self.moves: list[str] = []
         self.work = 0
 
@@ -77,10 +76,7 @@ class ChainBuilder:
             self.moves.append(f"{axis.value} {self.tile.extent} tiles")
         elif large:
             body = [parallel(s, self.moves) if isinstance(s, Loop) else s for s in body]
-        tables = tuple((memory, node.value) for node, memory in self.tables.items())
-        return LoopProgram(
-            self.kernel.name, self.reads, self.writes, tuple(body), (), tables, tuple(self.moves)
-        )
+        return Lowering(self.kernel, self.tables).program(tuple(body), self.moves)
 
     def stage(self, stage: Stage, last: bool) -> Body | None:
         """The loops of one product; the last one's results are those of the kernel."""
@@ -88,7 +84,7 @@ class ChainBuilder:
         part = self.part(stage)
         allocate: Body = ()
         if last:
-            for result, memory in zip(self.kernel.graph.results, self.writes, strict=True):
+            for result, memory in zip(self.kernel.graph.results, lowering.writes, strict=True):
                 rows = find_rows(self.lowering(stage), result, part)
                 if rows is None:
                     return None
@@ -101,7 +97,6 @@ class ChainBuilder:
             assert rows is not None
             lowering.store_rows(node, memory, rows, part)
             self.scratch[node] = memory, part
-        self.tables |= lowering.tables
         lanes = self.target.vector_bytes // stage.node.dtype.itemsize
         body = lowering.root.body()
         if any(remainder(statement, lanes) for statement in body):
@@ -112,11 +107,8 @@ class ChainBuilder:
         return (*allocate, *(vectorised(s, lanes, self.moves) for s in body))
 
     def lowering(self, stage: Stage) -> NetworkLowering:
-        fresh = NetworkLowering(
-            self.reads, stage.node, stage.transform, self.target.fma, self.scratch
-        )
-        fresh.tables.update(self.tables)
-        return fresh
+        fma, scratch, tables = self.target.fma, self.scratch, self.tables
+        return NetworkLowering(self.kernel, stage.node, stage.transform, fma, scratch, tables)
 
     def part(self, stage: Stage) -> Part:
         starts = tuple(ZERO if axis is None else self.starts[axis] for axis in stage.shared)

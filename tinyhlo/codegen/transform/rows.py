@@ -6,19 +6,20 @@ numbers, and the stores of a whole result, of which only a tile may be computed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import Store
-from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope
+from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.transform import Transform
+from tinyhlo.schedule.program import Kernel
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,14 +44,15 @@ class NetworkLowering(Lowering):
 
     def __init__(
         self,
-        memories: Sequence[Memory],
+        kernel: Kernel,
         total: Reduce,
         transform: Transform,
         fma: bool,
-        scratch: Mapping[Node, tuple[Memory, Part]] | None = None,
+        scratch: Mapping[Node, tuple[Memory, Part]],
+        tables: Tables,
     ) -> None:
-        super().__init__(memories)
-        self.scratch = scratch or {}
+        super().__init__(kernel, tables)
+        self.scratch = scratch
         self.total = total
         self.transform = transform
         self.network = find_network(transform.matrix)
