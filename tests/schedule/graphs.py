@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.schedule.programs import run_program
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import (
     broadcast,
@@ -20,7 +21,6 @@ from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule import Program, schedule
-from tinyhlo.schedule.interpreter import run_program
 from tinyhlo.schedule.program import Block, Launch, Switch, While
 
 F32, I32 = dtypes.F32, dtypes.I32

@@ -9,6 +9,7 @@ import pytest
 
 from tests.codegen.native import run_native
 from tests.schedule.graphs import F32, launches
+from tests.schedule.programs import run_program
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import (
     ORDER,
@@ -27,7 +28,6 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.library import REGISTRY, Call, Library, python_call
 from tinyhlo.schedule import schedule
-from tinyhlo.schedule.interpreter import run_program
 from tinyhlo.schedule.program import Switch, While
 
 VECTOR = TensorType((256,), F32)

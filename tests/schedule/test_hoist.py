@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 
 from tests.schedule.graphs import launches, normal
+from tests.schedule.programs import run_program
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Elementwise, Loop, Reduce
@@ -22,7 +23,6 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import Program, schedule
 from tinyhlo.schedule.hoist import hoist
-from tinyhlo.schedule.interpreter import run_program
 from tinyhlo.schedule.program import Block, Statement, While
 
 TARGET = named_target("x86-64-v3", threads=2)

@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 
 from tests.schedule.graphs import launches, normal
+from tests.schedule.programs import run_program
 from tests.schedule.test_hoist import TARGET, planned, products, split
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.import_stablehlo import import_module
@@ -19,7 +20,6 @@ from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.schedule import Program, schedule
-from tinyhlo.schedule.interpreter import run_program
 from tinyhlo.schedule.program import While
 
 

@@ -7,8 +7,7 @@ Kernel (and later one compiled function).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 from tinyhlo.ir.build import param
 from tinyhlo.ir.contraction import find_contraction
@@ -26,6 +25,7 @@ from tinyhlo.ir.graph import (
     Reshape,
     graph_key,
     intern,
+    with_inputs,
 )
 from tinyhlo.schedule.program import Kernel
 
@@ -105,22 +105,14 @@ def rebuild(
         if node in is_read and node not in inside:
             made[node] = leaf(node)
         elif ready or not node.inputs:
-            made[node] = copy(node, tuple(made[child] for child in node.inputs))
+            made[node] = with_inputs(node, tuple(made[child] for child in node.inputs))
         else:
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.inputs))
-    new = [made[r] if r in made else copy(r, (made[r.inputs[0]],)) for r in results]
+    new = [made[r] if r in made else with_inputs(r, (made[r.inputs[0]],)) for r in results]
     types = tuple(value.type for value in reads)
     effects = tuple(node for node in new if isinstance(node, LibraryCall))
     return Graph(types, tuple(n for n in new if n not in effects), effects), tuple(reads)
-
-
-def copy(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The same node over other inputs."""
-    if inputs == node.inputs:
-        return node
-    own: list[Any] = [getattr(node, f.name) for f in fields(node)[2:]]
-    return intern(type(node), node.type, inputs, *own)
 
 
 def describe(graph: Graph) -> str:

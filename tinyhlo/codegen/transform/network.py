@@ -1,6 +1,6 @@
 """A product with a constant matrix as a network of few additions and multiplications.
 
-In: a matrix. Out: a Network, which builds one expression per row from one per column.
+In: a matrix. Out: a Network, which gives one value per row for one per column.
 
     [[1, 1], [1, -1]] on (a, b)  ->  a + b, a - b
 
@@ -20,63 +20,37 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
+from tinyhlo.ir.ops import Op
+
 Matrix = np.ndarray[Any, Any]
 Pair = tuple[int, int]
-T = TypeVar("T")
-
-
-class Terms(Protocol[T]):
-    """How expressions of type T are built; factors are positive and not 1."""
-
-    def zero(self) -> T: ...
-    def add(self, left: T, right: T) -> T: ...
-    def subtract(self, left: T, right: T) -> T: ...
-    def negate(self, value: T) -> T: ...
-    def scale(self, factor: float, value: T) -> T: ...
-    def add_scaled(self, factor: float, value: T, total: T) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of `Terms`; `values` are numbers of inputs, then of earlier steps."""
+    """An operation; `values` are numbers of inputs, then of earlier steps. MUL is `factor` times a
+    value, FMA that plus another; without an op the value is zero."""
 
-    method: str
+    op: Op | None
     values: tuple[int, ...]
-    factor: float | None = None
+    factor: float
 
 
 @dataclass(slots=True)
-class Recorder:
-    """The Terms that write a network down."""
+class Steps:
+    """Writes a network down."""
 
     columns: int
-    steps: list[Step] = field(default_factory=list)
+    found: list[Step] = field(default_factory=list)
 
-    def record(self, method: str, *values: int, factor: float | None = None) -> int:
-        self.steps.append(Step(method, values, factor))
-        return self.columns + len(self.steps) - 1
-
-    def zero(self) -> int:
-        return self.record("zero")
-
-    def add(self, left: int, right: int) -> int:
-        return self.record("add", left, right)
-
-    def subtract(self, left: int, right: int) -> int:
-        return self.record("subtract", left, right)
-
-    def negate(self, value: int) -> int:
-        return self.record("negate", value)
-
-    def scale(self, factor: float, value: int) -> int:
-        return self.record("scale", value, factor=factor)
-
-    def add_scaled(self, factor: float, value: int, total: int) -> int:
-        return self.record("add_scaled", value, total, factor=factor)
+    def add(self, op: Op | None, *values: int, factor: float = 1.0) -> int:
+        """One more step; returns the number of its value."""
+        self.found.append(Step(op, values, factor))
+        return self.columns + len(self.found) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +60,26 @@ class Network:
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
-    def apply(self, inputs: Sequence[T], terms: Terms[T]) -> list[T]:
-        """The rows of the product with `inputs`."""
+    def apply(self, inputs: Sequence[Any], zero: Any, fma: bool) -> list[Any]:
+        """The rows of the product with `inputs`: numbers or expressions."""
         values = list(inputs)
         for step in self.steps:
-            arguments = [values[k] for k in step.values]
-            if step.factor is not None:
-                arguments.insert(0, step.factor)  # type: ignore[arg-type]
-            values.append(getattr(terms, step.method)(*arguments))
+            match step.op, [values[k] for k in step.values]:
+                case Op.ADD, [left, right]:
+                    value = left + right
+                case Op.SUB, [left, right]:
+                    value = left - right
+                case Op.NEG, [only]:
+                    value = -only
+                case Op.MUL, [only]:
+                    value = step.factor * only
+                case Op.FMA, [scaled, total] if fma:
+                    value = scaled.constant(step.factor).fma(scaled, total)
+                case Op.FMA, [scaled, total]:
+                    value = step.factor * scaled + total
+                case _:
+                    value = zero
+            values.append(value)
         return [values[k] for k in self.results]
 
 
@@ -105,71 +91,74 @@ def find_network(matrix: Matrix) -> Network:
 @lru_cache(maxsize=256)
 def cached_network(data: bytes, shape: tuple[int, int], dtype: str) -> Network:
     matrix = np.frombuffer(data, dtype).reshape(shape)
-    recorder = Recorder(shape[1])
-    results = apply_matrix(matrix, range(shape[1]), recorder)
-    return Network(tuple(recorder.steps), tuple(results))
+    steps = Steps(shape[1])
+    results = apply_matrix(matrix, range(shape[1]), steps)
+    return Network(tuple(steps.found), tuple(results))
 
 
-def apply_matrix(matrix: Matrix, inputs: Sequence[T], terms: Terms[T]) -> list[T]:
+def apply_matrix(matrix: Matrix, inputs: Sequence[int], steps: Steps) -> list[int]:
     """`matrix @ inputs`, part by independent part."""
-    results: dict[int, T] = {}
+    results: dict[int, int] = {}
     for rows, columns in components(matrix):
         part = matrix[np.ix_(rows, columns)]
-        values = apply_connected(part, [inputs[k] for k in columns], terms)
+        values = apply_connected(part, [inputs[k] for k in columns], steps)
         results.update(zip(rows, values, strict=True))
-    return [results[k] if k in results else terms.zero() for k in range(len(matrix))]
+    return [results[k] if k in results else steps.add(None) for k in range(len(matrix))]
 
 
-def apply_connected(matrix: Matrix, inputs: Sequence[T], terms: Terms[T]) -> list[T]:
+def apply_connected(matrix: Matrix, inputs: Sequence[int], steps: Steps) -> list[int]:
     """The symmetry that saves most, then the smaller problems that it leaves."""
     columns, rows = symmetric_pairs(matrix), symmetric_pairs(matrix.T)
     column_gain, row_gain = gain(matrix, columns), gain(matrix.T, rows)
     if max(column_gain, row_gain) <= 0:
-        return [dot(row, inputs, terms) for row in matrix]
+        return [dot(row, inputs, steps) for row in matrix]
     if column_gain >= row_gain:
-        return pair_columns(matrix, columns, inputs, terms)
-    return pair_rows(matrix, rows, inputs, terms)
+        return pair_columns(matrix, columns, inputs, steps)
+    return pair_rows(matrix, rows, inputs, steps)
 
 
 def pair_columns(
-    matrix: Matrix, pairs: Sequence[Pair], inputs: Sequence[T], terms: Terms[T]
-) -> list[T]:
+    matrix: Matrix, pairs: Sequence[Pair], inputs: Sequence[int], steps: Steps
+) -> list[int]:
     """c*a + c*b = c*(a+b), c*a - c*b = c*(a-b): each row needs the sum or the difference."""
     columns: list[Matrix] = []
-    values: list[T] = []
+    values: list[int] = []
     for a, b in pairs:
         same, opposite = split(matrix[:, a], matrix[:, b])
         if same.any():
             columns.append(same)
-            values.append(terms.add(inputs[a], inputs[b]))
+            values.append(steps.add(Op.ADD, inputs[a], inputs[b]))
         if opposite.any():
             columns.append(opposite)
-            values.append(terms.subtract(inputs[a], inputs[b]))
+            values.append(steps.add(Op.SUB, inputs[a], inputs[b]))
     for k in unpaired(matrix.shape[1], pairs):
         columns.append(matrix[:, k])
         values.append(inputs[k])
-    return apply_matrix(np.stack(columns, axis=1), values, terms)
+    return apply_matrix(np.stack(columns, axis=1), values, steps)
 
 
 def pair_rows(
-    matrix: Matrix, pairs: Sequence[Pair], inputs: Sequence[T], terms: Terms[T]
-) -> list[T]:
+    matrix: Matrix, pairs: Sequence[Pair], inputs: Sequence[int], steps: Steps
+) -> list[int]:
     """Rows (s + d) and (s - d) of the parts in which their signs agree and differ."""
     rows: list[Matrix] = []
     for a, b in pairs:
         rows.extend(split(matrix[a], matrix[b]))
     single = unpaired(len(matrix), pairs)
     rows.extend(matrix[k] for k in single)
-    values = apply_matrix(np.stack(rows), inputs, terms)
-    results: dict[int, T] = dict(zip(single, values[2 * len(pairs) :], strict=True))
+    values = apply_matrix(np.stack(rows), inputs, steps)
+    results: dict[int, int] = dict(zip(single, values[2 * len(pairs) :], strict=True))
     for number, (a, b) in enumerate(pairs):
         same, opposite = values[2 * number : 2 * number + 2]
         if not rows[2 * number + 1].any():
             results[a] = results[b] = same
         elif not rows[2 * number].any():
-            results[a], results[b] = opposite, terms.negate(opposite)
+            results[a], results[b] = opposite, steps.add(Op.NEG, opposite)
         else:
-            results[a], results[b] = terms.add(same, opposite), terms.subtract(same, opposite)
+            results[a], results[b] = (
+                steps.add(Op.ADD, same, opposite),
+                steps.add(Op.SUB, same, opposite),
+            )
     return [results[k] for k in range(len(matrix))]
 
 
@@ -222,22 +211,22 @@ def symmetric_pairs(matrix: Matrix) -> list[Pair]:
     return best
 
 
-def dot(row: Matrix, inputs: Sequence[T], terms: Terms[T]) -> T:
+def dot(row: Matrix, inputs: Sequence[int], steps: Steps) -> int:
     """One row; coefficients of 1 first, so that the rest are fused multiply-adds."""
     order = sorted(np.flatnonzero(row).tolist(), key=lambda k: (abs(row[k]) != 1, row[k] < 0))
-    total: T | None = None
+    total: int | None = None
     for k in order:
         factor, value = float(row[k]), inputs[k]
         if total is None:
-            total = value if abs(factor) == 1 else terms.scale(abs(factor), value)
-            total = terms.negate(total) if factor < 0 else total
+            total = value if abs(factor) == 1 else steps.add(Op.MUL, value, factor=abs(factor))
+            total = steps.add(Op.NEG, total) if factor < 0 else total
         elif factor == 1:
-            total = terms.add(total, value)
+            total = steps.add(Op.ADD, total, value)
         elif factor == -1:
-            total = terms.subtract(total, value)
+            total = steps.add(Op.SUB, total, value)
         else:
-            total = terms.add_scaled(factor, value, total)
-    return terms.zero() if total is None else total
+            total = steps.add(Op.FMA, value, total, factor=factor)
+    return steps.add(None) if total is None else total
 
 
 def components(matrix: Matrix) -> list[tuple[list[int], list[int]]]:

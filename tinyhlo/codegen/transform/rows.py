@@ -15,7 +15,6 @@ from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.codegen.transform.network import find_network
-from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.transform import Transform
@@ -56,7 +55,7 @@ class NetworkLowering(Lowering):
         self.total = total
         self.transform = transform
         self.network = find_network(transform.matrix)
-        self.terms = ExpressionTerms(total.dtype, fma)
+        self.fma = fma
         kept = [k for k in range(len(transform.source.shape)) if k not in total.axes]
         self.row_places = tuple(kept.index(axis) for axis in transform.row_axes)
         self.row_shape = tuple(total.shape[k] for k in self.row_places)
@@ -91,7 +90,7 @@ class NetworkLowering(Lowering):
                 place.insert(axis, constant(position))
             at = self.position(tuple(place))
             inputs.append(self.emit(self.transform.source, at, scope, guards))
-        return self.network.apply(inputs, self.terms)
+        return self.network.apply(inputs, literal(0, self.total.dtype), self.fma)
 
     def store_rows(self, node: Node, memory: Memory, rows: Rows, stored: Part) -> None:
         """Compute the part `rows.part` of a value; axes that say which row get constants, the
@@ -143,30 +142,3 @@ def find_rows(lowering: NetworkLowering, result: Node, part: Part) -> Rows | Non
     if prod(result.shape[axis] for axis in axes) > 2 * len(lowering.transform.matrix):
         return None
     return Rows(Part(tuple(starts), tuple(extents)), frozenset(axes))
-
-
-class ExpressionTerms:
-    """How `apply_matrix` builds loop expressions of one type."""
-
-    def __init__(self, dtype: DType, fma: bool) -> None:
-        self.dtype, self.fma = dtype, fma
-
-    def zero(self) -> Expression:
-        return literal(0, self.dtype)
-
-    def add(self, left: Expression, right: Expression) -> Expression:
-        return left + right
-
-    def subtract(self, left: Expression, right: Expression) -> Expression:
-        return left - right
-
-    def negate(self, value: Expression) -> Expression:
-        return -value
-
-    def scale(self, factor: float, value: Expression) -> Expression:
-        return factor * value
-
-    def add_scaled(self, factor: float, value: Expression, total: Expression) -> Expression:
-        if self.fma:
-            return value.constant(factor).fma(value, total)
-        return self.add(self.scale(factor, value), total)
