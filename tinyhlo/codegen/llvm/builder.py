@@ -5,6 +5,8 @@ text = builder.value("fadd float %a, %b")      # appends "%v7 = fadd ...", retur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyhlo.codegen.llvm.types import lanes_type, splat, suffix, value_type
 from tinyhlo.ir.dtypes import DType
 
@@ -59,4 +61,11 @@ class Builder:
         first = self.value(f"insertelement {type_} poison, {scalar} {text}, i64 0")
         return self.value(
             f"shufflevector {type_} {first}, {type_} poison, <{lanes} x i32> zeroinitializer"
+        )
+
+    def shuffle(self, type_: str, order: Sequence[int], first: str, second: str = "poison") -> str:
+        """Lanes by number; those of `second` count on from those of `first`."""
+        mask = ", ".join(f"i32 {lane}" for lane in order)
+        return self.value(
+            f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{mask}>"
         )

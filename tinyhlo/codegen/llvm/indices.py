@@ -16,8 +16,6 @@ from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
 
-free = index_free
-
 
 def atom_free(atom: Atom) -> frozenset[Name]:
     return frozenset((atom,)) if type(atom) is Var else index_free(Index(0, ((atom, 1),)))

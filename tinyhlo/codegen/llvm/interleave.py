@@ -227,11 +227,7 @@ def shuffled(
     v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int = 0
 ) -> str:
     """Lanes `order` of two vectors."""
-    type_ = lanes_type(scalar, lanes or v.lanes)
-    places = ", ".join(f"i32 {k}" for k in order)
-    return v.b.value(
-        f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{places}>"
-    )
+    return v.b.shuffle(lanes_type(scalar, lanes or v.lanes), order, first, second)
 
 
 def align(memory: Memory) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic
-from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
+from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Loop
 
@@ -28,19 +28,15 @@ def run(v: Statements, loop: Loop, end: str) -> None:
         scalar = v.registers[name]
         type_ = value_type(scalar.dtype, loop.width)
         values, carried = (Register(v.slot(type_), scalar.dtype, loop.width) for _ in range(2))
-        before = v.b.value(f"load {register_type(scalar)}, ptr {scalar.slot}")
-        spread = v.b.broadcast(before, value_type(scalar.dtype, 1), loop.width)
-        v.b.line(f"store {type_} {spread}, ptr {carried.slot}")
+        v.keep(carried, v.b.broadcast(v.kept(scalar), scalar.type, loop.width))
         v.lane_registers[name] = LaneRegisters(scalar, (values,))
         v.carried[name] = carried
 
     def hand_on() -> None:
         for name in names:
             scalar, carried = v.registers[name], v.carried[name]
-            type_ = register_type(carried)
-            lanes = v.b.value(f"load {type_}, ptr {carried.slot}")
-            first = v.b.value(f"extractelement {type_} {lanes}, i64 0")
-            v.b.line(f"store {register_type(scalar)} {first}, ptr {scalar.slot}")
+            first = v.b.value(f"extractelement {carried.type} {v.kept(carried)}, i64 0")
+            v.keep(scalar, first)
             v.forget((name,))
 
     v.split(loop, end, hand_on)
@@ -51,7 +47,7 @@ def run(v: Statements, loop: Loop, end: str) -> None:
 def accumulate(v: Statements, statement: Accumulate, carried: Register) -> None:
     """One vector: its prefixes behind all that ran up before."""
     values = v.registers[statement.name]
-    dtype, lanes, type_ = values.dtype, values.lanes, register_type(values)
+    dtype, lanes, type_ = values.dtype, values.lanes, values.type
 
     def combine(left: str, right: str) -> str:
         return arithmetic.emit(v.b, statement.op, [left, right], dtype, dtype, lanes)
@@ -61,23 +57,10 @@ def accumulate(v: Statements, statement: Accumulate, carried: Register) -> None:
     distance = 1
     while distance < lanes:
         order = [lanes] * distance + list(range(lanes - distance))
-        prefixes = combine(shuffle(v, type_, prefixes, neutral, order), prefixes)
+        prefixes = combine(v.b.shuffle(type_, order, prefixes, neutral), prefixes)
         distance *= 2
-    before = v.b.value(f"load {type_}, ptr {carried.slot}")
-    whole = shuffle(v, type_, prefixes, "poison", [lanes - 1] * lanes)
-    v.b.line(f"store {type_} {combine(before, prefixes)}, ptr {values.slot}")
-    v.b.line(f"store {type_} {combine(before, whole)}, ptr {carried.slot}")
+    before = v.kept(carried)
+    whole = v.b.shuffle(type_, [lanes - 1] * lanes, prefixes)
+    v.keep(values, combine(before, prefixes))
+    v.keep(carried, combine(before, whole))
     v.forget((statement.name,))
-
-
-def shuffle(v: Statements, type_: str, first: str, second: str, order: list[int]) -> str:
-    """Lanes by number; those of `second` count on from those of `first`."""
-    mask = ", ".join(f"i32 {lane}" for lane in order)
-    return v.b.value(
-        f"shufflevector {type_} {first}, {type_} {second}, <{len(order)} x i32> <{mask}>"
-    )
-
-
-def reverse(v: Statements, type_: str, text: str, lanes: int) -> str:
-    """The lanes in the other order."""
-    return shuffle(v, type_, text, "poison", list(range(lanes))[::-1])

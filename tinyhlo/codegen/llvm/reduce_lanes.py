@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tinyhlo.codegen.bodies import changed
 from tinyhlo.codegen.expressions import loads_of
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
+from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
 from tinyhlo.ir.ops import Op
@@ -33,8 +33,7 @@ def around(r: Statements, loop: Loop, run: Callable[[], None]) -> None:
             Register(r.slot(value_type(scalar.dtype, w)), scalar.dtype, w) for w in widths
         )
         for vector in vectors:
-            first = r.text(identity(op, scalar.dtype), vector.lanes)
-            r.b.line(f"store {register_type(vector)} {first}, ptr {vector.slot}")
+            r.keep(vector, r.text(identity(op, scalar.dtype), vector.lanes))
         r.lane_registers[name] = LaneRegisters(scalar, vectors)
     run()
     for name, (op, _) in names.items():
@@ -77,15 +76,11 @@ def fold(r: Statements, name: str, op: Op, registers: LaneRegisters) -> None:
     """Halve until one lane is left, narrower vectors joining on the way; then the scalar joins."""
     scalar, (wide, *narrow) = registers
     dtype, width = wide.dtype, wide.lanes
-    text = r.b.value(f"load {register_type(wide)}, ptr {wide.slot}")
+    text = r.kept(wide)
     while width > 1:
         half = width // 2
         type_ = value_type(dtype, width)
-        parts: list[str] = []
-        for first in (0, half):
-            chosen = ", ".join(f"i32 {first + k}" for k in range(half))
-            shuffle = f"shufflevector {type_} {text}, {type_} poison, <{half} x i32> <{chosen}>"
-            parts.append(r.b.value(shuffle))
+        parts = [r.b.shuffle(type_, range(k, k + half), text) for k in (0, half)]
         width = half
         if width == 1:
             single = value_type(dtype, 1)
@@ -93,12 +88,8 @@ def fold(r: Statements, name: str, op: Op, registers: LaneRegisters) -> None:
         text = r.combine(op, parts[0], parts[1], dtype, width)
         for vector in narrow:
             if vector.lanes == width:
-                other = r.b.value(f"load {register_type(vector)}, ptr {vector.slot}")
-                text = r.combine(op, text, other, dtype, width)
-    type_ = register_type(scalar)
-    before = r.b.value(f"load {type_}, ptr {scalar.slot}")
-    after = r.combine(op, before, text, dtype, 1)
-    r.b.line(f"store {type_} {after}, ptr {scalar.slot}")
+                text = r.combine(op, text, r.kept(vector), dtype, width)
+    r.keep(scalar, r.combine(op, r.kept(scalar), text, dtype, 1))
     r.forget((name,))
 
 

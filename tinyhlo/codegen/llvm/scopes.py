@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tinyhlo.codegen.expressions import Expression, Name, Read, has_registers
+from tinyhlo.codegen.expressions import Expression, Name, Read, has_registers, index_free
 from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Index, Var
 
@@ -55,6 +56,10 @@ class Register:
     slot: str
     dtype: DType
     lanes: int
+
+    @property
+    def type(self) -> str:
+        return value_type(self.dtype, self.lanes)
 
 
 class LaneRegisters(NamedTuple):
@@ -149,10 +154,10 @@ class Scopes:
             for key in [k for k in scope.splats if not k[0].free.isdisjoint(changed)]:
                 del scope.splats[key]
             scope.indices = {
-                i: t for i, t in scope.indices.items() if free_of(i).isdisjoint(changed)
+                i: t for i, t in scope.indices.items() if index_free(i).isdisjoint(changed)
             }
             scope.addresses = {
-                k: t for k, t in scope.addresses.items() if free_of(k[1]).isdisjoint(changed)
+                k: t for k, t in scope.addresses.items() if index_free(k[1]).isdisjoint(changed)
             }
             scope.loaded.clear()
 
@@ -164,19 +169,13 @@ class Scopes:
                     del scope.splats[key]
                 scope.loaded.clear()
 
+    def kept(self, register: Register) -> str:
+        """What a register holds now."""
+        return self.b.value(f"load {register.type}, ptr {register.slot}")
+
+    def keep(self, register: Register, text: str) -> None:
+        self.b.line(f"store {register.type} {text}, ptr {register.slot}")
+
     def read(self, read: Read) -> Value:
         register = self.registers[read.name]
-        type_ = register_type(register)
-        return Value(self.b.value(f"load {type_}, ptr {register.slot}"), register.lanes)
-
-
-def free_of(index: Index) -> frozenset[Name]:
-    from tinyhlo.codegen.expressions import index_free
-
-    return index_free(index)
-
-
-def register_type(register: Register) -> str:
-    from tinyhlo.codegen.llvm.types import value_type
-
-    return value_type(register.dtype, register.lanes)
+        return Value(self.kept(register), register.lanes)

@@ -16,7 +16,7 @@ from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
-from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register, register_type
+from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
@@ -139,8 +139,7 @@ class Statements(Values):
         lanes = self.lanes
         register = Register(self.slot(value_type(value.dtype, lanes)), value.dtype, lanes)
         self.registers[statement.name] = register
-        text = self.text(value, lanes)
-        self.b.line(f"store {register_type(register)} {text}, ptr {register.slot}")
+        self.keep(register, self.text(value, lanes))
         self.bind(statement.name)
         if lanes > 1:
             self.varying = self.varying | {statement.name}
@@ -151,14 +150,13 @@ class Statements(Values):
         if carried is not None and register.lanes > 1:
             prefix.accumulate(self, statement, carried)
             return
-        dtype, type_ = register.dtype, register_type(register)
+        dtype, type_ = register.dtype, register.type
         value = self.text(statement.value, register.lanes)
         if self.fresh_lanes and register.lanes > 1:
             neutral = self.text(identity(statement.op, dtype), register.lanes)
             value = self.b.select(self.fresh_lanes, value, neutral, type_, register.lanes)
-        before = self.b.value(f"load {type_}, ptr {register.slot}")
-        after = self.combine(statement.op, before, value, dtype, register.lanes)
-        self.b.line(f"store {type_} {after}, ptr {register.slot}")
+        before = self.kept(register)
+        self.keep(register, self.combine(statement.op, before, value, dtype, register.lanes))
         self.forget((statement.name,))
 
     def combine(self, op: Op, left: str, right: str, dtype, lanes: int) -> str:  # type: ignore[no-untyped-def]
@@ -171,7 +169,7 @@ class Statements(Values):
             for value, register in zip(statement.values, registers, strict=True)
         ]
         for register, text in zip(registers, texts, strict=True):
-            self.b.line(f"store {register_type(register)} {text}, ptr {register.slot}")
+            self.keep(register, text)
         self.forget(statement.names)
 
     # --- stores ------------------------------------------------------------------------------
@@ -200,7 +198,7 @@ class Statements(Values):
             return
         if step == -1:
             address = self.address(memory, index + (1 - lanes))
-            text = prefix.reverse(self, type_, text, lanes)
+            text = self.b.shuffle(type_, range(lanes)[::-1], text)
             self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
             return
         where, wide = indices.lanes(self, index)

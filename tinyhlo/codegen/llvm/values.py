@@ -10,7 +10,8 @@ expression is uniform (one scalar for all lanes) or varying (a vector), by the n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -21,6 +22,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    index_free,
 )
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave
 from tinyhlo.codegen.llvm.convert import convert
@@ -148,11 +150,10 @@ class Values(Scopes):
     # --- memory ------------------------------------------------------------------------------
 
     def load(self, e: Load) -> Value:
-        varying = self.is_varying(e.free)
-        if not varying:
+        if not self.is_varying(e.free):
             return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         lanes = self.lanes
-        stride = indices.stride(self, e.index) if varying else None
+        stride = indices.stride(self, e.index)
         if stride == 1 and self.scope.mask is None:
             return Value(self.load_lanes(e.memory, self.address(e.memory, e.index), lanes), lanes)
         if stride == 1:
@@ -160,10 +161,8 @@ class Values(Scopes):
         if stride == -1 and self.scope.mask is None:
             first = self.address(e.memory, e.index + (1 - lanes))
             text = self.load_lanes(e.memory, first, lanes)
-            order = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
-            type_ = value_type(e.dtype, lanes)
-            reversed_ = f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> <{order}>"
-            return Value(self.b.value(reversed_), lanes)
+            order = range(lanes)[::-1]
+            return Value(self.b.shuffle(value_type(e.dtype, lanes), order, text), lanes)
         near = interleave.load_near(self, e)
         return Value(near or self.gather(e), lanes)
 
@@ -235,7 +234,7 @@ class Values(Scopes):
     # --- guards ------------------------------------------------------------------------------
 
     def guard(self, e: Guard) -> Value:
-        if any(self.is_varying(indices.free(c.index)) for c in e.conditions):
+        if any(self.is_varying(index_free(c.index)) for c in e.conditions):
             return self.varying_guard(e)
         condition = self.all_hold(e.conditions)
         if not e.value.loads:
@@ -309,7 +308,7 @@ class Values(Scopes):
         """Conditions differ between lanes: masked loads and a select."""
         lanes = self.lanes
         mask_type = lanes_type("i1", lanes)
-        varying = [c for c in e.conditions if self.is_varying(indices.free(c.index))]
+        varying = [c for c in e.conditions if self.is_varying(index_free(c.index))]
         mask = ""
         for condition in varying:
             held = indices.lanes_within(self, condition)
@@ -339,19 +338,10 @@ class Values(Scopes):
             self.b.select(mask, value, otherwise, value_type(e.dtype, lanes), lanes), lanes
         )
 
-    def innermost(self):  # type: ignore[no-untyped-def]
+    @contextmanager
+    def innermost(self) -> Generator[None]:
         """Scopes deeper than the current one are put aside while a guard is emitted here."""
-        return _Truncated(self)
-
-
-class _Truncated:
-    def __init__(self, values: Values) -> None:
-        self.values = values
-
-    def __enter__(self) -> None:
-        stack = self.values.stack
-        self.rest = stack[self.values.current + 1 :]
-        del stack[self.values.current + 1 :]
-
-    def __exit__(self, *_: object) -> None:
-        self.values.stack.extend(self.rest)
+        deeper = self.stack[self.current + 1 :]
+        del self.stack[self.current + 1 :]
+        yield
+        self.stack.extend(deeper)
