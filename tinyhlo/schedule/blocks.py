@@ -23,6 +23,7 @@ from tinyhlo.ir.graph import (
     TensorType,
     UpdateSlice,
 )
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.clusters import Cluster
 from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
@@ -128,18 +129,12 @@ def launch(
     reads = set(cluster.reads)
     produced = sorted(reads & planner.numbers.keys(), key=planner.numbers.__getitem__)
     stops = {value: value for value in produced}
-    pending = list(results)
-    seen: set[Node] = set()
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        inner = base(node)
-        if inner in reads and node not in results:
-            stops[node] = inner
-        else:
-            pending.extend(node.inputs)
+
+    def is_read(node: Node) -> bool:
+        return base(node) in reads and node not in results
+
+    inside = reachable(results, lambda node: () if is_read(node) else node.inputs)
+    stops |= {node: base(node) for node in inside if is_read(node)}
     node = cluster.structure
     if isinstance(node, (UpdateSlice, Scatter)):
         places = places_of_update(cluster, node, results)

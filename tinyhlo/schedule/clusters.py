@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tinyhlo.ir.graph import Node
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import Indices
 
 MAX_READS = 32
@@ -76,15 +77,8 @@ def merge(target: Cluster, other: Cluster) -> None:
 
 def needs(clusters: Iterable[Cluster], first: Cluster) -> bool:
     """Whether one of `clusters` is `first` or needs it, directly or not."""
-    pending, seen = list(clusters), set[Cluster]()
-    while pending:
-        cluster = pending.pop().root()
-        if cluster is first:
-            return True
-        if cluster not in seen:
-            seen.add(cluster)
-            pending.extend(cluster.before)
-    return False
+    needed = reachable((c.root() for c in clusters), lambda c: [b.root() for b in c.before])
+    return any(cluster is first for cluster in needed)
 
 
 def reaches_around(first: Cluster, last: Cluster) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import index, linear
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of
 from tinyhlo.schedule.clusters import Cluster, needs
 from tinyhlo.schedule.items import base, in_memory, is_invariant
@@ -62,17 +63,9 @@ def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
     if operand.type.size > 1:
         return len(cluster.reads[operand]) > 1 or any(first_access(cluster, operand))
     # The only element is read at the same index by both: follow the other inputs instead.
-    pending = list(node.inputs[len(in_memory(node)) :])
-    seen = set(pending)
-    while pending:
-        child = pending.pop()
-        if base(child) is operand:
-            return True
-        if base(child) not in cluster.reads:
-            new = [below for below in child.inputs if below not in seen]
-            seen.update(new)
-            pending.extend(new)
-    return False
+    others = node.inputs[len(in_memory(node)) :]
+    inside = reachable(others, lambda n: () if base(n) in cluster.reads else n.inputs)
+    return any(base(child) is operand for child in inside)
 
 
 def run_before(first: set[Cluster], last: Cluster) -> bool:

@@ -16,6 +16,7 @@ from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.ir.walks import reachable
 
 STRUCTURES = tuple(kind for kind in ir.STRUCTURES if kind is not ir.MultiReduce)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
@@ -198,16 +199,13 @@ def made_of_target(node: Node) -> tuple[Node, ...]:
 
 def is_made_of(node: Node, targets: set[Node]) -> bool:
     """Whether computing `node` reads one of `targets`, leaving aside what is in memory anyway."""
-    pending, seen = [node], {node}
-    while pending:
-        inner = base(pending.pop())
-        if inner in targets:
-            return True
-        if not (is_leaf(inner) or is_structure_value(inner) or is_reduced(inner)):
-            new = [child for child in inner.inputs if child not in seen]
-            seen.update(new)
-            pending += new
-    return False
+
+    def below(node: Node) -> tuple[Node, ...]:
+        inner = base(node)
+        stored = is_leaf(inner) or is_structure_value(inner) or is_reduced(inner)
+        return () if stored else inner.inputs
+
+    return any(base(inner) in targets for inner in reachable([node], below))
 
 
 def is_turned_product(

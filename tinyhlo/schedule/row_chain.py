@@ -21,6 +21,7 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.target import Target
 
@@ -155,22 +156,18 @@ def variables(position: Index) -> set[Var]:
 
 def reduces_over_keys(root: Node, scores: Reduce, keys: int, stop: Callable[[Node], bool]) -> bool:
     """Every reduce between `root` and the scores runs over one axis of `keys` elements."""
-    pending, seen = [root], {root}
-    while pending:
-        node = pending.pop()
-        if node is scores or stop(node):
-            continue
-        reducer = reducer_of(node)
+
+    def ends(node: Node) -> bool:
+        return node is scores or stop(node)
+
+    for node in reachable([root], lambda n: () if ends(n) else n.inputs):
+        reducer = None if ends(node) else reducer_of(node)
         if isinstance(reducer, MultiReduce):
             return False
         if reducer is not None:
             extents = [reducer.inputs[0].shape[axis] for axis in reducer.axes]
             if prod(extents) != keys or keys not in extents:
                 return False
-        for child in node.inputs:
-            if child not in seen:
-                seen.add(child)
-                pending.append(child)
     return True
 
 

@@ -7,21 +7,21 @@ oversized shifts) StableHLO's meaning is selected around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import SMALL_FLOATS, bitcast, convert, narrow, widen
-from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, value_type
+from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, suffix, value_type
 from tinyhlo.ir.dtypes import BF16, BOOL, F32, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
-FLOAT_BINARY = {
+FLOAT_INSTRUCTIONS = {
     # `contract` lets the backend form fused multiply-adds
     Op.ADD: "fadd contract",
     Op.SUB: "fsub contract",
     Op.MUL: "fmul contract",
     Op.DIV: "fdiv",
-    Op.REM: "frem",
+    Op.NEG: "fneg",
 }
 FLOAT_MATH = {
     Op.ABS: "fabs",
@@ -30,8 +30,9 @@ FLOAT_MATH = {
     Op.TRUNC: "trunc",
     Op.RINT: "roundeven",
     Op.SQRT: "sqrt",
+    Op.FMA: "fma",
 }
-INT_BINARY = {
+INT_INSTRUCTIONS = {
     Op.ADD: "add",
     Op.SUB: "sub",
     Op.MUL: "mul",
@@ -106,7 +107,7 @@ def emit_bool(b: Builder, op: Op, arguments: Sequence[str], lanes: int) -> str:
         return b.value(f"xor {type_} {arguments[0]}, {splat('true', 'i1', lanes)}")
     if len(arguments) == 1:
         return arguments[0]
-    name = BOOL_BINARY.get(op) or INT_BINARY[op]
+    name = BOOL_BINARY.get(op) or INT_INSTRUCTIONS[op]
     return b.value(f"{name} {type_} {arguments[0]}, {arguments[1]}")
 
 
@@ -120,24 +121,22 @@ def compare(b: Builder, op: Op, arguments: Sequence[str], operand: DType, lanes:
     return b.value(f"icmp {name} {type_} {arguments[0]}, {arguments[1]}")
 
 
+Rule = Callable[[Builder, Op, Sequence[str], DType, int], str]
+
+
+def written(names: Mapping[Op, str]) -> Rule:
+    """Ops that are one instruction."""
+    return lambda b, op, arguments, dtype, lanes: b.value(
+        f"{names[op]} {value_type(dtype, lanes)} {', '.join(arguments)}"
+    )
+
+
+def called(names: Mapping[Op, str]) -> Rule:
+    """Ops that are one overloaded intrinsic."""
+    return lambda b, op, arguments, dtype, lanes: b.math(names[op], dtype, lanes, *arguments)
+
+
 # --- floats: f32 and f64 -----------------------------------------------------------------------
-
-
-def float_binary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    type_ = value_type(dtype, lanes)
-    return b.value(f"{FLOAT_BINARY[op]} {type_} {arguments[0]}, {arguments[1]}")
-
-
-def float_math(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    return b.math(FLOAT_MATH[op], dtype, lanes, *arguments)
-
-
-def float_neg(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    return b.value(f"fneg {value_type(dtype, lanes)} {arguments[0]}")
-
-
-def float_fma(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    return b.math("fma", dtype, lanes, *arguments)
 
 
 def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
@@ -177,10 +176,6 @@ def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes
 # --- integers ------------------------------------------------------------------------------------
 
 
-def int_binary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    return b.value(f"{INT_BINARY[op]} {value_type(dtype, lanes)} {arguments[0]}, {arguments[1]}")
-
-
 def int_unary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
     type_, x = value_type(dtype, lanes), arguments[0]
     match op:
@@ -188,23 +183,12 @@ def int_unary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
             return b.value(f"sub {type_} zeroinitializer, {x}")
         case Op.NOT:
             return b.value(f"xor {type_} {x}, {splat('-1', value_type(dtype, 1), lanes)}")
-        case Op.POPCOUNT:
-            return b.math("ctpop", dtype, lanes, x)
         case Op.ABS if dtype.kind == "unsigned":
             return x
-        case Op.ABS:
-            return b.intrinsic(
-                f"llvm.abs.{lanes_suffix(dtype, lanes)}", type_, [(type_, x), ("i1", "false")]
-            )
-        case Op.CLZ:
-            return b.intrinsic(
-                f"llvm.ctlz.{lanes_suffix(dtype, lanes)}", type_, [(type_, x), ("i1", "false")]
-            )
+        case Op.ABS | Op.CLZ:
+            name = f"llvm.{'abs' if op is Op.ABS else 'ctlz'}.{suffix(dtype, lanes)}"
+            return b.intrinsic(name, type_, [(type_, x), ("i1", "false")])
     return x  # FLOOR and the like of integers
-
-
-def lanes_suffix(dtype: DType, lanes: int) -> str:
-    return f"i{dtype.bits}" if lanes == 1 else f"v{lanes}i{dtype.bits}"
 
 
 def int_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
@@ -254,23 +238,21 @@ def int_shift(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
     return b.select(inside, safe, "zeroinitializer" if lanes > 1 else "0", type_, lanes)
 
 
-Rule = Callable[[Builder, Op, Sequence[str], DType, int], str]
 FLOAT_RULES: dict[Op, Rule] = {
-    **dict.fromkeys(FLOAT_BINARY, float_binary),
-    **dict.fromkeys(FLOAT_MATH, float_math),
+    **dict.fromkeys(FLOAT_INSTRUCTIONS, written(FLOAT_INSTRUCTIONS)),
+    **dict.fromkeys(FLOAT_MATH, called(FLOAT_MATH)),
     **dict.fromkeys(LIBM, lane_calls),
-    Op.NEG: float_neg,
-    Op.FMA: float_fma,
     Op.MAX: float_extreme,
     Op.MIN: float_extreme,
 }
 INT_RULES: dict[Op, Rule] = {
-    **dict.fromkeys(INT_BINARY, int_binary),
+    **dict.fromkeys(INT_INSTRUCTIONS, written(INT_INSTRUCTIONS)),
     **dict.fromkeys(SHIFTS, int_shift),
     **dict.fromkeys(
-        (Op.NEG, Op.ABS, Op.NOT, Op.POPCOUNT, Op.CLZ, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT),
+        (Op.NEG, Op.ABS, Op.NOT, Op.CLZ, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT),
         int_unary,
     ),
+    Op.POPCOUNT: called({Op.POPCOUNT: "ctpop"}),
     Op.MAX: int_extreme,
     Op.MIN: int_extreme,
     Op.DIV: int_divide,

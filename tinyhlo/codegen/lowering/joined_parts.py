@@ -16,6 +16,7 @@ from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import through
+from tinyhlo.ir.walks import reachable
 
 MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
@@ -50,19 +51,10 @@ def pays(parts: tuple[Bounds, ...]) -> bool:
 def is_joined(node: Node) -> bool:
     """Whether there may be a choice by position on the way down from `node`: most kernels have
     none, and are not followed index by index."""
-    seen = {node}
-    pending = [node]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, Elementwise) and value.op is Op.WHERE:
-            test = value.inputs[0]
-            if isinstance(test, Elementwise) and test.op is Op.LT:
-                return True
-        if isinstance(value, (Elementwise, *VIEWS)):
-            missing = [child for child in value.inputs if child not in seen]
-            seen.update(missing)
-            pending.extend(missing)
-    return False
+    inside = reachable([node], lambda n: n.inputs if isinstance(n, (Elementwise, *VIEWS)) else ())
+    choices = (n for n in inside if isinstance(n, Elementwise) and n.op is Op.WHERE)
+    tests = (choice.inputs[0] for choice in choices)
+    return any(isinstance(test, Elementwise) and test.op is Op.LT for test in tests)
 
 
 def find_ends(node: Node, at: tuple[Index, ...]) -> list[tuple[Index, int]]:
