@@ -131,14 +131,32 @@ def stores_in(body: Iterable[Statement]) -> bool:
 
 
 def must_run_once(loop: Loop) -> bool:
-    """Whether lanes must not run twice: they add to what they store, what they leave in scratch may
-    be read by the same loop, and scratch of a strip ends where the strip does."""
-    return reads_results(loop.body) or any(
-        (isinstance(s, Store) and (s.memory.local or (loop.count is not None and reads_scratch(s))))
-        or (isinstance(s, Declare) and reads_scratch(s))
-        or (isinstance(s, Loop) and must_run_once(s))
-        for s in loop.body
+    """Whether lanes must not run twice: they add to what they store, they change scratch that the
+    same loop reads, or scratch of a strip ends where the strip does."""
+    in_strip = loop.count is not None
+    return (
+        reads_results(loop.body)
+        or rereads_scratch(loop.body)
+        or any(
+            (isinstance(s, Store) and in_strip and (s.memory.local or reads_scratch(s)))
+            or (isinstance(s, Declare) and reads_scratch(s))
+            or (isinstance(s, Loop) and must_run_once(s))
+            for s in loop.body
+        )
     )
+
+
+def rereads_scratch(body: Body) -> bool:
+    """Whether anything in a body may read scratch that the body writes."""
+    statements = list(below(body))
+    written = {s.memory for s in statements if isinstance(s, Store) and s.memory.local}
+    if not written:
+        return False
+    indices = (where for s in statements for where in indices_in(s))
+    roots = [value for s in statements for value in values_in(s)]
+    roots += [value for where in indices for value in computed_in(where)]
+    reads = (e.memory for e in walk(roots, lambda e: e.loads == 2, parts) if isinstance(e, Load))
+    return any(isinstance(s, TileProduct) for s in statements) or not written.isdisjoint(reads)
 
 
 def reads_results(body: Body) -> bool:
