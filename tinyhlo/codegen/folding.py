@@ -19,7 +19,7 @@ def apply(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression
     """`op` applied, folded where index ranges allow it."""
     if op is Op.WHERE and isinstance(arguments[0], Literal):
         return arguments[1] if arguments[0].bits else arguments[2]
-    if any(isinstance(a, IndexValue) for a in arguments):
+    if IndexValue in map(type, arguments):
         folded = fold(op, arguments, dtype)
         if folded is not None:
             return folded

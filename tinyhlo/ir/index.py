@@ -101,7 +101,7 @@ class Index(NamedTuple):
             return self
         if factor == 0:
             return ZERO
-        return Index(self.offset * factor, tuple((a, c * factor) for a, c in self.terms))
+        return Index(self.offset * factor, tuple([(a, c * factor) for a, c in self.terms]))
 
     def __floordiv__(self, divisor: int) -> Index:
         return divide(self, divisor)[0]
@@ -158,6 +158,8 @@ def index(atom: Atom) -> Index:
 
 def normal(offset: int, terms: Mapping[Atom, int]) -> Index:
     """Drop zero terms, join c*n*(x//n) + c*(x%n) into c*x, sort."""
+    if len(terms) < 2:
+        return Index(offset, tuple([term for term in terms.items() if term[1]]))
     for atom, coefficient in terms.items():
         if type(atom) is Remainder and coefficient:
             n = atom.modulus
@@ -182,8 +184,8 @@ def divide(dividend: Index, divisor: int) -> tuple[Index, Index]:
     """(floor quotient, remainder) of an Index by a positive constant, simplified by ranges."""
     if divisor == 1:
         return dividend, ZERO
-    whole = tuple((a, c // divisor) for a, c in dividend.terms if c % divisor == 0)
-    left = tuple((a, c) for a, c in dividend.terms if c % divisor)
+    whole = tuple([(a, c // divisor) for a, c in dividend.terms if c % divisor == 0])
+    left = tuple([term for term in dividend.terms if term[1] % divisor])
     quotient = Index(dividend.offset // divisor, whole)
     rest = Index(dividend.offset % divisor, left)
     low, high = rest.bounds

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Permute, Reduc
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
+_found: WeakKeyDictionary[Node, Transform | None] = WeakKeyDictionary()
 MAX_SIDE = 32  # rows and columns of the matrix
 
 
@@ -36,14 +38,21 @@ class Transform:
 
 
 def find_transform(node: Node, memo: dict[Node, Axes] | None = None) -> Transform | None:
-    """The product with a small constant matrix that `node` computes, or None."""
+    """The product with a small constant matrix that `node` computes, or None; found once a node."""
     if not isinstance(node, Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
         return None
     masked = masked_product(node.inputs[0])
     if masked is None:
         return None
-    mask, product = masked
-    memo = {} if memo is None else memo
+    if node not in _found:
+        _found[node] = transform_of(node, *masked, {} if memo is None else memo)
+    return _found[node]
+
+
+def transform_of(
+    node: Reduce, mask: Node | None, product: Elementwise, memo: dict[Node, Axes]
+) -> Transform | None:
+    """The same for a sum of masked products."""
     for factor, source in (product.inputs, product.inputs[::-1]):
         if not is_small_constant(factor):
             continue

@@ -8,6 +8,8 @@ This is the only place that gives views a meaning for code generation; the inter
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tinyhlo.ir.graph import Expand, Flip, Node, Pad, Permute, Reshape, Slice, Window
 from tinyhlo.ir.index import ZERO, Condition, Index, constant, linear, unravel
 
@@ -26,7 +28,7 @@ def through(node: Node, at: Indices) -> tuple[Indices, tuple[Condition, ...]]:
                 inner[source_axis] = at[result_axis]
             return tuple(inner), ()
         case Expand():
-            return tuple(ZERO if n == 1 else i for n, i in zip(source, at, strict=True)), ()
+            return tuple([ZERO if n == 1 else i for n, i in zip(source, at, strict=True)]), ()
         case Slice(start=start, step=step):
             return tuple(i * s + a for i, a, s in zip(at, start, step, strict=True)), ()
         case Flip(axes=axes):
@@ -62,9 +64,24 @@ def reshape_index(result: tuple[int, ...], source: tuple[int, ...], at: Indices)
     if 0 in result:  # no element is ever read: any index will do
         return (ZERO,) * len(source)
     inner: list[Index] = []
+    for first, stop, start, end in axis_groups(result, source):
+        if stop - first == end - start == 1:
+            inner.append(at[first])
+        else:
+            element = linear(at[first:stop], result[first:stop])
+            inner.extend(unravel(element, source[start:end]))
+    return tuple(inner)
+
+
+@lru_cache(maxsize=1024)
+def axis_groups(
+    result: tuple[int, ...], source: tuple[int, ...]
+) -> tuple[tuple[int, int, int, int], ...]:
+    """The runs of axes with equal products: where they begin and end in both shapes."""
+    found: list[tuple[int, int, int, int]] = []
     i = j = 0
     while i < len(result) or j < len(source):
-        first_i, first_j = i, j
+        first, start = i, j
         left = right = 1
         if i < len(result):
             left, i = result[i], i + 1
@@ -75,9 +92,5 @@ def reshape_index(result: tuple[int, ...], source: tuple[int, ...], at: Indices)
                 left, i = left * result[i], i + 1
             else:
                 right, j = right * source[j], j + 1
-        if i - first_i == j - first_j == 1:
-            inner.append(at[first_i])
-            continue
-        element = linear(at[first_i:i], result[first_i:i])
-        inner.extend(unravel(element, source[first_j:j]))
-    return tuple(inner)
+        found.append((first, i, start, j))
+    return tuple(found)

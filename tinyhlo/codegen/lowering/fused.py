@@ -196,7 +196,7 @@ class Lowering:
                     return self.emit(chosen[0 if choice.bits else 1], at, scope, guards)
                 return where(choice, *(self.emit(source, at, scope, guards) for source in chosen))
             case Elementwise(inputs=inputs, op=op):
-                values = tuple(self.emit(source, at, scope, guards) for source in inputs)
+                values = tuple([self.emit(source, at, scope, guards) for source in inputs])
                 return apply(op, values, node.dtype)
             case Param(position=position):
                 return Load(self.reads[position], linear(at, node.shape))
