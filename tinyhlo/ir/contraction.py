@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from weakref import WeakKeyDictionary
 
 from tinyhlo.ir.graph import (
     VIEWS,
@@ -50,16 +51,28 @@ class Contraction:
         return prod(self.left.shape[axis] for axis in axes)
 
 
+_found: WeakKeyDictionary[Node, Contraction | None] = WeakKeyDictionary()
+
+
 def find_contraction(node: Node, memo: dict[Node, Axes] | None = None) -> Contraction | None:
-    """The contraction that `node` computes, or None: at least one k axis and one of m or n.
-    `memo` keeps what `varies` finds, for callers that ask about many nodes of one graph."""
+    """The contraction that `node` computes, or None: at least one k axis and one of m or n; found
+    once a node. `memo` keeps what `varies` finds, for callers that ask about many nodes of one
+    graph."""
     if not isinstance(node, Reduce) or node.op is not Op.ADD:
         return None
     product = node.inputs[0]
     if not isinstance(product, Elementwise) or product.op is not Op.MUL:
         return None
+    if node not in _found:
+        _found[node] = contraction_of(node, product, {} if memo is None else memo)
+    return _found[node]
+
+
+def contraction_of(
+    node: Reduce, product: Elementwise, memo: dict[Node, Axes]
+) -> Contraction | None:
+    """The same for a sum of a product."""
     left, right = product.inputs
-    memo = {} if memo is None else memo
     in_left, in_right = varies(left, memo), varies(right, memo)
     axes = [axis for axis, extent in enumerate(product.shape) if extent != 1]
     k = tuple(axis for axis in axes if axis in node.axes)
@@ -87,7 +100,8 @@ def varies(node: Node, memo: dict[Node, Axes] | None = None) -> Axes:
             continue
         pending.pop()
         if each not in memo:
-            memo[each] = frozenset(k for k in _varies(each, memo) if each.shape[k] > 1)
+            shape = each.shape
+            memo[each] = frozenset([k for k in _varies(each, memo) if shape[k] > 1])
     return memo[node]
 
 
