@@ -89,16 +89,15 @@ def expand_node(node: Node, at: Indices, pending: list[tuple[Node, Indices]]) ->
     """Push what `node` at index `at` reads."""
     if isinstance(node, Gather):
         pending.append((node.inputs[0], UNKNOWN * len(node.inputs[0].shape)))
-        pending.extend((child, at) for child in node.inputs[1:])
+        pending += [(child, at) for child in node.inputs[1:]]
     elif isinstance(node, VIEWS):
-        inner = at if UNKNOWN[0] in at else through(node, at)[0]
-        if UNKNOWN[0] in at:
-            inner = UNKNOWN * len(node.inputs[0].shape)
+        known = UNKNOWN[0] not in at
+        inner = through(node, at)[0] if known else UNKNOWN * len(node.inputs[0].shape)
         pending.append((node.inputs[0], inner))
         if isinstance(node, Pad):
             pending.append((node.inputs[1], ()))
     else:
-        pending.extend((child, at) for child in node.inputs)
+        pending += [(child, at) for child in node.inputs]
 
 
 def expand_reducer(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Node, topological
 from tinyhlo.ir.index import ZERO, index
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.schedule.clusters import Reads
@@ -100,7 +100,8 @@ def loop_order(result: Node) -> Axes:
     """The order in which loops walk the axes of a result: those by which it reads reduces of the
     same kernel outside, so that each is computed once."""
     space = space_of(result)
-    if reducer_of(result) is not None:
+    below = topological((result,))
+    if reducer_of(result) is not None or all(reducer_of(node) is None for node in below):
         return tuple(range(len(space.kept)))
     found = access(result, lambda node: reducer_of(node) is not None)
     numbers = {index(var): axis for axis, var in enumerate(space.kept)}

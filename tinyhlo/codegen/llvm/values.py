@@ -80,7 +80,7 @@ class Values(Scopes):
         return None
 
     def natural(self, e: Expression) -> int:
-        return max((self.depth[name] for name in e.free), default=0)
+        return max([self.depth[name] for name in e.free], default=0)
 
     def compute(self, e: Expression) -> Value:
         match e:
