@@ -2,6 +2,7 @@
 
     Literal 1.5f32 | IndexValue (i*4 + j) | Load x[i*4 + j] | Read acc | Apply add(a, b)
     | Guard (conditions ? value : otherwise)          # value is only evaluated when they hold
+    | Rarely (condition ? rule(inputs) : usual)       # rule is a function of its own, seldom called
 
 They are hash-consed: equal expressions are the same object, so sharing is identity, and a walk must
 look at each once: a value that is used twice at every level is a tree of 2 to the depth.
@@ -177,7 +178,28 @@ class Guard(_Expression):
         return self.value.dtype
 
 
-Expression = Union[Literal, IndexValue, Load, Read, Apply, Guard]
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Rarely(_Expression):
+    """`value`, over Reads "input0", "input1" ... in place of `inputs`, where `condition` holds, else
+    `usual`. It is computed by the function `name`, which is only called if a lane needs it."""
+
+    name: str
+    condition: Expression
+    inputs: tuple[Expression, ...]
+    value: Expression
+    usual: Expression
+
+    def __post_init__(self) -> None:
+        parts = (self.condition, self.usual, *self.inputs)
+        free = NOTHING.union(*(part.free for part in parts))
+        self._describe(free, max(part.loads for part in parts))
+
+    @property
+    def dtype(self) -> DType:
+        return self.usual.dtype
+
+
+Expression = Union[Literal, IndexValue, Load, Read, Apply, Guard, Rarely]
 
 
 @lru_cache(maxsize=4096)
@@ -258,7 +280,13 @@ def operands(e: Expression) -> tuple[Expression, ...]:
     """The values that a value is computed from; what an index has in it is not among them."""
     if type(e) is Apply:  # of every expression of every walk: `match` takes three times as long
         return e.arguments
-    return (e.value, e.otherwise) if type(e) is Guard else ()
+    match e:
+        case Guard(value=value, otherwise=otherwise):
+            return (value, otherwise)
+        case Rarely(condition=condition, inputs=inputs, usual=usual):
+            return (condition, usual, *inputs)
+        case _:
+            return ()
 
 
 def arguments(e: Expression) -> tuple[Expression, ...]:

@@ -21,10 +21,12 @@ from tinyhlo.codegen.expressions import (
     Literal,
     Load,
     Memory,
+    Rarely,
     Read,
     index_free,
 )
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave
+from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Scopes, Value
 from tinyhlo.codegen.llvm.types import (
@@ -94,6 +96,8 @@ class Values(Scopes):
                 return self.index_value(e)
             case Guard():
                 return self.guard(e)
+            case Rarely():
+                return self.rarely(e)
         raise TypeError(e)
 
     def text(self, e: Expression, lanes: int) -> str:
@@ -303,6 +307,50 @@ class Values(Scopes):
         type_ = value_type(e.dtype, lanes)
         joined = f"phi {type_} [{value}, %{then.label}], [{otherwise}, %{other.label}]"
         return Value(self.b.value(joined), lanes)
+
+    def rarely(self, e: Rarely) -> Value:
+        """Call the function if any lane needs it."""
+        parts = (e.usual, e.condition, *e.inputs)
+        lanes = max(self.emit(part).lanes for part in parts)
+        usual, condition, *inputs = (self.text(part, lanes) for part in parts)
+        types = [value_type(part.dtype, lanes) for part in parts]
+        any_lane = condition
+        if lanes > 1:
+            name = f"llvm.vector.reduce.or.v{lanes}i1"
+            any_lane = self.b.intrinsic(name, "i1", [(types[1], condition)])
+        before, rare, joined = self.scope.label, self.b.fresh(), self.b.fresh()
+        self.b.line(f"br i1 {any_lane}, label %{rare}, label %{joined}")
+        self.b.lines.append(f"{rare}:")
+        given = ", ".join(f"{t} {text}" for t, text in zip(types[2:], inputs, strict=True))
+        value = self.b.value(f"call {types[0]} {self.function(e, lanes)}({given})")
+        chosen = self.b.select(condition, value, usual, types[0], lanes)
+        self.b.line(f"br label %{joined}")
+        self.b.lines.append(f"{joined}:")
+        self.scope.label = joined
+        return Value(
+            self.b.value(f"phi {types[0]} [{usual}, %{before}], [{chosen}, %{rare}]"), lanes
+        )
+
+    def function(self, e: Rarely, lanes: int) -> str:
+        """The name of the function that computes `e.value` in so many lanes."""
+        name = f"@{e.name}.{suffix(e.dtype, lanes)}"
+        if name not in self.b.declarations:
+            inner = Values(Builder(self.b.declarations), self.target, {})
+            inputs = [Read(f"input{k}", part.dtype) for k, part in enumerate(e.inputs)]
+            for read in inputs:
+                inner.bind(read.name)
+                inner.scope.table(read)[read] = Value(f"%{read.name}", lanes)
+            given = ", ".join(f"{value_type(r.dtype, lanes)} %{r.name}" for r in inputs)
+            type_, result = value_type(e.dtype, lanes), inner.text(e.value, lanes)
+            self.b.declarations[name] = "\n".join(
+                [
+                    f"define internal {type_} {name}({given}) noinline cold #0 {{",
+                    *inner.b.lines,
+                    f"  ret {type_} {result}",
+                    "}",
+                ]
+            )
+        return name
 
     def varying_guard(self, e: Guard) -> Value:
         """Conditions differ between lanes: masked loads and a select."""

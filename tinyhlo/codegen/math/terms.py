@@ -5,11 +5,17 @@ polynomial(x, (1.0, 0.5))          # x.fma(0.5, 1.0): nothing is simplified or e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tinyhlo.codegen.expressions import Expression
+from tinyhlo.codegen.expressions import Expression, Rarely, Read
 
 Term = Expression
+
+
+def rarely(condition: Term, name: str, rule: Callable[[Term], Term], x: Term, usual: Term) -> Term:
+    """`rule` of x where `condition` holds, else `usual`. The rule becomes a function `name` of its
+    own: it costs nothing but the question where no lane needs it."""
+    return Rarely(name, condition, (x,), rule(Read("input0", x.dtype)), usual)
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:

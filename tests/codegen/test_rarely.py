@@ -1,0 +1,49 @@
+"""What is seldom needed is a function of its own, and does not change what its neighbours get."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import run_native
+from tinyhlo.codegen.compile import kernels_of, render_program
+from tinyhlo.ir.build import elementwise, param
+from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule import schedule
+
+FAR = np.array([4e4, -1e9, 3e38, np.inf, np.nan, 32768.0], np.float32)
+
+
+def graph(op: Op, size: int) -> Graph:
+    x = param(0, (size,), F32)
+    return Graph((x.type,), (elementwise(op, x),))
+
+
+@pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN])
+@pytest.mark.parametrize("size", [5, 16, 500])
+def test_far_angles_leave_near_ones_alone(op: Op, size: int) -> None:
+    near = np.linspace(-9, 9, size).astype(np.float32)
+    (alone,) = run_native(graph(op, size), [near])
+    for place, angle in zip(range(0, size, max(1, size // 6)), FAR, strict=False):
+        mixed = near.copy()
+        mixed[place] = angle
+        (found,) = run_native(graph(op, size), [mixed])
+        others = np.arange(size) != place
+        np.testing.assert_array_equal(found[others], alone[others])
+        with np.errstate(invalid="ignore"):
+            want = getattr(np, op.label)(np.float64(angle))
+        np.testing.assert_allclose(found[place], want, rtol=1e-6)
+
+
+def test_one_function_however_often() -> None:
+    x = param(0, (512,), F32)
+    sine = elementwise(Op.SIN, x)
+    program = schedule(Graph((x.type,), (elementwise(Op.SIN, sine),)), "test", ())
+    target = named_target("x86-64-v3", threads=1)
+    _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
+    (define,) = (line for line in text.splitlines() if "@far_sine" in line and "define" in line)
+    assert "cold" in define and text.count("@far_sine") == 3
+    assert text.count("fptrunc") == 1  # what is near stays in f32
