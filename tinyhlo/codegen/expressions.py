@@ -180,8 +180,8 @@ class Guard(_Expression):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Rarely(_Expression):
-    """`value`, over Reads "input0", "input1" ... in place of `inputs`, where `condition` holds, else
-    `usual`. It is computed by the function `name`, which is only called if a lane needs it."""
+    """`value` where `condition` holds, else `usual`. It is over Reads "input0", "input1" ... for
+    `inputs`, and computed by the function `name`, which is only called if a lane needs it."""
 
     name: str
     condition: Expression

@@ -49,6 +49,11 @@ from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.target import NEAR, Target
 
 PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
+OFTEN, REPEATED = (
+    32,
+    4,
+)  # in a loop of so many runs it costs so many times as much: each fetches what
+# another core wrote in the last one
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
 SMALL_STRIP = 512
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
@@ -88,7 +93,8 @@ def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> Loo
     body = stage_rows(block_columns(body, target, moves), target, moves)
     if not program.in_place:  # a lane may run twice
         body = without_borders(body, runs, moves)
-    body = parallelised(cut_long_bodies(program, body, runs, moves), moves)
+    least = PARALLEL_WORK * (REPEATED if runs >= OFTEN else 1)
+    body = parallelised(cut_long_bodies(program, body, runs, moves), least, moves)
     around_cache = streamed(program, body, target)
     moves.extend(f"stream {memory.name}" for memory in around_cache)
     return replace(program, body=body, moves=tuple(moves), streamed=around_cache)
@@ -253,12 +259,12 @@ def expression(value: Expression, var: Var, result: Score) -> None:
 # --- parallel ------------------------------------------------------------------------------------
 
 
-def parallelised(body: Body, moves: list[str]) -> Body:
-    """Run top-level loops with enough work on all threads. One thread takes the same strips, so
-    that results are the same bits on any number of threads."""
+def parallelised(body: Body, least: float, moves: list[str]) -> Body:
+    """Run top-level loops with at least so much work on all threads. One thread takes the same
+    strips, so that results are the same bits on any number of threads."""
     result: list[Statement] = []
     for statement in body:
-        if not isinstance(statement, Loop) or work(statement) < PARALLEL_WORK:
+        if not isinstance(statement, Loop) or work(statement) < least:
             result.append(statement)
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))

@@ -41,20 +41,23 @@ UNEVEN = 16  # turns of a loop that make up for a last one that is not full
 
 
 def cut_long_bodies(program: LoopProgram, body: Body, runs: float, moves: list[str]) -> Body:
-    """Top-level vector loops side by side and in pieces; the kernel runs so often in one call of
-    the program."""
+    """Vector loops side by side, those at the top also in pieces; the kernel runs so often in one
+    call of the program."""
     whole = bool(program.in_place)  # there the order of loads and stores matters
+    return tuple(improved(statement, runs, whole, moves) for statement in body)
 
-    def improved(statement: Statement) -> Statement:
-        match statement:
-            case Loop(var=var, axis=Axis.VECTOR, count=None, body=inner) if (
-                all(isinstance(s, (Declare, Store)) for s in inner) and var.extent * runs >= MANY
-            ):
-                return cut(statement, var.extent * runs, whole, moves)
-            case _:
-                return statement
 
-    return tuple(map(improved, body))
+def improved(statement: Statement, runs: float, whole: bool, moves: list[str]) -> Statement:
+    match statement:
+        case Loop(var=var, axis=Axis.VECTOR, count=None, body=inner) if (
+            all(isinstance(s, (Declare, Store)) for s in inner) and var.extent * runs >= MANY
+        ):
+            return cut(statement, var.extent * runs, whole, moves)
+        case Loop(var=var, axis=Axis.SERIAL, body=inner):
+            each = (improved(s, runs * var.extent, True, moves) for s in inner)
+            return replace(statement, body=tuple(each))
+        case _:
+            return statement
 
 
 def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
