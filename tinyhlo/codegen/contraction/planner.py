@@ -84,6 +84,8 @@ class Planner:
             columns = outer * round_up(last, lanes)
             rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target)
             vectors = min(vectors, outer * ceil_div(last, lanes))
+            if self.right_source and self.in_panels(self.right_source) and last % lanes == 0:
+                rows, vectors = panel_tile(c.extent(c.m), last // lanes, rows, vectors, self.target)
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
         n_cuts = list(cuts(runs, self.shape, vectors * lanes))
         m, n = (self.pieces if self.shared else self.chunks)(m_cuts, n_cuts, rows, vectors)
@@ -331,6 +333,16 @@ def choose_tile(m: int, n: int, lanes: int, target: Target) -> tuple[int, int]:
         return m, max(MIN_SUMS // m, 1)
     rows, vectors = min(tiles, key=padded)
     return min(rows, m), vectors
+
+
+def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:
+    """As wide as a panel, if its sums hide their latency and stay in registers: a wider tile would
+    read half a line of some panels, and those panels twice."""
+    if panel >= vectors or panel * m < MIN_SUMS:
+        return rows, vectors
+    most = min(m, (target.vector_registers - panel - 1) // panel)
+    fitting = range(ceil_div(MIN_SUMS, panel), most + 1)
+    return min(reversed(fitting), key=lambda count: round_up(m, count), default=rows), panel
 
 
 def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:
