@@ -82,6 +82,19 @@ def test_no_lane_adds_twice(width: int) -> None:
     check(graph, [*(values((20, width), seed=k) for k in range(2)), rows])
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_scatter_that_is_written_out_adds_to_what_was_stored(count: int) -> None:
+    """Its additions stand right behind the stores of what it adds to."""
+    scalars = [param(k, (), F32) for k in range(4)]
+    sums = tuple(elementwise(Op.ADD, scalars[k], scalars[k + 2]) for k in range(2))
+    combiner = Graph(tuple(node.type for node in scalars), sums)
+    table, update = param(0, (4,), F32), param(1, (count,), F32)
+    place = elementwise(Op.MIN, iota((count,), I32, 0), full(1, (count,), I32))
+    results = scatter([table, table], [update, update], [place], combiner, False)
+    graph = Graph((table.type, update.type), results)
+    check(graph, [values((4,)), values((count,), seed=1) + 1])
+
+
 def test_update_slice_at_a_place_known_at_run_time() -> None:
     x, block = param(0, (10, 12), F32), param(1, (3, 4), F32)
     row, column = param(2, (), I32), param(3, (), I32)

@@ -169,6 +169,25 @@ def reads_results(body: Body) -> bool:
     return any(load.memory == s.memory for s in stores for load in loads_of(s.value))
 
 
+def turns(stores: list[Store]) -> list[list[Store]]:
+    """Neighbouring stores, cut so that all of a turn can be made of what lay there before it. Where
+    results are read, by a scatter that is written out above all, a turn ends before a store to what
+    may have been stored in it."""
+    if not stores or not reads_results(tuple(stores)):
+        return [stores] if stores else []
+    result: list[list[Store]] = [[]]
+    for store in stores:
+        if any(may_overlap(store, before) for before in result[-1]):
+            result.append([])
+        result[-1].append(store)
+    return result
+
+
+def may_overlap(one: Store, other: Store) -> bool:
+    apart = one.index - other.index
+    return one.memory == other.memory and not (apart.is_constant and apart.offset)
+
+
 def reads_scratch(statement: Store | Declare) -> bool:
     return any(load.memory.local for load in loads_of(statement.value))
 

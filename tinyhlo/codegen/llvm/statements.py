@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import changed, must_run_once, stores_in, substituted
+from tinyhlo.codegen.bodies import changed, must_run_once, stores_in, substituted, turns
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
@@ -98,9 +98,9 @@ class Statements(Values):
             while position < len(body) and isinstance(body[position], Store):
                 stores.append(body[position])  # type: ignore[arg-type]
                 position += 1
-            if stores:
-                self.stores(stores)
-            else:
+            for turn in turns(stores):
+                self.stores(turn)
+            if not stores:
                 self.statement(body[position])
                 position += 1
 
