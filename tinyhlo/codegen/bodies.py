@@ -169,6 +169,10 @@ def reads_results(body: Body) -> bool:
     return any(load.memory == s.memory for s in stores for load in loads_of(s.value))
 
 
+def only_stores(body: Body) -> bool:
+    return all(isinstance(s, (Declare, Store)) for s in body)
+
+
 def turns(stores: list[Store]) -> list[list[Store]]:
     """Neighbouring stores, cut so that all of a turn can be made of what lay there before it. Where
     results are read, by a scatter that is written out above all, a turn ends before a store to what

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import changed, must_run_once, stores_in, substituted, turns
+from tinyhlo.codegen.bodies import changed, must_run_once, only_stores, stores_in, substituted, turns
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
@@ -39,6 +39,7 @@ from tinyhlo.ir.index import Index, constant
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
+FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
 
 
@@ -280,13 +281,17 @@ class Statements(Values):
         return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", end), ("i64", str(extent))])
 
     def split(self, loop: Loop, end: str, between: Callable[[], None] = lambda: None) -> None:
-        """Several vectors at a time, then single ones, then single iterations."""
+        """Several vectors at a time, then single ones, then parts of one behind a few vectors, then
+        single iterations."""
         start = self.index(loop.start)
-        widths = dict.fromkeys((loop.width, loop.width // loop.chains))
+        unit = loop.width // loop.chains
+        widths = dict.fromkeys((loop.width, unit))
+        if loop.var.extent < FEW_VECTORS * unit and only_stores(loop.body):
+            widths |= dict.fromkeys(unit >> k for k in range(1, unit.bit_length() - 1))
         for width in widths:
             start = self.whole(loop, start, end, width)
         between()
-        if start != end and reduce_lanes.has_rest(loop, min(widths)):
+        if start != end and reduce_lanes.has_rest(loop, unit):
             self.run(loop, start, end, 1, may_be_empty=not start.isdigit())
 
     def whole(self, loop: Loop, start: str, end: str, width: int) -> str:
