@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.codegen.harness import run_kernel
 from tests.codegen.native import check, compiled
 from tinyhlo.codegen.moves.long_bodies import MANY, STRIP
 from tinyhlo.ir.build import cast, elementwise, full, iota, pad, param, scalar, slice_, where
@@ -69,3 +70,27 @@ def test_floats_agree() -> None:
     graph = Graph((x.type,), (value,))
     assert "pieces" in moves(graph)
     check(graph, [np.linspace(-2, 2, UNEVEN, dtype=np.float32)])
+
+
+def test_rows_run_side_by_side_too() -> None:
+    """Rows that lie apart in memory are loops of their own."""
+    rows, columns = 64, 512
+    x = param(0, (rows, 2 * columns), F32)
+    gate = slice_(x, (0, 0), (rows, columns))
+    value = elementwise(Op.MUL, elementwise(Op.TANH, gate), elementwise(Op.EXP, gate))
+    graph = Graph((x.type,), (value,))
+    assert "widen" in moves(graph)
+    check(graph, [np.linspace(-3, 3, 2 * rows * columns, dtype=np.float32).reshape(x.shape)])
+
+
+@pytest.mark.parametrize("size", [9, 10, 12, 15, 21, 63, 65])
+def test_what_does_not_fill_a_vector(size: int) -> None:
+    x, y = param(0, (size,), F32), param(1, (size,), F32)
+    value = elementwise(Op.MUL, elementwise(Op.COS, x), y)
+    graph = Graph((x.type, y.type), (value, elementwise(Op.ADD, value, x)))
+    check(graph, [np.linspace(-9, 9, size, dtype=np.float32), np.ones(size, np.float32)])
+    results = run_kernel(
+        graph, *(np.linspace(k, 9, size, dtype=np.float32) for k in range(2)), in_place=((0, 1),)
+    )
+    want = np.cos(np.linspace(0, 9, size)) * np.linspace(1, 9, size)
+    np.testing.assert_allclose(results[0], want, rtol=1e-4, atol=1e-5)

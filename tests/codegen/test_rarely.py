@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import run_native
-from tinyhlo.codegen.compile import kernels_of, render_program
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.ir.build import elementwise, param
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph
