@@ -10,7 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import changed, must_run_once, only_stores, stores_in, substituted, turns
+from tinyhlo.codegen.bodies import (
+    changed,
+    must_run_once,
+    only_stores,
+    stores_in,
+    substituted,
+    turns,
+)
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
