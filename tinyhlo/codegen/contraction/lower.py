@@ -241,7 +241,11 @@ class Builder:
                 case _:
                     base = self.frame.panel_start(panel)
                     vectors.append(base + v * (plan.lanes * plan.form.group))
-        depth, left_step, right_step = merged(self.depth.loops, self.left_step(), self.right_step())
+        depth, left_step, right_step = merged(
+            self.depth.loops,
+            self.step_of(self.left, plan.rows),
+            self.step_of(self.right, plan.columns),
+        )
         return TileProduct(
             memory_of(self.left), tuple(rows), left_step,
             memory_of(self.right), tuple(vectors), right_step,
@@ -249,18 +253,11 @@ class Builder:
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group,
         )  # fmt: skip
 
-    def left_step(self) -> Index:
-        if isinstance(self.left, Memory):
-            return self.depth.number * (self.plan.form.group * self.plan.rows)
-        return self.step_of(self.left)
-
-    def right_step(self) -> Index:
-        if isinstance(self.right, Memory):
-            return self.depth.number * (self.plan.form.group * self.plan.columns)
-        return self.step_of(self.right)
-
-    def step_of(self, operand: InPlace | Staged) -> Index:
-        """How far a point of the depth lies from the block's origin."""
+    def step_of(self, operand: InPlace | Staged | Memory, packed: int) -> Index:
+        """How far a point of the depth lies from the block's origin; so many rows or columns are
+        packed side by side."""
+        if isinstance(operand, Memory):
+            return self.depth.number * (self.plan.form.group * packed)
         if isinstance(operand, InPlace):
             return Affine(0, operand.place.coefficients).at(self.depth.points[0])
         return operand.address(self.depth.points[0]) - operand.address({})

@@ -18,7 +18,7 @@ from math import prod
 from tinyhlo.codegen.contraction.cut import Positions, ceil_div
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, Loop, Store
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
@@ -164,10 +164,7 @@ class Staged:
         if guards:
             value = Guard(guards, value, literal(0, self.memory.dtype))
         body: Body = (Store(self.memory, self.element(box), value),)
-        body = (vector_loop(fastest, body, lanes),)
-        for var in reversed(loops):
-            body = (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body
-        return body
+        return nested(loops, (vector_loop(fastest, body, lanes),))
 
 
 def stage(

@@ -200,40 +200,27 @@ class Values(Scopes):
 
     def masked_load(self, memory: Memory, address: str) -> str:
         stored = U8 if memory.dtype is BOOL else memory.dtype
-        type_ = value_type(stored, self.lanes)
-        text = self.b.intrinsic(
-            f"llvm.masked.load.{suffix(stored, self.lanes)}.p0",
-            type_,
-            [
-                ("ptr", address),
-                ("i32", str(stored.itemsize)),
-                (lanes_type("i1", self.lanes), self.scope.mask or ""),
-                (type_, "zeroinitializer"),
-            ],
-        )
-        return self.from_stored(text, memory.dtype, self.lanes)
+        name = f"llvm.masked.load.{suffix(stored, self.lanes)}.p0"
+        return self.masked(name, memory.dtype, ("ptr", address))
+
+    def masked(self, name: str, dtype: DType, place: tuple[str, str]) -> str:
+        """The lanes that are active, zero in the others; `place` is (type, text)."""
+        stored, lanes = U8 if dtype is BOOL else dtype, self.lanes
+        type_, mask = value_type(stored, lanes), self.scope.mask or splat("true", "i1", lanes)
+        size = ("i32", str(stored.itemsize))
+        given = [place, size, (lanes_type("i1", lanes), mask), (type_, "zeroinitializer")]
+        return self.from_stored(self.b.intrinsic(name, type_, given), dtype, lanes)
 
     def gather(self, e: Load) -> str:
         stored = U8 if e.dtype is BOOL else e.dtype
         lanes = self.lanes
-        type_ = value_type(stored, lanes)
         index, wide = indices.lanes(self, e.index)
         pointers = self.b.value(
             f"getelementptr {scalar_type(stored)}, ptr {self.pointers[e.memory]}, "
             f"{value_type(wide, lanes)} {index}"
         )
-        mask = self.scope.mask or splat("true", "i1", lanes)
-        text = self.b.intrinsic(
-            f"llvm.masked.gather.{suffix(stored, lanes)}.v{lanes}p0",
-            type_,
-            [
-                (lanes_type("ptr", lanes), pointers),
-                ("i32", str(stored.itemsize)),
-                (lanes_type("i1", lanes), mask),
-                (type_, "zeroinitializer"),
-            ],
-        )
-        return self.from_stored(text, e.dtype, lanes)
+        name = f"llvm.masked.gather.{suffix(stored, lanes)}.v{lanes}p0"
+        return self.masked(name, e.dtype, (lanes_type("ptr", lanes), pointers))
 
     # --- guards ------------------------------------------------------------------------------
 

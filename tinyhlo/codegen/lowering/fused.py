@@ -18,11 +18,12 @@ loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from tinyhlo.codegen.expressions import (
+    NOTHING,
     Expression,
     Guard,
     IndexValue,
@@ -65,6 +66,7 @@ from tinyhlo.ir.graph import (
     Param,
     Reduce,
     Shape,
+    intern,
 )
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
 from tinyhlo.ir.ops import Op
@@ -264,7 +266,8 @@ class Lowering:
             return [Accumulate(name, node.op, self.emit(source, place, inner, held))]
 
         self.reduce_loops(home, source.shape, node.axes, at, guards, accumulate)
-        return self.remember(node, at, home, guards, Read(name, node.dtype))
+        home.memo[node, id(at), id(guards)] = Read(name, node.dtype)  # found by scopes below
+        return home.memo[node, id(at), id(guards)]
 
     def multi_reduce(
         self, node: MultiReduce, position: int, at: Position, scope: Scope, guards: Conditions
@@ -272,10 +275,6 @@ class Lowering:
         count = len(node.results)
         sources, initials = node.inputs[:count], node.inputs[count:]
         home = scope.home(names_of(at))
-        found = home.memo.get((node, id(at), id(guards)))
-        if found is not None:  # another result was asked for before
-            first = int(str(found.name).removeprefix("reduce"))  # type: ignore[union-attr]
-            return Read(f"reduce{first + position}", node.results[position].dtype)
         names = tuple(self.fresh("reduce") for _ in sources)
         for name, initial in zip(names, initials, strict=True):
             value = self.emit(initial, self.position(()), home, ())
@@ -287,10 +286,20 @@ class Lowering:
             return [Assign(names, inline(node.combiner, (*reads, *elements)))]
 
         self.reduce_loops(home, sources[0].shape, node.axes, at, guards, accumulate)
-        self.remember(node, at, home, guards, reads[0])
+        for k, read in enumerate(reads):  # other results may be asked for later
+            result = intern(Output, node.results[k], (node,), k)
+            home.memo[result, id(at), id(guards)] = read
         return reads[position]
 
-    def reduce_loops(self, home, shape, axes, at, guards, accumulate) -> None:  # type: ignore[no-untyped-def]
+    def reduce_loops(
+        self,
+        home: Scope,
+        shape: Shape,
+        axes: Sequence[int],
+        at: Position,
+        guards: Conditions,
+        accumulate: Callable[[Scope, Position, Conditions], list[Statement]],
+    ) -> None:
         """Append loops over `axes` to `home`; `accumulate` gives the innermost statements. Where
         the index is only valid under guards, the loops stand inside an `if`."""
         if any(shape[axis] == 0 for axis in axes):
@@ -318,17 +327,9 @@ class Lowering:
             else:
                 scope.parent.statements.append(Loop(scope.var, Axis.REDUCE, scope.body()))
 
-    def remember(self, node, at, home, guards, value):  # type: ignore[no-untyped-def]
-        """The register lives in `home`: later requests below it find it there."""
-        home.memo[(node, id(at), id(guards))] = value
-        return value
-
 
 def names_of(at: Position) -> frozenset[Name]:
-    names: frozenset[Name] = frozenset()
-    for position in at:
-        names |= index_free(position)
-    return names
+    return NOTHING.union(*map(index_free, at))
 
 
 def bound_names(scope: Scope | None) -> frozenset[Name]:

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, operands
+from tinyhlo.codegen.bodies import values_in
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, operands, walk
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -158,16 +159,9 @@ class Builder:
 
 def fixed_values(loop: Loop) -> list[Expression]:
     """The largest computed values in a pass that do not change along it."""
-    found: dict[Expression, None] = {}
-    seen: set[Expression] = set()
-    pending = [s.value for s in loop.body if isinstance(s, (Accumulate, Store))]
-    while pending:
-        e = pending.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if isinstance(e, Apply) and e.free and not e.depends_on(loop.var):
-            found[e] = None
-        else:
-            pending.extend(operands(e))
-    return list(found)
+
+    def is_fixed(e: Expression) -> bool:
+        return isinstance(e, Apply) and bool(e.free) and not e.depends_on(loop.var)
+
+    values = [value for s in loop.body for value in values_in(s)]
+    return list(filter(is_fixed, walk(values, below=lambda e: () if is_fixed(e) else operands(e))))

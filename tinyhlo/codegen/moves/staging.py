@@ -15,7 +15,9 @@ again costs more than a store and a load that stay in the cache: that is the onl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from tinyhlo.codegen.bodies import rewritten, values_in
 from tinyhlo.codegen.expressions import (
@@ -110,11 +112,19 @@ def stage(
         return [], [first, *rest]
     changing = frozenset(s.name for s in first.body if isinstance(s, Accumulate))
     known = set(walk((value for s in first.body for value in values_in(s)), below=arguments))
-    wanted: dict[Expression, None] = {}
-    for loop in later:
-        for statement in loop.body:
-            for value in values_in(statement):
-                find_shared(value, known, var, changing, wanted)
+
+    @cache
+    def is_wanted(e: Expression) -> bool:
+        fixed = e.free.isdisjoint(changing)  # a running total differs from its final value
+        return e in known and fixed and again(e, var) > STORE_AND_LOAD
+
+    wanted = dict.fromkeys(
+        e
+        for loop in later
+        for statement in loop.body
+        for value in values_in(statement)
+        for e in largest(value, var, is_wanted)
+    )
     memories: list[Statement] = []
     stores: list[Statement] = []
     values: dict[Expression, Expression] = {}
@@ -136,26 +146,14 @@ def stage(
     return memories, [replace(first, body=(*first.body, *stores)), *passes]
 
 
-def find_shared(
-    root: Expression,
-    known: set[Expression],
-    var: Var,
-    changing: frozenset[str],
-    wanted: dict[Expression, None],
-) -> None:
-    """The largest dear subexpressions of `root` that are in `known`."""
-    seen: set[Expression] = set()
-    pending = [root]
-    while pending:
-        e = pending.pop()
-        if e in seen or e in wanted or not e.depends_on(var):
-            continue
-        seen.add(e)
-        fixed = e.free.isdisjoint(changing)  # a running total differs from its final value
-        if e in known and fixed and again(e, var) > STORE_AND_LOAD:
-            wanted[e] = None
-            continue
-        pending.extend(operands(e))
+def largest(
+    root: Expression, var: Var, is_wanted: Callable[[Expression], bool]
+) -> Iterator[Expression]:
+    """The largest subexpressions of `root` that are wanted, of those that depend on `var`."""
+    inside = walk(
+        [root], lambda e: e.depends_on(var), lambda e: () if is_wanted(e) else operands(e)
+    )
+    return filter(is_wanted, inside)
 
 
 def again(root: Expression, var: Var) -> float:

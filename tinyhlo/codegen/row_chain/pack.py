@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, Loop, Store
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node
@@ -140,9 +140,7 @@ class Packing:
         value = self.guarded_value(self.chain.first.left, at, inside)
         body: Body = (Store(self.queries, index(r) * self.depth + flat, value),)
         *outer, inner = loops or [Var("k", 1)]
-        body = (vector_loop(inner, body, self.sizes.lanes),)
-        for var in reversed(outer):
-            body = (Loop(var, Axis.SERIAL, body),)
+        body = nested(outer, (vector_loop(inner, body, self.sizes.lanes),))
         return (Loop(r, Axis.SERIAL, body),)
 
     def pack_keys(self, batch: Index) -> Body:
@@ -166,9 +164,7 @@ class Packing:
             body: Body = (Loop(loops.pop(), Axis.VECTOR, stores, width=lanes),)
         else:
             body = (Loop(lane, Axis.VECTOR, (store(index(lane)),), width=lanes),)
-        for var in reversed(loops):
-            body = (Loop(var, Axis.SERIAL, body),)
-        return (Loop(panel, Axis.SERIAL, body),)
+        return (Loop(panel, Axis.SERIAL, nested(loops, body)),)
 
     def keys_lie_along_depth(self) -> bool:
         """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
