@@ -48,6 +48,15 @@ def below(body: Iterable[Statement]) -> Iterator[Statement]:
             yield from below(statement.body)
 
 
+def nested_loops(statement: Statement) -> list[Loop]:
+    """Loops directly inside each other, the outermost first."""
+    nest: list[Loop] = []
+    while isinstance(statement, Loop):
+        nest.append(statement)
+        statement = statement.body[0]
+    return nest
+
+
 def values_in(statement: Statement) -> tuple[Expression, ...]:
     """The values that a statement itself computes."""
     match statement:

@@ -87,7 +87,7 @@ def order_effects(graph: Graph, producer: dict[Node, Cluster]) -> None:
 
 def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node, Cluster]]:
     """One cluster an item."""
-    stops = items.stops()
+    stops = frozenset(items.values)
 
     def stop(node: Node) -> bool:
         return node in stops or is_leaf(node) or is_structure_value(node)

@@ -27,14 +27,10 @@ DEAR_OPS = frozenset({Op.DIV, Op.REM, Op.SQRT})
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """`values` and `structures` in topological order; `leaves` are values that exist already."""
+    """In topological order."""
 
     values: tuple[Node, ...]
     structures: tuple[Node, ...]
-    users: dict[Node, tuple[Node, ...]]
-
-    def stops(self) -> frozenset[Node]:
-        return frozenset(self.values)
 
 
 def base(node: Node) -> Node:
@@ -138,7 +134,7 @@ def find_items(graph: Graph) -> Items:
     structures = tuple(
         n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, ir.Barrier)
     )
-    return Items(values, structures, {node: tuple(found) for node, found in users.items()})
+    return Items(values, structures)
 
 
 def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:

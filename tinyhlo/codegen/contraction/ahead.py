@@ -33,9 +33,10 @@ def memory_ahead(store: Body) -> tuple[Place, ...]:
     vector_bytes = nest[-1].var.extent * statement.memory.dtype.itemsize
     ranges = [range(loop.var.extent) for loop in nest[:-1]]
     ranges[1:] = [range(0, r.stop, max(1, LINE_BYTES // vector_bytes)) for r in ranges[1:]]
+    read = [(load.memory, load.index) for load in loads_of(statement.value)]
     touched = [
         (memory, where)
-        for memory, where in dict.fromkeys([(statement.memory, statement.index), *reads(statement)])
+        for memory, where in dict.fromkeys([(statement.memory, statement.index), *read])
         if not memory.local and nest[0].var in index_free(where) and not index_loads(where)
     ]
     found: list[Place] = []
@@ -43,8 +44,3 @@ def memory_ahead(store: Body) -> tuple[Place, ...]:
         values = {loop.var: constant(k) for loop, k in zip(nest, point, strict=True)}
         found += [(memory, substitute(where, values)) for memory, where in touched]
     return tuple(found)
-
-
-def reads(store: Store) -> list[Place]:
-    """What a value is computed from."""
-    return [(load.memory, load.index) for load in loads_of(store.value)]

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.contraction.ahead import memory_ahead
-from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.codegen.contraction.cut import Cut, ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.contraction.operand import (
     Affine,
@@ -61,6 +61,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 STRUCTURE = (Reduce, MultiReduce)
+Operand = InPlace | Staged | Memory  # in an argument, in a box of scratch, packed
 MOST_UNROLLED = 8  # operations an element of an epilogue that is written out for a whole tile
 
 
@@ -118,27 +119,30 @@ class Builder:
         """Tiles of rows whose sums wait for further steps."""
         return self.plan.block_tiles if self.plan.shared else self.plan.row_tiles
 
-    def operand_left(self, source: Source | None) -> InPlace | Staged | Memory:
+    def operand_left(self, source: Source | None) -> Operand:
         plan = self.plan
-        if plan.left is Use.IN_PLACE and source:
-            return in_place(source, self.lowering.reads)
-        if plan.left is Use.STAGED and source:
-            inner = plan.m.inner_extents() | plan.k.inner_extents()
-            fast = self.layout.contraction.k[-1] if plan.form.group > 1 else None
-            return stage("left", source, plan.form.operand, inner, self.lowering, fast)
-        copies = plan.steps if plan.shared else 1
-        return Memory("left", plan.form.operand, copies * plan.left_size, local=True)
+        fast = self.layout.contraction.k[-1] if plan.form.group > 1 else None
+        size = plan.left_size * (plan.steps if plan.shared else 1)
+        return self.operand("left", plan.left, source, plan.m, fast, size)
 
-    def operand_right(self, source: Source | None) -> InPlace | Staged | Memory:
+    def operand_right(self, source: Source | None) -> Operand:
         plan = self.plan
-        if plan.right is Use.IN_PLACE and source:
+        size = plan.right_size * (plan.steps * plan.n.blocks if plan.shared else 1)
+        return self.operand(
+            "right", plan.right, source, plan.n, self.layout.contraction.n[-1], size
+        )
+
+    def operand(
+        self, name: str, use: Use, source: Source | None, side: Cut, fast: int | None, size: int
+    ) -> Operand:
+        """Where a factor is read: `size` elements where it is packed."""
+        dtype = self.plan.form.operand
+        if use is Use.IN_PLACE and source:
             return in_place(source, self.lowering.reads)
-        if plan.right is Use.STAGED and source:
-            inner = plan.n.inner_extents() | plan.k.inner_extents()
-            fast = self.layout.contraction.n[-1]
-            return stage("right", source, plan.form.operand, inner, self.lowering, fast)
-        copies = plan.steps * plan.n.blocks if plan.shared else 1
-        return Memory("right", plan.form.operand, copies * plan.right_size, local=True)
+        if use is Use.STAGED and source:
+            inner = side.inner_extents() | self.plan.k.inner_extents()
+            return stage(name, source, dtype, inner, self.lowering, fast)
+        return Memory(name, dtype, size, local=True)
 
     # --- the nest ----------------------------------------------------------------------------
 
@@ -253,7 +257,7 @@ class Builder:
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group,
         )  # fmt: skip
 
-    def step_of(self, operand: InPlace | Staged | Memory, packed: int) -> Index:
+    def step_of(self, operand: Operand, packed: int) -> Index:
         """How far a point of the depth lies from the block's origin; so many rows or columns are
         packed side by side."""
         if isinstance(operand, Memory):
@@ -301,7 +305,7 @@ class Builder:
         return (Loop(r, Axis.UNROLL, (Loop(v, Axis.UNROLL, body),)),)
 
 
-def memory_of(operand: InPlace | Staged | Memory) -> Memory:
+def memory_of(operand: Operand) -> Memory:
     return operand if isinstance(operand, Memory) else operand.memory
 
 

@@ -17,7 +17,9 @@ from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, Upd
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
-LOWERINGS: dict[type[Node], Callable[[Kernel], LoopProgram]] = {
+LOWERINGS: dict[type[Node], Callable[[Kernel, Target], LoopProgram]] = {
+    Sort: lower_sort,
+    Scan: lower_scan,
     UpdateSlice: lower_update_slice,
     Scatter: lower_scatter,
 }
@@ -35,13 +37,9 @@ def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
     root = kernel.graph.results[0]
     if isinstance(root, Output):
         root = root.inputs[0]
-    if isinstance(root, Sort):
-        return lower_sort(kernel, target)
-    if isinstance(root, Scan):
-        return lower_scan(kernel, target)
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
-        return lowering(kernel)
+        return lowering(kernel, target)
     kernel = in_shape_of_sum(kernel)
     for attempt in (lower_transform, lower_contraction, lower_row_chain):
         program = attempt(kernel, target)

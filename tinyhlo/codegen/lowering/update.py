@@ -19,9 +19,10 @@ from tinyhlo.codegen.lowering.fused import Lowering, inline
 from tinyhlo.ir.graph import Node, Output, Scatter, UpdateSlice
 from tinyhlo.ir.index import Condition, Index, linear
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 
-def lower_update_slice(kernel: Kernel) -> LoopProgram:
+def lower_update_slice(kernel: Kernel, _: Target) -> LoopProgram:
     """Store the update block."""
     (root,) = kernel.graph.results
     assert isinstance(root, UpdateSlice)
@@ -43,7 +44,7 @@ def lower_update_slice(kernel: Kernel) -> LoopProgram:
     return lowering.program(lowering.root.body() + block.root.body())
 
 
-def lower_scatter(kernel: Kernel) -> LoopProgram:
+def lower_scatter(kernel: Kernel, _: Target) -> LoopProgram:
     """Combine each update into its place, in order."""
     root = kernel.graph.results[0].inputs[0]
     assert isinstance(root, Scatter)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tinyhlo.codegen.bodies import all_indices
+from tinyhlo.codegen.bodies import all_indices, nested_loops
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
@@ -117,21 +117,16 @@ class ChainBuilder:
 
 def remainder(statement: Statement, lanes: int) -> int:
     """Iterations of the innermost loop that fill no vector: two loops in one may have fewer."""
-    extent = 0
-    while isinstance(statement, Loop):
-        extent, statement = statement.var.extent, statement.body[0]
-    return extent % lanes
+    nest = nested_loops(statement)
+    return nest[-1].var.extent % lanes if nest else 0
 
 
 def vectorised(statement: Statement, lanes: int, moves: list[str]) -> Statement:
     """Give the loop of a nest along which memory runs best a vector width."""
-    nest: list[Loop] = []
-    while isinstance(statement, Loop):
-        nest.append(statement)
-        statement = statement.body[0]
+    nest = nested_loops(statement)
     usable = [loop for loop in nest if loop.var.extent >= lanes]
     if not usable:
-        return nest[0] if nest else statement
+        return statement
     best = min(reversed(usable), key=lambda loop: access_cost(loop, lanes))
     moves.append(f"vector {best.var.name} {lanes}")
     inner: Body = nest[-1].body
