@@ -6,6 +6,7 @@ In reading order:
 
     expressions   values at one point of a loop nest; `folding` builds them, `identities` start sums
     loops         LoopProgram: statements around expressions; `printer` writes them like code
+    bodies        what statements read, set and store, and how they are rewritten
     lowering/     a fused kernel as serial loops: what is computed
     moves/        rewrites of loops: vectors, threads, scratch; `heuristics` chooses them
     contraction/  products summed over axes, register tile by register tile

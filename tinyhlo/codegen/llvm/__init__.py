@@ -6,7 +6,7 @@ scopes               where a value is emitted: the outermost scope that binds wh
 indices              index expressions and addresses
 values               expressions: scalars or vectors, loads, guards
 interleave           accesses at a stride, by `transpose` of whole vectors
-statements           loops, registers and stores; `bodies` says what they change
+statements           loops, registers and stores
 reduce_lanes         accumulators in lanes
 prefix               running values in lanes
 multiply             register tiles of products

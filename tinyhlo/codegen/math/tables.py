@@ -1,4 +1,4 @@
-"""Coefficients of `codegen/math_*.py`, lowest power first; `tools/fit_polynomials.py` prints them.
+"""Coefficients of `codegen/math/*.py`, lowest power first; `tools/fit_polynomials.py` prints them.
 
 Lawson fits (close to minimax) of our own; the comment is the largest weighted error of the fit.
 """
