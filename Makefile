@@ -100,6 +100,9 @@ programs: .venv-programs/.installed  ## run programs of PyPI packages against XL
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.record
 
+bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CPU, write docs/benchmarks.md
+	@.venv/bin/python -m benchmarks.sweep
+
 accuracy: .venv/.installed  ## measure every transcendental function against mpmath, write docs/accuracy.md
 	@.venv/bin/python -m tools.accuracy
 
@@ -118,4 +121,4 @@ clean:  ## remove what the targets made
 	  demo.png
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
-	fuzz harnesses programs bench-workloads accuracy docs counts random-programs clean
+	fuzz harnesses programs bench-workloads bench-sweep accuracy docs counts random-programs clean

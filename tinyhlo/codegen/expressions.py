@@ -342,6 +342,12 @@ def loads_of(root: Expression) -> list[Load]:
     return [e for e in walk([root], lambda e: e.loads > 0) if isinstance(e, Load)]
 
 
+def in_rows(memory: Memory, where: Index, stride: int) -> bool:
+    """Whether memory consists of rows of `stride` elements, and `where` is in the same place of its
+    row for all values of its variables."""
+    return memory.size % stride == 0 and all(factor % stride == 0 for _, factor in where.terms)
+
+
 def literal(value: Any, dtype: DType) -> Literal:
     """The Literal of a Python or NumPy scalar."""
     raw = np.asarray(value).astype(dtype.numpy).tobytes()

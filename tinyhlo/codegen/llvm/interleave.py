@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.expressions import Load, Memory, index_free
+from tinyhlo.codegen.expressions import Load, Memory, in_rows, index_free
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Value
@@ -136,7 +136,14 @@ def load_near(v: Values, e: Load) -> str | None:
     stride = indices.stride(v, e.index)
     if stride is not None and 2 <= stride <= NEAR:
         return load_every(v, e, stride)
-    if stride is None or stride < v.lanes or v.lanes < 2 or not has_rows(v, e, stride):
+    if stride is not None and 2 <= -stride <= NEAR:
+        last = Load(e.memory, e.index + (v.lanes - 1) * stride)
+        text = load_every(v, last, -stride)
+        type_ = lanes_type(stored_type(e.dtype), v.lanes)
+        return v.b.shuffle(type_, range(v.lanes)[::-1], text)
+    if stride is None or stride < v.lanes or v.lanes < 2:
+        return None
+    if not in_rows(e.memory, e.index, stride):
         return None
     return load_block(v, e, stride)
 
@@ -176,19 +183,12 @@ def spread(v: Values, memory: Memory, first: Index, stride: int, lanes: int) -> 
     return text
 
 
-def has_rows(v: Values, e: Load, stride: int) -> bool:
-    """Whether memory consists of rows of `stride` elements, each lane is in the row after the one
-    before, and the vector around the element that is read lies within its row."""
-    aligned = all(factor % stride == 0 for _, factor in e.index.terms)
-    column = e.index.offset % stride
-    inside = column - column % v.lanes + v.lanes <= stride
-    return aligned and inside and e.memory.size % stride == 0
-
-
 def load_block(v: Values, e: Load, stride: int) -> str:
-    """A vector of every row, transposed: the values of as many neighbours as there are lanes."""
+    """A vector of every row, transposed: the values of as many neighbours as there are lanes. The
+    last vector ends with the row."""
     lanes, memory = v.lanes, e.memory
-    column = e.index.offset % stride % lanes
+    place = e.index.offset % stride
+    column = place - min(place - place % lanes, stride - lanes)
     first = e.index + -column
     rows = [vector_at(v, memory, first + lane * stride) for lane in range(lanes)]
     columns = transpose(v, rows, stored_type(e.dtype), e.dtype.itemsize)

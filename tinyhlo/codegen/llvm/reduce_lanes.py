@@ -4,6 +4,9 @@ for i in 0..1004 lanes 32 reduce: sum += x[i]
 ->  sum32 = 0; 31 rounds of sum32 += x[i..i+32]
     sum8 = 0; 2 rounds of sum8 += x[i..i+8], the last at 996: its first four lanes add nothing
     sum += sum32 + sum8, halved until one is left
+
+Booleans accumulate as masks as wide as the lanes (all bits or none): vectors of i1 are bits packed
+and unpacked at every turn.
 """
 
 from __future__ import annotations
@@ -17,10 +20,14 @@ from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
+from tinyhlo.ir.dtypes import BOOL, I8, I16, I32, I64
 from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
+
+MASKED = (Op.AND, Op.OR, Op.XOR)
+MASKS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 def around(r: Statements, loop: Loop, run: Callable[[], None]) -> None:
@@ -29,11 +36,12 @@ def around(r: Statements, loop: Loop, run: Callable[[], None]) -> None:
     names = {n: v for n, v in names.items() if n not in r.lane_registers}
     for name, (op, widths) in names.items():
         scalar = r.registers[name]
-        vectors = tuple(
-            Register(r.slot(value_type(scalar.dtype, w)), scalar.dtype, w) for w in widths
-        )
+        dtype = scalar.dtype
+        if dtype is BOOL and op in MASKED:
+            dtype = MASKS.get(r.target.vector_bytes * 8 // widths[-1], I8)
+        vectors = tuple(Register(r.slot(value_type(dtype, w)), dtype, w) for w in widths)
         for vector in vectors:
-            r.keep(vector, r.text(identity(op, scalar.dtype), vector.lanes))
+            r.keep(vector, r.text(identity(op, dtype), vector.lanes))
         r.lane_registers[name] = LaneRegisters(scalar, vectors)
     run()
     for name, (op, _) in names.items():
@@ -89,7 +97,9 @@ def fold(r: Statements, name: str, op: Op, registers: LaneRegisters) -> None:
         for vector in narrow:
             if vector.lanes == width:
                 text = r.combine(op, text, r.kept(vector), dtype, width)
-    r.keep(scalar, r.combine(op, r.kept(scalar), text, dtype, 1))
+    if dtype is not scalar.dtype:
+        text = r.b.value(f"trunc {value_type(dtype, 1)} {text} to i1")
+    r.keep(scalar, r.combine(op, r.kept(scalar), text, scalar.dtype, 1))
     r.forget((name,))
 
 

@@ -160,6 +160,8 @@ class Statements(Values):
             return
         dtype, type_ = register.dtype, register.type
         value = self.text(statement.value, register.lanes)
+        if statement.value.dtype is not dtype:  # a boolean: all bits of a lane or none
+            value = self.b.value(f"sext {lanes_type('i1', register.lanes)} {value} to {type_}")
         if self.fresh_lanes and register.lanes > 1:
             neutral = self.text(identity(statement.op, dtype), register.lanes)
             value = self.b.select(self.fresh_lanes, value, neutral, type_, register.lanes)

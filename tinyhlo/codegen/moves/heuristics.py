@@ -8,6 +8,7 @@ where there is enough work. `moves` lists what was done.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.bodies import accumulates, below, values_in
@@ -18,8 +19,10 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Name,
     has_registers,
+    in_rows,
     index_free,
     operands,
+    parts,
     walk,
 )
 from tinyhlo.codegen.loops import (
@@ -39,6 +42,7 @@ from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
+from tinyhlo.codegen.moves.remainders import by_remainders
 from tinyhlo.codegen.moves.segments import cut_at_padding
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
@@ -60,7 +64,8 @@ REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
 COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
 # each four cycles long. Half of them where a term takes more than LIGHT operations.
 LIGHT = 8.0
-GATHERED_WORK = 16  # operations in vectors that make up for collecting a vector lane by lane
+Below = Callable[[Expression], Iterable[Expression]]
+GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
 
 
 @dataclass(slots=True)
@@ -73,6 +78,7 @@ class Score:
     still: int = 0
     gathers: int = 0
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
+    far: Counter[tuple[object, int]] = field(default_factory=Counter)  # loads of rows, by stride
     bits: int = 8
     seen: set[object] = field(default_factory=set)
 
@@ -86,7 +92,8 @@ def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> Loo
     vectorise, stage, cut, parallelise. `runs` is how often a call of the whole program runs this
     kernel."""
     moves: list[str] = []
-    body = interchange(cut_at_padding(join(program.body), moves), moves)
+    body = by_remainders(cut_at_padding(join(program.body), moves), target, moves)
+    body = interchange(body, moves)
     body = write_out(collapse(body), target, moves)
     body = by_rows(turn_around(program, body, target, moves), target, moves)
     body = tuple(vectorised(s, target, moves) for s in body)
@@ -106,7 +113,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
         return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
     if not isinstance(statement, Loop):
         return statement
-    own = score(statement)
+    own = score(statement, target)
     lanes = lanes_of(own, target)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
@@ -141,7 +148,7 @@ def longest_inside(loop: Loop) -> int:
 
 def gain(loop: Loop, target: Target) -> float:
     """The score of a loop that fills a vector."""
-    found = score(loop)
+    found = score(loop, target)
     return found.value if loop.var.extent >= lanes_of(found, target) else -1.0
 
 
@@ -185,7 +192,7 @@ def is_plain_reduce(loop: Loop) -> bool:
     return loop.axis is Axis.REDUCE and all(isinstance(s, (Accumulate, Store)) for s in loop.body)
 
 
-def score(loop: Loop) -> Score:
+def score(loop: Loop, target: Target) -> Score:
     """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
     and jumps that only some lanes would take."""
     result = Score()
@@ -193,6 +200,12 @@ def score(loop: Loop) -> Score:
     result.rows.update((s.memory, s.index.terms) for s in stores)
     for statement in flattened(loop.body):
         visit(statement, loop.var, result)
+    lanes = lanes_of(result, target)
+    for (_, stride), count in result.far.items():
+        if stride >= lanes and 2 * count > stride:  # most of a row: whole vectors, turned around
+            result.near += count
+        else:
+            result.gathers += count
     return result
 
 
@@ -228,8 +241,10 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         result.pairs += 1
     elif stride == 0:
         result.still += 1
-    elif stride is not None and 2 < stride <= NEAR and not written:
+    elif stride is not None and 2 <= abs(stride) <= NEAR and not written:
         result.near += 1
+    elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
+        result.far[(memory, where.terms), stride] += 1
     elif stride and written and result.rows[memory, where.terms] == stride:
         result.unit += 1 if where.offset % stride == 0 else 0
     else:
@@ -323,17 +338,20 @@ def only_accumulates(body: Body) -> bool:
 
 
 def work(statement: Statement) -> float:
-    """Rough number of operations below a statement."""
+    """Rough number of operations below a statement, those of indices from data included."""
     match statement:
         case Loop(var=var, body=body, count=count):
             return min(count or var.extent, var.extent) * max(1.0, sum(map(work, body)))
         case If(body=body):
             return sum(map(work, body))
         case _:
-            return sum(map(cost, values_in(statement)))
+            return sum(cost(value, parts) for value in values_in(statement))
 
 
-def cost(value: Expression) -> float:
+def cost(
+    value: Expression, below: Callable[[Expression], Iterable[Expression]] = operands
+) -> float:
     """Operations of an expression, shared parts once; a transcendental counts as 10."""
-    dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in walk([value]))
+    nodes = walk([value], below=below)
+    dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
     return sum(10.0 if is_dear else 1.0 for is_dear in dear)

@@ -50,6 +50,7 @@ from tinyhlo.target import Target
 MOST_ITERATIONS = 32
 MOST_NODES = 512  # of expressions, over all iterations
 LEAST_TREE = 4  # terms of a sum
+VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
 
 Values = Mapping[Var, Index]
@@ -74,12 +75,12 @@ def write_out(body: Body, target: Target, moves: list[str]) -> Body:
 
 def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     """A loop whose results are rows of a few elements computes a row an iteration: its stores
-    follow each other, and choices by the position in a row are made. So does one with short sums
-    that choose by their position."""
+    follow each other, and choices by the position in a row are made. So does one that only reduces
+    short rows."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.vector_bytes // 4
-    rows = any(s.axis is Axis.SERIAL or chooses(s) for s in inner)
-    if not (long and rows and all(is_tiny(s, target, NODES_OF_ROW) for s in inner)):
+    most = vectors_of(inner)
+    if not (long and most and all(is_tiny(s, target, NODES_OF_ROW, most) for s in inner)):
         body = (
             without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
         )
@@ -92,6 +93,24 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     if reads_any({s.memory for s in stores}, result):
         return replace(loop, body=tuple(result))
     return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+
+
+def vectors_of(inner: list[Loop]) -> int:
+    """How many vectors the rows that these loops walk may have, to be written out: longer ones
+    where lanes would have to be folded into one number, none where nothing is won."""
+    if any(s.axis is Axis.SERIAL for s in inner):
+        return 1
+    if inner and all(is_row(s) for s in inner):
+        return VECTORS_OF_ROW
+    return int(any(chooses(s) for s in inner))
+
+
+def is_row(loop: Loop) -> bool:
+    """Whether a loop without loops inside loads neighbours."""
+    nodes: set[Expression] = set()
+    extent_of(loop, nodes)
+    leaf = not any(isinstance(s, (Loop, If)) for s in loop.body)
+    return leaf and any(isinstance(e, Load) and e.index.coefficient(loop.var) == 1 for e in nodes)
 
 
 def chooses(loop: Loop) -> bool:
@@ -108,13 +127,13 @@ def reads_any(memories: set[Memory], body: list[Statement]) -> bool:
     return inside or any(load.memory in memories for value in values for load in loads_of(value))
 
 
-def is_tiny(loop: Loop, target: Target, most_nodes: int) -> bool:
-    """Whether a loop and those inside it run a few times, and too seldom for a vector."""
+def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bool:
+    """Whether a loop and those inside it run a few times, and too seldom for some vectors."""
     nodes: set[Expression] = set()
     trips, longest = extent_of(loop, nodes)
     bits = max((node.dtype.bits for node in nodes if isinstance(node, Load)), default=32)
     few = trips <= MOST_ITERATIONS and trips * len(nodes) <= most_nodes
-    return few and longest < target.vector_bytes * 8 // bits and not uses_registers(loop)
+    return few and longest < vectors * target.vector_bytes * 8 // bits and not uses_registers(loop)
 
 
 def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:

@@ -1,0 +1,129 @@
+"""Time functions of one operation each, tiny and XLA:CPU alternating in one process.
+
+    python -m benchmarks.sweep [--only REGEX] [--rounds N] [--markdown]
+
+Whole programs hide a slow operation behind fast ones; here each stands alone. Prints every row, the
+slowest for tiny first, and writes the slowest into their section of docs/benchmarks.md.
+`--markdown` prints that section and writes nothing; with `--only`, nothing is written either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.operations import OPERATIONS
+from benchmarks.record import PAGE
+from benchmarks.runner import BACKENDS, Measured, device_of, measure
+from benchmarks.workloads import Workload
+
+SHOWN = 30
+TITLE = "## One operation at a time"
+COLUMNS = ("operation", "arguments", "tiny µs", "XLA:CPU µs", "ratio")
+INTRODUCTION = """{title}
+
+By `make bench-sweep`: {count} functions of one operation each (`benchmarks/operations.py`), medians
+of both backends alternating in one process. *Ratio* is XLA:CPU's time over tiny's: the geometric
+mean is {mean:.2f}, and tiny is slower in {slower}. Those with the smallest ratios:
+"""
+ARGUMENT = re.compile(r"(\w+)\[([\d,]*)\](\+?)(?:<(\d+))?")
+DTYPES: dict[str, Any] = {
+    "pred": "?", "i32": "i4", "u8": "u1", "u32": "u4",
+    "f32": "f4", "f64": "f8", "c64": "c8", "bf16": ml_dtypes.bfloat16,
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    chosen = [name for name in OPERATIONS if re.search(options.only, name)]
+    devices = {backend: device_of(backend) for backend in BACKENDS}
+    found: dict[str, dict[str, Measured]] = {}
+    for name in track(chosen, console=Console(stderr=True), description="operations"):
+        found[name] = measured(name, devices, options.rounds)
+    rows = dict(sorted(found.items(), key=lambda item: ratio(item[1])))
+    if not options.markdown:
+        table = Table(*COLUMNS)
+        for name, row in rows.items():
+            table.add_row(*cells(name, row))
+        Console().print(table)
+    if options.markdown:
+        print(section(rows))
+    elif not options.only:
+        PAGE.write_text(replaced(PAGE.read_text(), section(rows)))
+    failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
+
+
+def measured(name: str, devices: dict[str, Any], rounds: int) -> dict[str, Measured]:
+    """Both backends on one operation, with 64-bit types where an argument has one."""
+    function, specification = OPERATIONS[name]
+    texts = specification.split()
+    workload = Workload(name, function, lambda: tuple(array(text) for text in texts), 0.0, 0.0)
+    with jax.enable_x64("f64" in specification):
+        return measure(workload, devices, rounds)
+
+
+def array(text: str) -> np.ndarray:
+    """`f32[3,4]+` and the like, from a fixed seed."""
+    found = ARGUMENT.fullmatch(text)
+    assert found is not None, text
+    kind, extents, positive, bound = found.groups()
+    shape = tuple(int(extent) for extent in extents.split(",") if extent)
+    random = np.random.default_rng(len(text))
+    if kind[0] in "iu":
+        values: Any = random.integers(0, int(bound or 100), shape)
+    else:
+        values = random.uniform(0.05, 0.95, shape) if positive else random.standard_normal(shape)
+    if kind[0] == "c":
+        values = values + 1j * random.standard_normal(shape)
+    return np.asarray(values < 0 if kind == "pred" else values).astype(DTYPES[kind])
+
+
+def ratio(row: dict[str, Measured]) -> float:
+    return row["cpu"].seconds / row["tiny"].seconds
+
+
+def cells(name: str, row: dict[str, Measured]) -> tuple[str, ...]:
+    arguments = OPERATIONS[name][1].split()
+    shown = " ".join(arguments[:2]) + (" …" if len(arguments) > 2 else "")
+    times = (f"{1e6 * row[backend].seconds:.0f}" for backend in BACKENDS)
+    return (name, shown, *times, f"{ratio(row):.2f}")
+
+
+def section(rows: dict[str, dict[str, Measured]]) -> str:
+    """The section of docs/benchmarks.md."""
+    ratios = [ratio(row) for row in rows.values() if ratio(row) > 0]  # not those that failed
+    text = INTRODUCTION.format(
+        title=TITLE,
+        count=len(rows),
+        mean=statistics.geometric_mean(ratios),
+        slower=sum(found < 1 for found in ratios),
+    )
+    lines = ["", "| " + " | ".join(COLUMNS) + " |", "|---|---" + "|---:" * (len(COLUMNS) - 2) + "|"]
+    lines += ["| " + " | ".join(cells(*item)) + " |" for item in list(rows.items())[:SHOWN]]
+    return text + "\n".join(lines) + "\n"
+
+
+def replaced(page: str, text: str) -> str:
+    """The page with `text` in place of its section, which is last; added where it has none."""
+    return page.split(TITLE)[0].rstrip() + "\n\n" + text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

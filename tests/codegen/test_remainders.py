@@ -1,0 +1,81 @@
+"""Loops that ask for a remainder take as many elements a turn; rows of a few elements, lanes at a
+stride in either direction, tables and booleans in lanes. Results are held against XLA's."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.codegen.test_segments import loops_of, normal
+
+
+def between(count: int):  # type: ignore[no-untyped-def]
+    return lambda x: lax.pad(x, np.float32(0), [(0, 0, 0), (1, 2, count)])
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7])
+def test_padding_between_elements(count: int) -> None:
+    text = loops_of(between(count), normal(20, 300))
+    assert f"turns of {count + 1}" in text and "%" not in text and "vector j 8" in text
+
+
+def test_padding_far_between_stays() -> None:
+    assert "turns" not in loops_of(between(9), normal(20, 300))
+
+
+def test_interleaved_arrays() -> None:
+    """As `lax.associative_scan` puts its halves together."""
+
+    def interleaved(x: jax.Array, y: jax.Array) -> jax.Array:
+        zero = np.float32(0)
+        return lax.pad(x, zero, [(0, 1, 1)]) + lax.pad(y, zero, [(1, 0, 1)])
+
+    assert "turns of 2" in loops_of(interleaved, normal(3001), normal(3001) + 1)
+
+
+@pytest.mark.parametrize("width", [9, 10, 16, 23, 31])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.int8, np.uint8, np.bool_])
+def test_rows_of_a_few_elements(width: int, kind: type) -> None:
+    x = (normal(1003, width) * 20).astype(kind)
+    with jax.enable_x64(kind is np.float64):
+        text = loops_of(lambda x: (x.argmax(-1), x.max(-1)), x)
+    assert kind is not np.float32 or f"write out j {width}, vector i 8" in text
+
+
+def test_rows_of_a_few_elements_in_part() -> None:
+    """A block of a row that does not begin or end with it."""
+    loops_of(lambda x: x[:, 3:13].max(-1), normal(1003, 16))
+    loops_of(lambda x: x[3:, :10].argmax(-1), normal(1003, 17))
+    loops_of(lambda x: x[:, ::-1].argmax(-1), normal(1003, 12))
+
+
+@pytest.mark.parametrize("reduce", [jnp.any, jnp.all, lambda x, a: lax.reduce_xor(x, (a % 2,))])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_booleans(reduce, axis: int) -> None:  # type: ignore[no-untyped-def]
+    x = np.random.default_rng(0).random((40, 333))
+    edge = np.linspace(0, 1, 40)[:, None]
+    loops_of(lambda x: reduce(x, axis), x < edge)
+    loops_of(lambda x, e: reduce(x > e, axis), x.astype(np.float32), edge.astype(np.float32))
+    loops_of(lambda x: reduce(x > 50, axis), (x * 100).astype(np.int8))
+
+
+def test_reversed_at_a_stride() -> None:
+    def flipped(x: jax.Array, some: jax.Array) -> jax.Array:
+        return jnp.where(some[:, None, None], x[:, ::-1], x)
+
+    text = loops_of(flipped, normal(40, 33, 3), normal(40) > 0)
+    assert "vector" in text
+    loops_of(lambda x: x[::-2] + 1, normal(3001))
+    loops_of(lambda x: x[::-5] + 1, normal(3001))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8, np.bool_])
+def test_tables_are_read_in_lanes(kind: type) -> None:
+    table = (normal(256) * 40).astype(kind)
+    places = np.random.default_rng(1).integers(-300, 300, 3001).astype(np.int32)
+    assert "vector i" in loops_of(lambda x, k: x[k], table, places)
+    rows = np.abs(places[:3000]).reshape(30, 100) % 90
+    loops_of(lambda x, k: jnp.take_along_axis(x, k, 1), normal(30, 90).astype(kind), rows)

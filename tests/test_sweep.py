@@ -1,0 +1,35 @@
+"""The sweep over single operations: its table traces, its section replaces the one before."""
+
+import jax
+import numpy as np
+
+from benchmarks.operations import OPERATIONS
+from benchmarks.runner import Measured
+from benchmarks.sweep import array, replaced, section
+from tinyhlo.check import scaled_error
+
+
+def test_every_operation_traces() -> None:
+    for function, arguments in OPERATIONS.values():
+        with jax.enable_x64("f64" in arguments):
+            assert jax.tree.leaves(jax.eval_shape(function, *map(array, arguments.split())))
+
+
+def test_arguments() -> None:
+    assert array("pred[2,3]").dtype == bool
+    assert array("f32[50]+").min() > 0
+    assert array("i32[]<7").shape == ()
+    assert array("u8[100]<3").max() == 2
+
+
+def test_section_is_replaced() -> None:
+    rows = {"top 8": {"tiny": Measured(2e-6), "cpu": Measured(1e-6)}}
+    text = section(rows)
+    assert "| top 8 | f32[1000,1000] | 2 | 1 | 0.50 |" in text
+    page = replaced("# Benchmarks\n", text)
+    assert replaced(page, text) == page
+
+
+def test_errors_of_complex_numbers() -> None:
+    ours = np.array([1 + 1j, 2 - 4j], np.complex64)
+    assert scaled_error(ours, ours + np.complex64(1j)) == 1 / 3
