@@ -10,6 +10,7 @@ slowest for tiny first, and writes the slowest into their section of docs/benchm
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import sys
@@ -34,7 +35,8 @@ INTRODUCTION = """{title}
 
 By `make bench-sweep`: {count} functions of one operation each (`benchmarks/operations.py`), medians
 of both backends alternating in one process. *Ratio* is XLA:CPU's time over tiny's: the geometric
-mean is {mean:.2f}, and tiny is slower in {slower}. Those with the smallest ratios:
+mean is {mean:.2f}, and tiny is slower in {slower}. The machine's load was {load:.0f} on {threads}
+threads: above {threads}, single rows say little. Those with the smallest ratios:
 """
 ARGUMENT = re.compile(r"(\w+)\[([\d,]*)\](\+?)(?:<(\d+))?")
 DTYPES: dict[str, Any] = {
@@ -114,6 +116,8 @@ def section(rows: dict[str, dict[str, Measured]]) -> str:
         count=len(rows),
         mean=statistics.geometric_mean(ratios),
         slower=sum(found < 1 for found in ratios),
+        load=os.getloadavg()[0],
+        threads=len(os.sched_getaffinity(0)),
     )
     lines = ["", "| " + " | ".join(COLUMNS) + " |", "|---|---" + "|---:" * (len(COLUMNS) - 2) + "|"]
     lines += ["| " + " | ".join(cells(*item)) + " |" for item in list(rows.items())[:SHOWN]]
