@@ -144,6 +144,30 @@ def test_batch(axes: Shape) -> None:
     compare(Graph((left.type, right.type), (build.permute(total, order),)))
 
 
+@pytest.mark.parametrize("b", [1, 3])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_a_factor_that_repeats_along_the_depth(b: int, turned: bool, dtype: DType) -> None:
+    """The gradient of weights whose results were averaged over rows: one gradient for 20 rows."""
+    rows, m, n = 20, 18, 40
+    x, gradient = build.param(0, (b, rows, m), dtype), build.param(1, (b, n), dtype)
+    factors = [build.cast(factor, F32) for factor in (x, gradient)]
+    places: list[Shape] = [(0, 1, 2), (0, 3)]
+    shape = (b, rows, m, n)
+    if turned:
+        places, shape = [(0, 1, 3), (0, 2)], (b, rows, n, m)
+    total = build.reduce(
+        Op.ADD, product(factors[0], places[0], factors[1], places[1], shape), (0, 1)
+    )
+    compare(Graph((x.type, gradient.type), (total,)))
+
+
+def test_a_sum_of_rows_that_are_scaled_is_no_product() -> None:
+    x, scale = build.param(0, (20, 64), F32), build.param(1, (20,), F32)
+    scaled = product(x, (0, 1), scale, (0,), (20, 64))
+    compare(Graph((x.type, scale.type), (build.reduce(Op.ADD, scaled, (1,)),)), tiled=False)
+
+
 def convolution(x: Node, w: Node, pad: int, stride: int) -> Node:
     """NHWC times HWIO, by windows."""
     padded = build.pad(x, build.scalar(0.0, x.dtype), (0, pad, pad, 0), (0, pad, pad, 0))

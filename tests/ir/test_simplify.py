@@ -11,7 +11,16 @@ import pytest
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import F32, I32
-from tinyhlo.ir.graph import Constant, Elementwise, Graph, LibraryCall, Param, TensorType, intern
+from tinyhlo.ir.graph import (
+    Constant,
+    Elementwise,
+    Expand,
+    Graph,
+    LibraryCall,
+    Param,
+    TensorType,
+    intern,
+)
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -147,6 +156,29 @@ def test_a_sum_over_a_contraction_does_not_repeat_it() -> None:
     trace = build.reduce(Op.ADD, build.reduce(Op.ADD, build.elementwise(Op.MUL, x, x), (1,)), (0,))
     (total,) = simplify(Graph((x.type,), (trace,))).results
     assert total.axes == (0, 1)  # type: ignore[attr-defined]
+
+
+def test_what_repeats_is_computed_once() -> None:
+    """Repeats move out through permutations, reshapes, elementwise work and reduces."""
+    x, w = build.param(0, (4, 6), F32), build.param(1, (6, 5), F32)
+    repeated = build.permute(build.broadcast(x, (7, 4, 6), (1, 2)), (1, 0, 2))
+    left = build.reshape(build.broadcast(repeated, (4, 7, 5, 6), (0, 1, 3)), (4, 7, 5, 2, 3))
+    right = build.broadcast(build.reshape(w, (2, 3, 5)), (4, 7, 5, 2, 3), (3, 4, 2))
+    total = build.reduce(Op.ADD, build.elementwise(Op.MUL, left, right), (3, 4))
+    graph = simplify(Graph((x.type, w.type), (total,)))
+    (result,) = graph.results
+    assert isinstance(result, Expand) and result.inputs[0].shape == (4, 1, 5)
+    assert max(node.type.size for node in graph.nodes() if node is not result) == 4 * 5 * 6
+    inputs = [np.random.default_rng(k).normal(size=t.shape).astype("f4") for k, t in
+              enumerate(graph.params)]  # fmt: skip
+    (found,) = run_graph(graph, inputs)
+    np.testing.assert_allclose(found, np.repeat((inputs[0] @ inputs[1])[:, None], 7, 1), rtol=1e-5)
+
+
+def test_a_repeated_axis_stays_where_a_reshape_joins_it() -> None:
+    x = build.param(0, (4, 6), F32)
+    joined = build.reshape(build.broadcast(x, (4, 7, 6), (0, 2)), (28, 6))
+    assert simplify(Graph((x.type,), (joined,))).results == (joined,)
 
 
 def test_values_without_elements_need_no_computation() -> None:

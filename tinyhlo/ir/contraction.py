@@ -36,8 +36,9 @@ THROUGH = frozenset((Elementwise, Gather, *VIEWS))  # a value varies as its inpu
 @dataclass(frozen=True, eq=False, slots=True)
 class Contraction:
     """Axes are those of the product's shape: `batch` in both operands and the result, `m` in left
-    and result, `n` in right and result, `k` in both and summed. `left` and `right` have the
-    product's full shape (with repeated values along the axes they do not have)."""
+    and result, `n` in right and result, `k` summed, in both or, of a product with m and n, in one.
+    `left` and `right` have the product's full shape (with repeated values along the axes they do
+    not have)."""
 
     left: Node
     right: Node
@@ -76,13 +77,15 @@ def contraction_of(
     in_left, in_right = varies(left, memo), varies(right, memo)
     axes = [axis for axis, extent in enumerate(product.shape) if extent != 1]
     k = tuple(axis for axis in axes if axis in node.axes)
-    if not k or any(axis not in in_left or axis not in in_right for axis in k):
+    if not k or any(axis not in in_left | in_right for axis in k):
         return None
     kept = [axis for axis in axes if axis not in node.axes]
     batch = tuple(axis for axis in kept if axis in in_left and axis in in_right)
     m = tuple(axis for axis in kept if axis in in_left and axis not in in_right)
     n = tuple(axis for axis in kept if axis in in_right and axis not in in_left)
     if len(batch) + len(m) + len(n) != len(kept) or not (m or n):
+        return None
+    if not (m and n) and any(axis not in in_left & in_right for axis in k):
         return None
     return Contraction(left, right, batch, m, n, k)
 

@@ -7,7 +7,7 @@ In: a node. Out: an equal one, or None where the step does not apply; `simplify`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from tinyhlo.ir.graph import (
     Iota,
     Node,
     Pad,
+    Permute,
     Reduce,
+    Reshape,
     Slice,
 )
 from tinyhlo.ir.interpreter import run_graph
@@ -177,6 +179,64 @@ def flip_of_flip(node: Flip) -> Node | None:
     if not isinstance(inner, Flip):
         return None
     return build.flip(inner.inputs[0], sorted(set(node.axes) ^ set(inner.axes)))
+
+
+def permute_of_repeats(node: Permute) -> Node | None:
+    """Repeat last: what is done along the repeated axis is then done once."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Expand):
+        return None
+    return build.expand(build.permute(inner.inputs[0], node.order), node.shape)
+
+
+def reshape_of_repeats(node: Reshape) -> Node | None:
+    """The same where each axis stays, or is joined with others that all repeat or all vary."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Expand) or node.type.size == 0:
+        return None
+    core = inner.inputs[0]
+    shape = list(node.shape)
+    for old, new in axis_groups(inner.shape, node.shape):
+        repeated = {core.shape[axis] == 1 for axis in old if inner.shape[axis] != 1}
+        if len(repeated) > 1:
+            return None
+        if repeated == {True}:
+            for axis in new:
+                shape[axis] = 1
+    return build.expand(build.reshape(core, tuple(shape)), node.shape)
+
+
+def axis_groups(
+    source: Sequence[int], result: Sequence[int]
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Axes of a reshape in runs of equal size, as short as can be; axes of extent 1 aside."""
+    left = [axis for axis, extent in enumerate(source) if extent != 1]
+    right = [axis for axis, extent in enumerate(result) if extent != 1]
+    while left:
+        old, new = [left.pop(0)], [right.pop(0)]
+        sizes = source[old[0]], result[new[0]]
+        while sizes[0] != sizes[1]:
+            if sizes[0] < sizes[1]:
+                old.append(left.pop(0))
+                sizes = sizes[0] * source[old[-1]], sizes[1]
+            else:
+                new.append(right.pop(0))
+                sizes = sizes[0], sizes[1] * result[new[-1]]
+        yield old, new
+
+
+def reduce_of_repeats(node: Reduce) -> Node | None:
+    """Results that are equal along an axis are computed once."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Expand) or node.type.size == 0:
+        return None
+    core = inner.inputs[0]
+    pairs = enumerate(zip(core.shape, inner.shape, strict=True))
+    shape = tuple(n if axis in node.axes else extent for axis, (extent, n) in pairs)
+    if shape == inner.shape:
+        return None
+    once = build.reduce(node.op, build.expand(core, shape), node.axes)
+    return build.expand(once, node.shape)
 
 
 def reduce_single(node: Reduce) -> Node | None:

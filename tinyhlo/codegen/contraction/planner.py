@@ -28,6 +28,7 @@ MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions in a step
+ACROSS_DEPTH = 256  # where each takes a line of the left operand, of which a tile uses a part
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 19  # of the columns that a block of rows is multiplied by
@@ -71,7 +72,7 @@ class Planner:
         self.right = self.right_use()
         self.streams = self.is_streamed()
         self.shared = self.is_shared()
-        self.k = self.depth_cut(STREAM_DEPTH if self.streams else MAX_DEPTH)
+        self.k = self.depth_cut(self.most_depth())
 
     def plan(self) -> Plan:
         c, lanes = self.c, self.lanes
@@ -208,6 +209,12 @@ class Planner:
             return False
         in_order = self.reuse(source, self.c.n) >= REUSE or self.in_panels(source)
         return not in_order and nbytes > self.target.l2_bytes
+
+    def most_depth(self) -> int:
+        if self.streams:
+            return STREAM_DEPTH
+        across = self.left is Use.STAGED and not self.layout.by_row
+        return ACROSS_DEPTH if across else MAX_DEPTH
 
     def depth_cut(self, most: int) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]
