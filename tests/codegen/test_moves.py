@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, over_rows, softmax
-from tinyhlo.ir.build import param, permute, reduce
+from tinyhlo.ir.build import broadcast, param, permute, reduce
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 
@@ -53,6 +53,17 @@ def test_a_sum_over_turned_axes_walks_along_memory() -> None:
     (loops,) = compiled(graph).loops
     assert any(str(loops).count(f"for {name} in 16000 reduce") for name in ("ikj", "ijk"))
     check(graph, [np.random.default_rng(0).standard_normal((8, 40, 50)).astype(np.float32)])
+
+
+def test_a_turned_result_does_not_keep_sums_out_of_vectors() -> None:
+    """Rows are read along memory, their few sums stored across it."""
+    x, w = param(0, (40, 50, 64), F32), param(1, (40,), F32)
+    scaled = mul(x, broadcast(w, (40, 50, 64), (0,)))
+    graph = Graph((x.type, w.type), (permute(reduce(Op.ADD, scaled, (0,)), (1, 0)),))
+    moves = moves_of(graph)
+    assert moves[0] == "interchange j i" and any(m.startswith("vector i ") for m in moves)
+    generator = np.random.default_rng(0)
+    check(graph, [generator.normal(size=t.shape).astype("f4") for t in graph.params], atol=1e-4)
 
 
 def test_a_full_sum_is_the_same_on_any_number_of_threads() -> None:

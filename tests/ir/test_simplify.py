@@ -18,6 +18,7 @@ from tinyhlo.ir.graph import (
     Graph,
     LibraryCall,
     Param,
+    Reshape,
     TensorType,
     intern,
 )
@@ -173,6 +174,21 @@ def test_what_repeats_is_computed_once() -> None:
               enumerate(graph.params)]  # fmt: skip
     (found,) = run_graph(graph, inputs)
     np.testing.assert_allclose(found, np.repeat((inputs[0] @ inputs[1])[:, None], 7, 1), rtol=1e-5)
+
+
+def test_a_sum_over_joined_axes_is_one_over_the_axes_themselves() -> None:
+    """As the norms of gradients are written; kept axes that are joined stay."""
+    x = build.param(0, (4, 6, 5), F32)
+    joined = build.reshape(build.permute(x, (0, 2, 1)), (4, 30))
+    square = build.elementwise(Op.MUL, joined, joined)
+    doubled = build.elementwise(Op.MUL, square, build.full(2.0, (4, 30), F32))
+    graph = simplify(Graph((x.type,), (build.reduce(Op.ADD, doubled, (1,)),)))
+    assert not any(isinstance(node, Reshape) for node in graph.nodes() if node.type.size > 4)
+    value = np.random.default_rng(0).normal(size=(4, 6, 5)).astype("f4")
+    (found,) = run_graph(graph, [value])
+    np.testing.assert_allclose(found, 2 * (value**2).sum((1, 2)), rtol=1e-5)
+    rows = build.reduce(Op.ADD, build.reshape(x, (24, 5)), (1,))
+    assert simplify(Graph((x.type,), (rows,))).results == (rows,)
 
 
 def test_a_repeated_axis_stays_where_a_reshape_joins_it() -> None:

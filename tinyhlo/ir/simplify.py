@@ -208,7 +208,12 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     Slice: (steps.view_of_splat, steps.slice_of, steps.slice_of_known),
     Pad: (steps.view_of_splat, steps.pad_of_pad),
     Flip: (steps.view_of_splat, steps.flip_of_flip),
-    Reduce: (steps.reduce_single, steps.reduce_of_repeats, steps.reduce_of_reduce),
+    Reduce: (
+        steps.reduce_single,
+        steps.reduce_of_repeats,
+        steps.reduce_of_view,
+        steps.reduce_of_reduce,
+    ),
     Gather: (steps.gather_of_positions, steps.gather_of_constants),
     Loop: (constant_state,),
     Output: (known_result,),

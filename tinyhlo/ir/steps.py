@@ -29,6 +29,8 @@ from tinyhlo.ir.graph import (
     Reduce,
     Reshape,
     Slice,
+    TensorType,
+    intern,
 )
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.meaning import evaluate
@@ -237,6 +239,62 @@ def reduce_of_repeats(node: Reduce) -> Node | None:
         return None
     once = build.reduce(node.op, build.expand(core, shape), node.axes)
     return build.expand(once, node.shape)
+
+
+def reduce_of_view(node: Reduce) -> Node | None:
+    """Elements are summed over the axes that they have, in the order of memory: sum(y ** 2), with
+    y = reshape(transpose(x), -1), is sum(x ** 2) over all axes."""
+    view = node.inputs[0]
+    while isinstance(view, Elementwise):
+        view = next((c for c in view.inputs if splat_value(c) is None), view.inputs[0])
+    if not isinstance(view, (Permute, Reshape)) or node.type.size == 0:
+        return None
+    axes = axes_below(view, node.axes)
+    source = seen_directly(node.inputs[0], view, {}) if axes else None
+    if axes is None or source is None:
+        return None
+    return build.reshape(build.reduce(node.op, source, axes), node.shape)
+
+
+def axes_below(view: Permute | Reshape, axes: Sequence[int]) -> list[int] | None:
+    """The axes of what is viewed that `axes` of the view are made of, where all others stay in
+    order and are not joined."""
+    if isinstance(view, Permute):
+        kept = [axis for k, axis in enumerate(view.order) if k not in axes]
+        return [view.order[axis] for axis in axes] if kept == sorted(kept) else None
+    found: list[int] = []
+    for old, new in axis_groups(view.inputs[0].shape, view.shape):
+        gone = {axis in axes for axis in new}
+        if len(gone) > 1 or (gone == {False} and not len(old) == len(new) == 1):
+            return None
+        found += old if gone == {True} else []
+    return found
+
+
+def seen_directly(
+    node: Node, view: Permute | Reshape, known: dict[Node, Node | None]
+) -> Node | None:
+    """The same elementwise work on what `view` is of, if it sees all its operands in that way."""
+    if node not in known and len(known) < FEW:
+        known[node] = None
+        shape, value = view.inputs[0].shape, splat_value(node)
+        if is_same_view(node, view):
+            known[node] = node.inputs[0]
+        elif value is not None:
+            known[node] = build.broadcast(build.constant(np.asarray(value)), shape)
+        elif isinstance(node, Elementwise):
+            children = [seen_directly(child, view, known) for child in node.inputs]
+            found = tuple(child for child in children if child is not None)
+            if len(found) == len(children):
+                known[node] = intern(Elementwise, TensorType(shape, node.dtype), found, node.op)
+    return known.get(node)
+
+
+def is_same_view(node: Node, view: Permute | Reshape) -> bool:
+    if isinstance(node, Permute) and isinstance(view, Permute):
+        return node.order == view.order
+    alike = isinstance(node, Reshape) and isinstance(view, Reshape)
+    return alike and node.inputs[0].shape == view.inputs[0].shape
 
 
 def reduce_single(node: Reduce) -> Node | None:

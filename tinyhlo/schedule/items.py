@@ -211,8 +211,10 @@ def is_turned_product(
     tiles anyway, where its reader would walk across memory."""
     if not isinstance(node, ir.Permute):
         return False
-    product = node.inputs[0]
-    return len(users[product]) == 1 and find_contraction(product, memo) is not None
+    if len(users[node.inputs[0]]) > 1:
+        return False
+    product = find_contraction(node.inputs[0], memo)
+    return product is not None and bool(product.m and product.n)
 
 
 def is_reduced(node: Node) -> bool:

@@ -65,6 +65,7 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 # each four cycles long. Half of them where a term takes more than LIGHT operations.
 LIGHT = 8.0
 Below = Callable[[Expression], Iterable[Expression]]
+STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
 
 
@@ -196,9 +197,12 @@ def score(loop: Loop, target: Target) -> Score:
     """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
     and jumps that only some lanes would take."""
     result = Score()
-    stores = [s for s in flattened(loop.body) if isinstance(s, Store)]
+    statements = flattened(loop.body)
+    stores = [s for s in statements if isinstance(s, Store)]
     result.rows.update((s.memory, s.index.terms) for s in stores)
-    for statement in flattened(loop.body):
+    if any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements):
+        result.seen.update((s.memory, s.index) for s in stores if far(s, loop.var))
+    for statement in statements:
         visit(statement, loop.var, result)
     lanes = lanes_of(result, target)
     for (_, stride), count in result.far.items():
@@ -207,6 +211,11 @@ def score(loop: Loop, target: Target) -> Score:
         else:
             result.gathers += count
     return result
+
+
+def far(store: Store, var: Var) -> bool:
+    """Whether neighbours are stored apart, at places that are known."""
+    return (store.index.coefficient(var) or 0) > 2
 
 
 def visit(statement: Statement, var: Var, result: Score) -> None:

@@ -1,20 +1,36 @@
-"""A move for reduces over axes that are not nested as they lie in memory: the loop of the longest
-strides becomes the outermost one, so that the innermost walks along memory.
+"""Two moves for loops that are not nested as their operands lie in memory.
+
+Of reduces directly inside each other the one of the longest strides becomes the outermost one, so
+that the innermost walks along memory:
 
     for i in 100 reduce:                     for j in 200 reduce:
       for j in 200 reduce:             ->      for i in 100 reduce:
         add0 += x[i + j*100]                     add0 += x[i + j*100]
 
 `collapse` can then make one loop of both. Sums are added in another order, the same on every run.
+
+Of the loops around reduces the one along which most of their operands are neighbours becomes the
+innermost one, which can run in vectors; results are few against what they are made of:
+
+    for i in 128:                            for j in 128:
+      for j in 128:                            for i in 128:
+        add0 = 0.0                               add0 = 0.0
+        for k in 256 reduce:          ->         for k in 256 reduce:
+          add0 += x[k*16384 + j*128 + i]           add0 += x[k*16384 + j*128 + i]
+        y[i*128 + j] = add0                      y[i*128 + j] = add0
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 
-from tinyhlo.codegen.expressions import loads_of
+from tinyhlo.codegen.expressions import Expression, loads_of
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement
 from tinyhlo.ir.index import ZERO
+
+MIN_ROWS = 16  # elements of a sum that outweigh a result which is stored across memory
 
 
 def interchange(body: Body, moves: list[str]) -> Body:
@@ -27,7 +43,8 @@ def interchanged(statement: Statement, moves: list[str]) -> Statement:
         return statement
     nest = reduces(statement)
     if len(nest) < 2:
-        return replace(statement, body=interchange(statement.body, moves))
+        inner = replace(statement, body=interchange(statement.body, moves))
+        return columns_inside(inner, moves) if isinstance(inner, Loop) else inner
     body = nest[-1].body
     steps = {loop.var: stride(loop, body) for loop in nest}
     if any(step is None for step in steps.values()):
@@ -39,6 +56,42 @@ def interchanged(statement: Statement, moves: list[str]) -> Statement:
     for loop in reversed(order):
         body = (replace(loop, body=body),)
     return body[0]
+
+
+def columns_inside(statement: Loop, moves: list[str]) -> Loop:
+    """A nest of independent loops around reduces, the one along memory innermost."""
+    nest = [statement]
+    while is_independent(nest[-1]) and len(nest[-1].body) == 1 and is_independent(nest[-1].body[0]):
+        nest.append(nest[-1].body[0])  # type: ignore[arg-type]
+    body = nest[-1].body
+    sums = [inner for inner in body if isinstance(inner, Loop) and inner.axis is Axis.REDUCE]
+    if len(nest) < 2 or not is_independent(statement) or not sums or reduced(sums) < MIN_ROWS:
+        return statement
+    loads = [load for value in accumulated(sums) for load in loads_of(value)]
+    along = [sum(load.index.coefficient(loop.var) == 1 for load in loads) for loop in nest]
+    if along[-1] or not any(along):
+        return statement
+    column = nest.pop(along.index(max(along)))
+    moves.append(f"interchange {' '.join(loop.var.name for loop in (*nest, column))}")
+    for loop in (column, *reversed(nest)):
+        body = (replace(loop, body=body),)
+    return body[0]  # type: ignore[return-value]
+
+
+def is_independent(statement: Statement) -> bool:
+    return isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None
+
+
+def reduced(sums: Sequence[Loop]) -> int:
+    """Elements that the shortest of some nests of reduces adds up."""
+    return min(prod(loop.var.extent for loop in reduces(each)) for each in sums)
+
+
+def accumulated(sums: Sequence[Loop]) -> Iterator[Expression]:
+    for each in sums:
+        for statement in (nest := reduces(each)) and nest[-1].body:
+            if isinstance(statement, Accumulate):
+                yield statement.value
 
 
 def reduces(statement: Statement) -> list[Loop]:
