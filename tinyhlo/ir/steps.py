@@ -253,7 +253,8 @@ def reduce_of_view(node: Reduce) -> Node | None:
     source = seen_directly(node.inputs[0], view, {}) if axes else None
     if axes is None or source is None:
         return None
-    return build.reshape(build.reduce(node.op, source, axes), node.shape)
+    result = build.reduce(node.op, source, axes)
+    return result if result.shape == node.shape else None
 
 
 def axes_below(view: Permute | Reshape, axes: Sequence[int]) -> list[int] | None:
