@@ -25,6 +25,7 @@ from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.codegen.report import report
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.pjrt_plugin import initialize
 from tinyhlo.runtime.jit import assembly
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import Program, schedule
@@ -58,16 +59,35 @@ def attention_loss(weights: Weights, x: jax.Array) -> jax.Array:
     return jnp.mean((scores @ v) ** 2)
 
 
+def mean_loss(weights: Weights, x: jax.Array) -> jax.Array:
+    """Of an average over tokens: its gradient repeats along them."""
+    return jnp.mean((jnp.mean(jnp.tanh(x @ weights[0]) @ weights[1], axis=1) @ weights[2]) ** 2)
+
+
+def clipped_loss(weights: Weights, x: jax.Array) -> jax.Array:
+    """A sum of the gradients of each example, scaled by their norms."""
+
+    def loss(weights: Weights, x: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.tanh(jnp.tanh(x @ weights[0]) @ weights[1]) ** 2)
+
+    gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))(weights, x)
+    norms = jnp.sqrt(sum(jnp.sum(g.reshape(len(x), -1) ** 2, axis=1) for g in gradients))
+    scaled = [jnp.einsum("b,b...->...", 1 / norms, g) for g in gradients]
+    return sum(jnp.sum(g * w) for g, w in zip(scaled, weights, strict=True))
+
+
 # loss, shapes of its weights and of its input
 STEPS = {
     "step of dense layers": (dense_loss, [(784, 512), (512, 256), (256, 10)], (256, 784)),
     "step of convolutions": (convolution_loss, [(3, 3, 1, 32), (3, 3, 32, 64)], (32, 28, 28, 1)),
     "step of attention": (attention_loss, [(64, 64)] * 3, (8, 128, 64)),
+    "step of averages": (mean_loss, [(64, 256), (256, 128), (128, 10)], (8, 128, 64)),
 }
 
 
 def lowered(function: Callable[..., object], *arguments: object) -> str:
     """Its StableHLO, as JAX lowers it for tiny."""
+    initialize()  # registers how, whether or not JAX has looked for the platform
     return jax.jit(function).trace(*arguments).lower(lowering_platforms=("tiny",)).as_text()
 
 
@@ -96,9 +116,15 @@ def workload_text(name: str) -> str:
     return lowered(WORKLOADS[name].function, *WORKLOADS[name].arguments())
 
 
+def clipped_text() -> str:
+    weights = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((64, 128), (128, 96))]
+    return lowered(clipped_loss, weights, jax.ShapeDtypeStruct((128, 64), np.float32))
+
+
 PROGRAMS: dict[str, Texts] = {
     **{name: lambda name=name: workload_text(name) for name in WORKLOADS},
     **{name: lambda name=name: step_text(name) for name in STEPS},
+    "clipped gradients": clipped_text,
     "demo": demo_text,
 }
 

@@ -53,11 +53,8 @@ from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.target import NEAR, Target
 
 PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
-OFTEN, REPEATED = (
-    32,
-    4,
-)  # in a loop of so many runs it costs so many times as much: each fetches what
-# another core wrote in the last one
+OFTEN = 32  # runs of a kernel from which on a fork costs REPEATED times as much: each fetches what
+REPEATED = 4  # another core wrote in the last one
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
 SMALL_STRIP = 512
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
