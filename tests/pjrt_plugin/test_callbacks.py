@@ -29,7 +29,7 @@ jit = partial(jax.jit, backend="tiny")
 
 def work(x: jax.Array) -> jax.Array:
     """Enough of it that the program runs on the stream."""
-    rows = jnp.ones((600, 1000)) * x
+    rows = jnp.arange(600_000.0).reshape(600, 1000) * x
     return jnp.sum(rows @ rows.T) * 0
 
 
@@ -291,7 +291,7 @@ def test_exit_with_functions_queued(python: Python) -> None:
             told.append(1)
             return np.asarray(x)
         def f(x):
-            rows = jnp.ones((600, 1000)) * x
+            rows = jnp.arange(600_000.0).reshape(600, 1000) * x
             y = jax.pure_callback(slow, jax.ShapeDtypeStruct((1000,), jnp.float32), x)
             return y + jnp.sum(rows @ rows.T)
         f = jax.jit(f)
@@ -373,7 +373,7 @@ def test_a_function_of_another_process_is_missed_only_when_called(target: str) -
 def test_functions_may_wait_for_programs_behind_their_own(thread: bool) -> None:
     """Whether the caller or a thread of the function queued them; what has effects stays behind."""
     queued, order = threading.Event(), list[str]()
-    slow = jit(lambda x: jnp.sum(jnp.ones((600, 1000)) @ jnp.ones((1000, 600))) * 0 + x)
+    slow = jit(lambda x: work(x) + x)
     behind: list[jax.Array] = []
 
     def waiting(x: jax.Array) -> np.ndarray:
