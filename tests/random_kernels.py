@@ -108,10 +108,16 @@ class Maker:
         return Value(build.elementwise(op, self.over(x, axes), self.over(y, axes)), axes)
 
     def contract(self, x: Value) -> Value:
+        """Some sum over an axis that only one factor has, or have one that neither has."""
         y = self.pick(self.pool)
         shared = [a for a in x.axes if a in y.axes]
-        summed = set(self.some(shared))
-        union = tuple(int(a) for a in self.random.permutation(sorted({*x.axes, *y.axes})))
+        alone = [a for a in x.axes if a not in y.axes]
+        summed, axes = set(self.some(shared)), {*x.axes, *y.axes}
+        if alone and self.random.random() < 0.3:
+            summed.add(self.pick(alone))
+        if self.random.random() < 0.2:
+            axes.add(int(self.random.integers(AXES)))
+        union = tuple(int(a) for a in self.random.permutation(sorted(axes)))
         kept = tuple(a for a in union if a not in summed)
         if self.size(union) > MOST_PRODUCTS or self.size(kept) > MOST_ELEMENTS or not summed:
             return x
