@@ -54,9 +54,17 @@ def circumstances() -> str:
 
 
 def commit() -> str:
-    """What the checkout is at; "" outside of one."""
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, cwd=PAGE.parent, capture_output=True, text=True, check=False)
+    """What the checkout is at, "-dirty" with changes outside of docs/; "" outside of one."""
+    name = in_checkout("describe", "--always")
+    changes = in_checkout("status", "--porcelain", "-uno", "--", ":/", ":(top,exclude)docs")
+    return f"{name}-dirty" if changes else name
+
+
+def in_checkout(*command: str) -> str:
+    """What a command of git prints; "" outside of a checkout."""
+    done = subprocess.run(
+        ["git", *command], cwd=PAGE.parent, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 
