@@ -28,6 +28,7 @@ from tinyhlo.ir.graph import (
     Window,
 )
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.views import axis_groups
 
 Axes = frozenset[int]
 THROUGH = frozenset((Elementwise, Gather, *VIEWS))  # a value varies as its inputs do
@@ -139,19 +140,10 @@ def _varies(node: Node, memo: dict[Node, Axes]) -> Axes:
 
 def reshaped(source: tuple[int, ...], result: tuple[int, ...], inner: Axes) -> Axes:
     """A group of result axes varies when any axis of the source group it is made of does."""
-    found: set[int] = set()
-    i = j = 0
-    while i < len(source) and j < len(result):
-        first_i, first_j = i, j
-        left, right = source[i], result[j]
-        i, j = i + 1, j + 1
-        while left != right and (i < len(source) or j < len(result)):
-            if left < right and i < len(source):
-                left, i = left * source[i], i + 1
-            elif j < len(result):
-                right, j = right * result[j], j + 1
-            else:
-                break
-        if any(axis in inner for axis in range(first_i, i)):
-            found.update(range(first_j, j))
-    return frozenset(found)
+    groups = axis_groups(source, result) if 0 not in source else ()
+    return frozenset(
+        axis
+        for first, stop, start, end in groups
+        if not inner.isdisjoint(range(first, stop))
+        for axis in range(start, end)
+    )

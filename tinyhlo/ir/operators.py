@@ -7,6 +7,7 @@ Nothing is simplified here. `a > b` is LT(b, a), `>>` fills with zeros.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, Union
 
@@ -36,13 +37,13 @@ class Operators(Generic[T]):
     __slots__ = ()
     __array_ufunc__ = None  # NumPy's numbers leave the operator to the value
 
+    @abstractmethod
     def constant(self, value: float) -> T:
         """`value` as a value like this one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def combined(self, op: Op, operands: Sequence[T], dtype: DType | None) -> T:
         """`op` of values like this one; `dtype` is that of the result where `op` leaves it open."""
-        raise NotImplementedError
 
     __neg__, __abs__, __invert__ = unary(Op.NEG), unary(Op.ABS), unary(Op.NOT)
     __add__, __radd__ = binary(Op.ADD), exchanged(Op.ADD)

@@ -126,6 +126,20 @@ def compute_before_expand(node: Elementwise) -> Node | None:
     return build.expand(inner, node.shape)
 
 
+def reduce_before_expand(node: Reduce) -> Node | None:
+    """The same for results of a reduce that are equal along an axis."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Expand) or 0 in inner.shape:
+        return None
+    core = inner.inputs[0]
+    pairs = enumerate(zip(core.shape, inner.shape, strict=True))
+    shape = tuple(n if axis in node.axes else extent for axis, (extent, n) in pairs)
+    if shape == inner.shape:
+        return None
+    once = step(build.reduce(node.op, build.expand(core, shape), node.axes))
+    return build.expand(once, node.shape)
+
+
 def known_result(node: Output) -> Node | None:
     """Of a Branch with a constant selector, a Loop that never runs, state a Loop hands through."""
     source = node.inputs[0]
@@ -210,7 +224,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     Flip: (steps.view_of_splat, steps.flip_of_flip),
     Reduce: (
         steps.reduce_single,
-        steps.reduce_of_repeats,
+        reduce_before_expand,
         steps.reduce_of_view,
         steps.reduce_of_reduce,
     ),

@@ -28,6 +28,7 @@ from tinyhlo.ir.graph import (
     Permute,
     Reduce,
     Reshape,
+    Shape,
     Slice,
     TensorType,
     intern,
@@ -36,6 +37,7 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import rewrite, splat_value
+from tinyhlo.ir.views import axis_groups
 
 SMALL = 1024  # elements: larger constants are never computed at compile time
 FEW = 32  # elements, and nodes, of which one is looked up
@@ -198,7 +200,7 @@ def reshape_of_repeats(node: Reshape) -> Node | None:
         return None
     core = inner.inputs[0]
     shape = list(node.shape)
-    for old, new in axis_groups(inner.shape, node.shape):
+    for old, new in joined_axes(inner.shape, node.shape):
         repeated = {core.shape[axis] == 1 for axis in old if inner.shape[axis] != 1}
         if len(repeated) > 1:
             return None
@@ -208,37 +210,11 @@ def reshape_of_repeats(node: Reshape) -> Node | None:
     return build.expand(build.reshape(core, tuple(shape)), node.shape)
 
 
-def axis_groups(
-    source: Sequence[int], result: Sequence[int]
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Axes of a reshape in runs of equal size, as short as can be; axes of extent 1 aside."""
-    left = [axis for axis, extent in enumerate(source) if extent != 1]
-    right = [axis for axis, extent in enumerate(result) if extent != 1]
-    while left:
-        old, new = [left.pop(0)], [right.pop(0)]
-        sizes = source[old[0]], result[new[0]]
-        while sizes[0] != sizes[1]:
-            if sizes[0] < sizes[1]:
-                old.append(left.pop(0))
-                sizes = sizes[0] * source[old[-1]], sizes[1]
-            else:
-                new.append(right.pop(0))
-                sizes = sizes[0], sizes[1] * result[new[-1]]
-        yield old, new
-
-
-def reduce_of_repeats(node: Reduce) -> Node | None:
-    """Results that are equal along an axis are computed once."""
-    inner = node.inputs[0]
-    if not isinstance(inner, Expand) or node.type.size == 0:
-        return None
-    core = inner.inputs[0]
-    pairs = enumerate(zip(core.shape, inner.shape, strict=True))
-    shape = tuple(n if axis in node.axes else extent for axis, (extent, n) in pairs)
-    if shape == inner.shape:
-        return None
-    once = build.reduce(node.op, build.expand(core, shape), node.axes)
-    return build.expand(once, node.shape)
+def joined_axes(source: Shape, result: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """Which axes of a reshape become which, those of extent 1 aside."""
+    for first, stop, start, end in axis_groups(source, result):
+        old = [axis for axis in range(first, stop) if source[axis] != 1]
+        yield old, [axis for axis in range(start, end) if result[axis] != 1]
 
 
 def reduce_of_view(node: Reduce) -> Node | None:
@@ -264,7 +240,7 @@ def axes_below(view: Permute | Reshape, axes: Sequence[int]) -> list[int] | None
         kept = [axis for k, axis in enumerate(view.order) if k not in axes]
         return [view.order[axis] for axis in axes] if kept == sorted(kept) else None
     found: list[int] = []
-    for old, new in axis_groups(view.inputs[0].shape, view.shape):
+    for old, new in joined_axes(view.inputs[0].shape, view.shape):
         gone = {axis in axes for axis in new}
         if len(gone) > 1 or (gone == {False} and not len(old) == len(new) == 1):
             return None

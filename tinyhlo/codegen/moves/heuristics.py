@@ -198,7 +198,7 @@ def score(loop: Loop, target: Target) -> Score:
     stores = [s for s in statements if isinstance(s, Store)]
     result.rows.update((s.memory, s.index.terms) for s in stores)
     if any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements):
-        result.seen.update((s.memory, s.index) for s in stores if far(s, loop.var))
+        result.seen.update((s.memory, s.index) for s in stores if stored_apart(s, loop.var))
     for statement in statements:
         visit(statement, loop.var, result)
     lanes = lanes_of(result, target)
@@ -210,8 +210,8 @@ def score(loop: Loop, target: Target) -> Score:
     return result
 
 
-def far(store: Store, var: Var) -> bool:
-    """Whether neighbours are stored apart, at places that are known."""
+def stored_apart(store: Store, var: Var) -> bool:
+    """Whether neighbours are stored at places that are known, but not side by side."""
     return (store.index.coefficient(var) or 0) > 2
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TypeGuard
 
 from tinyhlo.codegen.expressions import Expression, loads_of
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement
@@ -61,10 +62,10 @@ def interchanged(statement: Statement, moves: list[str]) -> Statement:
 def columns_inside(statement: Loop, moves: list[str]) -> Loop:
     """A nest of independent loops around reduces, the one along memory innermost."""
     nest = [statement]
-    while is_independent(nest[-1]) and len(nest[-1].body) == 1 and is_independent(nest[-1].body[0]):
-        nest.append(nest[-1].body[0])  # type: ignore[arg-type]
+    while len(nest[-1].body) == 1 and is_independent(inner := nest[-1].body[0]):
+        nest.append(inner)
     body = nest[-1].body
-    sums = [inner for inner in body if isinstance(inner, Loop) and inner.axis is Axis.REDUCE]
+    sums = [each for each in body if isinstance(each, Loop) and each.axis is Axis.REDUCE]
     if len(nest) < 2 or not is_independent(statement) or not sums or reduced(sums) < MIN_ROWS:
         return statement
     loads = [load for value in accumulated(sums) for load in loads_of(value)]
@@ -73,12 +74,13 @@ def columns_inside(statement: Loop, moves: list[str]) -> Loop:
         return statement
     column = nest.pop(along.index(max(along)))
     moves.append(f"interchange {' '.join(loop.var.name for loop in (*nest, column))}")
-    for loop in (column, *reversed(nest)):
-        body = (replace(loop, body=body),)
-    return body[0]  # type: ignore[return-value]
+    result = replace(column, body=body)
+    for loop in reversed(nest):
+        result = replace(loop, body=(result,))
+    return result
 
 
-def is_independent(statement: Statement) -> bool:
+def is_independent(statement: Statement) -> TypeGuard[Loop]:
     return isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None
 
 
