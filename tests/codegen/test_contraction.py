@@ -11,7 +11,8 @@ from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
 from tinyhlo.codegen.contraction import planner as contraction_planner
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import split_depth
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, loads_of
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, BY_NUMPY, F32, F64, I8, I32, DType

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tinyhlo.codegen.expressions import Apply, Expression, Literal, Rarely, Read, walk
+from tinyhlo.codegen.expressions import Apply, Expression, Literal, Rarely, Read
 from tinyhlo.codegen.math.expand import expand
+from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.dtypes import BF16, F32, F64, DType
 from tinyhlo.ir.meaning import evaluate as meaning
 from tinyhlo.ir.ops import Op

@@ -4,7 +4,8 @@
 
 In reading order:
 
-    expressions   values at one point of a loop nest; `folding` builds them, `identities` start sums
+    expressions   values at one point of a loop nest; `walks` says what they consist of, `folding`
+                  keeps their indices affine, `identities` start sums
     loops         LoopProgram: statements around expressions; `printer` writes them like code
     bodies        what statements read, set and store, and how they are rewritten
     lowering/     a fused kernel as serial loops: what is computed

@@ -17,13 +17,8 @@ from tinyhlo.codegen.expressions import (
     Expression,
     Load,
     Name,
-    computed_in,
     index_free,
-    loads_of,
-    parts,
-    places,
     substitute_expression,
-    walk,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -37,6 +32,7 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
+from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.index import Condition, Index, Var, substitute
 
 
@@ -182,10 +178,10 @@ def only_stores(body: Body) -> bool:
     return all(isinstance(s, (Declare, Store)) for s in body)
 
 
-def turns(stores: list[Store]) -> list[list[Store]]:
-    """Neighbouring stores, cut so that all of a turn can be made of what lay there before it. Where
-    results are read, by a scatter that is written out above all, a turn ends before a store to what
-    may have been stored in it."""
+def store_groups(stores: list[Store]) -> list[list[Store]]:
+    """Neighbouring stores, cut so that all values of a group can be computed before any of it is
+    stored. Where results are read, by a scatter that is written out above all, a group ends before
+    a store to what may have been stored in it."""
     if not stores or not reads_results(tuple(stores)):
         return [stores] if stores else []
     result: list[list[Store]] = [[]]

@@ -11,15 +11,26 @@ look at each once: a value that is used twice at every level is a tree of 2 to t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 
+from tinyhlo.codegen.folding import fits, fold
 from tinyhlo.ir.dtypes import BOOL, DType
-from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var, substitute
+from tinyhlo.ir.index import (
+    Condition,
+    Data,
+    Index,
+    Quotient,
+    Remainder,
+    Var,
+    constant,
+    index,
+    substitute,
+)
 from tinyhlo.ir.interned import Interned
 from tinyhlo.ir.operators import Operators, dtype_of
 from tinyhlo.ir.ops import COMPARISONS, Op
@@ -71,8 +82,6 @@ class _Expression(Operators["Expression"], metaclass=_Interning):
         return literal(value, dtype_of(self))
 
     def combined(self, op: Op, operands: Sequence[Expression], dtype: DType | None) -> Expression:
-        from tinyhlo.codegen.folding import apply  # expressions come first
-
         natural = BOOL if op in COMPARISONS else operands[-1].dtype
         return apply(op, tuple(operands), dtype or natural)
 
@@ -202,6 +211,42 @@ class Rarely(_Expression):
 Expression = Union[Literal, IndexValue, Load, Read, Apply, Guard, Rarely]
 
 
+def apply(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression:
+    """`op` applied, folded where index ranges allow it."""
+    if op is Op.WHERE and isinstance(arguments[0], Literal):
+        return arguments[1] if arguments[0].bits else arguments[2]
+    if IndexValue in map(type, arguments):
+        match fold(op, tuple(map(as_affine, arguments)), dtype):
+            case Index() as where:
+                return IndexValue(where, dtype)
+            case bool(holds):
+                return Literal(int(holds), BOOL)
+            case None:
+                pass
+    return Apply(op, arguments, dtype)
+
+
+def where(condition: Expression, then: Expression, other: Expression) -> Expression:
+    """`then` where `condition` holds."""
+    return apply(Op.WHERE, (condition, then, other), then.dtype)
+
+
+def as_affine(value: Expression) -> Index | None:
+    """An integer that is an index or a constant."""
+    match value:
+        case IndexValue(index=index, dtype=dtype) if dtype.is_integer and fits(index, dtype):
+            return index
+        case Literal(dtype=dtype) if dtype.is_integer:
+            return constant(number_of(value))
+    return None
+
+
+def number_of(value: Literal) -> int:
+    """The number that an integer literal is."""
+    negative = value.dtype.kind == "signed" and value.bits >> (value.dtype.bits - 1)
+    return value.bits - (1 << value.dtype.bits) if negative else value.bits
+
+
 @lru_cache(maxsize=4096)
 def has_registers(names: frozenset[Name]) -> bool:
     """Whether any of the names is a register."""
@@ -276,72 +321,6 @@ def rebuilt(
             return e
 
 
-def operands(e: Expression) -> tuple[Expression, ...]:
-    """The values that a value is computed from; what an index has in it is not among them."""
-    if type(e) is Apply:  # of every expression of every walk: `match` takes three times as long
-        return e.arguments
-    match e:
-        case Guard(value=value, otherwise=otherwise):
-            return (value, otherwise)
-        case Rarely(condition=condition, inputs=inputs, usual=usual):
-            return (condition, usual, *inputs)
-        case _:
-            return ()
-
-
-def arguments(e: Expression) -> tuple[Expression, ...]:
-    """The values that are computed whenever a value is: not what stands under a guard."""
-    return e.arguments if isinstance(e, Apply) else ()
-
-
-def places(e: Expression) -> tuple[Index, ...]:
-    """The indices that an expression itself has."""
-    match e:
-        case Load(index=index) | IndexValue(index=index):
-            return (index,)
-        case Guard(conditions=conditions):
-            return tuple(c.index for c in conditions)
-        case _:
-            return ()
-
-
-def computed_in(index: Index) -> Iterator[Expression]:
-    """The values that an index has in it as Data."""
-    for atom, _ in index.terms:
-        match atom:
-            case Quotient(dividend=dividend) | Remainder(dividend=dividend):
-                yield from computed_in(dividend)
-            case Data(value=value):
-                yield value
-            case _:
-                pass
-
-
-def parts(e: Expression) -> tuple[Expression, ...]:
-    """Its operands and what its indices are computed from."""
-    return (*operands(e), *(value for index in places(e) for value in computed_in(index)))
-
-
-def walk(
-    roots: Iterable[Expression],
-    into: Callable[[Expression], bool] = lambda _: True,
-    below: Callable[[Expression], Iterable[Expression]] = operands,
-) -> Iterator[Expression]:
-    """The expressions that `roots` consist of, each once, as far as `into` holds."""
-    pending, seen = list(roots), set[Expression]()
-    while pending:
-        e = pending.pop()
-        if e not in seen and into(e):
-            seen.add(e)
-            yield e
-            pending += below(e)
-
-
-def loads_of(root: Expression) -> list[Load]:
-    """Loads anywhere in an expression."""
-    return [e for e in walk([root], lambda e: e.loads > 0) if isinstance(e, Load)]
-
-
 def in_rows(memory: Memory, where: Index, stride: int) -> bool:
     """Whether memory consists of rows of `stride` elements, and `where` is in the same place of its
     row for all values of its variables."""
@@ -357,13 +336,11 @@ def literal(value: Any, dtype: DType) -> Literal:
 def as_index(value: Expression, bounds: tuple[int, int]) -> Index:
     """An integer expression as an Index: sums of affine parts stay affine, the rest is Data, known
     to lie within `bounds`."""
-    from tinyhlo.ir.index import index
-
     match value:
         case IndexValue(index=inner):
             return inner
         case Literal():
-            return Index(known_bounds(value)[0], ())
+            return constant(number_of(value))
         case Apply(op=Op.ADD, arguments=(first, second)) if not wraps(first, second):
             return as_index(first, known_bounds(first)) + as_index(second, known_bounds(second))
     low, high = known_bounds(value)
@@ -382,10 +359,8 @@ def known_bounds(value: Expression) -> tuple[int, int]:
     """All values that an integer expression can have, as far as a look at its top shows."""
     low, high = (int(end) for end in value.dtype.bounds)
     match value:
-        case Literal(bits=bits, dtype=dtype):
-            sign = dtype.kind == "signed" and bits >> (dtype.bits - 1)
-            exact = bits - (1 << dtype.bits) if sign else bits
-            return exact, exact
+        case Literal():
+            return number_of(value), number_of(value)
         case IndexValue(index=inner):
             first, last = inner.bounds
             return (first, last) if low <= first and last <= high else (low, high)

@@ -25,9 +25,6 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
-    computed_in,
-    parts,
-    walk,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -44,6 +41,7 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
+from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder
 from tinyhlo.ir.ops import Op
 

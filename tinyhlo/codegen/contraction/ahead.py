@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from tinyhlo.codegen.expressions import index_free, index_loads, loads_of
+from tinyhlo.codegen.expressions import index_free, index_loads
 from tinyhlo.codegen.loops import Body, Loop, Place, Store
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import constant, substitute
 
 LINE_BYTES = 64

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinyhlo.codegen.expressions import Expression, literal, loads_of
+from tinyhlo.codegen.expressions import Expression, literal
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce

@@ -6,7 +6,8 @@ scopes               where a value is emitted: the outermost scope that binds wh
 indices              index expressions and addresses
 values               expressions: scalars or vectors, loads, guards
 interleave           accesses at a stride, by `transpose` of whole vectors
-statements           loops, registers and stores
+stores               where and how vectors are stored
+statements           loops, registers and choices
 reduce_lanes         accumulators in lanes
 prefix               running values in lanes
 multiply             register tiles of products

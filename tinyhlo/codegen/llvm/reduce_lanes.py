@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.bodies import changed
-from tinyhlo.codegen.expressions import loads_of
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.dtypes import BOOL, I8, I16, I32, I64
 from tinyhlo.ir.ops import Op
 

@@ -1,4 +1,4 @@
-"""Statements as LLVM IR: loops, registers, stores.
+"""Statements as LLVM IR: loops, registers, choices.
 
 In: a Body. Out: lines in the current scope. Loops run at least once (extents are positive), so
 they are rotated: the test stands at the end.
@@ -14,17 +14,16 @@ from tinyhlo.codegen.bodies import (
     changed,
     must_run_once,
     only_stores,
+    store_groups,
     stores_in,
     substituted,
-    turns,
 )
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm import arithmetic, indices, interleave, multiply, prefix, reduce_lanes
+from tinyhlo.codegen.llvm import arithmetic, multiply, prefix, reduce_lanes, stores
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
-from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, stored_type, value_type
+from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -41,8 +40,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.errors import VerificationError
-from tinyhlo.ir.dtypes import BOOL, U8
-from tinyhlo.ir.index import Index, constant
+from tinyhlo.ir.index import constant
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
@@ -102,13 +100,13 @@ class Statements(Values):
     def run_body(self, body: Body) -> None:
         position = 0
         while position < len(body):
-            stores: list[Store] = []
+            neighbours: list[Store] = []
             while position < len(body) and isinstance(body[position], Store):
-                stores.append(body[position])  # type: ignore[arg-type]
+                neighbours.append(body[position])  # type: ignore[arg-type]
                 position += 1
-            for turn in turns(stores):
-                self.stores(turn)
-            if not stores:
+            for group in store_groups(neighbours):
+                stores.render(self, group)
+            if not neighbours:
                 self.statement(body[position])
                 position += 1
 
@@ -181,54 +179,6 @@ class Statements(Values):
         for register, text in zip(registers, texts, strict=True):
             self.keep(register, text)
         self.forget(statement.names)
-
-    # --- stores ------------------------------------------------------------------------------
-
-    def stores(self, stores: list[Store]) -> None:
-        for store in stores:
-            self.emit(store.value)
-        for store in interleave.store_blocks(self, stores):
-            self.store(store, self.emit(store.value).lanes)
-        self.stored()
-
-    def store(self, store: Store, lanes: int) -> None:
-        memory, index = store.memory, store.index
-        stored = U8 if memory.dtype is BOOL else memory.dtype
-        varying = self.is_varying(index_free(index))
-        lanes = self.lanes if varying else lanes
-        text = convert(self.b, self.text(store.value, lanes), memory.dtype, stored, lanes)
-        type_ = lanes_type(scalar_type(stored), lanes)
-        step = indices.stride(self, index) if varying else 1
-        if step == 1 or lanes == 1:
-            address = self.address(memory, index)
-            how = f"align {stored.itemsize}"
-            if memory in self.streamed and self.is_aligned(index, stored.itemsize):
-                how = f"align {self.target.vector_bytes}, !nontemporal !{{i32 1}}"
-            self.b.line(f"store {type_} {text}, ptr {address}, {how}")
-            return
-        if step == -1:
-            address = self.address(memory, index + (1 - lanes))
-            text = self.b.shuffle(type_, range(lanes)[::-1], text)
-            self.b.line(f"store {type_} {text}, ptr {address}, align {stored.itemsize}")
-            return
-        where, wide = indices.lanes(self, index)
-        for lane in range(lanes):
-            element = self.b.value(f"extractelement {type_} {text}, i64 {lane}")
-            place = self.b.value(f"extractelement {value_type(wide, lanes)} {where}, i64 {lane}")
-            address = self.b.value(
-                f"getelementptr {scalar_type(stored)}, ptr {self.pointers[memory]}, "
-                f"i{wide.bits} {place}"
-            )
-            self.b.line(
-                f"store {scalar_type(stored)} {element}, ptr {address}, align {stored.itemsize}"
-            )
-
-    def is_aligned(self, index: Index, itemsize: int) -> bool:
-        """Whether a vector stored at `index` starts on a multiple of vectors; all memory does."""
-        unit = self.target.vector_bytes // itemsize
-        others = [factor for atom, factor in index.terms if atom != self.vector_var]
-        whole = self.on_lines and self.lanes % unit == 0
-        return whole and not any(number % unit for number in (index.offset, *others))
 
     # --- control -----------------------------------------------------------------------------
 

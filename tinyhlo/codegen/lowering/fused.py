@@ -32,11 +32,12 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Name,
     Read,
+    apply,
     as_index,
     has_registers,
     index_free,
+    where,
 )
-from tinyhlo.codegen.folding import apply, where
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
     Accumulate,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, log, nan
 
-from tinyhlo.codegen.folding import where
+from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.logarithm import log2_of_magnitude
 from tinyhlo.codegen.math.tables import (
     ERF_F32,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from math import pi
 from typing import NamedTuple
 
-from tinyhlo.codegen.folding import where
+from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.tables import ATAN_F32, COS_F32, HALF_PI_F32, QUARTERS, SIN_F32
 from tinyhlo.codegen.math.terms import Term, polynomial, rarely
 from tinyhlo.ir.dtypes import F32, F64, I32

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.bodies import values_in
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, operands, walk
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -33,6 +33,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
+from tinyhlo.codegen.walks import operands, walk
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.target import Target
 

@@ -21,9 +21,6 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     in_rows,
     index_free,
-    operands,
-    parts,
-    walk,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -48,6 +45,7 @@ from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
 from tinyhlo.codegen.moves.turned import turn_around
 from tinyhlo.codegen.moves.write_out import write_out
+from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.target import NEAR, Target
@@ -195,12 +193,13 @@ def score(loop: Loop, target: Target) -> Score:
     and jumps that only some lanes would take."""
     result = Score()
     statements = flattened(loop.body)
-    stores = [s for s in statements if isinstance(s, Store)]
-    result.rows.update((s.memory, s.index.terms) for s in stores)
-    if any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements):
-        result.seen.update((s.memory, s.index) for s in stores if stored_apart(s, loop.var))
+    result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
+    outweighed = any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements)
     for statement in statements:
-        visit(statement, loop.var, result)
+        if outweighed and isinstance(statement, Store) and stored_apart(statement, loop.var):
+            expression(statement.value, loop.var, result)  # only how it is computed counts
+        else:
+            visit(statement, loop.var, result)
     lanes = lanes_of(result, target)
     for (_, stride), count in result.far.items():
         if stride >= lanes and 2 * count > stride:  # most of a row: whole vectors, turned around
@@ -354,9 +353,7 @@ def work(statement: Statement) -> float:
             return sum(cost(value, parts) for value in values_in(statement))
 
 
-def cost(
-    value: Expression, below: Callable[[Expression], Iterable[Expression]] = operands
-) -> float:
+def cost(value: Expression, below: Below = operands) -> float:
     """Operations of an expression, shared parts once; a transcendental counts as 10."""
     nodes = walk([value], below=below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)

@@ -27,8 +27,9 @@ from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
-from tinyhlo.codegen.expressions import Expression, loads_of
+from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import ZERO
 
 MIN_ROWS = 16  # elements of a sum that outweigh a result which is stored across memory

@@ -22,8 +22,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
-from tinyhlo.codegen.folding import apply
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    apply,
+)
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Statement, Store
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index

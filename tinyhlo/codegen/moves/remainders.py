@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.codegen.bodies import all_indices
-from tinyhlo.codegen.expressions import walk
 from tinyhlo.codegen.loops import Body, Loop, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import Done, decided
+from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.index import Index, Quotient, Remainder, Var, constant, index, substitute
 from tinyhlo.target import NEAR, Target
 
@@ -26,10 +26,10 @@ MOST_NODES = 128  # of the expressions of all remainders
 
 def by_remainders(body: Body, target: Target, moves: list[str]) -> Body:
     """The innermost loops of all nests that only store."""
-    return over_nests(body, lambda nest: turns(nest, target, moves))
+    return over_nests(body, lambda nest: in_turns(nest, target, moves))
 
 
-def turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
+def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     """The nest with `modulus` elements a turn; nothing where there is no such number, or too few
     turns for a vector."""
     *outer, var = (loop.var for loop in nest)

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import prod
 
-from tinyhlo.codegen.expressions import Guard, walk
+from tinyhlo.codegen.expressions import Guard
 from tinyhlo.codegen.loops import Body, Loop, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import Done, decided
+from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.index import Condition, Var, index, substitute
 
 FEWEST = 1 << 12  # elements: below, more loops cost more time than they save

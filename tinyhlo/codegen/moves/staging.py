@@ -20,17 +20,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tinyhlo.codegen.bodies import rewritten, values_in
-from tinyhlo.codegen.expressions import (
-    Apply,
-    Expression,
-    Load,
-    Memory,
-    arguments,
-    operands,
-    rebuilt,
-    walk,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, rebuilt
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Loop, Statement, Store
+from tinyhlo.codegen.walks import arguments, operands, walk
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
-from tinyhlo.codegen.expressions import Expression, Load, Memory, arguments, walk
+from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.staging import exchange
+from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
 from tinyhlo.target import Target
 

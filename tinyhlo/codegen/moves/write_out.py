@@ -25,13 +25,11 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    apply,
     has_registers,
     index_free,
-    loads_of,
     rebuilt,
-    walk,
 )
-from tinyhlo.codegen.folding import apply
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -43,6 +41,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
+from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target

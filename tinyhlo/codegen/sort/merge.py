@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyhlo.codegen.expressions import (
-    IndexValue,
-    Load,
-    Memory,
-    Read,
-    as_index,
-    literal,
-)
-from tinyhlo.codegen.folding import where
+from tinyhlo.codegen.expressions import IndexValue, Load, Memory, Read, as_index, literal, where
 from tinyhlo.codegen.loops import Allocate, Assign, Axis, Declare, Loop, Statement, Store
 from tinyhlo.codegen.lowering.fused import inline
 from tinyhlo.ir.dtypes import BOOL, I64

@@ -1,0 +1,86 @@
+"""What an expression consists of: its operands, its indices, and what those are computed from.
+
+operands(x[i] + 1)            ->  (x[i], 1)
+parts(x[idx[i]])              ->  (idx[i],)          # Data in an index
+walk([a * a])                 ->  a * a, a           # each once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Load,
+    Rarely,
+)
+from tinyhlo.ir.index import Data, Index, Quotient, Remainder
+
+
+def operands(e: Expression) -> tuple[Expression, ...]:
+    """The values that a value is computed from; what an index has in it is not among them."""
+    if type(e) is Apply:  # of every expression of every walk: `match` takes three times as long
+        return e.arguments
+    match e:
+        case Guard(value=value, otherwise=otherwise):
+            return (value, otherwise)
+        case Rarely(condition=condition, inputs=inputs, usual=usual):
+            return (condition, usual, *inputs)
+        case _:
+            return ()
+
+
+def arguments(e: Expression) -> tuple[Expression, ...]:
+    """The values that are computed whenever a value is: not what stands under a guard."""
+    return e.arguments if isinstance(e, Apply) else ()
+
+
+def places(e: Expression) -> tuple[Index, ...]:
+    """The indices that an expression itself has."""
+    match e:
+        case Load(index=index) | IndexValue(index=index):
+            return (index,)
+        case Guard(conditions=conditions):
+            return tuple(c.index for c in conditions)
+        case _:
+            return ()
+
+
+def computed_in(index: Index) -> Iterator[Expression]:
+    """The values that an index has in it as Data."""
+    for atom, _ in index.terms:
+        match atom:
+            case Quotient(dividend=dividend) | Remainder(dividend=dividend):
+                yield from computed_in(dividend)
+            case Data(value=value):
+                yield value
+            case _:
+                pass
+
+
+def parts(e: Expression) -> tuple[Expression, ...]:
+    """Its operands and what its indices are computed from."""
+    return (*operands(e), *(value for index in places(e) for value in computed_in(index)))
+
+
+def walk(
+    roots: Iterable[Expression],
+    into: Callable[[Expression], bool] = lambda _: True,
+    below: Callable[[Expression], Iterable[Expression]] = operands,
+) -> Iterator[Expression]:
+    """The expressions that `roots` consist of, each once, as far as `into` holds."""
+    pending, seen = list(roots), set[Expression]()
+    while pending:
+        e = pending.pop()
+        if e not in seen and into(e):
+            seen.add(e)
+            yield e
+            pending += below(e)
+
+
+def loads_of(root: Expression) -> list[Load]:
+    """Loads anywhere in an expression."""
+    return [e for e in walk([root], lambda e: e.loads > 0) if isinstance(e, Load)]
