@@ -103,6 +103,10 @@ bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write d
 bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.sweep
 
+# NAMES="gpt2_train ray_march" runs these and writes no page.
+bench-models: .venv/.installed  ## time models of real size against XLA:CPU, write docs/benchmarks.md
+	@.venv/bin/python -m benchmarks.models $(NAMES)
+
 accuracy: .venv/.installed  ## measure every transcendental function against mpmath, write docs/accuracy.md
 	@.venv/bin/python -m tools.accuracy
 
@@ -121,4 +125,5 @@ clean:  ## remove what the targets made
 	  demo.png
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
-	fuzz harnesses programs bench-workloads bench-sweep accuracy docs counts random-programs clean
+	fuzz harnesses programs bench-workloads bench-sweep bench-models accuracy docs counts \
+	random-programs clean

@@ -19,6 +19,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.record import markdown_table
+
 PROGRAMS = ("mlp_train", "cnn_train", "tinygpt_train_adam", "resnet18_b1", "resnet18_b8")
 BACKENDS = ("tiny", "cpu")
 CALLS = 3
@@ -43,18 +45,13 @@ def main() -> int:
         return 0
     rows = [row(name) for name in options.names or PROGRAMS]
     if options.markdown:
-        print("\n".join(markdown(rows)))
+        print(TITLE + "\n" + markdown_table(COLUMNS, rows), end="")
         return 0
     table = Table(*COLUMNS)
     for cells in rows:
         table.add_row(*cells)
     Console(width=120).print(table)
     return 0
-
-
-def markdown(rows: list[tuple[str, ...]]) -> list[str]:
-    lines = [TITLE, "| " + " | ".join(COLUMNS) + " |", "|---" + "|---:" * (len(COLUMNS) - 1) + "|"]
-    return lines + ["| " + " | ".join(cells) + " |" for cells in rows]
 
 
 def row(name: str) -> tuple[str, ...]:

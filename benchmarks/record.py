@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def main() -> int:
         print("nothing recorded: JAX has no backend tiny; pip install -e . first", file=sys.stderr)
         return 2
     sections = [page(results)]
-    for name in ("corpus", "memory", "sweep"):
+    for name in ("corpus", "models", "memory", "sweep"):
         command = [sys.executable, "-m", f"benchmarks.{name}", "--markdown"]
         found = subprocess.run(
             command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
@@ -120,6 +121,21 @@ def line(name: str, ours: dict[str, Any], theirs: dict[str, Any], ratio: float) 
         shown(theirs.get("relmax"), ".1e"),
     ]
     return f"| {name} | " + " | ".join(cells) + " |\n"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """A table whose first `texts` columns are text and whose others are numbers."""
+    rule = "|" + "---|" * texts + "---:|" * (len(columns) - texts)
+    lines = ["| " + " | ".join(cells) + " |" for cells in (columns, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
+
+
+def replaced(page: str, section: str) -> str:
+    """The page with `section` in place of the one of its title; at the end where it has none."""
+    title = section.splitlines()[0]
+    before, found, after = page.partition(title + "\n")
+    rest = after.partition("\n## ")[2] if found else ""
+    return f"{before.rstrip()}\n\n{section}" + (f"\n## {rest}" if rest else "")
 
 
 def shown(value: float | None, form: str) -> str:

@@ -14,6 +14,7 @@ import os
 import re
 import statistics
 import sys
+from itertools import starmap
 from typing import Any
 
 import jax
@@ -24,14 +25,13 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.operations import OPERATIONS
-from benchmarks.record import PAGE
-from benchmarks.runner import BACKENDS, Measured, device_of, measure
+from benchmarks.record import PAGE, markdown_table, replaced
+from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
 from benchmarks.workloads import Workload
 
 SHOWN = 30
-TITLE = "## One operation at a time"
 COLUMNS = ("operation", "arguments", "tiny µs", "XLA:CPU µs", "ratio")
-INTRODUCTION = """{title}
+INTRODUCTION = """## One operation at a time
 
 By `make bench-sweep`: {count} functions of one operation each (`benchmarks/operations.py`), medians
 of both backends alternating in one process. *Ratio* is XLA:CPU's time over tiny's: the geometric
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     chosen = [name for name in OPERATIONS if re.search(options.only, name)]
-    devices = {backend: device_of(backend) for backend in BACKENDS}
+    devices = warm_devices()
     found: dict[str, dict[str, Measured]] = {}
     for name in track(chosen, console=Console(stderr=True), description="operations"):
         found[name] = measured(name, devices, options.rounds)
@@ -63,7 +63,7 @@ def main() -> int:
             table.add_row(*cells(name, row))
         Console().print(table)
     if options.markdown:
-        print(section(rows))
+        print(section(rows), end="")
     elif not options.only:
         PAGE.write_text(replaced(PAGE.read_text(), section(rows)))
     failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
@@ -112,21 +112,13 @@ def section(rows: dict[str, dict[str, Measured]]) -> str:
     """The section of docs/benchmarks.md."""
     ratios = [ratio(row) for row in rows.values() if ratio(row) > 0]  # not those that failed
     text = INTRODUCTION.format(
-        title=TITLE,
         count=len(rows),
         mean=statistics.geometric_mean(ratios),
         slower=sum(found < 1 for found in ratios),
         load=os.getloadavg()[0],
         threads=len(os.sched_getaffinity(0)),
     )
-    lines = ["", "| " + " | ".join(COLUMNS) + " |", "|---|---" + "|---:" * (len(COLUMNS) - 2) + "|"]
-    lines += ["| " + " | ".join(cells(*item)) + " |" for item in list(rows.items())[:SHOWN]]
-    return text + "\n".join(lines) + "\n"
-
-
-def replaced(page: str, text: str) -> str:
-    """The page with `text` in place of its section, which is last; added where it has none."""
-    return page.split(TITLE)[0].rstrip() + "\n\n" + text
+    return text + "\n" + markdown_table(COLUMNS, starmap(cells, list(rows.items())[:SHOWN]), 2)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class Workload:
     arguments: Callable[[], Arrays]
     flops: float
     bytes: float
+    allowed_error: float = 1e-4  # of the largest magnitude
 
 
 WORKLOADS: dict[str, Workload] = {}

@@ -4,8 +4,9 @@ import jax
 import numpy as np
 
 from benchmarks.operations import OPERATIONS
+from benchmarks.record import replaced
 from benchmarks.runner import Measured
-from benchmarks.sweep import array, replaced, section
+from benchmarks.sweep import array, section
 from tinyhlo.check import scaled_error
 
 

@@ -1,0 +1,99 @@
+"""Time models of real size, tiny and XLA:CPU alternating in one process.
+
+    python -m benchmarks.models [--rounds N] [--markdown] [NAME ...]
+
+Training steps, sampling, simulations: what benchmarks/networks.py and benchmarks/simulations.py
+hold. Prints a row for each and writes the section of docs/benchmarks.md. `--markdown` prints that
+section and writes nothing; with names, nothing is written either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from itertools import starmap
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks import networks, simulations  # noqa: F401  (they fill MODELS)
+from benchmarks.layers import MODELS
+from benchmarks.record import PAGE, markdown_table, replaced
+from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
+from benchmarks.workloads import Workload
+
+ALLOWED_ERROR = 5e-2  # bf16 keeps 8 bits, and gradients add up what they lose
+COLUMNS = (
+    "model", "what", "tiny ms", "XLA:CPU ms", "ratio", "compile tiny s", "compile XLA s",
+    "difference",
+)  # fmt: skip
+INTRODUCTION = """## Models of real size
+
+By `make bench-models`: medians of both backends alternating in one process. *Compile* is cold.
+*Difference* is the largest between both, over the largest magnitude. *Ratio* is XLA:CPU's time over
+tiny's: the geometric mean is {mean:.2f}, of the times to compile {compiling:.2f}.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--markdown", action="store_true", help="print the section of the page")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in MODELS]
+    if unknown:
+        parser.error(f"no model is called {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    devices = warm_devices()
+    rows: dict[str, dict[str, Measured]] = {}
+    chosen = options.names or list(MODELS)
+    for name in track(chosen, console=Console(stderr=True), description="models"):
+        rows[name] = measure(workload(name), devices, options.rounds)
+    if options.markdown:
+        print(section(rows), end="")
+    else:
+        table = Table(*COLUMNS)
+        for name, row in rows.items():
+            table.add_row(*cells(name, row))
+        Console().print(table)
+    if not (options.markdown or options.names):
+        PAGE.write_text(replaced(PAGE.read_text(), section(rows)))
+    failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
+
+
+def workload(name: str) -> Workload:
+    function, arguments = MODELS[name](np.random.default_rng(0))
+    return Workload(name, function, lambda: arguments, 0.0, 0.0, ALLOWED_ERROR)
+
+
+def ratio(row: dict[str, Measured], what: str = "seconds") -> float:
+    return getattr(row["cpu"], what) / getattr(row["tiny"], what)
+
+
+def cells(name: str, row: dict[str, Measured]) -> tuple[str, ...]:
+    times = (f"{1e3 * row[backend].seconds:.1f}" for backend in BACKENDS)
+    compiling = (f"{row[backend].compile_seconds:.2f}" for backend in BACKENDS)
+    difference = f"{row['tiny'].error:.0e}"
+    return (name, MODELS[name].__doc__ or "", *times, f"{ratio(row):.2f}", *compiling, difference)
+
+
+def section(rows: dict[str, dict[str, Measured]]) -> str:
+    """The section of docs/benchmarks.md."""
+    compared = [row for row in rows.values() if ratio(row) > 0]  # not those that failed
+    text = INTRODUCTION.format(
+        mean=statistics.geometric_mean(map(ratio, compared)),
+        compiling=statistics.geometric_mean(ratio(row, "compile_seconds") for row in compared),
+    )
+    return text + "\n" + markdown_table(COLUMNS, starmap(cells, rows.items()), 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
