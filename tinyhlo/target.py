@@ -20,6 +20,7 @@ class Target:
     vector_registers: int
     fma: bool
     half: bool  # float16 <-> float32 conversion in hardware
+    packs: bool  # lanes of 32 bits in an order that is data (vpermd)
     int16_dot: bool  # sums of two products of 16-bit integers (pmaddwd)
     l1_bytes: int
     l2_bytes: int

@@ -27,6 +27,7 @@ from tinyhlo.codegen.loops import (
     Body,
     Declare,
     If,
+    Keep,
     Loop,
     Statement,
     Store,
@@ -60,6 +61,8 @@ def values_in(statement: Statement) -> tuple[Expression, ...]:
             return (value,)
         case Assign(values=values):
             return values
+        case Keep(values=values, condition=condition):
+            return (*values, condition)
         case _:
             return ()
 
@@ -109,6 +112,8 @@ def set_by(statement: Statement) -> frozenset[str]:
             return frozenset((name,))
         case Assign(names=names):
             return frozenset(names)
+        case Keep(count=count):
+            return frozenset((count,))
         case _:
             return frozenset()
 
@@ -132,12 +137,12 @@ def accumulates(body: Iterable[Statement]) -> list[Accumulate]:
 
 
 def stores_in(body: Iterable[Statement]) -> bool:
-    return any(isinstance(s, (Store, TileProduct)) for s in below(body))
+    return any(isinstance(s, (Store, Keep, TileProduct)) for s in below(body))
 
 
 def must_run_once(loop: Loop) -> bool:
-    """Whether lanes must not run twice: they add to what they store, they change scratch that the
-    same loop reads, or scratch of a strip ends where the strip does."""
+    """Whether lanes must not run twice: they add to what they store, they count what they keep,
+    they change scratch that the loop reads, or scratch of a strip ends where the strip does."""
     in_strip = loop.count is not None
     return (
         reads_results(loop.body)
@@ -146,6 +151,7 @@ def must_run_once(loop: Loop) -> bool:
             (isinstance(s, Store) and in_strip and (s.memory.local or reads_scratch(s)))
             or (isinstance(s, Declare) and reads_scratch(s))
             or (isinstance(s, Loop) and must_run_once(s))
+            or isinstance(s, Keep)
             for s in loop.body
         )
     )
@@ -232,6 +238,9 @@ def rewritten(
             return If(held, tuple(rewritten(s, value_of, index_of, name_of) for s in body))
         case Bind(var=var, index=where):
             return Bind(var, index_of(where))
+        case Keep(memories=memories, values=values, condition=condition, count=count):
+            kept = tuple(map(value_of, values))
+            return Keep(memories, kept, value_of(condition), name_of(count))
         case TileProduct():
             return statement.over(index_of)
         case _:

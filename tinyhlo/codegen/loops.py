@@ -109,6 +109,23 @@ class Allocate:
     memory: Memory
 
 
+PACKED = 8  # lanes of a filter, on a Target that `packs`
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Keep:
+    """Where the condition holds, the values (i32) become the next elements of lists:
+
+        memories[k][count] = values[k]; count += 1
+
+    In a loop of PACKED lanes they stay in order. A list has room for PACKED elements more."""
+
+    memories: tuple[Memory, ...]
+    values: tuple[Expression, ...]
+    condition: Expression
+    count: str  # a register (i64)
+
+
 Place = tuple[Memory, Index]
 
 
@@ -157,7 +174,7 @@ class TileProduct:
         )
 
 
-Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, TileProduct]
+Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep, TileProduct]
 Body = tuple[Statement, ...]
 
 

@@ -35,6 +35,7 @@ from tinyhlo.codegen.loops import (
     Body,
     Declare,
     If,
+    Keep,
     Loop,
     LoopProgram,
     Statement,
@@ -126,6 +127,10 @@ class _Printer:
             case Store(memory=memory, index=index, value=value):
                 text = self.value(value)
                 self.line(f"{memory.name}[{self.index(index)}] = {text}")
+            case Keep(memories=memories, values=values, condition=condition, count=count):
+                texts = [self.value(value) for value in (condition, *values)]
+                lists = ", ".join(f"{memory.name}[{count}++]" for memory in memories)
+                self.line(f"if {texts[0]}: {lists} = {', '.join(texts[1:])}")
             case TileProduct():
                 self.line(self.tile_product(statement))
             case Allocate(memory=memory):

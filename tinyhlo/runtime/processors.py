@@ -63,6 +63,7 @@ def target_of(
         vector_registers=32 if wide or not x86 else 16,
         fma="fma" in has or "neon" in has,
         half="f16c" in has or "fullfp16" in has,
+        packs=x86 and "avx2" in has,
         int16_dot=x86 and ("avx2" in has or "avx" not in has),
         l1_bytes=caches[0],
         l2_bytes=caches[1],

@@ -20,7 +20,7 @@ from tinyhlo.codegen.bodies import (
 )
 from tinyhlo.codegen.expressions import Memory, index_free
 from tinyhlo.codegen.identities import identity
-from tinyhlo.codegen.llvm import arithmetic, multiply, prefix, reduce_lanes, stores
+from tinyhlo.codegen.llvm import arithmetic, keep, multiply, prefix, reduce_lanes, stores
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
@@ -34,6 +34,7 @@ from tinyhlo.codegen.loops import (
     Body,
     Declare,
     If,
+    Keep,
     Loop,
     Statement,
     Store,
@@ -125,6 +126,8 @@ class Statements(Values):
             case Bind(var=var, index=index):
                 self.variables[var] = self.index(index)
                 self.bind(var)
+            case Keep():
+                keep.render(self, statement)
             case TileProduct():
                 multiply.render(self, statement)
             case Allocate(memory=memory):

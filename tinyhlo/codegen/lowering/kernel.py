@@ -9,7 +9,8 @@ from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.scan import lower_scan
-from tinyhlo.codegen.lowering.update import lower_scatter, lower_update_slice
+from tinyhlo.codegen.lowering.scatter import lower_scatter
+from tinyhlo.codegen.lowering.update import lower_update_slice
 from tinyhlo.codegen.row_chain.lower import lower_row_chain
 from tinyhlo.codegen.sort.lower import lower_sort
 from tinyhlo.codegen.transform.lower import lower_transform

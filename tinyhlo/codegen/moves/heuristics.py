@@ -284,7 +284,10 @@ def parallelised(body: Body, least: float, moves: list[str]) -> Body:
     strips, so that results are the same bits on any number of threads."""
     result: list[Statement] = []
     for statement in body:
-        if not isinstance(statement, Loop) or work(statement) < least:
+        if isinstance(statement, Loop) and statement.axis is Axis.PARALLEL:  # it came so
+            moves.append(f"parallel {statement.var.name}")
+            result.append(statement)
+        elif not isinstance(statement, Loop) or work(statement) < least:
             result.append(statement)
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))

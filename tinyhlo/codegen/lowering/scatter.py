@@ -1,0 +1,104 @@
+"""Scatter as loops over its updates.
+
+    for p in 100: if 0 <= where[p] < 50: y[where[p]] = y[where[p]] + updates[p]
+
+The operand is already in the result's memory when they share it (`Kernel.in_place`); otherwise it
+is copied first. Loops over places that are data run in row-major order, so results never depend on
+timing; where there are many, each thread does those in its range of places (`ranges.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyhlo.codegen.bodies import below
+from tinyhlo.codegen.expressions import Name, as_index, index_free
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement
+from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.codegen.lowering.ranges import by_ranges
+from tinyhlo.codegen.lowering.updates import Updates, result_memories
+from tinyhlo.ir.graph import Node, Output, Scatter
+from tinyhlo.ir.index import Condition, Index, linear
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+
+def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
+    """Combine each update into its place, in order."""
+    root = kernel.graph.results[0].inputs[0]
+    assert isinstance(root, Scatter)
+    copies = Lowering(kernel)
+    shared = {result for result, _ in kernel.in_place}
+    for position, node in enumerate(kernel.graph.results):
+        assert isinstance(node, Output)
+        if position not in shared:
+            copies.store(root.inputs[node.position], copies.writes[position])
+    body: Body = ()
+    updates = Updates(root, result_memories(kernel, copies.writes))
+    if updates.size:
+
+        def lowering() -> Lowering:
+            new = Lowering(kernel, copies.tables)
+            new.names = copies.names
+            return new
+
+        body = by_ranges(updates, lowering, target) or one_by_one(updates, lowering())
+    return copies.program(copies.root.body() + body)
+
+
+def one_by_one(updates: Updates, block: Lowering) -> Body:
+    """Loops over all updates."""
+    scope, at = block.nest(block.root, updates.shape)
+    values = updates.values(block, at, scope)
+    place: list[Index] = []
+    conditions: list[Condition] = []
+    for node, extent in zip(updates.indices, updates.operand, strict=True):
+        where = as_index(block.emit(node, at, scope, ()), dtype_bounds(node))
+        condition = Condition(where, 0, extent)
+        place.append(where)
+        if not condition.always:
+            conditions.append(condition)
+    own = frozenset(name for i in place if i in at for name in index_free(i))
+    statements: tuple[Statement, ...] = updates.stores(linear(place, updates.operand), values)
+    if conditions:
+        statements = (If(tuple(conditions), statements),)
+    scope.statements.extend(statements)
+    return ordered(block.root.body(), own)
+
+
+def ordered(body: Body, own: frozenset[Name], outermost: bool = True) -> Body:
+    """Updates may hit the same place, so their loops keep their order. Those over the variables
+    `own`, each of which is a coordinate of the place, never do: where they are outermost or
+    innermost they may run in parallel or in lanes."""
+    result: list[Statement] = []
+    for statement in body:
+        match statement:
+            case Loop(var=var, body=inner):
+                free = var in own
+                inner = ordered(inner, own, outermost and free)
+                if free and (outermost or not has_order(inner)):
+                    result.append(tested_outside(replace(statement, body=inner)))
+                else:
+                    result.append(replace(statement, axis=Axis.ORDERED, body=inner))
+            case _:
+                result.append(statement)
+    return tuple(result)
+
+
+def has_order(body: Body) -> bool:
+    return any(isinstance(s, Loop) and s.axis is Axis.ORDERED for s in below(body))
+
+
+def tested_outside(loop: Loop) -> Statement:
+    """The loop inside the test of what is the same for all its iterations."""
+    match loop.body:
+        case (If(conditions=conditions, body=body),):
+            if not any(loop.var in index_free(c.index) for c in conditions):
+                return If(conditions, (replace(loop, body=body),))
+    return loop
+
+
+def dtype_bounds(node: Node) -> tuple[int, int]:
+    """All values that an index of this type can have."""
+    bits = min(node.dtype.bits, 63)
+    return (-(1 << (bits - 1)), (1 << bits) - 1)

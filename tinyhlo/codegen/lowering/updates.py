@@ -1,0 +1,62 @@
+"""The updates of a scatter, for each way to run their loops.
+
+updates.values(lowering, at, scope)  ->  (x1[i],)                # of the update at a position
+updates.stores(place, values)        ->  (y0[place] = y0[place] + x1[i],)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyhlo.codegen.expressions import Expression, Load, Memory
+from tinyhlo.codegen.loops import Body, Store
+from tinyhlo.codegen.lowering.fused import Lowering, Position, Scope, inline
+from tinyhlo.ir.graph import Node, Scatter, Shape
+from tinyhlo.ir.index import Index
+from tinyhlo.schedule.program import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """What a scatter combines into the memories `targets`, one a result."""
+
+    root: Scatter
+    targets: tuple[Memory, ...]
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        count = len(self.targets)
+        return self.root.inputs[count : 2 * count]
+
+    @property
+    def indices(self) -> tuple[Node, ...]:
+        return self.root.inputs[2 * len(self.targets) :]
+
+    @property
+    def shape(self) -> Shape:
+        return self.sources[0].shape
+
+    @property
+    def size(self) -> int:
+        return self.sources[0].type.size
+
+    @property
+    def operand(self) -> Shape:
+        return self.root.results[0].shape
+
+    def values(self, lowering: Lowering, at: Position, scope: Scope) -> tuple[Expression, ...]:
+        return tuple(lowering.emit(update, at, scope, ()) for update in self.sources)
+
+    def stores(self, address: Index, values: tuple[Expression, ...]) -> Body:
+        current = tuple(Load(memory, address) for memory in self.targets)
+        combined = inline(self.root.combiner, (*current, *values))
+        return tuple(
+            Store(memory, address, value)
+            for memory, value in zip(self.targets, combined, strict=True)
+        )
+
+
+def result_memories(kernel: Kernel, writes: tuple[Memory, ...]) -> tuple[Memory, ...]:
+    """The memory of each result of the scatter, by result number."""
+    order = {node.position: k for k, node in enumerate(kernel.graph.results)}  # type: ignore[attr-defined]
+    return tuple(writes[order[position]] for position in range(len(order)))
