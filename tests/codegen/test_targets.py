@@ -87,6 +87,19 @@ def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
     assert not any("(%rsp)" in body for body in sums)
 
 
+def test_the_points_of_a_window_are_written_out() -> None:
+    """A convolution of images whose channels lie apart: one loop over them, nine points in it."""
+
+    def program(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.conv(x, w, (1, 1), "SAME")
+
+    shapes = ((2, 16, 28, 28), (32, 16, 3, 3))
+    text = jax.jit(program).lower(*(jax.ShapeDtypeStruct(s, np.float32) for s in shapes)).as_text()
+    assembled = code(simplify(import_module(text).graph), AVX2)
+    sums = [body.count("vfmadd") for _, body in re.findall(INNERMOST_LOOP, assembled)]
+    assert max(sums) == 9 * 12
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_any_program_compiles_for_avx512(seed: int) -> None:
     graph, _ = random_program(seed, 12)

@@ -13,6 +13,9 @@ broadcast as one i32), and the multiply-add is an instruction of `DOTS`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Memory
@@ -20,7 +23,7 @@ from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.loops import TileProduct
 from tinyhlo.ir.dtypes import I16, DType
-from tinyhlo.ir.index import Index, Var
+from tinyhlo.ir.index import Index, Var, constant, substitute
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
@@ -33,6 +36,8 @@ DOTS = {
 }
 
 REGISTERS = {"x86_64": "xmm", "aarch64": "v"}  # by architecture: of the SIMD unit
+
+MOST_WRITTEN_OUT = 9  # points of the depth: a loop of 3 costs a jump in each
 
 Place = tuple[int, int]  # row and vector of an accumulator
 
@@ -68,8 +73,7 @@ class TileRenderer:
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
             totals = {p: b.value(f"load {self.type}, ptr {at}, {size}") for p, at in places.items()}
-        depth = [var for var in m.depth if var.extent > 1]
-        totals = self.nest(depth, totals)
+        totals = self.nest([var for var in m.depth if var.extent > 1], totals)
         for place, at in places.items():
             b.line(f"store {self.type} {totals[place]}, ptr {at}, {size}")
         s.stored()
@@ -114,9 +118,13 @@ class TileRenderer:
         return self.s.moved(pointer, stored_type(dtype or self.operand), str(count))
 
     def nest(self, depth: list[Var], totals: dict[Place, str]) -> dict[Place, str]:
-        """Loops over `depth` from `totals` to the totals after them."""
-        if not depth:
-            return self.multiply_add(totals)
+        """Loops over `depth` from `totals` to the totals after them; the windows of an image end
+        in loops of a few points, which are written out."""
+        if prod(var.extent for var in depth) <= MOST_WRITTEN_OUT:
+            for point in product(*(range(var.extent) for var in depth)):
+                at = {var: constant(k) for var, k in zip(depth, point, strict=True)}
+                totals = self.multiply_add(at, totals)
+            return totals
         s, b = self.s, self.b
         var, *inner = depth
         header, after = b.fresh(), b.fresh()
@@ -147,19 +155,20 @@ class TileRenderer:
         s.scope.label = after
         return results
 
-    def multiply_add(self, totals: dict[Place, str]) -> dict[Place, str]:
-        """One point of the depth."""
+    def multiply_add(self, at: Mapping[Var, Index], totals: dict[Place, str]) -> dict[Place, str]:
+        """One point of the depth, `at` a place in its loops that are written out."""
         m, b = self.m, self.b
+        left_step, right_step = (substitute(step, at) for step in (m.left_step, m.right_step))
         size = f"align {self.operand.itemsize}"
-        moved = {base: self.moved(base, m.right_step) for base, _ in self.vectors}
+        moved = {base: self.moved(base, right_step) for base, _ in self.vectors}
         vectors = [
-            b.value(f"load {self.vector}, ptr {self.offset(moved[base], constant)}, {size}")
-            for base, constant in self.vectors
+            b.value(f"load {self.vector}, ptr {self.offset(moved[base], apart)}, {size}")
+            for base, apart in self.vectors
         ]
-        moved = {base: self.moved(base, m.left_step) for base, _ in self.rows}
+        moved = {base: self.moved(base, left_step) for base, _ in self.rows}
         results: dict[Place, str] = {}
-        for r, (base, constant) in enumerate(self.rows):
-            place = self.offset(moved[base], constant)
+        for r, (base, apart) in enumerate(self.rows):
+            place = self.offset(moved[base], apart)
             factor = self.broadcast(place, size)
             for v, vector in enumerate(vectors):
                 results[r, v] = self.add_product(factor, vector, totals[r, v])
