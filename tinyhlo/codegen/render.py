@@ -9,6 +9,7 @@ kernels are rendered once.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
 # Kernels of up to so many nodes are inlined into the entry. Straight-line code gains most: what it
 # leaves for the next kernel stays in registers.
 SMALL, STRAIGHT = 64, 256
+COPIED = 4096  # nodes of all copies of one kernel
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,7 +52,8 @@ def render_program(
 ) -> tuple[dict[Kernel, Rendered], str]:
     """The code of kernels, and the last module; `finish` got those before (see EntryRenderer)."""
     modules = Modules(target, finish)
-    rendered = render_kernels(kernels, target, modules)
+    launched = Counter(s.kernel for s in statements(program.body) if isinstance(s, Launch))
+    rendered = render_kernels(kernels, target, modules, launched)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
     declarations: dict[str, str] = {}
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
@@ -59,9 +62,13 @@ def render_program(
 
 
 def render_kernels(
-    kernels: Mapping[Kernel, float], target: Target, modules: Modules
+    kernels: Mapping[Kernel, float],
+    target: Target,
+    modules: Modules,
+    launched: Mapping[Kernel, int] | None = None,
 ) -> dict[Kernel, Rendered]:
-    """Code of every kernel, given how often each runs; structurally equal ones share it."""
+    """Code of every kernel, given how often each runs and in how many places it is launched;
+    structurally equal ones share it."""
     keys = {kernel: (graph_key(kernel.graph), kernel.in_place) for kernel in kernels}
     runs: dict[object, float] = {}
     for kernel, key in keys.items():
@@ -72,12 +79,16 @@ def render_kernels(
         found = by_structure.get(key)
         if found is None:
             number = len(by_structure)
-            found = by_structure[key] = render(kernel, target, runs[key], number, modules)
+            places = launched[kernel] if launched else 1
+            found = render(kernel, target, runs[key], places, number, modules)
+            by_structure[key] = found
         rendered[kernel] = found
     return rendered
 
 
-def render(kernel: Kernel, target: Target, runs: float, number: int, modules: Modules) -> Rendered:
+def render(
+    kernel: Kernel, target: Target, runs: float, places: int, number: int, modules: Modules
+) -> Rendered:
     name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
     symbol = f"k{number}_{name}"
     loops = lower_kernel(kernel, target)
@@ -85,7 +96,8 @@ def render(kernel: Kernel, target: Target, runs: float, number: int, modules: Mo
         loops = choose_moves(loops, target, runs)
     straight = not any(isinstance(statement, Loop) for statement in loops.body)
     most = STRAIGHT if straight else 0 if loops.moves else SMALL
-    inline = len(kernel.graph.nodes()) <= most
+    nodes = len(kernel.graph.nodes())
+    inline = nodes <= most and nodes * places <= COPIED
     declarations = modules.part(inline).declarations
     text = render_kernel(loops, target, symbol, inline, declarations)
     modules.add(symbol, len(loops.reads + loops.writes), text, inline)

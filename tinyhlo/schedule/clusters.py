@@ -5,8 +5,9 @@ merge(consumer, producer)     # the producer's items are computed in the consume
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.walks import reachable
@@ -20,12 +21,14 @@ Reads = dict[Node, set[Indices]]
 @dataclass(eq=False, slots=True)
 class Cluster:
     """Items computed by one kernel, or one structure. `reads` are the values it needs from
-    outside with the indices of every access; `position` orders clusters."""
+    outside with the indices of every access; `position` orders clusters; `depth`: operations one
+    after the other, at most."""
 
     items: list[Node]
     reads: Reads
     by_item: dict[Node, Reads]  # the same, item by item, accesses inside the cluster included
     position: int
+    depth: int = 0
     structure: Node | None = None
     contraction: bool = False
     merged_into: Cluster | None = None
@@ -71,6 +74,7 @@ def merge(target: Cluster, other: Cluster) -> None:
     target.by_item.update(other.by_item)
     target.contraction = target.contraction or other.contraction
     target.before = (target.before | other.before) - {target, other}
+    target.depth += other.depth
     target.position = max(target.position, other.position)
     other.merged_into = target
 
@@ -84,3 +88,59 @@ def needs(clusters: Iterable[Cluster], first: Cluster) -> bool:
 def reaches_around(first: Cluster, last: Cluster) -> bool:
     """Whether a third cluster stands between `first` and `last`: merging would be a cycle."""
     return needs((c for c in last.before if c.root() not in (first, last)), first)
+
+
+class Independence:
+    """Which clusters are independent, kept up as they merge: one walk from a cluster to another
+    costs as much as the graph is deep, and there may be a pair for any two clusters. `needed` and
+    `users`: what each needs and what needs it, directly or not, a bit a cluster."""
+
+    def __init__(self, clusters: Sequence[Cluster]) -> None:
+        self.clusters = clusters
+        self.number = {cluster: k for k, cluster in enumerate(clusters)}
+        self.needed = [0] * len(clusters)
+        self.users = [0] * len(clusters)
+        before = {c: {b.root() for b in c.before} - {c} for c in clusters}
+        order = [self.number[cluster] for cluster in TopologicalSorter(before).static_order()]
+        for k in order:
+            for other in (self.number[b] for b in before[clusters[k]]):
+                self.needed[k] |= self.needed[other] | 1 << other
+        for k in reversed(order):
+            for other in (self.number[b] for b in before[clusters[k]]):
+                self.users[other] |= self.users[k] | 1 << k
+
+    def later(self, cluster: Cluster, among: int) -> Iterator[Cluster]:
+        """Those of `among` behind `cluster` in the list that are independent of what it was merged
+        into, however much that may grow meanwhile."""
+        start = self.number[cluster] + 1
+        left = among >> start << start
+        while True:
+            root = self.number[cluster.root()]
+            left &= ~(self.needed[root] | self.users[root])
+            if not left:
+                return
+            lowest = left & -left
+            left ^= lowest
+            yield self.clusters[lowest.bit_length() - 1]
+
+    def merge(self, target: Cluster, other: Cluster) -> None:
+        """Two independent clusters become one."""
+        merge(target, other)
+        both = (self.number[target], self.number[other])
+        bits = 1 << both[0] | 1 << both[1]
+        needed = self.needed[both[0]] | self.needed[both[1]]
+        users = self.users[both[0]] | self.users[both[1]]
+        for k in positions(users):
+            self.needed[k] |= needed | bits
+        for k in positions(needed):
+            self.users[k] |= users | bits
+        for k in both:
+            self.needed[k], self.users[k] = needed, users
+
+
+def positions(bits: int) -> Iterator[int]:
+    """Where the ones of a number are, from the lowest."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest

@@ -23,14 +23,14 @@ from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
 from tinyhlo.schedule.clusters import (
     MAX_READS,
     Cluster,
+    Independence,
     Reads,
     Values,
     merge,
-    needs,
     reaches_around,
 )
 from tinyhlo.schedule.columns import column_limit, share_columns
-from tinyhlo.schedule.items import Items, base, find_items, is_leaf, is_structure_value
+from tinyhlo.schedule.items import LONGEST, Items, base, find_items, is_leaf, is_structure_value
 from tinyhlo.target import Target
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
@@ -115,7 +115,9 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             if transform is not None:  # its coefficients become part of the code
                 contraction = True
                 reads = {v: at for v, at in reads.items() if v not in transform.constants}
-            cluster = Cluster([node], dict(reads), {node: reads}, position, contraction=contraction)
+            cluster = Cluster(
+                [node], dict(reads), {node: reads}, position, items.depth[node], None, contraction
+            )
             producer[node] = cluster
         elif isinstance(node, Output) and node.inputs[0] in producer:
             producer[node] = producer[node.inputs[0]]
@@ -158,6 +160,8 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
     if consumer.structure is not None or consumer.contraction:
         return False
     if len(set(consumer.items) | set(other.items)) > MAX_RESULTS:
+        return False
+    if consumer.depth + other.depth > LONGEST:
         return False
     if len(consumer.reads | other.reads) > MAX_READS:
         return False
@@ -258,6 +262,7 @@ def is_identity(cluster: Cluster, value: Node) -> bool:
 def join_siblings(clusters: list[Cluster]) -> None:
     """Merge independent clusters over the same iteration space that read a common value."""
     groups: dict[object, list[Cluster]] = {}
+    independence = Independence(clusters)
     for cluster in clusters:
         if cluster.structure is None and not cluster.contraction:
             reducers = [item for item in cluster.items if reducer_of(item) is not None]
@@ -266,12 +271,16 @@ def join_siblings(clusters: list[Cluster]) -> None:
             if len(shapes) == len(spaces) == 1:
                 groups.setdefault((*shapes, *spaces), []).append(cluster)
     for group in groups.values():
-        for position, cluster in enumerate(group):
+        among = sum(1 << independence.number[cluster] for cluster in group)
+        for cluster in group:
             if cluster.merged_into is not None:
                 continue
-            for other in group[position + 1 :]:
-                if other.merged_into is None and are_siblings(cluster.root(), other):
-                    merge(other, cluster.root())
+            for other in independence.later(cluster, among):
+                root = cluster.root()
+                if other.merged_into is None and are_siblings(root, other):
+                    independence.merge(other, root)
+                if len(root.items) >= MAX_RESULTS:
+                    break
 
 
 def is_small(cluster: Cluster) -> bool:
@@ -283,6 +292,4 @@ def are_siblings(first: Cluster, second: Cluster) -> bool:
         return False
     if len(first.reads | second.reads) > MAX_READS:
         return False
-    if not first.reads.keys() & second.reads.keys() and not is_small(first):
-        return False
-    return not needs([second], first) and not needs([first], second)
+    return is_small(first) or bool(first.reads.keys() & second.reads.keys())

@@ -2,7 +2,7 @@
 
 Everything else is computed again inside each kernel that needs it. An item is a graph result, an
 operand that a structure needs in memory, a reduce, a value whose second computation costs more
-than reading it back, or a dear value that a view would multiply.
+than reading it back, a dear value that a view would multiply, or a stage of a very long chain.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ STRUCTURES = tuple(kind for kind in ir.STRUCTURES if kind is not ir.MultiReduce)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
+# Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
+# grows: pieces of one length are often equal and then compiled once.
+LONGEST = 1024
 DEAR_OPS = frozenset({Op.DIV, Op.REM, Op.SQRT})
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """In topological order."""
+    """In topological order; `depth`: operations one after the other that lead to each value."""
 
     values: tuple[Node, ...]
     structures: tuple[Node, ...]
+    depth: dict[Node, int]
 
 
 def base(node: Node) -> Node:
@@ -98,6 +102,7 @@ def find_items(graph: Graph) -> Items:
             users[child].append(node)
     forced: set[Node] = {base(node) for node in graph.results}
     work: Counter[Node] = Counter()
+    depth: dict[Node, int] = {}
     memo: dict[Node, frozenset[int]] = {}
     chosen: set[Node] = set()
     computed: set[Node] = set()
@@ -114,6 +119,10 @@ def find_items(graph: Graph) -> Items:
         if is_turned_product(node, users, memo):
             chosen.add(node)
         work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
+        before = (depth.get(child, 0) for child in node.inputs if child not in chosen)
+        depth[node] = max(1, own_work(node)) + max(before, default=0)
+        if depth[node] > LONGEST and base(node) is node:
+            chosen.add(node)
         if is_index_arithmetic(node, computed):
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
@@ -134,7 +143,7 @@ def find_items(graph: Graph) -> Items:
     structures = tuple(
         n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, ir.Barrier)
     )
-    return Items(values, structures)
+    return Items(values, structures, depth)
 
 
 def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:

@@ -5,8 +5,10 @@ In: statements over unplaced buffers. Out: the same statements over placed ones,
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from tinyhlo.schedule.program import (
     Block,
@@ -148,8 +150,7 @@ def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:
         if offset < 0:
             offset = cursor
         offsets[buffer] = offset
-        placed.append((offset, offset + need, live))
-        placed.sort(key=lambda entry: entry[0])
+        insort(placed, (offset, offset + need, live), key=itemgetter(0))
         size = max(size, offset + need)
     return offsets, size
 
