@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,14 @@ def test_backwards_too() -> None:
 def test_a_matrix_that_would_not_gain_stays(depth: int, columns: int, why: str) -> None:
     program = planned(cell, 0.1 * normal(depth, columns), normal(5, depth))
     assert [node.shape for node in sums(program)] == [(5, columns)], why
+
+
+@pytest.mark.parametrize(("rows", "panels"), [(1, False), (5, False), (40, True)])
+def test_few_rows_leave_a_matrix_beyond_the_cache(rows: int, panels: bool) -> None:
+    """They read it once and in order where it lies: to lay it out costs more than it saves."""
+    size = 64 * (math.isqrt(2 * TARGET.l2_bytes // 4) // 64 + 1)
+    program = planned(cell, 0.1 * normal(size, size), normal(rows, size))
+    assert [len(node.shape) for node in sums(program)] == [3 if panels else 2]
 
 
 @pytest.mark.parametrize("rows", [(), (5,), (40,)])

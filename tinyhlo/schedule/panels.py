@@ -26,6 +26,7 @@ from tinyhlo.target import Target
 TILE_VECTORS = 2  # columns of a tile
 ROW_VECTORS = 8  # columns that a single row is multiplied by side by side
 FEW_ROWS = 4  # fewer are multiplied one by one
+IN_PLACE_ROWS = 18  # as many read a matrix where it lies, and one beyond the cache but once
 LEAST_DEPTH = 16
 
 
@@ -53,7 +54,10 @@ def find_panels(node: Node, lift: Lift, target: Target) -> Panels | None:
     columns = product.extent((own,))
     vectors = TILE_VECTORS if product.extent(rows) >= FEW_ROWS else ROW_VECTORS
     width = vectors * target.vector_bytes // node.dtype.itemsize
-    large = 2 * columns * product.extent((depth,)) * node.dtype.itemsize >= target.l1_bytes
+    nbytes = columns * product.extent((depth,)) * node.dtype.itemsize
+    if product.extent(rows) <= IN_PLACE_ROWS and nbytes > 2 * target.l2_bytes:
+        return None
+    large = 2 * nbytes >= target.l1_bytes
     in_order = own == max(axis for axis in (*rows, own))
     if not large or not in_order or columns % width or columns == width:
         return None
