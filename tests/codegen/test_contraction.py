@@ -285,6 +285,19 @@ def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
     assert "for r in" in str(loops).split("for lane in 3")[-1]
 
 
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(channels: int) -> None:
+    """An image (row, channel, column) resized along its columns, channels last in the result."""
+    image, weights = build.param(0, (20, channels, 30), F32), build.param(1, (30, 40), F32)
+    shape = (20, channels, 40, 30)
+    turned = build.permute(weights, (1, 0))
+    total = build.reduce(Op.ADD, product(image, (0, 1, 3), turned, (2, 3), shape), (3,))
+    graph = Graph((image.type, weights.type), (build.permute(total, (0, 2, 1)),))
+    compare(graph)
+    program = lower_contraction(Kernel("kernel", graph), TARGET)
+    assert program is not None and f"for lane in {channels}" not in str(program)
+
+
 def test_nan_stays_in_its_row() -> None:
     left, right = build.param(0, (20, 20), F32), build.param(1, (20, 20), F32)
     a, b = numbers((20, 20), F32, 0), numbers((20, 20), F32, 1)

@@ -1,13 +1,15 @@
 """Which operand of a contraction gives the rows, and in which order its axes lie in memory.
 
 In: a Kernel, its sum of products. Out: a `Layout`: n holds the axis that lies innermost in the
-result, m the other one's; each group of axes is sorted by how far apart neighbours lie.
+result (unless that fills no vector and another does), m the other one's; each group of axes is
+sorted by how far apart neighbours lie.
 
     y[i, j] = sum(x[i, k] * w[k, j])  ->  rows of x, columns of w
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.expressions import Expression, literal
@@ -18,6 +20,8 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.schedule.program import Kernel
+
+NARROW, WIDE = 4, 16  # elements
 
 
 class TileLowering(Lowering):
@@ -44,9 +48,9 @@ class TileLowering(Lowering):
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
     """The contraction with its axes in the order of memory: n holds the axis innermost in the
-    result, m and n axes are sorted by their strides there, k axes by those in the left operand.
-    Axis k of the sum is axis `places[k]` of the result. Left lies `by_row` unless it is
-    contiguous along m and not along k."""
+    result or, where that is short, a long one; m and n axes are sorted by their strides there, k
+    axes by those in the left operand. Axis k of the sum is axis `places[k]` of the result. Left
+    lies `by_row` unless it is contiguous along m and not along k."""
 
     contraction: Contraction
     places: tuple[int | None, ...]
@@ -95,10 +99,21 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     if m and (not n or rank[m[-1]] > rank[n[-1]]):
         c, m, n = replace(c, left=c.right, right=c.left), n, m
     strides = operand_strides(lowering, c.left)
+    if m and n and strides[m[-1]] == 1 and is_narrow(c, m, n, rank):
+        c, m, n = replace(c, left=c.right, right=c.left), n, m
+        strides = operand_strides(lowering, c.left)
     k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
     last = m[-1] if m else -1
     by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
     return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, tuple(kept))
+
+
+def is_narrow(c: Contraction, m: Sequence[int], n: Sequence[int], rank: Mapping[int, int]) -> bool:
+    """Whether the run of n that lies innermost in the result would leave most of a vector empty,
+    and one along m would not. That strided stores cost more matters less."""
+    shape = c.left.shape
+    alone = len(n) > 1 and rank[n[-2]] != rank[n[-1]] - 1
+    return alone and shape[n[-1]] <= NARROW and shape[m[-1]] >= WIDE and c.extent(tuple(n)) >= WIDE
 
 
 def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
