@@ -81,3 +81,13 @@ def test_sums_of_one_row_share_a_loop() -> None:
     graph = Graph((x.type,), (mul(over_rows(first, x.shape), over_rows(second, x.shape)),))
     (loops,) = compiled(graph).loops
     assert str(loops).count(" reduce") == 1
+
+
+def test_sums_that_fill_no_vector_stand_side_by_side_in_one() -> None:
+    """Neither factor lies along both axes: the lanes of the outer loop wait for no addition."""
+    x, y = param(0, (40, 24, 36), F32), param(1, (36, 24, 40), F32)
+    total = reduce(Op.ADD, mul(x, permute(y, (2, 1, 0))), (2,))
+    graph = Graph((x.type, y.type), (total,))
+    assert any(move.startswith("vector i ") for move in moves_of(graph))
+    random = np.random.default_rng(0)
+    check(graph, [random.standard_normal(n.shape).astype(np.float32) for n in (x, y)], atol=1e-5)

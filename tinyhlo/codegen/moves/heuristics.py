@@ -82,6 +82,11 @@ class Score:
     def value(self) -> float:
         return self.unit + 0.5 * self.pairs + 0.25 * self.still - 2.0 * self.gathers
 
+    @property
+    def hides(self) -> bool:
+        """Whether enough lies side by side that the rest may be collected lane by lane."""
+        return self.unit > 0 and self.gathers <= 2 * self.unit
+
 
 def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> LoopProgram:
     """Join, cut at padding, interchange, collapse, write out, turn around, walk rows in order,
@@ -116,7 +121,9 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     usable = usable and not has_lanes(statement.body)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
-    if usable and (along or (dear and longest_inside(statement) < lanes)):
+    short = longest_inside(statement) < lanes
+    waits = not short and best < 0 and own.hides and adds_up(statement.body)
+    if usable and (along or waits or (dear and short)):
         chains = 1
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
@@ -135,6 +142,12 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
 def has_lanes(body: Body) -> bool:
     """Whether a loop below `body` runs in lanes already."""
     return any(isinstance(s, Loop) and s.width > 1 for s in below(body))
+
+
+def adds_up(body: Body) -> bool:
+    """Whether a loop directly in a body only adds up: each addition waits for the one before, but
+    not for those in other lanes."""
+    return any(isinstance(s, Loop) and is_plain_reduce(s) for s in body)
 
 
 def longest_inside(loop: Loop) -> int:
