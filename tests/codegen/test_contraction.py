@@ -295,7 +295,7 @@ def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(channels: i
     graph = Graph((image.type, weights.type), (build.permute(total, (0, 2, 1)),))
     compare(graph)
     program = lower_contraction(Kernel("kernel", graph), TARGET)
-    assert program is not None and f"for lane in {channels}" not in str(program)
+    assert program is not None and "left in place" in program.moves  # the image
 
 
 def test_nan_stays_in_its_row() -> None:
