@@ -15,6 +15,7 @@ from tinyhlo.ir.graph import (
     Constant,
     Elementwise,
     Expand,
+    Gather,
     Graph,
     LibraryCall,
     Param,
@@ -127,6 +128,21 @@ def test_an_array_of_positions_needs_no_memory() -> None:
     rows = build.gather(build.iota((7, 3), F32, 1), [places, build.iota((5, 2), I32, 1)])
     graph = simplify(Graph((places.type,), (rows,)))
     assert graph.results == (build.cast(build.iota((5, 2), I32, 1), F32),)
+
+
+@pytest.mark.parametrize("start", [0, 2, 3, 4])
+def test_elements_that_follow_each_other_are_a_slice(start: int) -> None:
+    """Where they all exist."""
+    source, shape = build.param(0, (5, 7), F32), (3, 2)
+    first = build.elementwise(Op.ADD, build.full(start, shape, I32), build.iota(shape, I32, 1))
+    rows = build.gather(source, [first, build.iota(shape, I32, 0)])
+    graph = Graph((source.type,), (rows,))
+    simple = simplify(graph)
+    assert any(isinstance(n, Gather) for n in simple.nodes()) == (start == 4)
+    if start == 4:
+        return
+    x = np.arange(35, dtype=np.float32).reshape(5, 7)
+    np.testing.assert_array_equal(run_graph(simple, [x])[0], run_graph(graph, [x])[0])
 
 
 def test_plus_zero_is_kept() -> None:

@@ -228,7 +228,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.reduce_of_view,
         steps.reduce_of_reduce,
     ),
-    Gather: (steps.gather_of_positions, steps.gather_of_constants),
+    Gather: (steps.gather_of_positions, steps.gather_of_ranges),
     Loop: (constant_state,),
     Output: (known_result,),
 }

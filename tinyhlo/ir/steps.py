@@ -311,14 +311,32 @@ def gather_of_positions(node: Gather) -> Node | None:
     return build.cast(indices[source.axis], node.dtype)
 
 
-def gather_of_constants(node: Gather) -> Node | None:
-    """One element at a place known now is a slice."""
+def gather_of_ranges(node: Gather) -> Node | None:
+    """Elements that follow each other from a place known now are a slice: x[iota + 2], x[3]."""
     source, *indices = node.inputs
-    places = [splat_value(index) for index in indices]
-    if not places or any(place is None for place in places) or node.type.size == 0:
+    found = [counted_from(index) for index in indices]
+    if not found or None in found or node.type.size == 0:
         return None
-    start = [int(place) for place in places]  # type: ignore[arg-type]
-    if any(not 0 <= a < n for a, n in zip(start, source.shape, strict=True)):
+    start, counted = zip(*(place for place in found if place is not None), strict=True)
+    sizes = [1 if axis is None else node.shape[axis] for axis in counted]
+    if any(not 0 <= a <= n - m for a, m, n in zip(start, sizes, source.shape, strict=True)):
         return None
-    element = slice_at(source, start, [1] * len(start), [1] * len(start))
-    return build.broadcast(build.reshape(element, ()), node.shape)
+    axes = [axis for axis in counted if axis is not None]
+    if len(set(axes)) < len(axes):
+        return None
+    block = slice_at(source, start, sizes, [1] * len(sizes))
+    block = build.reshape(block, tuple(node.shape[axis] for axis in axes))
+    return build.broadcast(block, node.shape, axes)
+
+
+def counted_from(index: Node) -> tuple[int, int | None] | None:
+    """The first index and the axis along which it counts up, if it does and that is known."""
+    match index:
+        case Iota(axis=axis):
+            return 0, axis
+        case Elementwise(op=Op.ADD, inputs=(first, Iota(axis=axis)) | (Iota(axis=axis), first)):
+            start = splat_value(first)
+            return None if start is None else (int(start), axis)
+        case _:
+            start = splat_value(index)
+            return None if start is None else (int(start), None)

@@ -137,7 +137,7 @@ def launch(
     stops |= {node: base(node) for node in inside if is_read(node)}
     node = cluster.structure
     if isinstance(node, (UpdateSlice, Scatter)):
-        places = places_of_update(cluster, node, results)
+        places = places_of_update(planner, cluster, node, results)
         for result, operand in places:
             source, target = buffer_of(planner, operand), buffer_of(planner, result)
             if result not in planner.in_place and source != target:
@@ -164,14 +164,15 @@ def launch(
 
 
 def places_of_update(
-    cluster: Cluster, node: UpdateSlice | Scatter, results: list[Node]
+    planner: Planner, cluster: Cluster, node: UpdateSlice | Scatter, results: list[Node]
 ) -> list[tuple[Node, Node]]:
     """(result, operand) pairs that are the same memory; none when the kernel reads the old value
     too: then it copies for itself."""
     operands = [base(child) for child in in_memory(node)]
     if len(set(operands)) != len(operands):
         return []
-    if any(is_read_elsewhere(cluster, operand, node) for operand in operands):
+    taken = planner.in_place.keys() >= set(results)
+    if not taken and any(is_read_elsewhere(cluster, operand, node) for operand in operands):
         return []
     return list(zip(results, operands, strict=True))
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import index, linear
+from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of
 from tinyhlo.schedule.clusters import Cluster, needs
@@ -35,7 +36,8 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
             continue
         if operands.count(operand) > 1 or UNKNOWN[0] in first_access(cluster, operand):
             continue
-        if not isinstance(node, Loop) and is_read_elsewhere(cluster, operand, node):
+        updates = not isinstance(node, Loop)
+        if updates and is_read_elsewhere(cluster, operand, node) and not is_own(cluster, operand):
             continue
         if run_before(planner.readers[operand] - {cluster}, cluster):
             planner.in_place[result_of(node, position)] = operand
@@ -66,6 +68,20 @@ def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
     others = node.inputs[len(in_memory(node)) :]
     inside = reachable(others, lambda n: () if base(n) in cluster.reads else n.inputs)
     return any(base(child) is operand for child in inside)
+
+
+def is_own(cluster: Cluster, operand: Node) -> bool:
+    """Whether an update reads its operand only where it then writes, as `x.at[1:].add(y)` does."""
+    node = cluster.structure
+    if not isinstance(node, UpdateSlice) or operand.type.size == 1:
+        return False
+    starts = [splat_value(start) for start in node.inputs[2:]]
+    if any(start is None for start in starts):
+        return False
+    within = map(index, space_of(node.inputs[1]).kept)
+    at = tuple(i + int(start) for i, start in zip(within, starts, strict=True) if start is not None)
+    own = linear(at, node.shape)
+    return all(linear(read, operand.shape) == own for read in cluster.reads[operand] if read)
 
 
 def run_before(first: set[Cluster], last: Cluster) -> bool:
