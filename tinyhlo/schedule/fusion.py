@@ -18,6 +18,7 @@ from tinyhlo.ir.graph import Graph, Node, Output, Reduce
 from tinyhlo.ir.index import index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import access, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
 from tinyhlo.schedule.clusters import (
@@ -30,13 +31,23 @@ from tinyhlo.schedule.clusters import (
     reaches_around,
 )
 from tinyhlo.schedule.columns import column_limit, share_columns
-from tinyhlo.schedule.items import LONGEST, Items, base, find_items, is_leaf, is_structure_value
+from tinyhlo.schedule.items import (
+    LONGEST,
+    Items,
+    base,
+    find_items,
+    is_leaf,
+    is_structure_value,
+    own_work,
+)
 from tinyhlo.target import Target
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
 MIN_ROWS = 4
 MAX_RESULTS = 16
+MIN_APART = 64  # sums of rows whose roots fill vectors apart from them
+DEAR_WORK = 20  # of one element of a root that is a polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +245,7 @@ def epilogue_only(consumer: Cluster, other: Cluster, value: Node, values: Values
         return False
     if len(consumer.reads | other.reads) > MAX_READS:
         return False
-    if values.readers(value) != {consumer}:
+    if values.readers(value) != {consumer} or follows_rows(consumer, other, value):
         return False
     return (
         all(
@@ -244,6 +255,15 @@ def epilogue_only(consumer: Cluster, other: Cluster, value: Node, values: Values
         and len(consumer.items) == 1
         and is_identity(consumer, value)
     )
+
+
+def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
+    """Whether a root of each sum of a row would be computed alone: vectors run along the rows of
+    a matrix that a vector multiplies. On their own, the sums fill vectors."""
+    if value.type.size < MIN_APART or directions(other.items, other.by_item) != {False}:
+        return False
+    inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
+    return any(own_work(node) >= DEAR_WORK and node.type.size > 1 for node in inside)
 
 
 def is_identity(cluster: Cluster, value: Node) -> bool:
