@@ -98,6 +98,7 @@ cosine = root(over(4, lambda r: mp.cos(r) - 1 + r * r / 2))
 tangent_hyperbolic = root(over(3, lambda x: mp.tanh(x) - x))
 arctangent = root(over(3, lambda a: mp.atan(a) - a))
 error_function = root(over(1, lambda x: mp.erf(x) - x))
+error_exponent = over(1, lambda x: mp.log(mp.erfc(x)) + x)
 # log(1 + f) with s = f / (2 + f) is 2 s + s z R(z), z = s * s
 logarithm_ratio = root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2)
 
@@ -112,8 +113,7 @@ FITS = (
     Fit("COS_F32", cosine, lambda z: z * z, 1e-12, QUARTER_PI**2, 3),
     Fit("TANH_F32", tangent_hyperbolic, lambda z: z, 1e-12, TANH_POLYNOMIAL**2, 3),
     Fit("ATAN_F32", arctangent, lambda z: z, 1e-12, 1.0, 9),
-    Fit("ERF_F32", error_function, lambda z: 1, 1e-12, 0.92**2, 7),
-    Fit("ERFC_F32", lambda t: mp.log(mp.erfc(t)), lambda t: mp.erfc(t), 0.9, 4.0, 9),
+    Fit("ERF_F32", error_exponent, lambda x: x * mp.erfc(x) / mp.erf(x), 1e-6, 4.0, 9),
 )
 
 

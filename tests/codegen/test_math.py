@@ -135,7 +135,7 @@ SINGLE = (
     Case(Op.COS, np.cos, 1.6),
     Case(Op.TAN, np.tan, 3.6),
     Case(Op.TANH, np.tanh, 1.6),
-    Case(Op.ERF, special.erf, 2.0),
+    Case(Op.ERF, special.erf, 1.4),
 )
 DOUBLE = (
     Case(Op.EXP, np.exp, 1.1, 1e-320, 1e308),

@@ -38,6 +38,28 @@ def test_far_angles_leave_near_ones_alone(op: Op, size: int) -> None:
         np.testing.assert_allclose(found[place], want, rtol=1e-6)
 
 
+def test_remainders_are_exact() -> None:
+    """Of all sizes: next to multiples of the divisor, far from it, below it, and special ones."""
+    random = np.random.default_rng(0)
+    y = np.exp2(random.uniform(-149, 127, 4000)).astype(np.float32) * random.uniform(-1, 1, 4000)
+    y = y.astype(np.float32)
+    with np.errstate(over="ignore"):
+        multiples = y * random.integers(0, 1 << 22, 4000).astype(np.float32)
+    sizes = np.exp2(random.uniform(-149, 127, 4000)).astype(np.float32)
+    x = np.concatenate([multiples, np.nextafter(multiples, 0), sizes, np.nextafter(y, 0), y])
+    y = np.tile(y, 5)
+    special = np.array([0.0, -0.0, 1.0, -3.0, 5e-45, 3e38, np.inf, -np.inf, np.nan], np.float32)
+    first, second = (grid.ravel() for grid in np.meshgrid(special, special))
+    x, y = np.concatenate([x, first]), np.concatenate([y, second])
+    a, b = (param(k, x.shape, F32) for k in range(2))
+    (found,) = run_native(Graph((a.type, b.type), (elementwise(Op.REM, a, b),)), [x, y])
+    with np.errstate(invalid="ignore"):
+        want = np.fmod(x, y)
+    np.testing.assert_array_equal(found, want)
+    number = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(want[number]))
+
+
 def test_one_function_however_often() -> None:
     x = param(0, (512,), F32)
     sine = elementwise(Op.SIN, x)

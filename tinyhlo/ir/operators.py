@@ -58,6 +58,7 @@ class Operators(Generic[T]):
     equals, differs = binary(Op.EQ), binary(Op.NE)
     at_least, at_most = binary(Op.MAX), binary(Op.MIN)
     arithmetic_shift = binary(Op.SAR)  # to the right: the sign fills
+    remainder = binary(Op.REM)  # with the sign of the dividend
     rint, trunc = unary(Op.RINT), unary(Op.TRUNC)
 
     def fma(self, factor: Operand[T], addend: Operand[T]) -> T:

@@ -5,5 +5,6 @@ terms          formulas over expressions, written as formulas
 exponential    exp, expm1, tanh, erf, pow
 logarithm      log, log1p
 trigonometric  sin, cos, tan, atan2
+remainder      what a whole multiple leaves
 tables         coefficients of the polynomials
 """

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.codegen.expressions import Expression
-from tinyhlo.codegen.math import exponential, logarithm, trigonometric
+from tinyhlo.codegen.math import exponential, logarithm, remainder, trigonometric
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
@@ -35,6 +35,7 @@ RULES: dict[Op, Rule] = {
     Op.COS: trigonometric.cos,
     Op.TAN: trigonometric.tan,
     Op.ATAN2: trigonometric.atan2,
+    Op.REM: remainder.remainder,
 }
 
 

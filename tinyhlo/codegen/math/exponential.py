@@ -14,7 +14,6 @@ from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.logarithm import log2_of_magnitude
 from tinyhlo.codegen.math.tables import (
     ERF_F32,
-    ERFC_F32,
     EXP_F32,
     EXP_F64,
     EXPM1_F32,
@@ -130,13 +129,19 @@ def tanh(x: Term) -> Term:
 
 
 def erf(x: Term) -> Term | None:
-    """A polynomial near 0, else 1 - exp(polynomial)."""
+    """-(e^p - 1) for p = log(erfc |x|) = x P(x) - x, which is as exact near 0 as further out. What
+    the rounding of p lost is small next to it, and joins e^p - 1."""
     if x.dtype is not F32:
         return None
-    size = abs(x)
-    small = polynomial(size * size, ERF_F32).fma(size, size)
-    large = x.constant(1.0) - exp_moderate(polynomial(size.at_most(4.0), ERFC_F32))
-    return where(size < 0.92, small, large).with_sign(x.sign())
+    size = abs(x).at_most(4.0)
+    factor = polynomial(size, ERF_F32)
+    p = size.fma(factor, -size)
+    lost = size.fma(factor, -(p + size))
+    integer, r = reduce(p, biases=1)
+    scale = power_of_two(integer, x.dtype)
+    q = r + paired(r, EXP_F32).fma(r * r, lost)
+    value = (-scale).fma(q, x.constant(1.0) - scale)
+    return value.with_sign(x.sign())
 
 
 def power(x: Term, y: Term) -> Term | None:

@@ -12,10 +12,13 @@ from tinyhlo.codegen.expressions import Expression, Rarely, Read
 Term = Expression
 
 
-def rarely(condition: Term, name: str, rule: Callable[[Term], Term], x: Term, usual: Term) -> Term:
-    """`rule` of x where `condition` holds, else `usual`. The rule becomes a function `name` of its
-    own: it costs nothing but the question where no lane needs it."""
-    return Rarely(name, condition, (x,), rule(Read("input0", x.dtype)), usual)
+def rarely(
+    condition: Term, name: str, rule: Callable[..., Term], inputs: tuple[Term, ...], usual: Term
+) -> Term:
+    """`rule` of the inputs where `condition` holds, else `usual`. The rule becomes a function
+    `name` of its own: it costs nothing but the question where no lane needs it."""
+    reads = (Read(f"input{k}", given.dtype) for k, given in enumerate(inputs))
+    return Rarely(name, condition, inputs, rule(*reads), usual)
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:

@@ -93,7 +93,7 @@ def of_angle(name: str, rule: Callable[[Term, Angle], Term]) -> Callable[[Term],
         if x.dtype is not F32:
             return None
         far = ~(abs(x) < NEAR)  # NaN is neither
-        return rarely(far, name, lambda y: rule(y, reduce_far(y)), x, rule(x, reduce_near(x)))
+        return rarely(far, name, lambda y: rule(y, reduce_far(y)), (x,), rule(x, reduce_near(x)))
 
     return expansion
 
