@@ -59,7 +59,7 @@ def test_every_axis_of_every_shape(shape: tuple[int, ...], work) -> None:  # typ
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((64, 100, 256), 1), ((300, 2048), 0), ((2, 9, 640), 1)]
+    ("shape", "axis"), [((64, 100, 256), 1), ((250, 2048), 0), ((2, 9, 640), 1)]
 )
 @pytest.mark.parametrize("work", [softmax, log_softmax, standardised])
 def test_one_kernel_without_memory_of_its_own(shape, axis: int, work) -> None:  # type: ignore[no-untyped-def]
@@ -69,7 +69,7 @@ def test_one_kernel_without_memory_of_its_own(shape, axis: int, work) -> None:  
     assert len(program.body) == 1 and program.arena_bytes == 0
 
 
-@pytest.mark.parametrize("shape", [(64, 100, 256), (3, 1500, 700)])
+@pytest.mark.parametrize("shape", [(64, 100, 256), (3, 250, 700)])
 def test_the_exponential_is_computed_once_an_element(shape: tuple[int, ...]) -> None:
     x = param(0, shape, F32)
     (loops,) = compiled(Graph((x.type,), (softmax(x, 1),))).loops

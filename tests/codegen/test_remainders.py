@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.codegen.test_segments import loops_of, normal
+from tests.codegen.test_copies import loops_of, normal
 
 
 def between(count: int):  # type: ignore[no-untyped-def]

@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Node, topological
 from tinyhlo.ir.index import ZERO, index
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.schedule.clusters import Reads
 from tinyhlo.target import Target
 
-BLOCK_VECTORS = 4  # of columns side by side, all of whose rows are to stay in half of L2
-COLUMN_LIMIT = 1 << 11  # elements of a column where no target is given
+BLOCK = 256  # columns side by side, all of whose rows are to stay in half of L2 (decision 31)
+COLUMN_LIMIT = 256  # elements of a column where no target is given
 MIN_COLUMNS = 512  # fewer would leave threads or lanes without work
 
 Axes = tuple[int, ...]
@@ -32,7 +33,7 @@ def column_limit(target: Target | None) -> int:
     """Elements of a column that later passes over it still find in the cache."""
     if target is None:
         return COLUMN_LIMIT
-    return target.l2_bytes // 2 // (BLOCK_VECTORS * target.vector_bytes)
+    return target.l2_bytes // 2 // (BLOCK * F32.itemsize)
 
 
 def share_columns(items: Sequence[Node], reads: Mapping[Node, Reads], limit: int) -> bool:

@@ -1,7 +1,7 @@
 """Rewrites of a loop nest, each legal or refused; `heuristics` chooses them. In order of use:
 
 basic          names and indices of statements; join, collapse, split
-segments       loops cut where padding begins
+remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
 write_out      loops of a few iterations written out
 turned         operands that lie across, turned around in scratch

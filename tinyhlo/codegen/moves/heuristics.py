@@ -40,7 +40,6 @@ from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.remainders import by_remainders
-from tinyhlo.codegen.moves.segments import cut_at_padding
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
 from tinyhlo.codegen.moves.turned import turn_around
@@ -89,11 +88,10 @@ class Score:
 
 
 def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> LoopProgram:
-    """Join, cut at padding, interchange, collapse, write out, turn around, walk rows in order,
-    vectorise, stage, cut, parallelise. `runs` is how often a call of the whole program runs this
-    kernel."""
+    """Join, interchange, collapse, write out, turn around, walk rows in order, vectorise, stage, cut,
+    parallelise. `runs` is how often a call of the whole program runs this kernel."""
     moves: list[str] = []
-    body = by_remainders(cut_at_padding(join(program.body), moves), target, moves)
+    body = by_remainders(join(program.body), target, moves)
     body = interchange(body, moves)
     body = write_out(collapse(body), target, moves)
     body = by_rows(turn_around(program, body, target, moves), target, moves)

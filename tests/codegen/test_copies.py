@@ -33,16 +33,16 @@ def loops_of(function, *arguments: np.ndarray) -> str:  # type: ignore[no-untype
 @pytest.mark.parametrize(
     "widths", [((3, 3), (3, 3)), ((0, 5), (70, 0)), ((-2, 1), (1, -3)), ((100, 0), (0, 0))]
 )
-def test_padding_is_stored_by_loops_of_its_own(widths) -> None:  # type: ignore[no-untyped-def]
+def test_padding_is_stored_in_lanes(widths) -> None:  # type: ignore[no-untyped-def]
     amounts = [(low, high, 0) for low, high in widths]
-    text = loops_of(lambda x: lax.pad(x, np.float32(2), amounts), normal(90, 130))
-    assert " ? " not in text and "vector 8" in text
+    assert "vector 8" in loops_of(lambda x: lax.pad(x, np.float32(2), amounts), normal(90, 130))
 
 
 def test_padding_of_three_axes() -> None:
     amounts = [(1, 1, 0), (2, 0, 0), (0, 9, 0)]
-    text = loops_of(lambda x: lax.pad(x, np.float32(0), amounts) * 2, normal(9, 31, 65))
-    assert " ? " not in text
+    assert "vector" in loops_of(
+        lambda x: lax.pad(x, np.float32(0), amounts) * 2, normal(9, 31, 65)
+    )
 
 
 def test_padding_between_elements_keeps_its_conditions() -> None:
