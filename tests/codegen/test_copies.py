@@ -40,9 +40,7 @@ def test_padding_is_stored_in_lanes(widths) -> None:  # type: ignore[no-untyped-
 
 def test_padding_of_three_axes() -> None:
     amounts = [(1, 1, 0), (2, 0, 0), (0, 9, 0)]
-    assert "vector" in loops_of(
-        lambda x: lax.pad(x, np.float32(0), amounts) * 2, normal(9, 31, 65)
-    )
+    assert "vector" in loops_of(lambda x: lax.pad(x, np.float32(0), amounts) * 2, normal(9, 31, 65))
 
 
 def test_padding_between_elements_keeps_its_conditions() -> None:

@@ -53,7 +53,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
     nested,
 )
-from tinyhlo.codegen.moves.heuristics import cost
+from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel

@@ -10,18 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
-    accumulates,
     all_indices,
     names_in,
     names_set,
     stores_in,
     substituted,
 )
-from tinyhlo.codegen.expressions import Load, Memory, Read
-from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
-    Accumulate,
-    Allocate,
     Axis,
     Body,
     Declare,
@@ -131,32 +126,3 @@ def nest_of(statement: Statement) -> list[Loop]:
             break
         statement = statement.body[0]
     return nest
-
-
-def strips(loop: Loop, length: int) -> Loop:
-    """Split a loop into strips that run in parallel; the loop itself keeps its meaning."""
-    count = -(-loop.var.extent // length)
-    strip = Var(f"{loop.var.name}_strip", count)
-    inner = replace(loop, start=index(strip) * length, count=length)
-    return Loop(strip, Axis.PARALLEL, (inner,))
-
-
-def split_reduce(declares: list[Declare], loop: Loop, length: int) -> Body:
-    """A reduce in parallel: each strip has its own accumulators, joined in order afterwards. The
-    number of strips does not depend on the number of threads, so the result does not either."""
-    count = -(-loop.var.extent // length)
-    strip = Var(f"{loop.var.name}_strip", count)
-    ops = {s.name: s.op for s in accumulates((loop,))}
-    parts = {d.name: Memory(f"{d.name}_parts", d.value.dtype, count, local=True) for d in declares}
-    own = [Declare(d.name, identity(ops[d.name], d.value.dtype)) for d in declares]
-    inner = replace(loop, start=index(strip) * length, count=length)
-    stores = [Store(parts[d.name], index(strip), Read(d.name, d.value.dtype)) for d in declares]
-    joined = tuple(
-        Accumulate(d.name, ops[d.name], Load(parts[d.name], index(strip))) for d in declares
-    )
-    return (
-        *(Allocate(memory) for memory in parts.values()),
-        Loop(strip, Axis.PARALLEL, (*own, inner, *stores)),
-        *declares,
-        Loop(strip, Axis.REDUCE, joined),
-    )

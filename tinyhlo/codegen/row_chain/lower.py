@@ -38,8 +38,8 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope
 from tinyhlo.codegen.moves.basic import join
-from tinyhlo.codegen.moves.heuristics import vectorised
 from tinyhlo.codegen.moves.staging import stage_rows
+from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, RowLowering, choose_sizes
 from tinyhlo.ir.graph import Param

@@ -22,7 +22,7 @@ from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
-from tinyhlo.codegen.moves.heuristics import PARALLEL_WORK, parallel
+from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallel
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Var, index, unravel

@@ -1,0 +1,131 @@
+"""Which loops run on all threads, and in how many pieces.
+
+    for i in 100000 vector 32: ...      ->  for i_strip in 32 parallel: for i in i_strip*3136 ..
+    sum = 0; for j in ... reduce: ...   ->  a sum of each strip, in parallel; then the sum of these
+
+The pieces depend on extents alone, so results are the same bits on any number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyhlo.codegen.bodies import accumulates, below, names_in
+from tinyhlo.codegen.expressions import (
+    Load,
+    Memory,
+    Read,
+)
+from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.moves.work import work
+from tinyhlo.ir.index import Var, index
+
+PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
+STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
+SMALL_STRIP = 512
+
+
+def parallelised(body: Body, least: float, moves: list[str]) -> Body:
+    """Run top-level loops with at least so much work on all threads. One thread takes the same
+    strips, so that results are the same bits on any number of threads."""
+    result: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, Loop) and statement.axis is Axis.PARALLEL:  # it came so
+            moves.append(f"parallel {statement.var.name}")
+            result.append(statement)
+        elif not isinstance(statement, Loop) or work(statement) < least:
+            result.append(statement)
+        elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
+            result.append(parallel(statement, moves))
+        elif statement.axis is Axis.REDUCE and can_split(statement, result):
+            declares = [
+                s for s in result if isinstance(s, Declare) and s.name in changed_names(statement)
+            ]
+            for declare in declares:
+                result.remove(declare)
+            length = strip_length(statement)
+            moves.append(f"parallel {statement.var.name}/{length}")
+            result.extend(split_reduce(declares, statement, length))
+        else:
+            result.append(statement)
+    return tuple(result)
+
+
+def parallel(loop: Loop, moves: list[str]) -> Loop:
+    """The loop itself when it has no lanes and enough turns, else its strips."""
+    if loop.axis is Axis.SERIAL and loop.var.extent >= 2:
+        moves.append(f"parallel {loop.var.name}")
+        return replace(loop, axis=Axis.PARALLEL)
+    length = strip_length(loop)
+    if length >= loop.var.extent:
+        return loop
+    moves.append(f"parallel {loop.var.name}/{length}")
+    return strips(loop, length)
+
+
+def strip_length(loop: Loop) -> int:
+    """A multiple of the vector width that gives about STRIPS strips."""
+    unit = max(loop.width, 1)
+    if loop.axis is Axis.VECTOR and not any(isinstance(s, Loop) for s in loop.body):
+        unit = -(-SMALL_STRIP // unit) * unit
+    each = -(-loop.var.extent // STRIPS)
+    return -(-each // unit) * unit
+
+
+def changed_names(loop: Loop) -> frozenset[str]:
+    return frozenset(s.name for s in accumulates(loop.body))
+
+
+def can_split(loop: Loop, before: list[Statement]) -> bool:
+    """Only accumulations below, and the accumulators start right before the loop."""
+    if not only_accumulates(loop.body):
+        return False
+    names = changed_names(loop)
+    declared = {s.name: s for s in before if isinstance(s, Declare)}
+    if not names <= declared.keys():
+        return False
+    return names.isdisjoint(names_in(s for s in before if not isinstance(s, Declare)))
+
+
+def only_accumulates(body: Body) -> bool:
+    return all(isinstance(s, (Accumulate, Loop, If)) for s in below(body))
+
+
+def strips(loop: Loop, length: int) -> Loop:
+    """Split a loop into strips that run in parallel; the loop itself keeps its meaning."""
+    count = -(-loop.var.extent // length)
+    strip = Var(f"{loop.var.name}_strip", count)
+    inner = replace(loop, start=index(strip) * length, count=length)
+    return Loop(strip, Axis.PARALLEL, (inner,))
+
+
+def split_reduce(declares: list[Declare], loop: Loop, length: int) -> Body:
+    """A reduce in parallel: each strip has its own accumulators, joined in order afterwards. The
+    number of strips does not depend on the number of threads, so the result does not either."""
+    count = -(-loop.var.extent // length)
+    strip = Var(f"{loop.var.name}_strip", count)
+    ops = {s.name: s.op for s in accumulates((loop,))}
+    parts = {d.name: Memory(f"{d.name}_parts", d.value.dtype, count, local=True) for d in declares}
+    own = [Declare(d.name, identity(ops[d.name], d.value.dtype)) for d in declares]
+    inner = replace(loop, start=index(strip) * length, count=length)
+    stores = [Store(parts[d.name], index(strip), Read(d.name, d.value.dtype)) for d in declares]
+    joined = tuple(
+        Accumulate(d.name, ops[d.name], Load(parts[d.name], index(strip))) for d in declares
+    )
+    return (
+        *(Allocate(memory) for memory in parts.values()),
+        Loop(strip, Axis.PARALLEL, (*own, inner, *stores)),
+        *declares,
+        Loop(strip, Axis.REDUCE, joined),
+    )

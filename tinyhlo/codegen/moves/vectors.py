@@ -1,0 +1,248 @@
+"""Which loops run in vectors: of each path the one along which memory is accessed best.
+
+    for i in 64: for j in 100: y[i,j] = x[i,j] + b[i]   ->  j: two accesses side by side, one still
+
+In: loops. Out: the same, one of each nest with a `width`: lanes, times vectors side by side where
+that keeps the adders busy. Every access counts by the distance of what neighbours read or write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from tinyhlo.codegen.bodies import accumulates, below, values_in
+from tinyhlo.codegen.expressions import (
+    Expression,
+    Load,
+    Memory,
+    Name,
+    has_registers,
+    in_rows,
+    index_free,
+)
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Axis,
+    Body,
+    If,
+    Loop,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.moves.work import cost, work
+from tinyhlo.codegen.walks import operands
+from tinyhlo.ir.index import Index, Var
+from tinyhlo.target import NEAR, Target
+
+REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
+COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
+# each four cycles long. Half of them where a term takes more than LIGHT operations.
+LIGHT = 8.0
+STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
+GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
+
+
+@dataclass(slots=True)
+class Score:
+    """How the accesses of a loop body run along one variable."""
+
+    unit: int = 0
+    pairs: int = 0  # every second element, or in reverse: vectors and a shuffle
+    near: int = 0  # a few elements apart: as many vectors and shuffles
+    still: int = 0
+    gathers: int = 0
+    rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
+    far: Counter[tuple[object, int]] = field(default_factory=Counter)  # loads of rows, by stride
+    bits: int = 8
+    seen: set[object] = field(default_factory=set)
+
+    @property
+    def value(self) -> float:
+        return self.unit + 0.5 * self.pairs + 0.25 * self.still - 2.0 * self.gathers
+
+    @property
+    def hides(self) -> bool:
+        """Whether enough lies side by side that the rest may be collected lane by lane."""
+        return self.unit > 0 and self.gathers <= 2 * self.unit
+
+
+def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statement:
+    """Give the best loop of each path a vector width."""
+    if isinstance(statement, If):
+        return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+    if not isinstance(statement, Loop):
+        return statement
+    own = score(statement, target)
+    lanes = lanes_of(own, target)
+    best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
+    usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
+    usable = usable and not has_lanes(statement.body)
+    along = own.value > 0 and (own.value > best or statement in innermost(statement))
+    dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
+    short = longest_inside(statement) < lanes
+    waits = not short and best < 0 and own.hides and adds_up(statement.body)
+    if usable and (along or waits or (dear and short)):
+        chains = 1
+        if statement.axis is Axis.REDUCE:
+            chains = REDUCE_CHAINS
+        elif along and any(isinstance(s, Loop) for s in statement.body):
+            chains = column_chains(statement, lanes, target)
+        while chains > 1 and lanes * chains > statement.var.extent:
+            chains //= 2
+        width = lanes * chains
+        if width > 1 and statement.var.extent >= lanes:
+            moves.append(f"vector {statement.var.name} {width}")
+            axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
+            return replace(statement, axis=axis, width=width, chains=chains)
+    return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def has_lanes(body: Body) -> bool:
+    """Whether a loop below `body` runs in lanes already."""
+    return any(isinstance(s, Loop) and s.width > 1 for s in below(body))
+
+
+def adds_up(body: Body) -> bool:
+    """Whether a loop directly in a body only adds up: each addition waits for the one before, but
+    not for those in other lanes."""
+    return any(isinstance(s, Loop) and is_plain_reduce(s) for s in body)
+
+
+def longest_inside(loop: Loop) -> int:
+    """The extent of the longest loop below a loop, 0 if there is none."""
+    return max((s.var.extent for s in below(loop.body) if isinstance(s, Loop)), default=0)
+
+
+def gain(loop: Loop, target: Target) -> float:
+    """The score of a loop that fills a vector."""
+    found = score(loop, target)
+    return found.value if loop.var.extent >= lanes_of(found, target) else -1.0
+
+
+def lanes_of(found: Score, target: Target) -> int:
+    return max(1, target.vector_bytes * 8 // max(found.bits, 8))
+
+
+def column_chains(loop: Loop, lanes: int, target: Target) -> int:
+    """How many vectors of columns side by side keep the adders busy, stay in registers and leave
+    little of the last turn to columns that the one before has done."""
+    terms = accumulates(loop.body)
+    heavy = any(cost(term.value) > LIGHT for term in terms)
+    chains = COLUMN_CHAINS // 2 if heavy else COLUMN_CHAINS
+    while chains > 1 and 2 * chains * len(terms) > target.vector_registers:
+        chains //= 2
+    vectors = -(-loop.var.extent // lanes)
+    if chains < COLUMN_CHAINS or vectors % chains == 0:
+        return chains
+    return min(chains, chains // 2, key=lambda n: -(-vectors // n) * (n + 1))  # loads of a row
+
+
+def innermost(loop: Loop) -> list[Loop]:
+    """Loops without loops inside, below and including `loop`."""
+    loops = [s for s in below((loop,)) if isinstance(s, Loop)]
+    return [s for s in loops if not any(isinstance(inner, Loop) for inner in below(s.body))]
+
+
+def flattened(body: Body) -> list[Statement]:
+    """Statements of a body, those under an `if` included."""
+    found: list[Statement] = []
+    for statement in body:
+        found.append(statement)
+        if isinstance(statement, If):
+            found.extend(flattened(statement.body))
+    return found
+
+
+def is_plain_reduce(loop: Loop) -> bool:
+    """A reduce loop whose body only accumulates (and stages): lanes may have their own
+    accumulators."""
+    return loop.axis is Axis.REDUCE and all(isinstance(s, (Accumulate, Store)) for s in loop.body)
+
+
+def score(loop: Loop, target: Target) -> Score:
+    """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
+    and jumps that only some lanes would take."""
+    result = Score()
+    statements = flattened(loop.body)
+    result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
+    outweighed = any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements)
+    for statement in statements:
+        if outweighed and isinstance(statement, Store) and stored_apart(statement, loop.var):
+            expression(statement.value, loop.var, result)  # only how it is computed counts
+        else:
+            visit(statement, loop.var, result)
+    lanes = lanes_of(result, target)
+    for (_, stride), count in result.far.items():
+        if stride >= lanes and 2 * count > stride:  # most of a row: whole vectors, turned around
+            result.near += count
+        else:
+            result.gathers += count
+    return result
+
+
+def stored_apart(store: Store, var: Var) -> bool:
+    """Whether neighbours are stored at places that are known, but not side by side."""
+    return (store.index.coefficient(var) or 0) > 2
+
+
+def visit(statement: Statement, var: Var, result: Score) -> None:
+    match statement:
+        case Store(memory=memory, index=where, value=value):
+            access(memory, where, var, result, written=True)
+            expression(value, var, result)
+        case Loop(body=body, axis=axis):
+            if axis is Axis.ORDERED:
+                result.gathers += 100
+            for inner in flattened(body):
+                visit(inner, var, result)
+        case If(conditions=conditions):
+            names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
+            if var in names or has_registers(names):
+                result.gathers += 100  # lanes would part
+        case _:
+            for value in values_in(statement):
+                expression(value, var, result)
+
+
+def access(memory: Memory, where: Index, var: Var, result: Score, written: bool = False) -> None:
+    """Count one access, each distinct one once."""
+    if (memory, where) in result.seen:
+        return
+    result.seen.add((memory, where))
+    stride = where.coefficient(var)
+    result.bits = max(result.bits, memory.dtype.bits)
+    if stride == 1:
+        result.unit += 1
+    elif stride in (2, -1):
+        result.pairs += 1
+    elif stride == 0:
+        result.still += 1
+    elif stride is not None and 2 <= abs(stride) <= NEAR and not written:
+        result.near += 1
+    elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
+        result.far[(memory, where.terms), stride] += 1
+    elif stride and written and result.rows[memory, where.terms] == stride:
+        result.unit += 1 if where.offset % stride == 0 else 0
+    else:
+        result.gathers += 1
+    for atom, _ in where.terms:
+        inner = getattr(atom, "value", None)
+        if inner is not None:
+            expression(inner, var, result)
+
+
+def expression(value: Expression, var: Var, result: Score) -> None:
+    """Count the loads of an expression, shared parts once."""
+    pending = [value]
+    while pending:
+        e = pending.pop()
+        if e in result.seen or not e.loads:
+            if e not in result.seen and var in e.free:
+                result.bits = max(result.bits, e.dtype.bits if e.dtype.bits <= 64 else 64)
+            continue
+        result.seen.add(e)
+        result.bits = max(result.bits, e.dtype.bits)
+        if isinstance(e, Load):
+            access(e.memory, e.index, var, result)
+        pending.extend(operands(e))
