@@ -23,6 +23,7 @@ ROWS = 1_077
 def pays_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes its time for each update."""
     monkeypatch.setattr(ranges, "FEWEST", MANY)
+    monkeypatch.setattr(ranges, "NEAR", 0)
 
 
 def combining(op: Op, dtype: DType) -> Graph:
@@ -112,3 +113,11 @@ def test_all_updates_in_one_range_and_none() -> None:
     graph = elements(Op.ADD, F32, I32)
     for low, high in ((0, 3), (70, 77), (90, 99)):
         check(graph, [values((77,)), values((MANY,), seed=1), places(low, high)])
+
+
+def test_a_target_in_the_nearest_cache_is_left_to_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(ranges, "FEWEST", MANY)
+    assert not keeps(elements(Op.ADD, F32, I32))

@@ -48,6 +48,7 @@ from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, linear
 from tinyhlo.target import Target
 
 FEWEST = 1 << 16  # elements of updates that outweigh waking threads
+NEAR = 4  # times the nearest cache: a target that small misses it too rarely to pay for the pass
 BLOCK = 1024  # updates: their lists stay in the nearest cache
 SMALL = 1 << 31  # what a list can hold
 KEPT = Read("kept", I64)
@@ -69,6 +70,8 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
     """The loops; nothing where they do not pay or the updates are not of that kind."""
     size = updates.root.results[0].size
     if not target.packs or target.threads == 1 or updates.size < FEWEST or size >= SMALL:
+        return ()
+    if sum(type_.nbytes for type_ in updates.root.results) <= NEAR * target.l1_bytes:
         return ()
     axes = axes_of(updates, lowering())
     if axes is None:
