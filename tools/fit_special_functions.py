@@ -10,9 +10,9 @@ import textwrap
 import mpmath as mp
 import numpy as np
 
-from tools.fit_polynomials import Fit, fit
+from tools.fit_polynomials import Fit, error_function, fit, over, root
 
-PIVOT = 2  # erfc is fitted in t = (x - PIVOT) / (x + PIVOT)
+PIVOT = 2.25  # erfc is fitted in t = (x - PIVOT) / (x + PIVOT); scaled_erfc(0) is nearly an f32
 
 
 def scaled_erfc(t: mp.mpf) -> mp.mpf:
@@ -34,8 +34,12 @@ def inverse_ratio(w: mp.mpf) -> mp.mpf:
 
 
 def around(center: float, root: bool = False):
-    """inverse_ratio as a function of the distance of w (or its root) from `center`."""
+    """inverse_ratio as a function of the distance of w (or its root) from `center`: one where it
+    is nearly a number of the type, as the first coefficient is rounded."""
     return lambda d: inverse_ratio((d + center) ** 2 if root else d + center)
+
+
+hyperbolic_sine = root(over(3, lambda x: mp.sinh(x) - x))
 
 
 def relative(function):
@@ -49,7 +53,11 @@ def task(name: str, function, low: float, high: float, count: int, dtype: type) 
 FITS = (
     task("ERFC_F32", scaled_erfc, t_of(0.45), t_of(10.1), 10, np.float32),
     task("ERFC_F64", scaled_erfc, t_of(0.45), t_of(27.3), 24, np.float64),
-    task("ERF_INV_F32_CENTER", around(2.5), -2.5, 2.52, 10, np.float32),
+    Fit("ERF_NEAR_F32", error_function, lambda z: 1, 1e-12, 0.51**2, 5),
+    Fit("ERF_NEAR_F64", error_function, lambda z: 1, 1e-12, 0.51**2, 9, np.float64),
+    Fit("SINH_F32", hyperbolic_sine, lambda z: z, 1e-12, 1.01, 4),
+    Fit("SINH_F64", hyperbolic_sine, lambda z: z, 1e-12, 1.01, 8, np.float64),
+    task("ERF_INV_F32_CENTER", around(2.625), -2.625, 2.4, 10, np.float32),
     task("ERF_INV_F32_TAIL", around(3.0, True), 5**0.5 - 3.01, 1.01, 10, np.float32),
     task("ERF_INV_F64_CENTER", around(3.125), -3.125, 3.13, 25, np.float64),
     task("ERF_INV_F64_MIDDLE", around(3.25, True), -0.76, 0.76, 21, np.float64),

@@ -21,25 +21,26 @@ def run(op: str, x: np.ndarray) -> np.ndarray:
     return compile_module(text, Config())(x)[0]
 
 
+# op -> (exact function, domain, largest error in units in the last place)
 CASES = {
-    "chlo.sinh": (np.sinh, (-89, 89)),
-    "chlo.cosh": (np.cosh, (-89, 89)),
-    "chlo.erfc": (special.erfc, (-6, 10.0)),
-    "chlo.erf_inv": (special.erfinv, (-1, 1)),
-    "stablehlo.logistic": (special.expit, (-100, 40)),
+    "chlo.sinh": (np.sinh, (-89.4, 89.4), 1.8),
+    "chlo.cosh": (np.cosh, (-89.4, 89.4), 1.6),
+    "chlo.erfc": (special.erfc, (-6, 10.0), 4.1),
+    "chlo.erf_inv": (special.erfinv, (-1, 1), 2.1),
+    "stablehlo.logistic": (special.expit, (-100, 40), 2.1),
 }
 
 
 @pytest.mark.parametrize("op", CASES)
 def test_digits_in_float32(op: str) -> None:
-    function, (low, high) = CASES[op]
-    x = np.linspace(low, high, 40_001).astype(np.float32)[1:-1]
+    function, (low, high), limit = CASES[op]
+    x = np.linspace(low, high, 400_001).astype(np.float32)[1:-1]
     exact = function(x.astype(np.float64))
     with np.errstate(over="ignore"):
         unit = np.spacing(np.maximum(np.abs(exact), np.finfo(np.float32).tiny).astype(np.float32))
         finite = np.abs(exact) < np.finfo(np.float32).max
     error = np.abs(run(op, x).astype(np.float64) - exact) / unit
-    assert error[finite].max() < 4
+    assert error[finite].max() < limit
 
 
 SPECIAL = {

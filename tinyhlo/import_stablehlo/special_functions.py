@@ -1,6 +1,6 @@
 """Functions that CHLO's expansions give too few right digits: our own expansions.
 
-    chlo.sinh      ->  half of (e**|x| - e**-|x|), near zero from expm1
+    chlo.sinh      ->  half of (e**|x| - e**-|x|), near zero a polynomial
     chlo.erfc      ->  e**(-x*x) times a polynomial, with x*x split so that no digit is lost
     chlo.erf_inv   ->  x times a polynomial of log((1 - x) (1 + x))
 
@@ -11,8 +11,8 @@ fits of our own (`tools/fit_special_functions.py`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 from tinyhlo.import_stablehlo.elementwise import expansion
@@ -23,11 +23,15 @@ from tinyhlo.import_stablehlo.special_tables import (
     ERF_INV_F64_CENTER,
     ERF_INV_F64_MIDDLE,
     ERF_INV_F64_TAIL,
+    ERF_NEAR_F32,
+    ERF_NEAR_F64,
     ERFC_F32,
     ERFC_F64,
+    SINH_F32,
+    SINH_F64,
 )
 from tinyhlo.import_stablehlo.walker import Rule
-from tinyhlo.ir.build import bitcast, elementwise, exp, expm1, log, sqrt, where
+from tinyhlo.ir.build import bitcast, elementwise, exp, log, sqrt, where
 from tinyhlo.ir.dtypes import F32, F64, signed_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
@@ -42,16 +46,25 @@ def polynomial(x: Node, coefficients: Sequence[float]) -> Node:
     return total
 
 
+# dtype -> (a limit from which on e**x / 2 is e**(x - part) * factor, part, factor, polynomial of
+# sinh below 1). The difference is exact, and the factor is e**part / 2 to within 1e-4 units.
+HALVES = {
+    F32: (88.0, 0.8156585693359375, 1.1303319931030273, SINH_F32),
+    F64: (709.0, 0.7500000023396751, 1.0585000107828835, SINH_F64),
+}
+
+
 def hyperbolic(x: Node) -> tuple[Node, Node]:
-    """(cosh x, sinh x). e**|x| / 2 is a product of two halves, which overflows only where the
-    result does."""
+    """(cosh x, sinh x) from e**|x| / 2, which overflows only where they do."""
+    limit, part, factor, coefficients = HALVES[x.dtype]
     size = abs(x)
-    grown, shrunk = exp(size * 0.5), exp(-size) * 0.5
-    large = grown * 0.5 * grown
-    minus = expm1(size)
-    small = (minus + minus / (minus + 1.0)) * 0.5
-    sinh = where(size < 1.0, small, large - shrunk)
-    return large + shrunk, copy_sign(sinh, x)
+    is_far = size > limit
+    grown = exp(size - where(is_far, like(part, x), 0.0)) * where(is_far, like(factor, x), 0.5)
+    shrunk = 0.25 / grown
+    square = size * size
+    small = size + size * (square * polynomial(square, coefficients))
+    sinh = where(size < 1.0, small, grown - shrunk)
+    return grown + shrunk, copy_sign(sinh, x)
 
 
 def cosh(x: Node) -> Node:
@@ -62,40 +75,64 @@ def sinh(x: Node) -> Node:
     return hyperbolic(x)[1]
 
 
-# dtype -> (polynomial, bits of x that are kept so that their square is exact, where erfc is 0)
-ERFC = {F32: (ERFC_F32, 12, 10.1), F64: (ERFC_F64, 26, 27.3)}
-PIVOT = 2.0
-FAR_SQUARE = 32.0  # beyond it e**(-x*x) is computed e**44 times too large: no denormals on the way
-SHIFT = 44.0  # a whole number, so that the difference to the square is exact
+@dataclass(frozen=True, slots=True)
+class Complement:
+    """erfc of a type: polynomials of erf(x) / x - 1 in x*x up to `NEAR`, and of the tail; so many
+    bits of x have an exact square; erfc is 0 from `end` on. Far out e**(-x*x) is computed about
+    2**`SCALE` times too large, so that no denormals are on the way: e**`shift` times, whose
+    difference to the square is exact; `beyond` is how much shift is over SCALE * log(2)."""
+
+    near: Sequence[float]
+    tail: Sequence[float]
+    kept: int
+    end: float
+    shift: float
+    beyond: float
+
+
+SCALE = 64
+COMPLEMENTS = {
+    F32: Complement(ERF_NEAR_F32, ERFC_F32, 12, 10.1, 44.361419677734375, 1.2189787519729715e-07),
+    F64: Complement(ERF_NEAR_F64, ERFC_F64, 26, 27.3, 44.36141955583639, -1.0806560032487666e-13),
+}
+NEAR = 0.5
+PIVOT = 2.25
+FAR_SQUARE = 32.0
 
 
 def erfc(x: Node) -> Node:
-    """1 - erf(x) up to 1/2; beyond, e**(-x*x) h(t) / (x + 2) with t = (x - 2) / (x + 2).
+    """1 - erf(x) near 0; beyond, e**(-x*x) h(t) / (x + p), t = (x - p) / (x + p), which is
+    taken from 2 for negative x.
 
-    x = high + low with few bits in `high`: x*x = high*high + low (x + high), the first exactly.
+    |x| = high + low with few bits in `high`: x*x = high*high + rest, the first exactly, and
+    e**-rest is a few terms.
     """
-    coefficients, kept, end = ERFC[x.dtype]
-    size = elementwise(Op.MIN, elementwise(Op.MAX, x, like(0.45, x)), like(end, x))
-    word = signed_of(x.dtype)
-    bits = bitcast(size, word)
-    high = bitcast(bits & -(1 << (x.dtype.mantissa_bits - kept + 1)), x.dtype)
-    low = size - high
+    form = COMPLEMENTS[x.dtype]
+    size = abs(x)
+    square = x * x
+    near = 1.0 - (x + x * polynomial(square, form.near))
+
+    limited = elementwise(Op.MIN, size, like(form.end, x))
+    unit = 1 << (x.dtype.mantissa_bits - form.kept + 1)
+    high = bitcast((bitcast(limited, signed_of(x.dtype)) + unit // 2) & -unit, x.dtype)
     square = high * high
     is_far = square > FAR_SQUARE
-    exponent = where(is_far, SHIFT - square, -square)
-    reciprocal = 1.0 / (size + PIVOT)
-    slope = polynomial((size - PIVOT) * reciprocal, coefficients) * reciprocal
-    correction = exp(-(low * (size + high)))
-    tail = exp(exponent) * correction * slope
-    tail = tail * where(is_far, like(math.exp(-SHIFT), tail), like(1.0, tail))
-    tail = where(end < x, 0.0, tail)
-    near = 1.0 - elementwise(Op.ERF, x)
-    return where(x >= 0.5, tail, near)
+    power = exp(where(is_far, like(form.shift, x), 0.0) - square)
+    reciprocal = 1.0 / (limited + PIVOT)
+    slope = polynomial((limited - PIVOT) * reciprocal, form.tail) * reciprocal
+    # what the reciprocal lost in two roundings becomes part of the exponent
+    lost = (1.0 - reciprocal * PIVOT) - limited * reciprocal
+    rest = (limited - high) * (limited + high) + (where(is_far, like(form.beyond, x), 0.0) - lost)
+    power = power - power * (rest - rest * rest * polynomial(rest, (1 / 2, -1 / 6, 1 / 24)))
+    tail = power * slope * where(is_far, like(2.0**-SCALE, x), 1.0)
+    tail = where(size > form.end, 0.0, tail)
+    tail = where(x < 0, 2.0 - tail, tail)
+    return where(size < NEAR, near, tail)
 
 
 # dtype -> (end of the piece, its center, whether in the root of w, polynomial)
 ERF_INV = {
-    F32: ((5.0, 2.5, False, ERF_INV_F32_CENTER), (inf, 3.0, True, ERF_INV_F32_TAIL)),
+    F32: ((5.0, 2.625, False, ERF_INV_F32_CENTER), (inf, 3.0, True, ERF_INV_F32_TAIL)),
     F64: (
         (6.25, 3.125, False, ERF_INV_F64_CENTER),
         (16.0, 3.25, True, ERF_INV_F64_MIDDLE),
@@ -105,9 +142,13 @@ ERF_INV = {
 
 
 def erf_inv(x: Node) -> Node:
-    """x P(w), w = -log(1 - x*x); infinite at -1 and 1, NaN beyond."""
+    """x P(w), w = -log(1 - x*x); infinite at -1 and 1, NaN beyond. In d = 1 - |x|, which is exact
+    from 1/2 on, 1 - x*x is 2d - d*d: either difference loses but its own rounding."""
     one = like(1.0, x)
-    w = -log((one - x) * (one + x))
+    size = abs(x)
+    is_small, rest = size < 0.5, one - size
+    factor = where(is_small, size, rest)
+    w = -log(where(is_small, one, rest + rest) - factor * factor)
     root = sqrt(w)
     *pieces, last = ERF_INV[x.dtype]
 
@@ -118,7 +159,7 @@ def erf_inv(x: Node) -> Node:
     ratio = value(last)
     for piece in reversed(pieces):
         ratio = where(w < piece[0], value(piece), ratio)
-    at_end = abs(x).equals(one)
+    at_end = size.equals(one)
     return where(at_end, x * inf, x * ratio)
 
 
