@@ -110,6 +110,24 @@ def test_a_gradient_is_stored_in_the_order_of_its_weights() -> None:
     assert first.writes[0].type.shape == (64, 16)
 
 
+def test_an_update_is_computed_with_its_gradient() -> None:
+    x, dy, w = param(0, (32, 64), F32), param(1, (32, 16), F32), param(2, (64, 16), F32)
+    gradient = permute(matmul(permute(dy, (1, 0)), x), (1, 0))
+    update = elementwise(Op.SUB, w, mul(constant_like(0.1, w), gradient))
+    graph = Graph((x.type, dy.type, w.type), (update,))
+    program = planned(graph, [normal(32, 64), normal(32, 16), normal(64, 16)])
+    assert len(launches(program.body)) == 1
+
+
+def test_a_product_that_is_read_in_two_orders_is_stored() -> None:
+    """Both parts of h + transpose(h) at once would be two products."""
+    x = param(0, (48, 64), F32)
+    h = matmul(x, permute(x, (1, 0)))
+    graph = Graph((x.type,), (add(h, permute(h, (1, 0))),))
+    program = planned(graph, [normal(48, 64)])
+    assert len(launches(program.body)) == 2
+
+
 def test_sums_over_the_same_rows_share_one_pass_with_what_follows_them() -> None:
     x, y = param(0, (3000, 100), F32), param(1, (3000, 100), F32)
     products, plain = reduce(Op.ADD, mul(x, y), (0,)), reduce(Op.ADD, y, (0,))

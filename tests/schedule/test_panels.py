@@ -96,6 +96,19 @@ def test_few_rows_leave_a_matrix_beyond_the_cache(rows: int, panels: bool) -> No
     assert [len(node.shape) for node in sums(program)] == [3 if panels else 2]
 
 
+def test_the_gradient_of_a_matrix_is_stored_in_its_order() -> None:
+    """The examples are the still factor of each step: as panels they would turn the gradient."""
+
+    def training(x: jax.Array, w: jax.Array) -> jax.Array:
+        step = jax.grad(lambda w: jnp.tanh(x @ w).sum())
+        return lax.fori_loop(0, 6, lambda _, w: w - 0.01 * step(w), w)
+
+    program = planned(training, normal(64, 128), 0.1 * normal(128, 256))
+    assert [node.shape for node in sums(program)] == [(64, 256), (256, 128)]
+    inside, _ = split(program)
+    assert (128, 256) in {launch.writes[0].type.shape for launch in launches(inside)}
+
+
 @pytest.mark.parametrize("rows", [(), (5,), (40,)])
 def test_what_follows_is_computed_with_the_product(rows: tuple[int, ...]) -> None:
     program = planned(cell, 0.1 * normal(128, 128), normal(*rows, 128))

@@ -238,8 +238,9 @@ def iteration_size(item: Node) -> int:
 
 
 def epilogue_only(consumer: Cluster, other: Cluster, value: Node, values: Values) -> bool:
-    """A contraction takes in elementwise work of its own shape that is its only use."""
-    if len(other.items) != 1 or value in values.results:
+    """A contraction takes in elementwise work of its own shape that is its only use, be it turned
+    before or not."""
+    if value is not other.items[-1] or not values.is_private(other, {consumer, other}):
         return False
     if consumer.structure is not None or consumer.contraction:
         return False
@@ -267,16 +268,16 @@ def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
 
 
 def is_identity(cluster: Cluster, value: Node) -> bool:
-    """Every access of `value` is at the index being computed, its axes in any order or as a
-    reshape has them."""
+    """Every access of `value` is at the index being computed, its axes in any order, the same for
+    all, or as a reshape has them."""
     space = space_of(cluster.items[0])
     if not space.reduced:
         same = reshape_index(cluster.items[0].shape, value.shape, tuple(map(index, space.kept)))
         if cluster.reads[value] == {same}:
             return True
     own = {index(v) for v in space.kept if v.extent > 1}
-    moving = [[i for i in at if not i.is_constant] for at in cluster.reads[value]]
-    return all(len(axes) == len(own) and set(axes) == own for axes in moving)
+    orders = {tuple(i for i in at if not i.is_constant) for at in cluster.reads[value]}
+    return len(orders) == 1 and all(len(axes) == len(own) == len(own & {*axes}) for axes in orders)
 
 
 def join_siblings(clusters: list[Cluster]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
-from tinyhlo.ir.graph import Loop, Node
+from tinyhlo.ir.graph import Loop, Node, Permute
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.lift import Lift
 from tinyhlo.target import Target
@@ -98,6 +98,9 @@ def product_with(panels: Panels, matrix: Node, node: Node) -> Node:
 
 
 def in_panels(loop: Loop, lift: Lift, target: Target) -> dict[Node, Panels]:
-    """The products of a loop that are to read panels."""
-    found = ((node, find_panels(node, lift, target)) for node in loop.body.nodes())
+    """The products of a loop that are to read panels: not those that are stored turned, whose rows
+    are columns then, as the gradient of a matrix is."""
+    nodes = loop.body.nodes()
+    turned = {node.inputs[0] for node in nodes if isinstance(node, Permute)}
+    found = ((node, find_panels(node, lift, target)) for node in nodes if node not in turned)
     return {node: panels for node, panels in found if panels is not None}
