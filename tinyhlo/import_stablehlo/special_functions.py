@@ -118,11 +118,11 @@ def erfc(x: Node) -> Node:
     square = high * high
     is_far = square > FAR_SQUARE
     power = exp(where(is_far, like(form.shift, x), 0.0) - square)
-    reciprocal = 1.0 / (limited + PIVOT)
-    slope = polynomial((limited - PIVOT) * reciprocal, form.tail) * reciprocal
-    # what the reciprocal lost in two roundings becomes part of the exponent
-    lost = (1.0 - reciprocal * PIVOT) - limited * reciprocal
-    rest = (limited - high) * (limited + high) + (where(is_far, like(form.beyond, x), 0.0) - lost)
+    total = limited + PIVOT
+    reciprocal = 1.0 / total
+    slope = polynomial((limited - PIVOT) * reciprocal, form.tail) / total
+    lost = (limited - (total - PIVOT)) * reciprocal  # in the sum: becomes part of the exponent
+    rest = (limited - high) * (limited + high) + (where(is_far, like(form.beyond, x), 0.0) + lost)
     power = power - power * (rest - rest * rest * polynomial(rest, (1 / 2, -1 / 6, 1 / 24)))
     tail = power * slope * where(is_far, like(2.0**-SCALE, x), 1.0)
     tail = where(size > form.end, 0.0, tail)

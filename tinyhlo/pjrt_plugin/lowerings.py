@@ -42,6 +42,7 @@ def register(platform: str) -> None:
     keep what they have."""
     borrow_rules(platform)
     register_logistic(platform)
+    register_composites(platform)
     register_ragged_dot(platform)
     register_branches(platform)
 
@@ -56,6 +57,45 @@ def register_logistic(platform: str) -> None:
     if rule is not None:
         ours = functools.partial(rule, stablehlo.logistic)
         mlir.register_lowering(lax.logistic_p, ours, platform=platform)
+
+
+def register_composites(platform: str) -> None:
+    """Functions that arrive under their name, as most of CHLO does, where the client would put
+    arithmetic in their place: erfc would be 500 units in the last place off."""
+    from jax import lax
+    from jax._src.interpreters import mlir
+
+    for name in ("erfc", "erf_inv"):
+        rule = functools.partial(as_composite, name)
+        mlir.register_lowering(getattr(lax, f"{name}_p"), rule, platform=platform)
+
+
+def as_composite(name: str, ctx: Any, x: Any, **_: Any) -> list[Any]:
+    """The op `name` of CHLO on `x`, wrapped; as it is if the shape is not known yet."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import chlo, func, stablehlo
+
+    expanded = getattr(chlo, name)
+    type_ = ir.RankedTensorType(x.type)
+    if not type_.has_static_shape:
+        return [expanded(x)]
+    module = ctx.module_context
+    symbol = "_".join((name, *map(str, type_.shape), str(type_.element_type)))
+    if symbol not in module.symbol_table:
+        end = ir.InsertionPoint(module.module.body)
+        signature = ir.FunctionType.get([type_], [type_])
+        function = func.FuncOp(symbol, signature, visibility="private", ip=end)
+        with ir.InsertionPoint(function.add_entry_block()):
+            func.ReturnOp([expanded(function.arguments[0])])
+        module.symbol_table.insert(function)
+    return [
+        stablehlo.CompositeOp(
+            [type_],
+            [x],
+            name=ir.StringAttr.get(f"chlo.{name}"),
+            decomposition=ir.FlatSymbolRefAttr.get(symbol),
+        ).result
+    ]
 
 
 def register_ragged_dot(platform: str) -> None:

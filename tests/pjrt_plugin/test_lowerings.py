@@ -1,0 +1,48 @@
+"""Functions that JAX lowers in a way of our own: what arrives, and how exact the results are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import scipy.special
+from jax import export, lax
+
+FUNCTIONS = {
+    "erfc": (lax.erfc, scipy.special.erfc, (-4.0, 9.0)),
+    "erf_inv": (lax.erf_inv, scipy.special.erfinv, (-0.999, 0.999)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arrives_by_name(tiny: jax.Device, name: str) -> None:
+    function, _, _ = FUNCTIONS[name]
+    x = jax.device_put(np.array([0.25, 0.5], np.float32), tiny)
+    twice = jax.jit(lambda x: function(x) + function(x / 2)).lower(x).as_text()
+    assert twice.count(f'stablehlo.composite "chlo.{name}"') == 2
+    assert twice.count("func.func private") == 1
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_is_exact_to_a_few_units(tiny: jax.Device, name: str) -> None:
+    function, exact, ends = FUNCTIONS[name]
+    x = np.linspace(*ends, 20_001, dtype=np.float32)
+    expected = exact(x.astype(np.float64))
+    found = np.asarray(jax.jit(function)(jax.device_put(x, tiny)), np.float64)
+    units = np.spacing(np.abs(expected).astype(np.float32))
+    assert np.max(np.abs(found - expected) / units) < 4
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_shapes_may_be_unknown(tiny: jax.Device, name: str) -> None:
+    function: Callable[..., Any] = FUNCTIONS[name][0]
+    (size,) = export.symbolic_shape("n")
+    exported = export.export(jax.jit(function), platforms=["tiny", "cpu"])(
+        jax.ShapeDtypeStruct((size,), np.float32)
+    )
+    x = np.linspace(-0.9, 0.9, 11, dtype=np.float32)
+    found = export.deserialize(exported.serialize()).call(jax.device_put(x, tiny))
+    np.testing.assert_allclose(found, function(x), rtol=1e-6)
