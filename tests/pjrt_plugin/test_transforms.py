@@ -16,6 +16,8 @@ INFINITE = np.array(
     [complex(a, b) for a in (np.inf, -np.inf, 1) for b in (np.inf, 1)], np.complex64
 )
 KEY = np.array([0, 42], np.uint32)
+PLACES = np.arange(84, dtype=np.int32).reshape(12, 7) % 6 - 1
+WAVES = np.exp(1j * np.arange(252, dtype=np.float32)).reshape(12, 7, 3).astype(np.complex64)
 
 
 def loss(w: jax.Array, x: jax.Array) -> jax.Array:
@@ -59,6 +61,10 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
         (np.int32(2), X),
     ),
     "indexing": (lambda x: x.at[1].set(7.0).at[:, 2].add(1.0)[::-1, 1:], (X,)),
+    "scatters side by side, of values that take long to compute": (
+        jax.vmap(lambda i, w: jnp.zeros((4, 3), w.dtype).at[i].add(w[:, :1] * w)),
+        (PLACES, WAVES),
+    ),
     "gather": (lambda x: x[jnp.array([2, 0, 2])], (X,)),
     "sort": (lambda x: (jnp.sort(x.ravel()), jnp.argsort(-x.ravel())), (X,)),
     "cumsum": (lambda x: jnp.cumsum(x, axis=1), (X,)),

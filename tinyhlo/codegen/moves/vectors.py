@@ -8,6 +8,7 @@ that keeps the adders busy. Every access counts by the distance of what neighbou
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -55,10 +56,13 @@ class Score:
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
     far: Counter[tuple[object, int]] = field(default_factory=Counter)  # loads of rows, by stride
     bits: int = 8
+    parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
 
     @property
     def value(self) -> float:
+        if self.parts:
+            return -math.inf
         return self.unit + 0.5 * self.pairs + 0.25 * self.still - 2.0 * self.gathers
 
     @property
@@ -77,7 +81,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     lanes = lanes_of(own, target)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
-    usable = usable and not has_lanes(statement.body)
+    usable = usable and not own.parts and not has_lanes(statement.body)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
     short = longest_inside(statement) < lanes
@@ -192,14 +196,12 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
             access(memory, where, var, result, written=True)
             expression(value, var, result)
         case Loop(body=body, axis=axis):
-            if axis is Axis.ORDERED:
-                result.gathers += 100
+            result.parts |= axis is Axis.ORDERED
             for inner in flattened(body):
                 visit(inner, var, result)
         case If(conditions=conditions):
             names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
-            if var in names or has_registers(names):
-                result.gathers += 100  # lanes would part
+            result.parts |= var in names or has_registers(names)
         case _:
             for value in values_in(statement):
                 expression(value, var, result)
