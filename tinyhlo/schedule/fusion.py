@@ -126,8 +126,9 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             if transform is not None:  # its coefficients become part of the code
                 contraction = True
                 reads = {v: at for v, at in reads.items() if v not in transform.constants}
+            depth = items.depth[node]
             cluster = Cluster(
-                [node], dict(reads), {node: reads}, position, items.depth[node], None, contraction
+                [node], dict(reads), {node: reads}, position, depth, contraction=contraction
             )
             producer[node] = cluster
         elif isinstance(node, Output) and node.inputs[0] in producer:
