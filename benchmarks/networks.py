@@ -6,6 +6,7 @@ Each is a few milliseconds to half a second: enough that layers, not calls, deci
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -223,6 +224,22 @@ def moe_train(random: np.random.Generator) -> Model:
     return jax.value_and_grad(loss), (p, *batch)
 
 
+def classification(
+    stem: Callable[[jax.Array], jax.Array],
+    block: Callable[[Parameters, jax.Array, int], jax.Array],
+    strides: Sequence[int],
+) -> Callable[[Parameters, jax.Array, jax.Array], jax.Array]:
+    """The loss of a network of images: a convolution and `stem`, blocks, the mean, a head."""
+
+    def loss(p: Parameters, images: jax.Array, labels: jax.Array) -> jax.Array:
+        x = stem(batch_norm(conv(images, p["stem"], 2)))
+        for weights, stride in zip(p["blocks"], strides, strict=True):
+            x = block(weights, x, stride)
+        return cross_entropy(x.mean((1, 2)) @ p["head"], labels)
+
+    return loss
+
+
 @model
 def resnet50_train(random: np.random.Generator) -> Model:
     """Seven bottlenecks of ResNet-50: the gradient on 4 images of 128 x 128"""
@@ -247,14 +264,12 @@ def resnet50_train(random: np.random.Generator) -> Model:
         shortcut = batch_norm(conv(x, p["shortcut"], stride)) if "shortcut" in p else x
         return jax.nn.relu(0.2 * batch_norm(conv(h, p["c"])) + shortcut)
 
-    def loss(p: Parameters, images: jax.Array, labels: jax.Array) -> jax.Array:
-        x = jax.nn.relu(batch_norm(conv(images, p["stem"], 2)))
-        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
-        for weights, stride in zip(p["blocks"], strides, strict=True):
-            x = bottleneck(weights, x, stride)
-        return cross_entropy(x.mean((1, 2)) @ p["head"], labels)
+    def stem(x: jax.Array) -> jax.Array:
+        pooled = (1, 3, 3, 1), (1, 2, 2, 1), "SAME"
+        return lax.reduce_window(jax.nn.relu(x), -jnp.inf, lax.max, *pooled)
 
     images = normal(4, 128, 128, 3, scale=1.0)
+    loss = classification(stem, bottleneck, strides)
     return jax.value_and_grad(loss), (p, images, random.integers(0, 100, 4, np.int32))
 
 
@@ -285,13 +300,8 @@ def efficientnet_train(random: np.random.Generator) -> Model:
         h = batch_norm(conv(h * gate[:, None, None], p["project"]))
         return h + x if h.shape == x.shape else h
 
-    def loss(p: Parameters, images: jax.Array, labels: jax.Array) -> jax.Array:
-        x = jax.nn.silu(batch_norm(conv(images, p["stem"], 2)))
-        for weights, (_, _, stride) in zip(p["blocks"], stages, strict=True):
-            x = block(weights, x, stride)
-        return cross_entropy(x.mean((1, 2)) @ p["head"], labels)
-
     images = normal(8, 96, 96, 3, scale=1.0)
+    loss = classification(jax.nn.silu, block, [stride for _, _, stride in stages])
     return jax.value_and_grad(loss), (p, images, random.integers(0, 10, 8, np.int32))
 
 

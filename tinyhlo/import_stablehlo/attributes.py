@@ -19,9 +19,8 @@ from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,
     DotDimensions,
-    GatherDimensions,
     RaggedDotDimensions,
-    ScatterDimensions,
+    WindowDimensions,
 )
 from tinyhlo.ir.elements import BY_NAME, SMALL
 
@@ -49,21 +48,33 @@ def decode_attribute(attribute: ir.Attribute) -> Any:
 def decode_dialect_attribute(attribute: ir.Attribute) -> Any:
     """StableHLO's own attributes: dimension numbers, or an enumeration's word."""
     text = str(attribute)
-    for prefix, binding, record in DIMENSION_NUMBERS:
+    for prefix, binding, record, names in DIMENSION_NUMBERS:
         if text.startswith(prefix):
             numbers = binding(attribute)
-            values = (getattr(numbers, field.name) for field in fields(record))
+            own = names.split() or [field.name for field in fields(record)]
+            values = (getattr(numbers, name) for name in own)
             return record(*(v if isinstance(v, int) else tuple(v) for v in values))
     word = re.fullmatch(r"#\w+<\w+ (\w+)>", text)
     return word.group(1) if word else text
 
 
-DIMENSION_NUMBERS: tuple[tuple[str, Any, Any], ...] = (
-    ("#stablehlo.gather<", stablehlo.GatherDimensionNumbers, GatherDimensions),
-    ("#stablehlo.scatter<", stablehlo.ScatterDimensionNumbers, ScatterDimensions),
-    ("#stablehlo.dot<", stablehlo.DotDimensionNumbers, DotDimensions),
-    ("#stablehlo.conv<", stablehlo.ConvDimensionNumbers, ConvolutionDimensions),
-    ("#chlo.ragged_dot<", chlo.RaggedDotDimensionNumbers, RaggedDotDimensions),
+GATHER = """
+    offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims
+    start_index_map index_vector_dim
+"""
+SCATTER = """
+    update_window_dims inserted_window_dims input_batching_dims scatter_indices_batching_dims
+    scattered_dims_to_operand_dims index_vector_dim
+"""
+
+
+# beginning of the text, the binding, our record, the names of its fields there where others
+DIMENSION_NUMBERS: tuple[tuple[str, Any, Any, str], ...] = (
+    ("#stablehlo.gather<", stablehlo.GatherDimensionNumbers, WindowDimensions, GATHER),
+    ("#stablehlo.scatter<", stablehlo.ScatterDimensionNumbers, WindowDimensions, SCATTER),
+    ("#stablehlo.dot<", stablehlo.DotDimensionNumbers, DotDimensions, ""),
+    ("#stablehlo.conv<", stablehlo.ConvDimensionNumbers, ConvolutionDimensions, ""),
+    ("#chlo.ragged_dot<", chlo.RaggedDotDimensionNumbers, RaggedDotDimensions, ""),
 )
 
 

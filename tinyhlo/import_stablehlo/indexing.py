@@ -1,4 +1,4 @@
-"""gather, dynamic_slice and dynamic_update_slice.
+"""gather, dynamic_slice and dynamic_update_slice; where windows lie, for them and for scatter.
 
     dynamic_slice(x[8,4], i, j, sizes [2,4])  ->  Gather(x, clamp(i, 0, 6) + iota, iota)
 
@@ -7,13 +7,13 @@ Starts are clamped so that the whole slice lies inside; every index of a Gather 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
-from tinyhlo.import_stablehlo.records import GatherDimensions
+from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
 from tinyhlo.ir.build import (
     broadcast,
@@ -30,54 +30,71 @@ from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Shape
 
 
-def gather_slices(
-    operand: Node, starts: Node, sizes: Sequence[int], numbers: GatherDimensions, shape: Shape
-) -> Node:
-    """One index node per operand axis: batch position, or clamped start, plus slice offset."""
-    if not operand.shape:
-        return broadcast(operand, shape)
-    if 0 in shape:
-        return full(0, shape, operand.dtype)
-    dtype = index_dtype(operand.shape)
-    batch_axes = [axis for axis in range(len(shape)) if axis not in numbers.offset_dims]
-    removed = numbers.collapsed_slice_dims + numbers.operand_batching_dims
-    sliced = [axis for axis in range(len(operand.shape)) if axis not in removed]
-    offset_axis = dict(zip(sliced, numbers.offset_dims, strict=True))
-    batch_position = batch_axes_of_starts(numbers, starts, batch_axes)
-    batching = dict(
-        zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
-    )
-    indices: list[Node] = []
-    for axis, extent in enumerate(operand.shape):
-        counted = [batch_position[batching[axis]]] if axis in batching else []
-        start: Node | None = None
-        if axis in numbers.start_index_map and sizes[axis] < extent:
-            component = numbers.start_index_map.index(axis)
-            start = index_component(starts, numbers.index_vector_dim, component)
-            start = broadcast(clamp_index(start, extent - sizes[axis], dtype), shape, batch_axes)
-        if axis in offset_axis and sizes[axis] > 1:
-            counted.append(offset_axis[axis])
-        indices.append(index_of(shape, dtype, start, counted))
-    return gather(operand, indices)
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which element of an array of shape `array` each element of `windows`, a shape, is: what a
+    gather reads or a scatter writes. `window_axis` maps an axis of the array to the axis of the
+    windows that runs along it; their other axes, `batch_axes`, count windows."""
+
+    numbers: WindowDimensions
+    starts: Node
+    array: Shape
+    windows: Shape
+    batch_axes: tuple[int, ...]
+    window_axis: Mapping[int, int]
+
+    @property
+    def dtype(self) -> DType:
+        return index_dtype(self.array)
+
+    def size(self, axis: int) -> int:
+        """Extent of a window along an axis of the array."""
+        return self.windows[self.window_axis[axis]] if axis in self.window_axis else 1
+
+    def start(self, axis: int) -> Node | None:
+        """The starts along an axis of the array (shape: the batch), None where none are given."""
+        if axis not in self.numbers.indexed_axes:
+            return None
+        vector, component = self.numbers.vector_axis, self.numbers.indexed_axes.index(axis)
+        if vector == len(self.starts.shape):
+            return self.starts
+        known = known_array(self.starts)
+        if known is not None:
+            return constant(np.ascontiguousarray(known.take(component, vector)))
+        extents = self.starts.shape
+        first = [component if k == vector else 0 for k in range(len(extents))]
+        last = [component + 1 if k == vector else n for k, n in enumerate(extents)]
+        shape = tuple(n for k, n in enumerate(extents) if k != vector)
+        return reshape(slice_(self.starts, first, last), shape)
+
+    def spread(self, of_batch: Node) -> Node:
+        """A value of each window, for each of its elements."""
+        return broadcast(of_batch, self.windows, self.batch_axes)
+
+    def index(self, axis: int, start: Node | None) -> Node:
+        """The index along an axis of the array, for windows that begin at `start`."""
+        numbers = self.numbers
+        counted: list[int] = []
+        if axis in numbers.batching_axes:
+            rank = range(len(self.starts.shape))
+            batch = [k for k in rank if k != numbers.vector_axis]
+            own = numbers.starts_batching_axes[numbers.batching_axes.index(axis)]
+            counted.append(self.batch_axes[batch.index(own)])
+        if self.size(axis) > 1:
+            counted.append(self.window_axis[axis])
+        first = None if start is None else self.spread(start)
+        return index_of(self.windows, self.dtype, first, counted)
 
 
-def batch_axes_of_starts(numbers: Any, starts: Node, batch_axes: Sequence[int]) -> dict[int, int]:
-    """Axis of the start indices -> axis of the result that runs along it."""
-    axes = [axis for axis in range(len(starts.shape)) if axis != numbers.index_vector_dim]
-    return dict(zip(axes, batch_axes, strict=True))
-
-
-def index_component(starts: Node, vector_axis: int, component: int) -> Node:
-    """Component `component` of every index vector, the vector's axis removed."""
-    if vector_axis == len(starts.shape):
-        return starts
-    known_starts = known_array(starts)
-    if known_starts is not None:
-        return constant(np.ascontiguousarray(known_starts.take(component, vector_axis)))
-    first = [component if k == vector_axis else 0 for k in range(len(starts.shape))]
-    last = [component + 1 if k == vector_axis else n for k, n in enumerate(starts.shape)]
-    shape = tuple(n for k, n in enumerate(starts.shape) if k != vector_axis)
-    return reshape(slice_(starts, first, last), shape)
+def placement_of(
+    numbers: WindowDimensions, starts: Node, array: Shape, windows: Shape
+) -> Placement:
+    """Read the dimension numbers of a gather or scatter."""
+    batch_axes = tuple(k for k in range(len(windows)) if k not in numbers.window_axes)
+    removed = numbers.removed_axes + numbers.batching_axes
+    kept = [axis for axis in range(len(array)) if axis not in removed]
+    window_axis = dict(zip(kept, numbers.window_axes, strict=True))
+    return Placement(numbers, starts, array, windows, batch_axes, window_axis)
 
 
 def index_of(shape: Shape, dtype: DType, start: Node | None, counted: Sequence[int]) -> Node:
@@ -87,6 +104,21 @@ def index_of(shape: Shape, dtype: DType, start: Node | None, counted: Sequence[i
         position = iota(shape, dtype, axis)
         total = position if total is None else total + position
     return full(0, shape, dtype) if total is None else total
+
+
+def gather_slices(operand: Node, starts: Node, numbers: WindowDimensions, shape: Shape) -> Node:
+    if not operand.shape:
+        return broadcast(operand, shape)
+    if 0 in shape:
+        return full(0, shape, operand.dtype)
+    place = placement_of(numbers, starts, operand.shape, shape)
+    indices: list[Node] = []
+    for axis, extent in enumerate(operand.shape):
+        limit = extent - place.size(axis)
+        start = place.start(axis) if limit else None
+        clamped = None if start is None else clamp_index(start, limit, place.dtype)
+        indices.append(place.index(axis, clamped))
+    return gather(operand, indices)
 
 
 def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:
@@ -125,7 +157,7 @@ def store_at(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
 
 
 RULES: dict[str, Rule] = {
-    "stablehlo.gather": on_values(gather_slices, "slice_sizes", "dimension_numbers", SHAPE),
+    "stablehlo.gather": on_values(gather_slices, "dimension_numbers", SHAPE),
     "stablehlo.dynamic_slice": on_values(
         lambda operand, *rest: slice_at(operand, rest[:-1], rest[-1]), "slice_sizes"
     ),

@@ -110,27 +110,18 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class GatherDimensions:
-    """`#stablehlo.gather<...>`."""
+class WindowDimensions:
+    """`#stablehlo.gather<...>` and `#stablehlo.scatter<...>`: they say the same of windows that are
+    read or written: which of their axes lie within a window; which axes of the array they do
+    not have; which of those run along axes of the starts, and which; which axes the components of
+    a start belong to, and along which axis of the starts they stand."""
 
-    offset_dims: tuple[int, ...]
-    collapsed_slice_dims: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...]
-    start_indices_batching_dims: tuple[int, ...]
-    start_index_map: tuple[int, ...]
-    index_vector_dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScatterDimensions:
-    """`#stablehlo.scatter<...>`."""
-
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
-    input_batching_dims: tuple[int, ...]
-    scatter_indices_batching_dims: tuple[int, ...]
-    scattered_dims_to_operand_dims: tuple[int, ...]
-    index_vector_dim: int
+    window_axes: tuple[int, ...]
+    removed_axes: tuple[int, ...]
+    batching_axes: tuple[int, ...]
+    starts_batching_axes: tuple[int, ...]
+    indexed_axes: tuple[int, ...]
+    vector_axis: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo import (
-    broadcasting,
     calls,
     complex_arithmetic,
     complex_functions,
@@ -36,7 +35,6 @@ from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = (
-    broadcasting,
     calls,
     contraction,
     control,
