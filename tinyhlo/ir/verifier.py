@@ -2,31 +2,28 @@
 
     verify_graph(graph)      # raises VerificationError, naming the node and what is wrong
 
-Each node class has one rule that yields what is wrong with a node; an empty list is a good node.
-Regions are verified like whole graphs.
+A node is right when its constructor (`ir/build.py`) makes a value of the same type from its inputs
+and fields, and when what the constructor takes on trust holds too. Regions are verified like whole
+graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 from tinyhlo.errors import VerificationError
-from tinyhlo.ir import dtypes
+from tinyhlo.ir import build, dtypes
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.graph import VOID, Elementwise, Graph, Node, TensorType
 from tinyhlo.ir.ops import COMPARISONS, MONOIDS, Op
-
-Problems = Iterator[str]
 
 
 def verify_graph(graph: Graph) -> None:
     """Raises VerificationError at the first node that breaks an invariant."""
     for node in graph.nodes():
-        is_param = isinstance(node, ir.Param)
-        for problem in parameter(node, graph.params) if is_param else problems_of(node):
+        for problem in problems_of(node, graph):
             where = graph.locations.get(node, "")
             sources = ", ".join(str(child.type) for child in node.inputs)
             text = f"{type(node).__name__} {node.type} of ({sources}): {problem}"
@@ -67,277 +64,233 @@ def regions_of(node: Node) -> tuple[Graph, ...]:
             return ()
 
 
-def problems_of(node: Node) -> Problems:
-    """What is wrong with `node`, given only its fields and its inputs' types."""
-    rule = RULES.get(type(node))
-    if rule is None:
+def problems_of(node: Node, graph: Graph) -> Iterator[str]:
+    """What is wrong with `node`, given only its fields and its inputs' types; the first counts."""
+    if isinstance(node, ir.Param):
+        if not 0 <= node.position < len(graph.params):
+            yield f"parameter {node.position} of a graph of {len(graph.params)}"
+        elif node.type != graph.params[node.position]:
+            yield f"should be {graph.params[node.position]}"
+        return
+    if type(node) not in CONSTRUCTORS:
         yield "no rule of the verifier for this class"
         return
     if any(child.type == VOID for child in node.inputs) and not isinstance(node, ir.Output):
         yield "reads a node of several results without an Output"
-        return
     if any(extent < 0 for extent in node.shape):
         yield "negative extent"
-    yield from rule(node)
+    try:
+        for text, holds in CONDITIONS.get(type(node), ()):
+            if not holds(node):
+                yield text
+                return
+        made = CONSTRUCTORS[type(node)](node)
+    except (AssertionError, ValueError, LookupError, TypeError, ArithmeticError) as error:
+        yield f"its inputs and fields do not fit each other ({error})"
+        return
+    found = getattr(node, "results", (node.type,))
+    wanted = made if isinstance(made, tuple) else (made,)
+    types = tuple(value.type for value in wanted if value.type != VOID)
+    if found != types:
+        yield f"should be {', '.join(map(str, types))}"
+    elif hasattr(node, "results") and node.type != VOID:
+        yield "has several results, and a type of its own"
 
 
-def same(what: str, found: object, wanted: object) -> Problems:
-    if found != wanted:
-        yield f"{what} is {found}, should be {wanted}"
+def again(node: Elementwise) -> Node:
+    return build.elementwise(node.op, *node.inputs, dtype=node.dtype)
 
 
-def parameter(node: ir.Param, params: Sequence[TensorType]) -> Problems:
-    if not 0 <= node.position < len(params):
-        yield f"parameter {node.position} of a graph of {len(params)}"
-    else:
-        yield from same("type", node.type, params[node.position])
+def sorted_again(node: ir.Sort) -> tuple[Node, ...]:
+    """The first elements of what the constructor sorts."""
+    limit = min(type_.shape[node.axis] for type_ in node.results)
+    return tuple(
+        build.slice_(value, [0] * len(value.shape), with_extent(value.shape, node.axis, limit))
+        for value in build.sort(node.inputs, node.axis, node.comparator)
+    )
 
 
-def constant(node: ir.Constant) -> Problems:
-    yield from same("value's shape", node.value.shape, node.shape)
-    yield from same("value's dtype", node.value.dtype, node.dtype.numpy)
+def with_extent(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
+    return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
-def iota(node: ir.Iota) -> Problems:
-    if not 0 <= node.axis < len(node.shape):
-        yield f"axis {node.axis} of rank {len(node.shape)}"
+def parts(node: Any) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
+    """The inputs of a node of n results: n values, as many others, and the rest."""
+    count = len(node.results)
+    return node.inputs[:count], node.inputs[count : 2 * count], node.inputs[2 * count :]
 
 
-def elementwise(node: Elementwise) -> Problems:
-    yield from same("number of inputs", len(node.inputs), node.op.arity)
-    for child in node.inputs:
-        yield from same("input shape", child.shape, node.shape)
+# class -> what its constructor makes of its inputs and fields
+CONSTRUCTORS: dict[type[Node], Callable[[Any], Node | tuple[Node, ...]]] = {
+    ir.Constant: lambda n: build.constant(n.value),
+    ir.Iota: lambda n: build.iota(n.shape, n.dtype, n.axis),
+    Elementwise: again,
+    ir.Reduce: lambda n: build.reduce(n.op, n.inputs[0], n.axes),
+    ir.MultiReduce: lambda n: build.multi_reduce(parts(n)[0], parts(n)[1], n.axes, n.combiner),
+    ir.Reshape: lambda n: build.reshape(n.inputs[0], n.shape),
+    ir.Permute: lambda n: build.permute(n.inputs[0], n.order),
+    ir.Expand: lambda n: build.expand(n.inputs[0], n.shape),
+    ir.Pad: lambda n: build.pad(n.inputs[0], n.inputs[1], n.low, n.high, n.interior),
+    ir.Slice: lambda n: build.slice_(n.inputs[0], n.start, ends(n), n.step),
+    ir.Flip: lambda n: build.flip(n.inputs[0], n.axes),
+    ir.Window: lambda n: build.window(n.inputs[0], n.size, n.stride, n.dilation),
+    ir.Gather: lambda n: build.gather(n.inputs[0], n.inputs[1:]),
+    ir.Scatter: lambda n: build.scatter(*parts(n), n.combiner, n.unique),
+    ir.UpdateSlice: lambda n: build.update_slice(n.inputs[0], n.inputs[1], n.inputs[2:]),
+    ir.Scan: lambda n: build.scan(n.op, n.inputs[0], n.axis, n.reverse),
+    ir.Sort: sorted_again,
+    ir.Loop: lambda n: build.loop(n.inputs, n.condition, n.body, n.trip_count),
+    ir.Branch: lambda n: build.branch(n.inputs[0], n.inputs[1:], n.branches),
+    ir.LibraryCall: lambda n: build.library_call(
+        n.target, n.inputs, n.results, dict(n.attributes), n.effect
+    ),
+    ir.Barrier: lambda n: build.barrier(n.inputs[0]),
+    ir.Output: lambda n: build.outputs(n.inputs[0], results_of(n))[n.position],
+}
+
+
+def ends(node: ir.Slice) -> list[int]:
+    places = zip(node.start, node.step, node.shape, strict=True)
+    return [start + step * (count - 1) + 1 for start, step, count in places]
+
+
+def results_of(node: ir.Output) -> tuple[TensorType, ...]:
+    return getattr(node.inputs[0], "results", ())
+
+
+# --- what constructors take on trust -----------------------------------------------------------
+
+
+def dtypes_agree(node: Elementwise) -> bool:
     found = [child.dtype for child in node.inputs]
     match node.op:
         case Op.CAST:
-            return
+            return True
         case Op.BITCAST:
-            yield from same("width", found[0].bits, node.dtype.bits)
+            return found[0].bits == node.dtype.bits
         case Op.WHERE:
-            yield from same("condition", found[0], dtypes.BOOL)
-            yield from same("dtypes", found[1:], [node.dtype] * 2)
+            return found == [dtypes.BOOL, node.dtype, node.dtype]
         case op if op in COMPARISONS:
-            yield from same("result", node.dtype, dtypes.BOOL)
-            yield from same("right dtype", found[-1], found[0])
-        case Op.FMA:
-            yield "made by code generation only"
+            return found[0] == found[1]
         case _:
-            yield from same("dtypes", found, [node.dtype] * len(found))
+            return all(dtype == node.dtype for dtype in found)
 
 
-def reduce(node: ir.Reduce) -> Problems:
-    source = node.inputs[0]
-    yield from axes_of(node.axes, len(source.shape))
-    kept = tuple(n for axis, n in enumerate(source.shape) if axis not in node.axes)
-    yield from same("type", node.type, TensorType(kept, source.dtype))
-    if node.op not in MONOIDS:
-        yield f"{node.op.label} is no monoid"
+def axes_ascend(node: Any) -> bool:
+    return within(node.inputs[0], node.axes) and all(a < b for a, b in pairwise(node.axes))
 
 
-def axes_of(axes: tuple[int, ...], rank: int) -> Problems:
-    if any(not 0 <= axis < rank for axis in axes):
-        yield f"axes {axes} of rank {rank}"
-    if any(a >= b for a, b in pairwise(axes)):
-        yield f"axes {axes} are not ascending"
+def within(node: Node, axes: Sequence[int]) -> bool:
+    return all(0 <= axis < len(node.shape) for axis in axes)
 
 
-def reshape(node: ir.Reshape) -> Problems:
-    source = node.inputs[0]
-    yield from same("number of elements", prod(source.shape), prod(node.shape))
-    yield from same("dtype", node.dtype, source.dtype)
+def repeats(node: ir.Expand) -> bool:
+    return all(a in (1, b) for a, b in zip(node.inputs[0].shape, node.shape, strict=True))
 
 
-def permute(node: ir.Permute) -> Problems:
-    source = node.inputs[0]
-    if sorted(node.order) != list(range(len(source.shape))):
-        yield f"order {node.order} is no permutation of rank {len(source.shape)}"
-        return
-    shape = tuple(source.shape[axis] for axis in node.order)
-    yield from same("type", node.type, TensorType(shape, source.dtype))
+def slice_lies_inside(node: ir.Slice) -> bool:
+    places = zip(node.inputs[0].shape, node.start, node.step, node.shape, strict=True)
+    return all(
+        step >= 1 and start >= 0 and (not count or start + (count - 1) * step < extent)
+        for extent, start, step, count in places
+    )
 
 
-def expand(node: ir.Expand) -> Problems:
-    source = node.inputs[0]
-    yield from same("dtype", node.dtype, source.dtype)
-    yield from same("rank", len(node.shape), len(source.shape))
-    if any(a not in (1, b) for a, b in zip(source.shape, node.shape, strict=False)):
-        yield f"cannot repeat {source.shape} to {node.shape}"
-
-
-def pad(node: ir.Pad) -> Problems:
-    source, fill = node.inputs
-    yield from same("fill", fill.type, TensorType((), node.dtype))
-    yield from same("dtype", node.dtype, source.dtype)
-    if {len(node.low), len(node.high), len(node.interior)} != {len(source.shape)}:
-        yield "low, high and interior need one entry per axis"
-        return
-    if any(gap < 0 for gap in node.interior):
-        yield "negative interior padding"
-    padding = zip(source.shape, node.low, node.high, node.interior, strict=True)
-    shape = tuple(max(0, n + max(0, n - 1) * gap + low + high) for n, low, high, gap in padding)
-    yield from same("shape", node.shape, shape)
-
-
-def slice_(node: ir.Slice) -> Problems:
-    source = node.inputs[0]
-    yield from same("dtype", node.dtype, source.dtype)
-    if {len(node.start), len(node.step), len(node.shape)} != {len(source.shape)}:
-        yield "start, step and result need one entry per axis"
-        return
-    places = zip(source.shape, node.start, node.step, node.shape, strict=True)
-    for n, start, step, count in places:
-        if step < 1 or start < 0 or (count and start + (count - 1) * step >= n):
-            yield f"{count} elements from {start} by {step} leave an axis of {n}"
-
-
-def flip(node: ir.Flip) -> Problems:
-    yield from same("type", node.type, node.inputs[0].type)
-    yield from axes_of(node.axes, len(node.shape))
-
-
-def window(node: ir.Window) -> Problems:
-    source = node.inputs[0]
-    rank = len(source.shape)
-    yield from same("dtype", node.dtype, source.dtype)
-    if {len(node.size), len(node.stride), len(node.dilation)} != {rank}:
-        yield "size, stride and dilation need one entry per axis"
-        return
-    yield from same("rank", len(node.shape), 2 * rank)
-    yield from same("window sizes", node.shape[rank:], node.size)
-    for k, n in enumerate(source.shape):
-        last = (node.shape[k] - 1) * node.stride[k] + (node.size[k] - 1) * node.dilation[k]
-        if node.shape[k] and node.size[k] and last >= n:
-            yield f"windows leave axis {k} of {n}"
-
-
-def indices_of(indices: Sequence[Node], rank: int, shape: tuple[int, ...]) -> Problems:
-    yield from same("number of indices", len(indices), rank)
-    for node in indices:
-        yield from same("index shape", node.shape, shape)
-        if not node.dtype.is_integer:
-            yield f"index of {node.dtype}"
-
-
-def gather(node: ir.Gather) -> Problems:
-    source, *indices = node.inputs
-    yield from same("dtype", node.dtype, source.dtype)
-    yield from indices_of(indices, len(source.shape), node.shape)
-
-
-def scatter(node: ir.Scatter) -> Problems:
-    count = len(node.results)
-    operands, updates = node.inputs[:count], node.inputs[count : 2 * count]
-    yield from same("results", node.results, tuple(child.type for child in operands))
-    rank, shape = len(operands[0].shape), updates[0].shape
-    yield from indices_of(node.inputs[2 * count :], rank, shape)
-    scalars = [*map(scalar_type, operands), *map(scalar_type, updates)]
-    yield from signature("combiner", node.combiner, scalars, scalars[:count])
-
-
-def scalar_type(node: Node) -> TensorType:
-    return TensorType((), node.dtype)
-
-
-def signature(
-    name: str, region: Graph, params: Sequence[TensorType], results: Sequence[TensorType]
-) -> Problems:
-    yield from same(f"{name}'s parameters", region.params, tuple(params))
-    yield from same(f"{name}'s results", tuple(r.type for r in region.results), tuple(results))
-
-
-def multi_reduce(node: ir.MultiReduce) -> Problems:
-    count = len(node.results)
-    sources, initials = node.inputs[:count], node.inputs[count:]
-    yield from same("number of inputs", len(node.inputs), 2 * count)
-    shape = sources[0].shape
-    yield from axes_of(node.axes, len(shape))
-    kept = tuple(n for axis, n in enumerate(shape) if axis not in node.axes)
-    for source, result in zip(sources, node.results, strict=False):
-        yield from same("source shape", source.shape, shape)
-        yield from same("result", result, TensorType(kept, source.dtype))
-    scalars = list(map(scalar_type, sources))
-    yield from same("initial values", [initial.type for initial in initials], scalars)
-    yield from signature("combiner", node.combiner, scalars * 2, scalars)
-
-
-def update_slice(node: ir.UpdateSlice) -> Problems:
+def update_fits(node: ir.UpdateSlice) -> bool:
     operand, update, *starts = node.inputs
-    yield from same("type", node.type, operand.type)
-    yield from same("update's rank", len(update.shape), len(operand.shape))
-    yield from same("update's dtype", update.dtype, operand.dtype)
-    yield from indices_of(starts, len(operand.shape), ())
-    if any(a > b for a, b in zip(update.shape, operand.shape, strict=False)):
-        yield f"update {update.shape} is larger than {operand.shape}"
+    fits = all(a <= b for a, b in zip(update.shape, operand.shape, strict=True))
+    return fits and update.dtype == operand.dtype and are_indices(starts, operand, ())
 
 
-def scan(node: ir.Scan) -> Problems:
-    yield from same("type", node.type, node.inputs[0].type)
-    yield from iota(node)  # type: ignore[arg-type]
-    if node.op not in MONOIDS:
-        yield f"{node.op.label} is no monoid"
+def are_indices(nodes: Sequence[Node], of: Node, shape: tuple[int, ...]) -> bool:
+    """Whether there is an integer for every axis, of the same shape."""
+    same = all(node.shape == shape and node.dtype.is_integer for node in nodes)
+    return same and len(nodes) == len(of.shape)
 
 
-def sort(node: ir.Sort) -> Problems:
-    shape = node.inputs[0].shape
-    if not 0 <= node.axis < len(shape):
-        yield f"axis {node.axis} of rank {len(shape)}"
-        return
-    limit = min(shape[node.axis], *(type_.shape[node.axis] for type_ in node.results))
-    cut = (*shape[: node.axis], limit, *shape[node.axis + 1 :])
-    yield from same("results", node.results, tuple(TensorType(cut, x.dtype) for x in node.inputs))
-    for child in node.inputs:
-        yield from same("input shape", child.shape, shape)
-    pairs = [scalar_type(child) for child in node.inputs for _ in range(2)]
-    yield from signature("comparator", node.comparator, pairs, [TensorType((), dtypes.BOOL)])
+def takes(region: Graph, params: Sequence[TensorType], results: Sequence[TensorType]) -> bool:
+    return region.params == tuple(params) and [r.type for r in region.results] == list(results)
 
 
-def loop(node: ir.Loop) -> Problems:
-    state = tuple(child.type for child in node.inputs)
-    yield from same("results", node.results, state)
-    yield from signature("body", node.body, state, state)
-    yield from signature("condition", node.condition, state, [TensorType((), dtypes.BOOL)])
-    if node.trip_count is not None and node.trip_count < 0:
-        yield f"trip_count {node.trip_count}"
+def scalars(nodes: Sequence[Node]) -> list[TensorType]:
+    return [TensorType((), node.dtype) for node in nodes]
 
 
-def branch(node: ir.Branch) -> Problems:
-    selector, *operands = node.inputs
-    yield from same("selector", selector.type, TensorType((), dtypes.I32))
-    if not node.branches:
-        yield "no branches"
-    for region in node.branches:
-        yield from signature("branch", region, [o.type for o in operands], node.results)
+def combines(node: Any) -> bool:
+    """Of operands and updates, or of sources and initial values."""
+    found, others, _ = parts(node)
+    types = scalars(found)
+    return scalars(others) == types and takes(node.combiner, types * 2, types)
 
 
-def output(node: ir.Output) -> Problems:
-    types = getattr(node.inputs[0], "results", ())
-    if not 0 <= node.position < len(types):
-        yield f"result {node.position} of {len(types)}"
-    else:
-        yield from same("type", node.type, types[node.position])
+def compares(node: ir.Sort) -> bool:
+    pairs = [type_ for type_ in scalars(node.inputs) for _ in range(2)]
+    return takes(node.comparator, pairs, [TRUTH])
 
 
-RULES: dict[type[Node], Callable[[Any], Problems]] = {
-    ir.Constant: constant,
-    ir.Iota: iota,
-    Elementwise: elementwise,
-    ir.Reduce: reduce,
-    ir.MultiReduce: multi_reduce,
-    ir.Reshape: reshape,
-    ir.Permute: permute,
-    ir.Expand: expand,
-    ir.Pad: pad,
-    ir.Slice: slice_,
-    ir.Flip: flip,
-    ir.Window: window,
-    ir.Gather: gather,
-    ir.Scatter: scatter,
-    ir.UpdateSlice: update_slice,
-    ir.Scan: scan,
-    ir.Sort: sort,
-    ir.Loop: loop,
-    ir.Branch: branch,
-    ir.LibraryCall: lambda node: same("type", node.type, VOID),
-    ir.Barrier: lambda node: same("type", node.type, node.inputs[0].type),
-    ir.Output: output,
+def one_state(node: ir.Loop) -> bool:
+    state = [child.type for child in node.inputs]
+    return takes(node.body, state, state) and takes(node.condition, state, [TRUTH])
+
+
+TRUTH = TensorType((), dtypes.BOOL)
+SELECTOR = TensorType((), dtypes.I32)
+MONOID = ("its op is no monoid", lambda n: n.op in MONOIDS)
+AXIS = ("its axis is none", lambda n: 0 <= n.axis < len(n.shape))
+AXES = ("its axes are none, or not ascending", axes_ascend)
+CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
+    ir.Iota: (AXIS,),
+    Elementwise: (
+        ("is made by code generation only", lambda n: n.op is not Op.FMA),
+        ("has another number of inputs", lambda n: len(n.inputs) == n.op.arity),
+        ("its inputs are not of one element type", dtypes_agree),
+    ),
+    ir.Reduce: (AXES, MONOID),
+    ir.MultiReduce: (
+        AXES,
+        ("its sources are not of one shape", lambda n: len({x.shape for x in parts(n)[0]}) == 1),
+        ("its initial values are no scalars", lambda n: all(x.shape == () for x in parts(n)[1])),
+        ("has another number of inputs", lambda n: len(n.inputs) == 2 * len(n.results)),
+        ("its combiner takes or gives other values", combines),
+    ),
+    ir.Permute: (
+        ("its order is no permutation", lambda n: sorted(n.order) == list(range(len(n.shape)))),
+    ),
+    ir.Expand: (("cannot be repeated so", repeats),),
+    ir.Pad: (
+        ("its padding is not of its rank", lambda n: len(n.low) == len(n.high) == len(n.shape)),
+        ("its fill is not one element", lambda n: scalars([n]) == [n.inputs[1].type]),
+        ("has negative interior padding", lambda n: min(n.interior, default=0) >= 0),
+    ),
+    ir.Slice: (("leaves its input", slice_lies_inside),),
+    ir.Flip: (AXES,),
+    ir.Gather: (
+        ("its indices do not fit", lambda n: are_indices(n.inputs[1:], n.inputs[0], n.shape)),
+    ),
+    ir.Scatter: (
+        (
+            "its indices do not fit",
+            lambda n: are_indices(parts(n)[2], n.inputs[0], parts(n)[1][0].shape),
+        ),
+        ("its combiner takes or gives other values", combines),
+    ),
+    ir.UpdateSlice: (("its update or its starts do not fit", update_fits),),
+    ir.Scan: (AXIS, MONOID),
+    ir.Sort: (
+        ("its axis is none", lambda n: within(n.inputs[0], [n.axis])),
+        ("its inputs are not of one shape", lambda n: len({x.shape for x in n.inputs}) == 1),
+        ("its comparator takes or gives other values", compares),
+    ),
+    ir.Loop: (
+        ("its body or condition takes or gives other values", one_state),
+        ("runs a negative number of times", lambda n: (n.trip_count or 0) >= 0),
+    ),
+    ir.Branch: (
+        ("its selector is no i32", lambda n: n.inputs[0].type == SELECTOR),
+        (
+            "its branches take or give other values",
+            lambda n: all(takes(b, [x.type for x in n.inputs[1:]], n.results) for b in n.branches),
+        ),
+    ),
+    ir.Output: (("is no result", lambda n: 0 <= n.position < len(results_of(n))),),
 }
