@@ -132,3 +132,13 @@ def test_constants_of_every_form() -> None:
     np.testing.assert_array_equal(a, np.array([[1 + 2j, -1j], [3.5, complex(INF, 1)]], a.dtype))
     np.testing.assert_array_equal(b, np.full(3, 2 - 0.5j))
     assert c.shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_number_times_its_conjugate_is_real(dtype: type) -> None:
+    """No product is fused with the other's difference, which would leave its rounding error."""
+    (x,) = arrays(dtype, 1)
+    with jax.enable_x64(True):
+        lowered = jax.jit(lambda x: x * jnp.conj(x)).trace(x).lower(lowering_platforms=("cpu",))
+    (found,) = compile_module(lowered.as_text(), Config())(x)
+    np.testing.assert_array_equal(found.imag, 0)

@@ -256,3 +256,12 @@ def test_the_time_is_not_exponential_in_the_depth(monkeypatch: pytest.MonkeyPatc
         assert simplify(simple) is simple
         counts.append(rebuilt)
     assert counts[2] < 6 * counts[1] < 36 * counts[0]
+
+
+def test_products_in_either_order_are_one_node() -> None:
+    """So that the imaginary part of z * conj(z) is 0: one rounded product less itself."""
+    x, y = build.param(0, (4,), F32), build.param(1, (4,), F32)
+    graph = simplify(Graph((x.type, y.type), (x * -y + y * x,), ()))
+    (result,) = graph.results
+    assert isinstance(result, Elementwise) and result.op is Op.SUB
+    assert result.inputs[0] is result.inputs[1]

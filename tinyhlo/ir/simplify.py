@@ -42,7 +42,8 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.limit import limit_sorts
-from tinyhlo.ir.rewrite import splat_value
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
@@ -59,6 +60,7 @@ def simplify(graph: Graph) -> Graph:
     for node in graph.nodes():
         result = empty(node) or step(rebuild(node, [new[child] for child in node.inputs]))
         new[node] = result
+    merge_commuted(new, graph.effects + graph.results)
     results = tuple(new[node] for node in graph.results)
     effects = tuple(new[node] for node in graph.effects)
     if results != graph.results or effects != graph.effects:
@@ -66,6 +68,26 @@ def simplify(graph: Graph) -> Graph:
     graph = limit_sorts(graph)
     _simplified.add(graph)
     return graph
+
+
+def merge_commuted(new: dict[Node, Node], roots: Sequence[Node]) -> None:
+    """x * y and y * x become one node, the first that is met, in all of `new`.
+
+    Not for speed alone: of x * y - y * x one product could be fused with the difference and leave
+    the other's rounding error; of one product, used twice, nothing is left. So z * conj(z) is real.
+    """
+    first: dict[tuple[Op, frozenset[Node]], Node] = {}
+    merged: dict[Node, Node] = {}
+    order = topological(tuple(new[root] for root in roots))
+    for node in order:
+        inputs = tuple(merged.get(child, child) for child in node.inputs)
+        result = node if inputs == node.inputs else step(rebuild(node, inputs))
+        if isinstance(result, Elementwise) and result.op in COMMUTATIVE:
+            result = first.setdefault((result.op, frozenset(result.inputs)), result)
+        if result is not node:
+            merged[node] = result
+    if merged:
+        new.update((node, merged[result]) for node, result in new.items() if result in merged)
 
 
 def empty(node: Node) -> Node | None:
