@@ -19,10 +19,10 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tinyhlo.config import Config, thread_count
+from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
@@ -64,9 +64,9 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     found = saved.load(place) if place else None
     if found is not None:
         return found
-    from tinyhlo.runtime.host import native
-
     with collector_paused():
+        from tinyhlo.runtime.host import native
+
         stages = run_stages(source, config)
     executable = native(stages.module, stages.program, stages.compiled, config)
     if place and not stages.compiled.libraries:

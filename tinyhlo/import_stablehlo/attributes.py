@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, stablehlo
 
+from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,

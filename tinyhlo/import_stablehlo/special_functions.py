@@ -12,9 +12,9 @@ fits of our own (`tools/fit_special_functions.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 
+from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.elementwise import expansion
 from tinyhlo.import_stablehlo.operands import copy_sign, like
 from tinyhlo.import_stablehlo.special_tables import (

@@ -8,10 +8,11 @@ In: its bytes. Out: `CompileOptions` with what tinyhlo needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tinyhlo.config import Config, with_options
+from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 
 PREFIX = "tinyhlo_"

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.report import KernelReport

@@ -12,13 +12,13 @@ a fixed distance in the source, a tile can read it there:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tinyhlo.codegen.contraction.cut import Positions, ceil_div
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
+from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear

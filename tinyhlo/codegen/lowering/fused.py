@@ -19,7 +19,7 @@ loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 from tinyhlo.codegen.expressions import (
@@ -52,6 +52,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lowering.joined_parts import find_pieces
+from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,

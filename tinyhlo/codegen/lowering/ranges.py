@@ -15,7 +15,6 @@ holds more often than the whole), and rows are read by the thread that needs the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from tinyhlo.codegen.expressions import (
@@ -43,6 +42,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, linear
 from tinyhlo.target import Target
