@@ -16,8 +16,8 @@ from itertools import product
 import numpy as np
 
 from tinyhlo.import_stablehlo.monoids import is_identity
-from tinyhlo.import_stablehlo.operands import known_scalar, map_region
-from tinyhlo.ir.build import broadcast, elementwise, full, param, reduce, where
+from tinyhlo.import_stablehlo.operands import known_scalar
+from tinyhlo.ir.build import broadcast, elementwise, full, reduce, where
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Elementwise, Graph, Iota, Node, Param
 from tinyhlo.ir.interpreter import run_graph
@@ -67,9 +67,7 @@ def extreme_of(combiner: Graph) -> Op | None:
     first, second = (np.array([case[k] for case in cases], value.numpy) for k in (0, 1))
     dtype = combiner.params[1].dtype
     places = np.array([case[2] for case in cases], dtype.numpy)
-    found = on_arrays(combiner, (first, places[:, 0], second, places[:, 1]))
-    if found is None:
-        return None
+    found = run_graph(combiner, (first, places[:, 0], second, places[:, 1]))
     a, b = first.astype(np.float64), second.astype(np.float64)
     for op, better in ((Op.MAX, a >= b), (Op.MIN, a <= b)):
         stays = np.isnan(a) | (better & ~np.isnan(b))
@@ -80,13 +78,3 @@ def extreme_of(combiner: Graph) -> Op | None:
         ):
             return op
     return None
-
-
-def on_arrays(region: Graph, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
-    """The results of a region of scalars, element by element."""
-    shape = arguments[0].shape
-    params = [param(k, shape, type_.dtype) for k, type_ in enumerate(region.params)]
-    results = map_region(region, params, shape)
-    if results is None:
-        return None
-    return run_graph(Graph(tuple(p.type for p in params), results), arguments)

@@ -3,13 +3,14 @@
     (y,) = run_graph(graph, [x, w])
 
 Values are freed after their last use. Products that are summed away (contractions) are computed
-by `einsum` over the operands before they are expanded, so that a matmul costs a matmul.
+by `einsum` over the operands before they are expanded, so that a matmul costs a matmul. A region
+of scalars runs on whole arrays: NumPy broadcasts its constants.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -35,12 +36,12 @@ def run_graph(graph: Graph, arguments: Sequence[Array]) -> Arrays:
     lazy = {node.inputs[0] for node in nodes if is_huge_contraction(node)}
     lazy = {product for product in lazy if uses[product] == 1}
     for node in nodes:
-        if node in lazy or (isinstance(node, ir.Expand) and deferred(node, lazy, uses, nodes)):
+        if node in lazy:
             continue
         if isinstance(node, ir.Param):
             values[node] = np.asarray(arguments[node.position])
         elif isinstance(node, ir.Reduce) and node.inputs[0] in lazy:
-            values[node] = contract(node, values)
+            values[node] = contract(node, [values[child] for child in node.inputs[0].inputs])  # type: ignore[misc]
         else:
             values[node] = evaluate_node(node, [values[child] for child in node.inputs])
         for child in node.inputs:
@@ -63,31 +64,20 @@ def is_huge_contraction(node: Node) -> bool:
     )
 
 
-def deferred(node: Node, lazy: set[Node], uses: Counter[Node], nodes: Sequence[Node]) -> bool:
-    """An Expand that only a lazy product reads."""
-    return (
-        prod(node.shape) > HUGE
-        and uses[node] > 0
-        and all(user in lazy for user in nodes if node in user.inputs)
-    )
-
-
-def contract(node: ir.Reduce, values: dict[Node, Array | Arrays]) -> Array:
-    """Sum of products by einsum over the operands' own axes."""
-    product = node.inputs[0]
+def contract(node: ir.Reduce, factors: Sequence[Array]) -> Array:
+    """Sum of products by einsum over the axes that the factors have; they repeat along others."""
+    whole = node.inputs[0].shape
     operands: list[object] = []
-    for factor in product.inputs:
-        source = factor.inputs[0] if factor not in values else factor
-        array = values[source]
-        assert isinstance(array, np.ndarray)
-        kept = [k for k, n in enumerate(array.shape) if n != 1 or product.shape[k] == 1]
-        operands += [array.reshape([array.shape[k] for k in kept]), kept]
-    out = [k for k in range(len(product.shape)) if k not in node.axes]
-    present = {k for axes in operands[1::2] for k in axes}  # type: ignore[attr-defined]
-    scale = prod(product.shape[k] for k in node.axes if k not in present)
+    present: set[int] = set()
+    for array in factors:
+        kept = [k for k, stride in enumerate(array.strides) if stride]
+        operands += [array[tuple(slice(None) if k in kept else 0 for k in range(array.ndim))], kept]
+        present.update(kept)
+    out = [k for k in range(len(whole)) if k not in node.axes]
+    scale = prod(whole[k] for k in node.axes if k not in present)
     result = np.einsum(*operands, [k for k in out if k in present], optimize=True)  # type: ignore[arg-type]
-    shape = [product.shape[k] if k in present else 1 for k in out]
-    result = np.broadcast_to(result.reshape(shape), node.shape) * scale
+    result = result.reshape([whole[k] if k in present else 1 for k in out])
+    result = np.broadcast_to(result * scale, node.shape)
     return np.ascontiguousarray(result.astype(node.dtype.numpy)).reshape(node.shape)
 
 
@@ -149,29 +139,8 @@ def multi_reduce(node: ir.MultiReduce, *inputs: Array) -> Arrays:
     rows = [s.transpose([*node.axes, *kept]).reshape(length, *shape) for s in sources]
     state: Sequence[Array] = [np.broadcast_to(initial, shape) for initial in initials]
     for step in range(length):
-        state = apply_region(node.combiner, [*state, *(row[step] for row in rows)])
-    return tuple(np.array(value) for value in state)
-
-
-def apply_region(region: Graph, arguments: Sequence[Array]) -> Arrays:
-    """A graph of scalars over whole arrays: every scalar becomes an array of the common shape."""
-    shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
-    values: dict[Node, Array] = {}
-    for node in region.nodes():
-        if isinstance(node, ir.Param):
-            values[node] = np.broadcast_to(arguments[node.position], shape)
-        elif isinstance(node, Elementwise):
-            values[node] = evaluate(node.op, [values[c] for c in node.inputs], node.dtype)
-        elif isinstance(node, ir.Constant):
-            values[node] = np.broadcast_to(node.value, shape)
-        elif isinstance(node, (ir.Reshape, ir.Expand, ir.Permute, ir.Barrier)):
-            values[node] = values[node.inputs[0]]
-        else:
-            item = UnsupportedItem(
-                type(node).__name__, str(node.type), "", "region of scalars only"
-            )
-            raise UnsupportedOp((item,))
-    return tuple(values[result] for result in region.results)
+        state = run_graph(node.combiner, [*state, *(row[step] for row in rows)])
+    return tuple(np.array(np.broadcast_to(value, shape)) for value in state)
 
 
 def pad(node: ir.Pad, source: Array, fill: Array) -> Array:
@@ -238,7 +207,7 @@ def scatter(node: ir.Scatter, *inputs: Array) -> Arrays:
         first.sort()
         where = np.unravel_index(flat[first], shape) if shape else ()
         current = [np.atleast_1d(result[where]) for result in results]
-        combined = apply_region(node.combiner, [*current, *(v[first] for v in values)])
+        combined = run_graph(node.combiner, [*current, *(v[first] for v in values)])
         for result, value in zip(results, combined, strict=True):
             result[where] = value if shape else value.reshape(())
         rest = np.ones(flat.size, bool)
@@ -265,15 +234,21 @@ def scan(node: ir.Scan, source: Array) -> Array:
 
 
 def sort(node: ir.Sort, *inputs: Array) -> Arrays:
-    """Bottom-up merge sort of all rows at once by binary insertion into sorted runs: each round
-    asks the comparator about whole arrays."""
+    """All rows at once by Batcher's network, each step of which exchanges many pairs; which of two
+    elements goes first is asked both ways round, so that equal ones stay in order."""
     axis, length = node.axis, inputs[0].shape[node.axis]
     rows = [np.moveaxis(a, axis, -1).reshape(-1, length) for a in inputs]
     order = np.broadcast_to(np.arange(length), rows[0].shape).copy()
-    run = 1
-    while run < length:
-        order = merge_runs(node.comparator, rows, order, run)
-        run *= 2
+
+    def before(first: Array, second: Array) -> Array:
+        taken = [np.take_along_axis(row, at, 1) for row in rows for at in (first, second)]
+        return run_graph(node.comparator, taken)[0]
+
+    for place, distance in exchanges(length):
+        left, right = order[:, place], order[:, place + distance]
+        wrong = before(right, left) | (~before(left, right) & (right < left))
+        order[:, place] = np.where(wrong, right, left)
+        order[:, place + distance] = np.where(wrong, left, right)
     order = order[:, : node.results[0].shape[axis]]
     shape = (*np.moveaxis(inputs[0], axis, -1).shape[:-1], order.shape[1])
     return tuple(
@@ -284,36 +259,20 @@ def sort(node: ir.Sort, *inputs: Array) -> Arrays:
     )
 
 
-def merge_runs(comparator: Graph, rows: list[Array], order: Array, run: int) -> Array:
-    """Merge neighbouring sorted runs: the new place of an element is its place in its own run plus
-    the number of elements of the other run before it, found by binary search."""
-    length = order.shape[1]
-    position = np.arange(length)
-    start = position // (2 * run) * (2 * run)
-    is_right = position - start >= run
-    other = np.where(is_right, start, start + run)
-    low = np.broadcast_to(np.minimum(other, length), order.shape).copy()
-    high = np.broadcast_to(np.minimum(other + run, length), order.shape).copy()
-    first = low.copy()
-    while np.any(low < high):
-        middle = (low + high) // 2
-        probe = np.take_along_axis(order, np.minimum(middle, length - 1), 1)
-        pairs: list[Array] = []
-        for row in rows:
-            mine, theirs = np.take_along_axis(row, order, 1), np.take_along_axis(row, probe, 1)
-            # a right element goes after theirs unless it is strictly less; a left one before ties
-            pairs += [np.where(is_right, mine, theirs), np.where(is_right, theirs, mine)]
-        less = apply_region(comparator, pairs)[0]
-        after = np.where(is_right, ~less, less) & (low < high)
-        low, high = (
-            np.where(after, middle + 1, low),
-            np.where(after, high, np.minimum(middle, high)),
-        )
-    own = position - np.where(is_right, start + run, start)
-    place = start + own + (low - first)
-    merged = np.empty_like(order)
-    np.put_along_axis(merged, place, order, 1)
-    return merged
+def exchanges(length: int) -> Iterator[tuple[Array, int]]:
+    """(places, distance) of the pairs of each step of a merge exchange sort (Knuth, The Art of
+    Computer Programming 3, algorithm 5.2.2 M)."""
+    run = 1
+    while run < length:
+        distance = run
+        while distance:
+            start = distance % run
+            place = np.arange(start, max(start, length - distance))
+            first = (place - start) % (2 * distance) < distance
+            together = place // (2 * run) == (place + distance) // (2 * run)
+            yield place[first & together], distance
+            distance //= 2
+        run *= 2
 
 
 def loop(node: ir.Loop, *state: Array) -> Arrays:

@@ -12,7 +12,6 @@ which returns 0, or an error code whose text `tiny_last_error()` gives. For each
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
@@ -47,7 +46,6 @@ class Executable:
     estimated_seconds: float
     kernels: tuple[KernelReport, ...]
     code_bytes: int
-    run: Callable[[Executable, list[np.ndarray]], Arrays] = field(repr=False)
     keepalive: Any = field(default=None, repr=False)
     donors: tuple[int, ...] = ()
     effects: bool = False
@@ -69,28 +67,22 @@ class Executable:
     def __call__(self, *arguments: np.ndarray) -> Arrays:
         """Run on host arrays; returns new arrays.
 
-        Raises ExecutionError when number, shapes or dtypes do not match `inputs`.
+        Raises ExecutionError when number, shapes or dtypes do not match `inputs`, with what the
+        program says, or when its scratch does not fit.
         """
-        return self.run(self, checked(arguments, self.inputs))
-
-
-def run_native(executable: Executable, given: list[np.ndarray]) -> Arrays:
-    """Call the native entry on arrays of the right types.
-
-    Raises ExecutionError with what the program says, or when its scratch does not fit.
-    """
-    if not core.library().tiny_has_room(executable.scratch_bytes):
-        needed = f"{executable.scratch_bytes} bytes of scratch for {executable.name}"
-        raise ExecutionError(f"out of memory: {needed}")
-    results = [aligned_empty(type_) for type_ in executable.outputs]
-    for output, position in executable.aliases:
-        np.copyto(results[output], given[position])
-        given[position] = results[output]
-    arena = np.empty(executable.arena_bytes + ALIGNMENT, np.uint8)
-    start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-    entry = ENTRY(executable.entry)
-    status = entry(pointers(given), pointers(results), start, pointers(executable.constants))
-    if status:
-        reason = core.last_error() or f"code {status}"
-        raise ExecutionError(f"{executable.name} failed: {reason}") from take_exception()
-    return tuple(results)
+        given = checked(arguments, self.inputs)
+        if not core.library().tiny_has_room(self.scratch_bytes):
+            needed = f"{self.scratch_bytes} bytes of scratch for {self.name}"
+            raise ExecutionError(f"out of memory: {needed}")
+        results = [aligned_empty(type_) for type_ in self.outputs]
+        for output, position in self.aliases:
+            np.copyto(results[output], given[position])
+            given[position] = results[output]
+        arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+        start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+        entry = ENTRY(self.entry)
+        status = entry(pointers(given), pointers(results), start, pointers(self.constants))
+        if status:
+            reason = core.last_error() or f"code {status}"
+            raise ExecutionError(f"{self.name} failed: {reason}") from take_exception()
+        return tuple(results)

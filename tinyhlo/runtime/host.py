@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable
 
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
-from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.runtime.arrays import aligned_copy, view
+from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.compile import Compiled
-from tinyhlo.runtime.executable import ENTRY, Arrays, Executable, run_native
+from tinyhlo.runtime.executable import ENTRY, Executable
+from tinyhlo.runtime.library import python_call
 from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
 
@@ -49,7 +48,6 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         estimated_seconds=compiled.estimated_seconds,
         kernels=compiled.kernels,
         code_bytes=sum(map(len, compiled.pieces)),
-        run=run_native,
         keepalive=(compiled, constants, entry),
         donors=module.donors,
         effects=bool(module.graph.effects),
@@ -79,53 +77,27 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
 def interpreted(module: Module) -> Executable:
     """An Executable that runs the Graph in the NumPy interpreter (TINYHLO_DEVICE=PYTHON)."""
     graph = module.graph
-    inputs, outputs = module.inputs, module.outputs
+    inputs, outputs = (tuple(map(stored, types)) for types in (module.inputs, module.outputs))
+    library = python_call(lambda arrays: run_graph(graph, arrays), inputs, outputs)
 
-    def run(*arguments: np.ndarray) -> Arrays:
-        kept = [reinterpret(x, stored(t)) for x, t in zip(arguments, inputs, strict=True)]
-        results = run_graph(graph, kept)
-        return tuple(reinterpret(x, t) for x, t in zip(results, outputs, strict=True))
+    def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
+        address = library.descriptor.ctypes.data
+        return core.library().tiny_library_call(address, arguments, results)
 
-    entry = ENTRY(callback(run, inputs, outputs))
-    address = ctypes.cast(entry, ctypes.c_void_p).value or 0
+    entry = ENTRY(run)
     return Executable(
         name=module.name,
-        inputs=inputs,
-        outputs=outputs,
+        inputs=module.inputs,
+        outputs=module.outputs,
         aliases=(),
-        entry=address,
+        entry=ctypes.cast(entry, ctypes.c_void_p).value or 0,
         arena_bytes=0,
         constants=(),
         estimated_seconds=1.0,  # never worth blocking the caller for
         kernels=(),
         code_bytes=0,
-        run=lambda _, arguments: run(*arguments),
-        keepalive=entry,
+        keepalive=(entry, library),
         effects=bool(graph.effects),
         orders=module.orders,
         memories=module.memories,
     )
-
-
-def callback(
-    run: Callable[..., Arrays], inputs: Sequence[TensorType], outputs: Sequence[TensorType]
-) -> Callable[..., int]:
-    """`run` behind the native entry's signature."""
-
-    def entry(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
-        try:
-            given = [view(arguments[k], type_) for k, type_ in enumerate(inputs)]
-            for k, (type_, value) in enumerate(zip(outputs, run(*given), strict=True)):
-                view(results[k], type_)[...] = value
-        except Exception as error:  # an exception must not cross the C boundary
-            print(f"tinyhlo: {type(error).__name__}: {error}", file=sys.stderr)
-            return 1
-        return 0
-
-    return entry
-
-
-def reinterpret(array: np.ndarray, type_: TensorType) -> np.ndarray:
-    """The same memory as an array of another type of the same size."""
-    dense = np.ascontiguousarray(array).reshape(-1)
-    return dense.view(type_.dtype.numpy).reshape(type_.shape)

@@ -32,7 +32,7 @@ from tinyhlo.ir.graph import TensorType
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, key_of
-from tinyhlo.runtime.executable import Executable, run_native
+from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
@@ -141,6 +141,5 @@ def load(place: SavedPlace) -> Executable | None:
         ),
         constants=tuple(aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0]),
         entry=linked.address("entry"),
-        run=run_native,
         keepalive=linked,
     )
