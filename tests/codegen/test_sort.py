@@ -55,6 +55,17 @@ def test_stable_at_every_length(length: int, axis: int, known: bool) -> None:
     check(graph, [values(shape, I32), np.arange(3 * length, dtype=np.int32).reshape(shape)])
 
 
+@pytest.mark.parametrize("length", [9, 100, 500])
+@pytest.mark.parametrize("known", [True, False])
+def test_equal_elements_said_to_be_less(length: int, known: bool) -> None:
+    """By `<=`: every element is there once, whatever the comparator says of equal ones."""
+    left, right = (param(side, (), I32) for side in (0, 1))
+    if not known:  # left >= the larger of both: descending
+        left, right = elementwise(Op.MAX, left, right), left
+    graph = sorting((I32,), (length,), 0, elementwise(Op.LE, left, right))
+    check(graph, [values((length,), I32, 9)])
+
+
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 @pytest.mark.parametrize("length", [10, 500])
 @pytest.mark.parametrize("descending", [False, True])

@@ -169,13 +169,6 @@ def reciprocal_root(x: Complex) -> Complex:
     return Complex(re, im)
 
 
-def cube_root(x: Complex) -> Complex:
-    """The principal root."""
-    size = elementwise(Op.POW, magnitude(x), like(1 / 3, x.re))
-    angle = atan2(x.im, x.re) * (1 / 3)
-    return Complex(size * cos(angle), size * sin(angle))
-
-
 def power(x: Complex, y: Complex) -> Complex:
     """|x|**c e**(-d arg x) at the angle c arg x + d log |x|, for y = c + i d."""
     zero, one = like(0, x.re), like(1, x.re)
@@ -215,7 +208,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.logistic": on_values(logistic),
     "stablehlo.sign": on_values(sign),
     "stablehlo.rsqrt": on_values(reciprocal_root),
-    "stablehlo.cbrt": on_values(cube_root),
     "stablehlo.power": on_values(power),
     "stablehlo.atan2": on_values(arc_tangent),
 }

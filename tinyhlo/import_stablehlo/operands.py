@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, full, iota
-from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType, signed_of
+from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType
 from tinyhlo.ir.graph import Constant, Elementwise, Graph, Node, Param, Reshape, Shape
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
@@ -40,9 +40,7 @@ def like(number: float, node: Node) -> Node:
 
 def copy_sign(size: Node, sign: Node) -> Node:
     """|size| with the sign bit of `sign`."""
-    word = signed_of(size.dtype)
-    sign_bit = bitcast(sign, word) & -(1 << (word.bits - 1))
-    return bitcast(bitcast(abs(size), word) | sign_bit, size.dtype)
+    return abs(size).with_sign(sign.sign())
 
 
 def is_infinite(x: Node) -> Node:

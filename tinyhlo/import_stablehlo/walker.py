@@ -26,7 +26,7 @@ from tinyhlo.import_stablehlo.lifting import (
     unflatten,
     zeros,
 )
-from tinyhlo.import_stablehlo.locations import Place, SourceLines
+from tinyhlo.import_stablehlo.locations import Place
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import (
@@ -34,6 +34,7 @@ from tinyhlo.ir.graph import (
     Expand,
     Graph,
     Iota,
+    Locations,
     Node,
     Output,
     Reshape,
@@ -79,7 +80,8 @@ class Walker:
     def __init__(self, decoder: Decoder, rule_of: Callable[[Operation], Rule | None]) -> None:
         self.decoder = decoder
         self.rule_of = rule_of
-        self.lines = SourceLines()
+        self._places: dict[Node, tuple[Any, Place | None]] = {}
+        self.lines = Locations(self._places, lambda place: Place(*place).line)
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
         self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
         self._surveyed: set[int] = set()
@@ -133,7 +135,7 @@ class Walker:
         values: dict[int, Value] = {slot: outer[slot] for slot in block.captures}
         values.update(zip(block.arguments, arguments, strict=True))
         scope = Scope(self, values)
-        rule_of, note = self.rule_of, self.lines.note
+        rule_of, places = self.rule_of, self._places
         for operation in block.operations:
             inputs = tuple([values[slot] for slot in operation.operands])
             try:
@@ -144,7 +146,8 @@ class Walker:
             for slot, value in zip(operation.results, results, strict=True):
                 values[slot] = value
                 for node in flatten((value,)) if isinstance(value, (Node, Complex)) else ():
-                    note(node, operation.location, self._caller)
+                    if node not in places:  # the first place wins
+                        places[node] = (operation.location, self._caller)
         return tuple([values[slot] for slot in block.returned])
 
     def refuse(self, operation: Operation, hint: str) -> None:

@@ -15,7 +15,7 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -318,14 +318,14 @@ def topological(roots: tuple[Node, ...]) -> list[Node]:
     return order
 
 
-class MovedLocations(Mapping[Node, str]):
-    """Locations of nodes that others were made of; text is made when it is asked for."""
+class Locations(Mapping[Node, str]):
+    """Source lines of nodes; the text is made of a node's origin when somebody asks for it."""
 
-    def __init__(self, known: Mapping[Node, str], origins: dict[Node, Node]) -> None:
-        self._known, self._origins = known, origins
+    def __init__(self, origins: Mapping[Node, Any], text: Callable[[Any], str]) -> None:
+        self._origins, self._text = origins, text
 
     def __getitem__(self, node: Node) -> str:
-        return self._known[self._origins[node]]
+        return self._text(self._origins[node])
 
     def __contains__(self, node: object) -> bool:
         return node in self._origins
@@ -337,13 +337,13 @@ class MovedLocations(Mapping[Node, str]):
         return len(self._origins)
 
 
-def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> MovedLocations:
+def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> Locations:
     """The locations of a graph whose nodes became others: the first node that became one counts."""
     origins: dict[Node, Node] = {}
     for node, result in new.items():
         if node in known:
             origins.setdefault(result, node)
-    return MovedLocations(known, origins)
+    return Locations(origins, known.__getitem__)
 
 
 N = TypeVar("N", bound=Node)

@@ -4,7 +4,7 @@
     for i in n: sorted[rank[i]] = row[i]
 
 Quadratic, but in vectors, without a branch, and for any comparator: `j` goes before `i` when the
-comparator says so, or, for stability, when it is earlier and the comparator does not object.
+comparator says so and it is later, or when it is earlier and the comparator does not object.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tinyhlo.codegen.expressions import (
     Read,
     as_index,
     literal,
+    where,
 )
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, Statement, Store
 from tinyhlo.codegen.lowering.fused import inline
@@ -90,11 +91,12 @@ def by_keys(keys: Sequence[Memory], other: Index, here: Index) -> Expression:
 def by_comparator(
     comparator: Graph, columns: Sequence[Memory], other: Index, here: Index
 ) -> Expression:
-    """The same, asking the comparator both ways round."""
+    """The same, asking the comparator about the pair as it would stand: of two elements always one
+    goes before the other, whatever it answers."""
     pairs = [(Load(column, other), Load(column, here)) for column in columns]
     (smaller,) = inline(comparator, [value for pair in pairs for value in pair])
     (greater,) = inline(comparator, [value for pair in pairs for value in pair[::-1]])
-    return smaller | (~greater & earlier(other, here))
+    return where(earlier(other, here), ~greater, smaller & earlier(here, other))
 
 
 def earlier(other: Index, here: Index) -> Expression:
