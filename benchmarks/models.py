@@ -2,9 +2,9 @@
 
     python -m benchmarks.models [--rounds N] [--markdown] [NAME ...]
 
-Training steps, sampling, simulations: what benchmarks/networks.py and benchmarks/simulations.py
-hold. Prints a row for each and writes the section of docs/benchmarks.md. `--markdown` prints that
-section and writes nothing; with names, nothing is written either.
+Training steps, sampling, text, simulations: what benchmarks/networks.py, benchmarks/decoding.py and
+benchmarks/simulations.py hold. Prints a row for each and writes the section of docs/benchmarks.md.
+`--markdown` prints that section and writes nothing; with names, nothing is written either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import networks, simulations  # noqa: F401  (they fill MODELS)
+from benchmarks import decoding, networks, simulations  # noqa: F401  (they fill MODELS)
 from benchmarks.layers import MODELS
 from benchmarks.record import PAGE, markdown_table, replaced
 from benchmarks.runner import BACKENDS, Measured, measure, warm_devices

@@ -103,7 +103,7 @@ def test_a_matrix_larger_than_the_cache_is_read_by_all_threads() -> None:
     x, w = param(0, (1, 256), F32), param(1, (256, 1024), F32)
     graph = Graph((x.type, w.type), (matmul(x, w),))
     (loops,) = lowered(graph)
-    assert loops.moves[0] == "parallel 1x1x2 chunks"
+    assert loops.moves[0] == "parallel 8 parts of the depth"
 
 
 def environments(count: int, width: int) -> Graph:

@@ -59,7 +59,7 @@ def values_in(statement: Statement) -> tuple[Expression, ...]:
     match statement:
         case Declare(value=value) | Accumulate(value=value) | Store(value=value):
             return (value,)
-        case Assign(values=values):
+        case Assign(values=values) | TileProduct(values=values):
             return values
         case Keep(values=values, condition=condition):
             return (*values, condition)
@@ -242,7 +242,7 @@ def rewritten(
             kept = tuple(map(value_of, values))
             return Keep(memories, kept, value_of(condition), name_of(count))
         case TileProduct():
-            return statement.over(index_of)
+            return statement.over(value_of, index_of)
         case _:
             return statement
 

@@ -141,12 +141,14 @@ class TileProduct:
     The two steps are indices over the variables in `depth`, the last of which runs fastest.
     `accumulate` adds to what the tile holds. With a `group` of 2, a lane sums the products of two
     neighbours on the left and two on the right: lane l's lie at right + 2*l. What lies `ahead` is
-    fetched into the cache meanwhile, for whoever takes the tile."""
+    fetched into the cache meanwhile, for whoever takes the tile. With `values` the lanes of each
+    vector are computed as they are read, over `lane` and the variables in `depth`; `right` then is
+    no memory of its own."""
 
     left: Memory
     left_rows: tuple[Index, ...]
     left_step: Index
-    right: Memory
+    right: Memory | None
     right_vectors: tuple[Index, ...]
     right_step: Index
     depth: tuple[Var, ...]
@@ -157,6 +159,12 @@ class TileProduct:
     accumulate: bool
     group: int = 1
     ahead: tuple[Place, ...] = ()
+    values: tuple[Expression, ...] = ()
+    lane: Var | None = None
+
+    @property
+    def vectors(self) -> int:
+        return len(self.values) or len(self.right_vectors)
 
     @property
     def indices(self) -> tuple[Index, ...]:
@@ -164,14 +172,17 @@ class TileProduct:
         ahead = (where for _, where in self.ahead)
         return (*self.left_rows, *self.right_vectors, self.tile_start, *ahead)
 
-    def over(self, index_of: Callable[[Index], Index]) -> TileProduct:
-        """The same at other indices."""
+    def over(
+        self, value_of: Callable[[Expression], Expression], index_of: Callable[[Index], Index]
+    ) -> TileProduct:
+        """The same of other values, at other indices."""
         return replace(
             self,
             left_rows=tuple(map(index_of, self.left_rows)),
             right_vectors=tuple(map(index_of, self.right_vectors)),
             tile_start=index_of(self.tile_start),
             ahead=tuple((memory, index_of(where)) for memory, where in self.ahead),
+            values=tuple(map(value_of, self.values)),
         )
 
 

@@ -139,8 +139,11 @@ class _Printer:
     def tile_product(self, m: TileProduct) -> str:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"
         left = f"{m.left.name}[{self.index(m.left_rows[0])} + {self.index(m.left_step)}]"
-        right = f"{m.right.name}[{self.index(m.right_vectors[0])} + {self.index(m.right_step)}]"
-        shape = f"{len(m.left_rows)}x{len(m.right_vectors) * m.lanes}"
+        if m.right is None:
+            right = f"({self.value(m.values[0])})"
+        else:
+            right = f"{m.right.name}[{self.index(m.right_vectors[0])} + {self.index(m.right_step)}]"
+        shape = f"{len(m.left_rows)}x{m.vectors * m.lanes}"
         depth = ", ".join(f"{var} in {var.extent}" for var in m.depth)
         ahead = " ".join(dict.fromkeys(memory.name for memory, _ in m.ahead))
         ahead = f", {ahead} ahead" if ahead else ""

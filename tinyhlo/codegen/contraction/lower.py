@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.contraction.ahead import memory_ahead
-from tinyhlo.codegen.contraction.cut import Cut, ceil_div
+from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
+from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.contraction.operand import (
     Affine,
@@ -31,6 +31,7 @@ from tinyhlo.codegen.contraction.operand import (
     Staged,
     cast,
     find_source,
+    in_lanes,
     in_place,
     merged,
     stage,
@@ -39,7 +40,7 @@ from tinyhlo.codegen.contraction.operand import (
 from tinyhlo.codegen.contraction.pack import Frame, depth_of, pack_left, pack_right
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.planner import plan_contraction
-from tinyhlo.codegen.expressions import Load, Memory, literal
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -48,6 +49,7 @@ from tinyhlo.codegen.loops import (
     If,
     Loop,
     LoopProgram,
+    Place,
     Statement,
     Store,
     TileProduct,
@@ -57,11 +59,13 @@ from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 STRUCTURE = (Reduce, MultiReduce)
 Operand = InPlace | Staged | Memory  # in an argument, in a box of scratch, packed
+PARALLEL_SUMS = 1 << 14  # of all parts of the depth, that are worth another thread
 MOST_UNROLLED = 8  # operations an element of an epilogue that is written out for a whole tile
 
 
@@ -79,7 +83,8 @@ def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
     if layout is None or not layout.contraction.n:
         return None
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
-    plan = plan_contraction(layout, node.dtype, target, left, right)
+    computed = right is not None and in_lanes(layout, TileLowering(kernel, node))
+    plan = plan_contraction(layout, node.dtype, target, left, right, computed)
     if plan is None:
         return None
     return Builder(kernel, node, layout, plan, left, right).program()
@@ -97,8 +102,8 @@ class Builder:
         self.lowering = TileLowering(kernel, node)
         self.chunk, self.step = Var("chunk", plan.chunks), Var("step", plan.steps)
         self.block, self.piece = Var("block", plan.row_blocks), Var("piece", plan.n.blocks)
-        batch, m_block, n_block = unravel(
-            index(self.chunk), (plan.batch, plan.m.blocks, plan.n.blocks)
+        self.part, batch, m_block, n_block = unravel(
+            index(self.chunk), (plan.parts, plan.batch, plan.m.blocks, plan.n.blocks)
         )
         n_block = index(self.piece) if plan.shared else n_block
         extents = tuple(c.left.shape[axis] for axis in c.batch)
@@ -111,8 +116,8 @@ class Builder:
         self.right_source = right
         self.left, self.right = self.operand_left(left), self.operand_right(right)
         tiles = self.held_tiles * plan.panels if plan.steps > 1 else 1
-        size = tiles * plan.rows * plan.columns
-        self.tile = Memory("tile", plan.form.sums, size, local=True)
+        self.sums = tiles * plan.rows * plan.columns  # of a chunk
+        self.tile = Memory("tile", plan.form.sums, self.sums * plan.parts, local=True)
 
     @property
     def held_tiles(self) -> int:
@@ -125,8 +130,10 @@ class Builder:
         size = plan.left_size * (plan.steps if plan.shared else 1)
         return self.operand("left", plan.left, source, plan.m, fast, size)
 
-    def operand_right(self, source: Source | None) -> Operand:
+    def operand_right(self, source: Source | None) -> Operand | None:
         plan = self.plan
+        if plan.right is Use.IN_REGISTERS:
+            return None
         size = plan.right_size * (plan.steps * plan.n.blocks if plan.shared else 1)
         return self.operand(
             "right", plan.right, source, plan.n, self.layout.contraction.n[-1], size
@@ -151,17 +158,20 @@ class Builder:
         if plan.shared:
             body = self.packed_first()
         else:
-            memories = [self.tile]
+            memories = [self.tile] if plan.parts == 1 else []
             memories += [m for m in (self.left, self.right) if isinstance(m, Memory)]
             memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
             body = (*map(Allocate, memories), *self.clear(), *self.steps())
             if plan.chunks > 1:
                 body = (Loop(self.chunk, Axis.PARALLEL, body),)
+            if plan.parts > 1:
+                body = (Allocate(self.tile), *body, *self.add_parts())
         return self.lowering.program(body, plan.moves())
 
     def packed_first(self) -> Body:
         """All of both operands is packed, then multiplied chunk by chunk."""
         plan = self.plan
+        assert self.right is not None
         right = memory_of(self.right)
         body: Body = (Allocate(right), *self.pack_right(Var("panel", plan.panels)))
         if plan.left is Use.PACKED:
@@ -179,9 +189,24 @@ class Builder:
     def clear(self) -> Body:
         if self.plan.steps == 1:
             return ()
-        at = Var("at", self.tile.size)
-        zero = Store(self.tile, index(at), literal(0, self.tile.dtype))
+        at = Var("at", self.sums)
+        zero = Store(self.tile, self.first_sum + index(at), literal(0, self.tile.dtype))
         return (vector_loop(at, (zero,), self.plan.lanes),)
+
+    @property
+    def first_sum(self) -> Index:
+        """Where the sums of the current part of the depth begin."""
+        return self.part * self.sums if self.plan.parts > 1 else ZERO
+
+    def add_parts(self) -> Body:
+        """Results from the sums of all parts of the depth."""
+        plan = self.plan
+        panel, tile = Var("panel", plan.panels), Var("rows", plan.row_tiles)
+        number = index(panel) * self.held_tiles + index(tile)
+        first = number * (plan.rows * plan.columns)
+        body = self.frame.tiles(tile, self.store(self.frame.row(tile), panel, first))
+        axis = Axis.PARALLEL if self.tile.size >= PARALLEL_SUMS else Axis.SERIAL
+        return (Loop(panel, axis, body),)
 
     def steps(self) -> Body:
         plan = self.plan
@@ -198,6 +223,9 @@ class Builder:
         if plan.left is Use.PACKED:
             rows = (*self.pack_left(), *rows)
         body += loop_over(self.block, rows)
+        if plan.parts > 1:
+            count = plan.steps // plan.parts
+            return (Loop(self.step, Axis.SERIAL, tuple(body), 1, self.part * count, count),)
         return loop_over(self.step, tuple(body))
 
     def rows(self) -> Body:
@@ -208,6 +236,9 @@ class Builder:
         number = index(panel) * self.held_tiles + number
         first = number * (plan.rows * plan.columns) if plan.steps > 1 else ZERO
         multiply = self.product(tile, panel, first)
+        if plan.parts > 1:
+            multiply = self.product(tile, panel, self.first_sum + first)
+            return (Loop(panel, Axis.SERIAL, self.frame.tiles(tile, (multiply,))),)
         store = self.store(self.frame.row(tile), panel, first)
         if plan.steps > 1:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
@@ -234,28 +265,42 @@ class Builder:
                 case _:
                     rows.append(self.frame.tile_start(tile) + r * plan.form.group)
         vectors: list[Index] = []
+        values: list[Expression] = []
+        lane = Var("lane", plan.lanes)
         for v in range(plan.vectors):
             inside = self.frame.unit(panel, v)
+            here = plan.n.at(self.frame.n_block, inside)
             match self.right:
                 case InPlace(place=place):
-                    here = plan.n.at(self.frame.n_block, inside)
                     vectors.append(place.at(self.frame.origin(here)))
+                case None:
+                    values.append(self.computed([*inside[:-1], inside[-1] + index(lane)]))
                 case Staged():
                     vectors.append(self.right.address(plan.n.within(inside)))
                 case _:
                     base = self.frame.panel_start(panel)
                     vectors.append(base + v * (plan.lanes * plan.form.group))
-        depth, left_step, right_step = merged(
-            self.depth.loops,
-            self.step_of(self.left, plan.rows),
-            self.step_of(self.right, plan.columns),
-        )
+        ahead: tuple[Place, ...] = ()
+        if values and plan.steps > 1:
+            ahead = next_step(values, lane, self.step, self.depth.loops)
+        depth, left_step = self.depth.loops, self.step_of(self.left, plan.rows)
+        right, right_step = None, ZERO
+        if self.right is not None:
+            right, right_step = memory_of(self.right), self.step_of(self.right, plan.columns)
+            depth, left_step, right_step = merged(depth, left_step, right_step)
         return TileProduct(
             memory_of(self.left), tuple(rows), left_step,
-            memory_of(self.right), tuple(vectors), right_step,
+            right, tuple(vectors), right_step,
             depth, self.tile, first,
-            plan.columns, plan.lanes, plan.steps > 1, plan.form.group,
+            plan.columns, plan.lanes, plan.steps > 1, plan.form.group, ahead,
+            values=tuple(values), lane=lane if values else None,
         )  # fmt: skip
+
+    def computed(self, inside: list[Index]) -> Expression:
+        """The right operand at columns of the chunk, for the tile to compute."""
+        here = self.plan.n.at(self.frame.n_block, inside)
+        at = joined(self.frame.origin(here), self.depth.points[0])
+        return self.frame.value(self.layout.contraction.right, at, self.plan.form.operand)
 
     def step_of(self, operand: Operand, packed: int) -> Index:
         """How far a point of the depth lies from the block's origin; so many rows or columns are
@@ -270,6 +315,7 @@ class Builder:
         return pack_left(self.frame, self.depth, memory_of(self.left))
 
     def pack_right(self, panel: Var) -> Body:
+        assert self.right is not None
         return pack_right(self.frame, self.depth, memory_of(self.right), self.right_source, panel)
 
     # --- results -----------------------------------------------------------------------------
@@ -294,7 +340,10 @@ class Builder:
         for position, axis in zip(kept, self.layout.places, strict=True):
             if axis is not None:
                 where[axis] = position
-        self.lowering.sum = cast(Load(self.tile, source), self.node.dtype)
+        total: Expression = Load(self.tile, source)
+        for part in range(1, plan.parts):
+            total = Apply(Op.ADD, (total, Load(self.tile, source + part * self.sums)), total.dtype)
+        self.lowering.sum = cast(total, self.node.dtype)
         value = self.lowering.value(result, where, ())
         body: Body = (Store(self.lowering.writes[0], linear(where, result.shape), value),)
         if lane.extent < plan.lanes:

@@ -34,13 +34,15 @@ class Use(Enum):
     IN_PLACE = "in place"
     STAGED = "staged"
     PACKED = "packed"
+    IN_REGISTERS = "in registers"  # computed from memory each time it is read
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`.
     `shared`: operands are packed once, for all threads, and a chunk is a block of rows times
-    `n.positions` columns."""
+    `n.positions` columns. `parts`: threads share the depth, in so many parts with sums of their
+    own, which are added at the end."""
 
     form: Form
     rows: int
@@ -54,10 +56,12 @@ class Plan:
     left: Use
     right: Use
     shared: bool
+    parts: int = 1
 
     @property
     def chunks(self) -> int:
-        return self.batch * self.m.blocks * self.n.blocks * (self.row_blocks if self.shared else 1)
+        blocks = self.row_blocks if self.shared else self.parts
+        return self.batch * self.m.blocks * self.n.blocks * blocks
 
     @property
     def columns(self) -> int:
@@ -126,8 +130,9 @@ class Plan:
 
     def moves(self) -> tuple[str, ...]:
         rows = self.row_blocks if self.shared else self.m.blocks
+        chunks = f"{self.batch}x{rows}x{self.n.blocks} chunks"
         return (
-            f"parallel {self.batch}x{rows}x{self.n.blocks} chunks",
+            f"parallel {chunks if self.parts == 1 else f'{self.parts} parts of the depth'}",
             f"block {self.block_rows} rows, {self.depth} deep, {self.steps} steps",
             f"left {self.left.value}{' once' if self.shared else ''}",
             f"right {self.right.value}{' once' if self.shared else ''}",

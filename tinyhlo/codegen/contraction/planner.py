@@ -40,19 +40,24 @@ NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_TILES = 3  # of rows: too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAY_BYTES = 1 << 12  # rows that are a multiple apart share a set of the first cache
+DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
+SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
+ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
 def plan_contraction(
-    layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None
-) -> Plan | None:
+    layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None,
+    computed: bool,
+) -> Plan | None:  # fmt: skip
+    """`computed`: vectors of the right operand can be computed as they are read."""
     c = layout.contraction
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
     form = find_form(c, dtype, target)
     if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
         return None
-    planner = Planner(layout, form, target, left, right)
+    planner = Planner(layout, form, target, left, right, computed)
     if m < 4 and not planner.streams:
         return None
     return planner.plan()
@@ -61,13 +66,13 @@ def plan_contraction(
 class Planner:
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
-        right: Source | None,
+        right: Source | None, computed: bool,
     ) -> None:  # fmt: skip
         self.layout, self.form, self.target = layout, form, target
         self.c = layout.contraction
         self.shape = self.c.left.shape
         self.lanes = target.vector_bytes // form.sums.itemsize
-        self.left_source, self.right_source = left, right
+        self.left_source, self.right_source, self.computed = left, right, computed
         self.left = self.left_use()
         self.right = self.right_use()
         self.streams = self.is_streamed()
@@ -89,13 +94,28 @@ class Planner:
                 rows, vectors = panel_tile(c.extent(c.m), last // lanes, rows, vectors, self.target)
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
         n_cuts = list(cuts(runs, self.shape, vectors * lanes))
-        m, n = (self.pieces if self.shared else self.chunks)(m_cuts, n_cuts, rows, vectors)
+        parts = self.depth_parts(last)
+        choose = self.pieces if self.shared else self.chunks
+        m, n = choose(m_cuts, n_cuts, rows, vectors) if parts == 1 else (m_cuts[0], n_cuts[0])
         columns = c.extent(c.n) if self.shared else n.positions
         return Plan(
             self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
             self.block_rows(m, rows), self.left_for(columns // (vectors * lanes)),
-            self.right, self.shared,
+            self.right, self.shared, parts,
         )  # fmt: skip
+
+    def depth_parts(self, columns: int) -> int:
+        """In how many parts threads share the depth of a matrix that is read once: whole rows are
+        read faster than pieces of them, if their sums are little beside the matrix. Whatever the
+        number of threads, so that sums are the same."""
+        source, c = self.right_source, self.c
+        if not self.streams or c.batch or source is None or len(c.n) > 1:
+            return 1
+        size = source.node.dtype.itemsize
+        depth = c.extent(c.k) * size
+        most = depth // (SUMS_SHARE * c.extent(c.m) * self.form.sums.itemsize)
+        fitting = (p for p in DEPTH_PARTS if self.steps % p == 0 and p <= most)
+        return next(fitting, 1) if columns * size <= ROW_BYTES else 1
 
     def is_shared(self) -> bool:
         """Whether operands are packed once for all threads: large ones that many chunks read."""
@@ -186,7 +206,9 @@ class Planner:
             usable = len(along) == 1 and along[0].coefficient(fast) > 0
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
-        return Use.IN_PLACE if memory and (few or self.in_panels(source)) else Use.PACKED
+        if memory and (few or self.in_panels(source)):
+            return Use.IN_PLACE
+        return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
 
     def in_panels(self, source: Source) -> bool:
         """Whether the rows of a tile follow each other in memory (`schedule/panels.py`)."""
@@ -205,7 +227,8 @@ class Planner:
         a few of its rows side by side, and the sums of all columns wait in the cache."""
         nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.operand.itemsize
         source = self.right_source
-        if source is None or self.right is not Use.IN_PLACE or self.left is Use.STAGED:
+        in_place = self.right in (Use.IN_PLACE, Use.IN_REGISTERS)
+        if source is None or not in_place or self.left is Use.STAGED:
             return False
         in_order = self.reuse(source, self.c.n) >= REUSE or self.in_panels(source)
         return not in_order and nbytes > self.target.l2_bytes
@@ -287,7 +310,7 @@ class Planner:
     def right_bytes(self, n: Cut) -> int:
         """Scratch that a chunk of columns needs for the right operand."""
         size = self.form.operand.itemsize
-        if self.right is Use.IN_PLACE or self.right_source is None:
+        if self.right in (Use.IN_PLACE, Use.IN_REGISTERS) or self.right_source is None:
             return 0
         if self.right is Use.PACKED:
             return n.positions * self.k.positions * size

@@ -8,17 +8,19 @@ right row, broadcasts one left element after the other, and does one multiply-ad
       c00 += left[row 0 ...] * b0; c01 += left[row 0 ...] * b1; c10 += ...
 
 Where groups of neighbours are multiplied at once, "one element" is a group (a pair of i16 is
-broadcast as one i32), and the multiply-add is an instruction of `DOTS`.
+broadcast as one i32), and the multiply-add is an instruction of `DOTS`. Right vectors that are
+computed (a weight of 8 bits times its scale) are so in registers, once for all rows of the tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.expressions import Memory, substitute_expression
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.loops import TileProduct
@@ -54,14 +56,14 @@ class TileRenderer:
         self.type = value_type(self.dtype, m.lanes)
         self.operand = m.left.dtype
         self.vector = value_type(self.operand, m.lanes * m.group)
-        rows, vectors = range(len(m.left_rows)), range(len(m.right_vectors))
+        rows, vectors = range(len(m.left_rows)), range(m.vectors)
         self.places: list[Place] = [(r, v) for r in rows for v in vectors]
 
     def render(self) -> None:
         s, m, b = self.s, self.m, self.b
         self.depth = s.current
         self.rows = self.pointers(m.left, m.left_rows)
-        self.vectors = self.pointers(m.right, m.right_vectors)
+        self.vectors = self.pointers(m.right, m.right_vectors) if m.right else []
         tile = s.address(m.tile, m.tile_start)
         places = {
             (r, v): self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
@@ -73,7 +75,13 @@ class TileRenderer:
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
             totals = {p: b.value(f"load {self.type}, ptr {at}, {size}") for p, at in places.items()}
+        before = None
+        if m.lane is not None:
+            before = s.bind(m.lane)
+            s.variables[m.lane] = "0"
         totals = self.nest([var for var in m.depth if var.extent > 1], totals)
+        if m.lane is not None:
+            s.unbind(m.lane, before)
         for place, at in places.items():
             b.line(f"store {self.type} {totals[place]}, ptr {at}, {size}")
         s.stored()
@@ -164,7 +172,7 @@ class TileRenderer:
         vectors = [
             b.value(f"load {self.vector}, ptr {self.offset(moved[base], apart)}, {size}")
             for base, apart in self.vectors
-        ]
+        ] or self.computed(at)
         moved = {base: self.moved(base, left_step) for base, _ in self.rows}
         results: dict[Place, str] = {}
         for r, (base, apart) in enumerate(self.rows):
@@ -173,6 +181,22 @@ class TileRenderer:
             for v, vector in enumerate(vectors):
                 results[r, v] = self.add_product(factor, vector, totals[r, v])
         return results
+
+    def computed(self, at: Mapping[Var, Index]) -> list[str]:
+        """The right vectors of a point, from what they are made of."""
+        m, s = self.m, self.s
+        with self.in_lanes():
+            return [s.text(substitute_expression(value, at, {}), m.lanes) for value in m.values]
+
+    @contextmanager
+    def in_lanes(self) -> Generator[None]:
+        """What varies along the columns is a vector of them."""
+        m, s = self.m, self.s
+        saved = s.lanes, s.vector_var, s.varying
+        if m.lane is not None:
+            s.lanes, s.vector_var, s.varying = m.lanes, m.lane, s.varying | {m.lane}
+        yield
+        s.lanes, s.vector_var, s.varying = saved
 
     def broadcast(self, place: str, size: str) -> str:
         """The group of the left operand at `place`, in every lane."""
