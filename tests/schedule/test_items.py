@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from tinyhlo.ir.build import elementwise, expand, param, reduce, reshape
-from tinyhlo.ir.dtypes import U32
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    elementwise,
+    expand,
+    param,
+    permute,
+    reduce,
+    reshape,
+    scalar,
+    update_slice,
+)  # fmt: skip
+from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.items import find_items
@@ -44,3 +55,28 @@ def test_dear_value_that_a_sum_needs_is_stored() -> None:
     total = reduce(Op.ADD, shared, (0,))
     result = elementwise(Op.MUL, shared, expand(reshape(total, (1,)), SHAPE))
     assert set(items(result)) == {shared, total, result}
+
+
+def matrix_product(x: Node, w: Node) -> Node:
+    (m, k), (_, n) = x.shape, w.shape
+    left, right = broadcast(x, (m, k, n), (0, 1)), broadcast(w, (m, k, n), (1, 2))
+    return reduce(Op.ADD, elementwise(Op.MUL, left, right), [1])
+
+
+def test_quantised_rows_are_stored_in_their_narrow_type() -> None:
+    """A product that knows its operands to be small multiplies pairs of them at once."""
+    x, w = param(0, (64, 256), F32), param(1, (256, 128), I8)
+    largest = reduce(Op.MAX, x, [1])
+    rows = cast(elementwise(Op.DIV, x, broadcast(largest, x.shape, (0,))), I8)
+    result = matrix_product(cast(rows, I32), cast(w, I32))
+    graph = Graph((x.type, w.type), (result,))
+    assert set(find_items(graph).values) == {largest, rows, result}
+
+
+def test_a_cache_of_keys_is_widened_where_it_is_read() -> None:
+    kept, new = param(0, (512, 64), BF16), param(1, (1, 64), BF16)
+    q = param(2, (3, 64), F32)
+    kept_now = update_slice(kept, new, [scalar(7, I32), scalar(0, I32)])
+    result = matrix_product(q, permute(cast(kept_now, F32), (1, 0)))
+    graph = Graph((kept.type, new.type, q.type), (result, kept_now))
+    assert set(find_items(graph).values) == {result}

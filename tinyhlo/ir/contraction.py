@@ -91,6 +91,18 @@ def contraction_of(
     return Contraction(left, right, batch, m, n, k)
 
 
+def is_exact_cast(node: Node) -> bool:
+    """Whether a node is a cast to a wider type that holds every value of the narrower one."""
+    if not isinstance(node, Elementwise) or node.op is not Op.CAST:
+        return False
+    wide, narrow = node.dtype, node.inputs[0].dtype
+    if wide.is_float and narrow.is_integer:
+        return narrow.bits + 8 <= wide.bits  # no float has fewer bits of its own: bf16 has 8
+    if wide.is_float or narrow.is_float:
+        return wide.is_float and narrow.is_float and wide.bits > narrow.bits
+    return wide.bits > narrow.bits and (wide.kind == narrow.kind or narrow.kind == "unsigned")
+
+
 def varies(node: Node, memo: dict[Node, Axes] | None = None) -> Axes:
     """Axes of extent > 1 along which the value of `node` may change."""
     memo = {} if memo is None else memo

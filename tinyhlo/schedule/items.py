@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tinyhlo.dataclass import dataclass
 from tinyhlo.ir import graph as ir
-from tinyhlo.ir.contraction import find_contraction, varies
+from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
@@ -127,7 +127,7 @@ def find_items(graph: Graph) -> Items:
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
         for child in () if node in inlined else multiplied(node, memo):
-            inner = base(child)
+            inner = narrowest(child)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
         if any(
@@ -153,11 +153,28 @@ def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
         return ()
     found: list[Node] = []
     for factor in node.inputs[0].inputs:
-        while isinstance(factor, VIEWS):
-            factor = factor.inputs[0]
-        if isinstance(factor, Elementwise):
-            found.append(factor)
+        stored = narrowest(below_views(factor))
+        if isinstance(stored, Elementwise):
+            found.append(stored)
     return tuple(found)
+
+
+def narrowest(node: Node) -> Node:
+    """What is stored for a value: casts to wider integers, and those of what is in memory already,
+    are done where it is read. That is fewer bytes, and integers that are known to be small."""
+    node = base(node)
+    while is_exact_cast(node):
+        inner = below_views(node.inputs[0])
+        if not (inner.dtype.is_integer or is_leaf(inner) or is_structure_value(inner)):
+            return node
+        node = inner
+    return node
+
+
+def below_views(node: Node) -> Node:
+    while isinstance(node, VIEWS):
+        node = node.inputs[0]
+    return node
 
 
 def transform_views(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:

@@ -34,8 +34,9 @@ from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.dataclass import dataclass
+from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Pad, Param
+from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
@@ -100,18 +101,6 @@ def find_source(operand: Node) -> Source | None:
         found = {axes[atom]: c for atom, c in place.terms}  # type: ignore[index]
         places.append(Affine(place.offset, found))
     return Source(node, tuple(places))
-
-
-def is_exact_cast(node: Node) -> bool:
-    """Whether a node is a cast to a wider type that holds every value of the narrower one."""
-    if not isinstance(node, Elementwise) or node.op is not Op.CAST:
-        return False
-    wide, narrow = node.dtype, node.inputs[0].dtype
-    if wide.is_float and narrow.is_integer:
-        return narrow.bits + 8 <= wide.bits  # no float has fewer bits of its own: bf16 has 8
-    if wide.is_float or narrow.is_float:
-        return wide.is_float and narrow.is_float and wide.bits > narrow.bits
-    return wide.bits > narrow.bits and (wide.kind == narrow.kind or narrow.kind == "unsigned")
 
 
 def in_lanes(layout: Layout, lowering: TileLowering) -> bool:
