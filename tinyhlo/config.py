@@ -36,6 +36,9 @@ class Config:
     threads: int = option(0, "worker threads (0: one per core that this process may use)")
     cache: int = option(1, "0: do not use the on-disk cache of compiled programs")
     cache_dir: str = option("", "folder of that cache (empty: the user's cache folder)")
+    devices: int = option(
+        0, "devices to pretend, all of them this CPU (0: as many as XLA's cpu is told to, else one)"
+    )
     profile: str = option("", "write a Perfetto trace of kernels to this file")
 
 

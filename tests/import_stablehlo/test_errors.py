@@ -90,10 +90,19 @@ def test_argument_types(type_: str, word: str) -> None:
         import_module(f"func.func @main(%a: {type_}) -> {type_} {{ return %a : {type_} }}")
 
 
-def test_several_devices() -> None:
-    with pytest.raises(UnsupportedOp, match="one device"):
+def test_replicas() -> None:
+    with pytest.raises(UnsupportedOp, match="divided by shardings"):
         import_module(
-            "module attributes {mhlo.num_partitions = 4 : i32} { func.func @main() { return } }"
+            "module attributes {mhlo.num_replicas = 4 : i32} { func.func @main() { return } }"
+        )
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "1000000"])
+def test_device_counts(count: str) -> None:
+    with pytest.raises(InvalidProgram, match="devices"):
+        import_module(
+            f"module attributes {{mhlo.num_partitions = {count} : i32}} "
+            "{ func.func @main() { return } }"
         )
 
 

@@ -115,8 +115,12 @@ def if_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequen
     then, other = operation.regions
     if known is not None:
         return scope.run(then if known else other, ())
-    selector = where(condition, full(0, (), I32), full(1, (), I32))
-    return branch_on(selector, (then, other), operation.types, scope)
+    return branch_on(if_selector(condition), (then, other), operation.types, scope)
+
+
+def if_selector(condition: Node) -> Node:
+    """The number of the block: the first one when the condition holds."""
+    return where(condition, full(0, (), I32), full(1, (), I32))
 
 
 def branch_on(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
-from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.phases import Phases, phases_of, taps_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope

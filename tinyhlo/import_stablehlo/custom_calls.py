@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo import approximate, linalg
-from tinyhlo.import_stablehlo.calls import SEVERAL_DEVICES
 from tinyhlo.import_stablehlo.library_calls import (
     call_buffers,
     in_order,
@@ -47,6 +46,7 @@ ANNOTATIONS = frozenset(
     }
 )
 # calls that only ask XLA to run one op after another
+NO_SHARDS = "parts of arrays are made by Shardy here: leave jax_use_shardy_partitioner on"
 SCHEDULING = frozenset({"control_dep"})
 REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
 
@@ -61,7 +61,7 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     if target not in ANNOTATIONS or len(inputs) != 1:
         return call_library(target, operation, inputs, scope)
     if operation.operand_types != operation.types:
-        raise UnsupportedError(SEVERAL_DEVICES)
+        raise UnsupportedError(NO_SHARDS)
     return inputs
 
 

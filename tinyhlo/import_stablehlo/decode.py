@@ -31,6 +31,7 @@ from tinyhlo.import_stablehlo.records import (
     OtherType,
     ValueType,
 )
+from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
@@ -78,6 +79,20 @@ class Decoder:
         self._has_other_types = False
         self._has_lifted_types = False
         self._attributes: dict[ir.Attribute, Any] = {}
+        self._meshes: dict[str, Mesh] | None = None
+
+    @property
+    def meshes(self) -> dict[str, Mesh]:
+        """Meshes of devices by symbol, as "@mesh"."""
+        if self._meshes is None:
+            self._meshes = {
+                f"@{decode_attribute(op.operation.attributes['sym_name'])}": parse_mesh(
+                    str(op.operation.attributes["mesh"])
+                )
+                for op in self._module.body.operations
+                if op.operation.name == "sdy.mesh"
+            }
+        return self._meshes
 
     def function(self, name: str) -> Function:
         """The function `name`. Raises InvalidProgram when the module has none."""

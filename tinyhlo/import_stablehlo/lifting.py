@@ -71,15 +71,15 @@ LINEAR = MOVES | names("add negate subtract")
 # ops over any number of values: each plane is a value of its own
 VARIADIC = names(
     """
-    all_gather all_reduce all_to_all collective_broadcast collective_permute map
-    optimization_barrier reduce reduce_scatter reduce_window scatter sort
+    map optimization_barrier reduce reduce_window scatter sort
     """
 ) | names("propagation_barrier reshard sharding_constraint", "sdy")
 # ops whose rules handle values of every kind themselves
 STRUCTURAL = names(
     """
-    after_all async_done async_start case cholesky composite custom_call get_tuple_element if
-    triangular_solve tuple while
+    after_all all_gather all_reduce all_to_all async_done async_start case cholesky
+    collective_broadcast collective_permute composite custom_call get_tuple_element if
+    reduce_scatter triangular_solve tuple while
     """
 ).union(names("call", "func"), names("manual_computation", "sdy"))
 

@@ -23,16 +23,19 @@ from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
+from tinyhlo.import_stablehlo.partitioned import Division, divide, propagated
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
-from tinyhlo.import_stablehlo.rules import rule_of
+from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
+from tinyhlo.import_stablehlo.sharding import Part
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import constant, param
 from tinyhlo.ir.elements import stored
-from tinyhlo.ir.graph import Graph, TensorType
+from tinyhlo.ir.graph import Graph, Node, TensorType
 
-DEVICE_COUNTS = ("mhlo.num_partitions", "mhlo.num_replicas")
-SEVERAL_DEVICES = "tinyhlo compiles programs for one device: jit this function for one device"
+MOST_DEVICES = 4096  # as in client.c
+PARTITIONS, REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
+NO_REPLICAS = "programs for several devices are divided by shardings here, not replicated"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")  # as in plugin.h, the default first
 NO_TILES = "arrays are dense here: leave the tiling out of the Layout"
 PASS_ARRAYS = "pass arrays, not tuples"
@@ -45,6 +48,10 @@ class Module:
     `donors`: arguments whose memory may be used for any result. `orders`: of the inputs, then of
     the outputs, which axes of the user's arrays those of the types are; () when they are the same.
     `memories`: likewise the number of the memory kind that each is said to be in; () when all in 0.
+
+    A program for several devices has the inputs of the first one, then those of the second, and so
+    on, and likewise outputs. `shardings`: how the inputs and outputs of one are divided, in XLA's
+    words; () for one device.
     """
 
     graph: Graph
@@ -55,6 +62,7 @@ class Module:
     donors: tuple[int, ...] = ()
     orders: tuple[Order, ...] = ()
     memories: tuple[int, ...] = ()
+    shardings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"module {self.name}\n{self.graph}"
@@ -85,13 +93,21 @@ def import_module(
 
 def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -> Module:
     """The Module of a parsed program; see `import_module`."""
-    walker = Walker(Decoder(parsed, rule_of), rule_of)
+    walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER)
     function = walker.decoder.function(entry_of(parsed))
     given = layouts(function.body.types, function.argument_attributes)
     made = layouts(function.body.returned_types, function.result_attributes)
+    devices = device_count(parsed)
+    before, after = divisions(parsed, function, walker, devices)
     arguments: list[Value] = [
-        argument(k, type_, order) if isinstance(type_, (TensorType, TokenType)) else None
-        for k, (type_, order) in enumerate(zip(function.body.types, given, strict=True))
+        None
+        if division is None
+        else argument(
+            [device * len(given) + k for device in range(devices)], type_, order, division, walker
+        )
+        for k, (type_, order, division) in enumerate(
+            zip(function.body.types, given, before, strict=True)
+        )
     ]
     for position, value in static_arguments.items():
         arguments[position] = constant(np.asarray(value))
@@ -101,27 +117,82 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
         raise UnsupportedOp(refused)
     if any(isinstance(result, tuple) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
-    inputs = tuple(map(in_order_type, map(visible, function.body.types), given))
-    outputs = tuple(map(in_order_type, map(visible, function.body.returned_types), made))
-    nodes = tuple(map(in_order, map(buffer_of, results), made))
-    orders = (*given, *made)
+    inputs = local_types(function.body.types, before, given)
+    outputs = local_types(function.body.returned_types, after, made)
+    nodes = tuple(
+        in_order(walker.divided.part(buffer, division.parts[device]), order)
+        for device in range(devices)
+        for buffer, division, order in zip(map(buffer_of, results), after, made, strict=True)
+        if division is not None
+    )
+    orders = (*given * devices, *made * devices)
     plain = all(order == tuple(range(len(order))) for order in orders)
     return Module(
-        Graph(tuple(map(stored, inputs)), nodes, effects, walker.lines),
+        Graph(tuple(map(stored, inputs * devices)), nodes, effects, walker.lines),
         module_name(parsed),
-        inputs,
-        outputs,
-        tuple((k, n) for k, n in aliases_of(function) if made[k] == given[n]),
-        donors_of(function),
+        inputs * devices,
+        outputs * devices,
+        tuple(
+            (device * len(outputs) + k, device * len(inputs) + n)
+            for device in range(devices)
+            for k, n in aliases_of(function)
+            if made[k] == given[n] and outputs[k] == inputs[n]
+        ),
+        tuple(device * len(inputs) + n for device in range(devices) for n in donors_of(function)),
         () if plain else orders,
-        memories((*function.argument_attributes, *function.result_attributes)),
+        memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
+        tuple(d.text for d in (*before, *after) if d is not None) if devices > 1 else (),
     )
 
 
-def argument(position: int, type_: ValueType, order: Order) -> Value:
-    """The value of an argument."""
-    kept = stored(in_order_type(visible(type_), order))
-    return loaded(out_of_order(param(position, kept.shape, kept.dtype), order), type_)
+def device_count(parsed: ir.Module) -> int:
+    """For how many devices a module is."""
+    count = module_attribute(parsed, PARTITIONS) or 1
+    if not isinstance(count, int) or not 1 <= count <= MOST_DEVICES:
+        raise InvalidProgram(f"{PARTITIONS} = {count}: there are 1 to {MOST_DEVICES} devices")
+    return count
+
+
+def divisions(
+    parsed: ir.Module, function: Function, walker: Walker, devices: int
+) -> tuple[list[Division | None], list[Division | None]]:
+    """How arguments and results are divided among devices; None for what is no tensor."""
+    attributes = (function.argument_attributes, function.result_attributes)
+    found = propagated(parsed, attributes) if devices > 1 else attributes
+    types = (function.body.types, function.body.returned_types)
+    before, after = (
+        [
+            divide(given, visible(type_), walker.meshes, devices)
+            if isinstance(type_, (TensorType, TokenType))
+            else None
+            for given, type_ in zip(group, kinds, strict=True)
+        ]
+        for group, kinds in zip(found, types, strict=True)
+    )
+    return before, after
+
+
+def argument(
+    positions: Sequence[int], type_: ValueType, order: Order, division: Division, walker: Walker
+) -> Value:
+    """The value of an argument, from its parts on all devices."""
+    kept = stored(in_order_type(division.local(visible(type_)), order))
+    pieces: dict[Part, Node] = {}
+    for position, part in zip(positions, division.parts, strict=True):
+        buffer = out_of_order(param(position, kept.shape, kept.dtype), order)
+        pieces.setdefault(part, buffer)  # where several devices have the same, the first one's
+    return loaded(walker.divided.whole(pieces), type_)
+
+
+def local_types(
+    types: Sequence[ValueType], divisions: Sequence[Division | None], orders: Sequence[Order]
+) -> tuple[TensorType, ...]:
+    """The types of what one device has."""
+    return tuple(
+        in_order_type(division.local(visible(type_)), order)
+        for type_, division, order in zip(types, divisions, orders, strict=True)
+        if division is not None
+    )
 
 
 def layouts(
@@ -173,13 +244,11 @@ def module_attribute(module: ir.Module, name: str) -> Any:
 
 
 def refused_signature(module: ir.Module, function: Function) -> list[UnsupportedItem]:
-    """What the module's device counts and the entry's argument types do not allow."""
-    counts = {name: module_attribute(module, name) for name in DEVICE_COUNTS}
-    items = [
-        UnsupportedItem(name, str(count), "", SEVERAL_DEVICES)
-        for name, count in counts.items()
-        if count not in (1, None)
-    ]
+    """What the module's replicas and the entry's argument types do not allow."""
+    replicas = module_attribute(module, REPLICAS)
+    items: list[UnsupportedItem] = []
+    if replicas not in (1, None):
+        items.append(UnsupportedItem(REPLICAS, str(replicas), "", NO_REPLICAS))
     for position, type_ in enumerate(function.body.types):
         if not isinstance(type_, (TensorType, TokenType)):
             hint = type_.hint if isinstance(type_, OtherType) else PASS_ARRAYS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.attributes import Dense
-from tinyhlo.import_stablehlo.operands import index_dtype
+from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import (
     DTYPE,
@@ -29,14 +29,9 @@ from tinyhlo.ir.build import (
     pad,
     permute,
     reshape,
-    scalar,
     slice_,
-    update_slice,
-    where,
 )
 from tinyhlo.ir.graph import Node, Shape
-
-SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
 
 
 def dense_constant(dense: Any, shape: Shape) -> Node:
@@ -67,36 +62,6 @@ def concatenate(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     if not pieces:
         return full(0, operation.type.shape, operation.type.dtype)
     return join(pieces, axis)
-
-
-def join(pieces: list[Node], axis: int) -> Node:
-    """Non-empty pieces one after another along `axis`."""
-    if len(pieces) == 1:
-        return pieces[0]
-    ends = [int(end) for end in np.cumsum([piece.shape[axis] for piece in pieces])]
-    shape = tuple(ends[-1] if k == axis else n for k, n in enumerate(pieces[0].shape))
-    if len(pieces) > SELECTED_PIECES:
-        return join_by_stores(pieces, axis, ends, shape)
-    fill = scalar(0, pieces[0].dtype)
-    position = iota(shape, index_dtype(shape), axis)
-    result: Node | None = None
-    for piece, end in zip(reversed(pieces), reversed(ends), strict=True):
-        low, high = [0] * len(shape), [0] * len(shape)
-        low[axis], high[axis] = end - piece.shape[axis], shape[axis] - end
-        padded = pad(piece, fill, low, high)
-        result = padded if result is None else where(position < end, padded, result)
-    assert result is not None
-    return result
-
-
-def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[int, ...]) -> Node:
-    """Each piece stored into place, so that many pieces cost no more than their elements."""
-    dtype = index_dtype(shape)
-    result = full(0, shape, pieces[0].dtype)
-    for piece, end in zip(pieces, ends, strict=True):
-        begin = [end - piece.shape[axis] if k == axis else 0 for k in range(len(shape))]
-        result = update_slice(result, piece, [scalar(start, dtype) for start in begin])
-    return result
 
 
 CONSTANT = on_values(dense_constant, "value", SHAPE)

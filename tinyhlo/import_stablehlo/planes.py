@@ -7,7 +7,7 @@ stack(*planes(x))      ->  x itself: what was one array in memory is taken as on
 
 from __future__ import annotations
 
-from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir.build import broadcast, full, iota, permute, reshape, slice_, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node, Reshape, Slice

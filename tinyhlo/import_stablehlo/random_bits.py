@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import pi, prod
 from typing import Any
 
-from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value

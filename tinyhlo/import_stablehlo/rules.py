@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tinyhlo.import_stablehlo import (
     calls,
+    collectives,
     complex_arithmetic,
     complex_functions,
     contraction,
@@ -19,6 +20,8 @@ from tinyhlo.import_stablehlo import (
     fft,
     indexing,
     linalg,
+    lockstep,
+    manual,
     movement,
     normalization,
     pooling,
@@ -36,6 +39,7 @@ from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = (
     calls,
+    collectives,
     contraction,
     control,
     conversions,
@@ -44,6 +48,7 @@ FAMILIES = (
     elementwise,
     indexing,
     linalg,
+    manual,
     movement,
     normalization,
     pooling,
@@ -55,6 +60,7 @@ FAMILIES = (
     windows,
 )
 
+TOGETHER = {**collectives.TOGETHER, **lockstep.TOGETHER, **manual.TOGETHER}
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
 LIFTED_RULES: dict[Form, dict[str, Rule]] = {
     Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES, **fft.RULES},

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from tinyhlo.errors import UnsupportedItem, VerificationError
 from tinyhlo.import_stablehlo.decode import Decoder
@@ -28,6 +28,7 @@ from tinyhlo.import_stablehlo.lifting import (
 )
 from tinyhlo.import_stablehlo.locations import Place
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
+from tinyhlo.import_stablehlo.sharding import Divided, Mesh, parse_mesh
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import (
     Constant,
@@ -43,6 +44,7 @@ from tinyhlo.ir.graph import (
 
 # None: a token, or of a type that is not compiled
 Value = Union[Node, Complex, tuple["Value", ...], None]
+Walked = TypeVar("Walked")
 Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Complex, Sequence[Value]]]
 
 NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit(f, backend='cpu')"
@@ -77,9 +79,17 @@ class UnsupportedError(Exception):
 class Walker:
     """The state of one import: what was found unsupported, where nodes come from, call results."""
 
-    def __init__(self, decoder: Decoder, rule_of: Callable[[Operation], Rule | None]) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        rule_of: Callable[[Operation], Rule | None],
+        together: Mapping[str, Any],
+    ) -> None:
         self.decoder = decoder
         self.rule_of = rule_of
+        self.together = together  # rules of ops that see all devices, see `teams.py`
+        self.known_collectives: dict[int, bool] = {}  # by the id of a block
+        self.divided = Divided()
         self._places: dict[Node, tuple[Any, Place | None]] = {}
         self.lines = Locations(self._places, lambda place: Place(*place).line)
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
@@ -111,10 +121,13 @@ class Walker:
         self, block: Block, arguments: Sequence[Value], outer: Mapping[int, Value]
     ) -> tuple[tuple[Value, ...], tuple[Node, ...]]:
         """(results, effects in order) of a block that becomes a Graph of its own; see `run`."""
+        return self.collect(lambda: self.run(block, arguments, outer))
+
+    def collect(self, walk: Callable[[], Walked]) -> tuple[Walked, tuple[Node, ...]]:
+        """What `walk` returns, and the effects that it came upon."""
         around, self._effects = self._effects, []
         try:
-            results = self.run(block, arguments, outer)
-            return results, tuple(self._effects)
+            return walk(), tuple(self._effects)
         finally:
             self._effects = around
 
@@ -135,20 +148,40 @@ class Walker:
         values: dict[int, Value] = {slot: outer[slot] for slot in block.captures}
         values.update(zip(block.arguments, arguments, strict=True))
         scope = Scope(self, values)
-        rule_of, places = self.rule_of, self._places
         for operation in block.operations:
             inputs = tuple([values[slot] for slot in operation.operands])
-            try:
-                results = apply_rule(rule_of(operation), operation, inputs, scope)
-            except UnsupportedError as reason:
-                self.refuse(operation, str(reason))
-                results = tuple(map(placeholder, operation.types))
+            results = self.step(operation, inputs, scope)
             for slot, value in zip(operation.results, results, strict=True):
                 values[slot] = value
-                for node in flatten((value,)) if isinstance(value, (Node, Complex)) else ():
-                    if node not in places:  # the first place wins
-                        places[node] = (operation.location, self._caller)
         return tuple([values[slot] for slot in block.returned])
+
+    def step(
+        self, operation: Operation, inputs: tuple[Value, ...], scope: Scope
+    ) -> tuple[Value, ...]:
+        """Results of one op."""
+        try:
+            results = apply_rule(self.rule_of(operation), operation, inputs, scope)
+        except UnsupportedError as reason:
+            self.refuse(operation, str(reason))
+            results = tuple(map(placeholder, operation.types))
+        self.note(operation, results)
+        return tuple(results)
+
+    def note(self, operation: Operation, results: Sequence[Value]) -> None:
+        """Remember where the nodes of these results come from."""
+        for value in results:
+            for node in flatten((value,)) if isinstance(value, (Node, Complex)) else ():
+                if node not in self._places:  # the first place wins
+                    self._places[node] = (operation.location, self._caller)
+
+    @property
+    def meshes(self) -> Mapping[str, Mesh]:
+        """The meshes of the module, by their symbols with the @."""
+        return self.decoder.meshes
+
+    def mesh(self, name: str) -> Mesh:
+        """A mesh by its symbol, or by its text."""
+        return self.meshes[name] if name.startswith("@") else parse_mesh(name)
 
     def refuse(self, operation: Operation, hint: str) -> None:
         """Note an unsupported op, and every one inside its regions."""
@@ -209,20 +242,20 @@ class Scope:
 
     def __init__(self, walker: Walker, values: dict[int, Value]) -> None:
         self.walker = walker
-        self._values = values
+        self.values = values
 
     def value(self, slot: int) -> Value:
         """The value of a captured slot."""
-        return self._values[slot]
+        return self.values[slot]
 
     def captures(self, blocks: Iterable[Block]) -> tuple[int, ...]:
         """Outer slots that the blocks read and that must become parameters."""
         slots = sorted({slot for block in blocks for slot in block.captures})
-        return tuple(slot for slot in slots if not is_closed(self._values[slot]))
+        return tuple(slot for slot in slots if not is_closed(self.values[slot]))
 
     def run(self, block: Block, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """A region inlined here."""
-        return self.walker.run(block, arguments, self._values)
+        return self.walker.run(block, arguments, self.values)
 
     def graph(
         self,
@@ -240,7 +273,7 @@ class Scope:
         """
         fixed = fixed or {}
         given = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
-        outer = {slot: self._values[slot] for slot in captures}
+        outer = {slot: self.values[slot] for slot in captures}
         if not all(isinstance(value, (Node, Complex)) for value in outer.values()):
             raise UnsupportedError(OUTER_VALUE)
         types = flat_types(given) + [node.type for node in flatten(outer.values())]
@@ -255,9 +288,9 @@ class Scope:
             )
         for slot in block.captures:
             if slot not in outer:
-                if not is_closed(self._values[slot]):
+                if not is_closed(self.values[slot]):
                     raise UnsupportedError(OUTER_VALUE)
-                outer[slot] = self._values[slot]
+                outer[slot] = self.values[slot]
         results, found = self.walker.region(block, arguments, outer)
         if found and not effects:
             raise UnsupportedError(INNER_EFFECT)

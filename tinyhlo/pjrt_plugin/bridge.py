@@ -39,8 +39,18 @@ COMPILE = ctypes.CFUNCTYPE(
 )
 
 
-COUNTS = ("input", "output", "alias", "donor", "constant")
-ARRAYS = ("types", "ranks", "memories", "dims", "orders", "aliases", "donors", "constants")
+COUNTS = ("device", "input", "output", "alias", "donor", "constant")
+ARRAYS = (
+    "devices",
+    "types",
+    "ranks",
+    "memories",
+    "dims",
+    "orders",
+    "aliases",
+    "donors",
+    "constants",
+)
 
 
 class Spec(ctypes.Structure):
@@ -60,6 +70,10 @@ class Spec(ctypes.Structure):
         ("fingerprint", ctypes.c_char_p),
         ("program", ctypes.c_char_p),
         ("program_bytes", ctypes.c_int64),
+        ("shown", ctypes.c_char_p),
+        ("shown_bytes", ctypes.c_int64),
+        ("assignment", ctypes.c_char_p),
+        ("assignment_bytes", ctypes.c_int64),
         ("options", ctypes.c_char_p),
         ("options_bytes", ctypes.c_int64),
         ("effects", ctypes.c_int64),
@@ -98,11 +112,16 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
     from tinyhlo.compiler import compile_module  # only now: importing JAX must stay cheap
 
     given = options.parse(option_bytes)
-    if given.replicas * given.partitions != 1:
-        hint = "this version of tinyhlo has one device; run with one device in the mesh"
-        types = f"{given.replicas} replicas x {given.partitions} partitions"
-        raise UnsupportedOp((UnsupportedItem("a sharded program", types, "", hint),))
-    return compile_module(program, options.configure(environment(), given))
+    if given.replicas != 1:
+        hint = "programs for several devices are partitioned, not replicated, here"
+        raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
+    executable = compile_module(program, options.configure(environment(), given))
+    if (executable.device_count) != len(given.devices):
+        raise TinyhloError(
+            f"the program is for {executable.device_count} devices, and to be run on "
+            f"{len(given.devices)}"
+        )
+    return executable
 
 
 @functools.cache
@@ -114,7 +133,7 @@ def environment() -> config.Config:
 
 
 def hand_over(
-    executable: Executable, device: int | None, program: bytes, option_bytes: bytes
+    executable: Executable, client: int | None, program: bytes, option_bytes: bytes
 ) -> int | None:
     """The address of a C executable for a compiled program, None when memory is exhausted."""
     _collect()
@@ -127,7 +146,11 @@ def hand_over(
         for k in range(len(order))
     ]
     codes = [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]
+    given = options.parse(option_bytes)
+    count = len(executable.inputs) // len(given.devices)
+    shown = with_shardings(program, executable.shardings, count)
     arrays = {
+        "devices": _array(ctypes.c_int32, given.devices),
         "types": _array(ctypes.c_uint32, codes),
         "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
         "memories": _array(ctypes.c_int32, executable.memories or [0] * len(tensors)),
@@ -138,6 +161,7 @@ def hand_over(
         "constants": _array(ctypes.c_void_p, [a.ctypes.data for a in executable.constants]),
     }
     spec = Spec(
+        device_count=len(given.devices),
         input_count=len(executable.inputs),
         output_count=len(executable.outputs),
         alias_count=len(executable.aliases),
@@ -155,15 +179,28 @@ def hand_over(
         fingerprint=digest.encode(),
         program=program,
         program_bytes=len(program),
+        shown=shown,
+        shown_bytes=len(shown),
+        assignment=given.assignment,
+        assignment_bytes=len(given.assignment),
         options=option_bytes,
         options_bytes=len(option_bytes),
         effects=executable.effects,
     )
-    address = core.library().tiny_executable_new(device, ctypes.byref(spec))
+    address = core.library().tiny_executable_new(client, ctypes.byref(spec))
     if address:
         with _alive_lock:
             _alive[address] = executable
     return address
+
+
+def with_shardings(program: bytes, shardings: Sequence[str], count: int) -> bytes:
+    """The program with what JAX wants to know of the shardings of several devices."""
+    if not shardings:
+        return b""
+    from tinyhlo.pjrt_plugin.described import described
+
+    return described(program, shardings, count)
 
 
 def _array(type_: type[Number], values: Sequence[int]) -> ctypes.Array[Number]:
@@ -204,12 +241,12 @@ def _defect(error: BaseException) -> str:
 
 @COMPILE
 def _callback(
-    device: int, program: int, program_bytes: int, option_pointer: int, option_bytes: int
+    client: int, program: int, program_bytes: int, option_pointer: int, option_bytes: int
 ) -> int | None:
     try:
         code = ctypes.string_at(program, program_bytes)
         given = ctypes.string_at(option_pointer, option_bytes) if option_bytes else b""
-        return hand_over(compile_program(code, given), device, code, given)
+        return hand_over(compile_program(code, given), client, code, given)
     except BaseException as error:  # nothing may cross the C boundary
         status, text = status_of(error)
         core.library().tiny_set_error(status, text.encode())

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
+import re
 
 from tinyhlo.pjrt_plugin import bridge, buffer_callbacks, callbacks, lowerings
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
 PRIORITY = -1
+FORCED_DEVICES = r"--xla_force_host_platform_device_count=(\d+)"
 CAPSULE_NAME = b"pjrt_c_api"  # what JAX looks for; must outlive the capsule
 
 
@@ -24,11 +27,27 @@ def initialize() -> None:
 
     if hasattr(xla_bridge, "_nonexperimental_plugins"):
         xla_bridge._nonexperimental_plugins.add(PLATFORM)  # no warning at start
-    xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=capsule())
+    xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=capsule(), options=client_options)
     allow_donation()
     lowerings.register(PLATFORM)
     callbacks.install(PLATFORM)
     buffer_callbacks.install(PLATFORM)
+
+
+def client_options() -> dict[str, int]:
+    """What client.c is told when JAX first uses the platform."""
+    return {"devices": bridge.environment().devices or pretended_devices()}
+
+
+def pretended_devices() -> int:
+    """The number of devices that the user asked XLA's cpu to pretend, else one."""
+    import jax
+
+    flag = re.search(FORCED_DEVICES, os.environ.get("XLA_FLAGS", ""))
+    asked = getattr(jax.config, "jax_num_cpu_devices", -1)
+    if asked > 0:
+        return asked
+    return max(1, int(flag[1])) if flag else 1
 
 
 def capsule() -> object:

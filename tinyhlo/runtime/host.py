@@ -53,6 +53,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         effects=bool(module.graph.effects),
         orders=module.orders,
         memories=module.memories,
+        shardings=module.shardings,
         counters=compiled.counters,
     )
 
@@ -100,4 +101,5 @@ def interpreted(module: Module) -> Executable:
         effects=bool(graph.effects),
         orders=module.orders,
         memories=module.memories,
+        shardings=module.shardings,
     )

@@ -42,7 +42,7 @@ MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to c
 LENGTH_BYTES = 8  # of the head
 
 PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
-NUMBERS = ("aliases", "donors", "orders", "memories")
+NUMBERS = ("aliases", "donors", "orders", "memories", "shardings")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
 
@@ -126,7 +126,7 @@ def load(place: SavedPlace) -> Executable | None:
         tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in types)
         for types in head["types"]
     )
-    aliases, donors, orders, memories = head["numbers"]
+    aliases, donors, orders, memories, shardings = head["numbers"]
     return Executable(
         **{name: head[name] for name in PLAIN},
         inputs=inputs,
@@ -135,6 +135,7 @@ def load(place: SavedPlace) -> Executable | None:
         donors=tuple(donors),
         orders=tuple(map(tuple, orders)),
         memories=tuple(memories),
+        shardings=tuple(shardings),
         kernels=tuple(
             KernelReport(*values, loops=KernelLoops(place, number))
             for number, values in enumerate(head["kernels"])

@@ -1,6 +1,7 @@
 /* Client, device, memory and topology: constants behind getters. */
 #include "plugin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +12,20 @@
 static const char PLATFORM[] = "tiny";
 static const char VERSION[] = "tinyhlo " TINYHLO_VERSION;
 static const char KIND[] = "CPU";
-static const char DEVICE_TEXT[] = "TinyDevice(id=0)";
+enum { MOST_DEVICES = 4096 };
 const char* const MEMORY_KIND_NAMES[MEMORY_KINDS] = {"device", "pinned_host", "unpinned_host"};
-static const char* const MEMORY_TEXTS[MEMORY_KINDS] = {"TinyMemory(id=0)", "TinyMemory(id=1)",
-                                                       "TinyMemory(id=2)"};
 
-struct Client {
+/* One device with its memories. */
+typedef struct {
   Device device;
   Memory memories[MEMORY_KINDS];
-  Device* devices[1];
+} Unit;
+
+struct Client {
+  int64_t device_count;
+  Device** devices;
+  Memory** memories; /* of all devices */
+  Unit units[];
 };
 
 #define TEXT(args, field, constant)                       \
@@ -64,11 +70,8 @@ static const PJRT_Memory_FunctionTable MEMORY_TABLE = {
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
-Device* client_device(Client* client) { return &client->device; }
-
-Device** device_list(Device* device) {
-  Client* client = (Client*)((char*)device - offsetof(Client, device));
-  return client->devices;
+Device* client_device(const Client* client, int64_t id) {
+  return id >= 0 && id < client->device_count ? client->devices[id] : NULL;
 }
 
 NOTHING_TO_DO(Plugin_Initialize)
@@ -77,16 +80,50 @@ GETTER(Plugin_Attributes,
        SET(args, attributes, plugin_attributes);
        SET(args, num_attributes, (size_t)plugin_attribute_count))
 
-Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
-  Client* client = calloc(1, sizeof *client);
-  if (!client) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+static void make_unit(Client* client, int32_t id) {
+  Unit* unit = &client->units[id];
+  unit->device.id = id;
+  unit->device.place = &client->devices[id];
+  snprintf(unit->device.text, sizeof unit->device.text, "TinyDevice(id=%d)", id);
+  client->devices[id] = &unit->device;
   for (int32_t kind = 0; kind < MEMORY_KINDS; kind++) {
-    Memory* memory = client->device.memories[kind] = &client->memories[kind];
+    Memory* memory = unit->device.memories[kind] = &unit->memories[kind];
     memory->vtable = &MEMORY_TABLE;
-    memory->device = &client->device;
+    memory->device = &unit->device;
     memory->kind = kind;
+    memory->id = id * MEMORY_KINDS + kind;
+    snprintf(memory->text, sizeof memory->text, "TinyMemory(id=%d)", memory->id);
+    client->memories[memory->id] = memory;
   }
-  client->devices[0] = &client->device;
+}
+
+/* As the client's creator says, else as the environment does, else one. */
+static int64_t asked_devices(const PJRT_Client_Create_Args* args) {
+  static const char NAME[] = "devices";
+  const PJRT_NamedValue* options = args->create_options;
+  for (size_t k = 0; options && k < args->num_options; k++)
+    if (options[k].type == PJRT_NamedValue_kInt64 && options[k].name_size == strlen(NAME) &&
+        !memcmp(options[k].name, NAME, strlen(NAME)))
+      return options[k].value;
+  const char* given = getenv("TINYHLO_DEVICES");
+  int64_t count = given ? strtoll(given, NULL, 10) : 0;
+  return count ? count : 1;
+}
+
+Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
+  int64_t count = asked_devices(args);
+  if (count < 1 || count > MOST_DEVICES)
+    return error_new(TINY_INVALID_ARGUMENT, "%lld devices: ask for 1 to %d (TINYHLO_DEVICES)",
+                     (long long)count, MOST_DEVICES);
+  Client* client = calloc(1, sizeof *client + (size_t)count * sizeof *client->units);
+  Device** devices = calloc((size_t)count, sizeof *devices);
+  Memory** memories = calloc((size_t)count * MEMORY_KINDS, sizeof *memories);
+  if (!client || !devices || !memories) {
+    free(client), free(devices), free(memories);
+    return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  }
+  *client = (Client){.device_count = count, .devices = devices, .memories = memories};
+  for (int32_t id = 0; id < count; id++) make_unit(client, id);
   SET(args, client, client);
   return NULL;
 }
@@ -94,9 +131,10 @@ Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
 Error* PJRT_Client_Destroy(PJRT_Client_Destroy_Args* args) {
   /* The struct itself stays: buffers may outlive their client and point to its device. */
   Client* client = args->client;
-  for (int place = 0; client && place < MEMORY_KINDS * USER_DATA_SLOTS; place++) {
-    Memory* memory = &client->memories[place / USER_DATA_SLOTS];
-    int slot = place % USER_DATA_SLOTS;
+  int64_t places = client ? client->device_count * MEMORY_KINDS * USER_DATA_SLOTS : 0;
+  for (int64_t place = 0; place < places; place++) {
+    Memory* memory = client->memories[place / USER_DATA_SLOTS];
+    int64_t slot = place % USER_DATA_SLOTS;
     void* data = memory->user_data[slot].data;
     memory->user_data[slot].data = NULL;
     if (data && memory->user_data[slot].destroy) memory->user_data[slot].destroy(data);
@@ -110,36 +148,40 @@ GETTER(Client_ProcessIndex, SET(args, process_index, 0))
 
 GETTER(Client_Devices,
        SET(args, devices, ((Client*)args->client)->devices);
-       SET(args, num_devices, 1))
+       SET(args, num_devices, (size_t)((Client*)args->client)->device_count))
 
 GETTER(Client_AddressableDevices,
        SET(args, addressable_devices, ((Client*)args->client)->devices);
-       SET(args, num_addressable_devices, 1))
+       SET(args, num_addressable_devices, (size_t)((Client*)args->client)->device_count))
 
 GETTER(Client_AddressableMemories,
-       SET(args, addressable_memories, ((Client*)args->client)->device.memories);
-       SET(args, num_addressable_memories, MEMORY_KINDS))
+       Client* client = args->client;
+       SET(args, addressable_memories, client->memories);
+       SET(args, num_addressable_memories, (size_t)client->device_count * MEMORY_KINDS))
 
 Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args) {
-  if (args->id) return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->id);
-  SET(args, device, &((Client*)args->client)->device);
+  Device* device = client_device(args->client, args->id);
+  if (!device) return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->id);
+  SET(args, device, device);
   return NULL;
 }
 
 Error* PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
-  if (args->local_hardware_id)
+  Device* device = client_device(args->client, args->local_hardware_id);
+  if (!device)
     return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->local_hardware_id);
-  SET(args, addressable_device, &((Client*)args->client)->device);
+  SET(args, addressable_device, device);
   return NULL;
 }
 
 Error* PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args) {
   int32_t* assignment = args->default_assignment;
   int64_t count = (int64_t)args->num_replicas * args->num_partitions;
-  if (count != 1 || args->default_assignment_size < 1)
-    return error_new(TINY_INVALID_ARGUMENT, "%d replicas x %d partitions on one device",
-                     args->num_replicas, args->num_partitions);
-  assignment[0] = 0;
+  int64_t devices = ((Client*)args->client)->device_count;
+  if (count < 1 || count > devices || args->default_assignment_size < (size_t)count)
+    return error_new(TINY_INVALID_ARGUMENT, "%d replicas x %d partitions on %lld devices",
+                     args->num_replicas, args->num_partitions, (long long)devices);
+  for (int32_t k = 0; k < count; k++) assignment[k] = k;
   return NULL;
 }
 
@@ -154,7 +196,7 @@ GETTER(TopologyDescription_PlatformVersion, TEXT(args, platform_version, VERSION
 
 GETTER(TopologyDescription_GetDeviceDescriptions,
        SET(args, descriptions, ((Client*)args->topology)->devices);
-       SET(args, num_descriptions, 1))
+       SET(args, num_descriptions, (size_t)((Client*)args->topology)->device_count))
 
 static void keep(void* unused) { (void)unused; }
 
@@ -185,8 +227,10 @@ GETTER(DeviceDescription_Attributes,
        SET(args, attributes, NULL))
 
 GETTER(DeviceDescription_Kind, TEXT(args, device_kind, KIND))
-GETTER(DeviceDescription_DebugString, TEXT(args, debug_string, DEVICE_TEXT))
-GETTER(DeviceDescription_ToString, TEXT(args, to_string, DEVICE_TEXT))
+GETTER(DeviceDescription_DebugString,
+       TEXT(args, debug_string, ((Device*)args->device_description)->text))
+GETTER(DeviceDescription_ToString,
+       TEXT(args, to_string, ((Device*)args->device_description)->text))
 GETTER(Device_GetDescription, SET(args, device_description, args->device))
 GETTER(Device_IsAddressable, SET(args, is_addressable, true))
 GETTER(Device_LocalHardwareId, SET(args, local_hardware_id, ((Device*)args->device)->id))
@@ -243,14 +287,14 @@ Error* PJRT_Device_ClearMemoryStats(PJRT_Device_ClearMemoryStats_Args* args) {
 
 static int32_t kind_of(const void* memory) { return ((const Memory*)memory)->kind; }
 
-GETTER(Memory_Id, SET(args, id, kind_of(args->memory)))
+GETTER(Memory_Id, SET(args, id, ((Memory*)args->memory)->id))
 GETTER(Memory_Kind, TEXT(args, kind, MEMORY_KIND_NAMES[kind_of(args->memory)]))
 GETTER(Memory_Kind_Id, SET(args, kind_id, kind_of(args->memory)))
-GETTER(Memory_DebugString, TEXT(args, debug_string, MEMORY_TEXTS[kind_of(args->memory)]))
-GETTER(Memory_ToString, TEXT(args, to_string, MEMORY_TEXTS[kind_of(args->memory)]))
+GETTER(Memory_DebugString, TEXT(args, debug_string, ((Memory*)args->memory)->text))
+GETTER(Memory_ToString, TEXT(args, to_string, ((Memory*)args->memory)->text))
 
 GETTER(Memory_AddressableByDevices,
-       SET(args, devices, device_list(((Memory*)args->memory)->device));
+       SET(args, devices, ((Memory*)args->memory)->device->place);
        SET(args, num_devices, 1))
 
 /* ---- execute context: nothing to remember ---------------------------------------------------- */

@@ -4,16 +4,15 @@
 #include <string.h>
 
 GETTER(LoadedExecutable_AddressableDevices,
-       SET(args, addressable_devices, device_list(((Executable*)args->executable)->device));
-       SET(args, num_addressable_devices, 1))
+       Executable* executable = args->executable;
+       SET(args, addressable_devices, executable->devices);
+       SET(args, num_addressable_devices, (size_t)executable->device_count))
 
 Error* PJRT_LoadedExecutable_AddressableDeviceLogicalIds(
     PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args* args) {
-  static struct {
-    int32_t replica, partition;
-  } first;
-  SET(args, addressable_device_logical_ids, &first);
-  SET(args, num_addressable_device_logical_ids, 1);
+  Executable* executable = args->executable;
+  SET(args, addressable_device_logical_ids, executable->logical_ids);
+  SET(args, num_addressable_device_logical_ids, (size_t)executable->device_count);
   return NULL;
 }
 
@@ -21,12 +20,10 @@ static void keep(void* unused) { (void)unused; }
 
 Error* PJRT_LoadedExecutable_GetDeviceAssignment(
     PJRT_LoadedExecutable_GetDeviceAssignment_Args* args) {
-  /* DeviceAssignmentProto {replica_count: 1, computation_count: 1,
-     computation_devices: {replica_device_ids: [0]}} */
-  static const char ASSIGNMENT[] = {0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, 0};
-  SET(args, serialized_bytes, (void*)ASSIGNMENT);
-  SET(args, serialized_bytes_size, sizeof ASSIGNMENT);
-  SET(args, serialized_device_assignment, (void*)ASSIGNMENT);
+  Executable* executable = args->executable;
+  SET(args, serialized_bytes, executable->assignment);
+  SET(args, serialized_bytes_size, (size_t)executable->assignment_bytes);
+  SET(args, serialized_device_assignment, executable->assignment);
   SET(args, serialized_device_assignment_deleter, (void*)keep);
   return NULL;
 }
@@ -53,10 +50,10 @@ GETTER(Executable_Name,
        SET(args, executable_name_size, strlen(executable->name)))
 
 GETTER(Executable_NumReplicas, SET(args, num_replicas, 1))
-GETTER(Executable_NumPartitions, SET(args, num_partitions, 1))
+GETTER(Executable_NumPartitions,
+       SET(args, num_partitions, (size_t)((Executable*)args->executable)->device_count))
 
-GETTER(Executable_NumOutputs,
-       SET(args, num_outputs, (size_t)((Executable*)args->executable)->output_count))
+GETTER(Executable_NumOutputs, SET(args, num_outputs, outputs_of(args->executable)))
 
 GETTER(Executable_SizeOfGeneratedCodeInBytes,
        SET(args, size_in_bytes, ((Executable*)args->executable)->code_bytes))
@@ -68,23 +65,23 @@ GETTER(Executable_GetCostAnalysis,
 GETTER(Executable_OutputElementTypes,
        Executable* executable = args->executable;
        SET(args, output_types, executable->output_types);
-       SET(args, num_output_types, (size_t)executable->output_count))
+       SET(args, num_output_types, outputs_of(executable)))
 
 GETTER(Executable_OutputDimensions,
        Executable* executable = args->executable;
-       SET(args, num_outputs, (size_t)executable->output_count);
+       SET(args, num_outputs, outputs_of(executable));
        SET(args, dims, executable->dims + executable->outputs[0].dims_offset);
        SET(args, dim_sizes, executable->output_ranks))
 
 GETTER(Executable_OutputMemoryKinds,
        Executable* executable = args->executable;
-       SET(args, num_outputs, (size_t)executable->output_count);
+       SET(args, num_outputs, outputs_of(executable));
        SET(args, memory_kinds, executable->memory_kinds + executable->input_count);
        SET(args, memory_kind_sizes, executable->memory_kind_sizes + executable->input_count))
 
 GETTER(Executable_ParameterMemoryKinds,
        Executable* executable = args->executable;
-       SET(args, num_parameters, (size_t)executable->input_count);
+       SET(args, num_parameters, inputs_of(executable));
        SET(args, memory_kinds, executable->memory_kinds);
        SET(args, memory_kind_sizes, executable->memory_kind_sizes))
 
@@ -96,11 +93,12 @@ static int64_t total_bytes(const Slot* slots, int64_t count) {
 
 Error* PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
   const Executable* executable = args->executable;
-  int64_t arguments = total_bytes(executable->inputs, executable->input_count);
-  int64_t outputs = total_bytes(executable->outputs, executable->output_count);
+  int64_t arguments = total_bytes(executable->inputs, (int64_t)inputs_of(executable));
+  int64_t outputs = total_bytes(executable->outputs, (int64_t)outputs_of(executable));
   int64_t aliased = 0;
   for (int64_t k = 0; k < executable->alias_count; k++)
     aliased += executable->outputs[executable->aliases[k].output].bytes;
+  aliased /= executable->device_count;
   int64_t temporary = executable->arena_bytes + executable->scratch_bytes;
   int64_t total = arguments + outputs - aliased + temporary;
   SET(args, generated_code_size_in_bytes, executable->code_bytes);
@@ -136,11 +134,14 @@ static Error* hand_out(const char* bytes, int64_t size, PJRT_Program* program) {
 Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
   /* jaxlib asks right after every compile and turns the answer into HLO, mostly in vain: 4 ms for a
      few ops, 100 ms for 7,000. So its first request is refused. When a user calls as_text(), it
-     asks again. */
+     asks again. From a program for several devices it learns how the results are sharded. */
   Executable* executable = args->executable;
-  if (serves_jaxlib && !atomic_exchange(&executable->program_refused, true))
+  bool one = executable->device_count == 1;
+  if (serves_jaxlib && one && !atomic_exchange(&executable->program_refused, true))
     return error_new(TINY_UNIMPLEMENTED, "the program's text is there when asked for again");
-  return hand_out(executable->program, executable->program_bytes, args->program);
+  bool more = executable->shown_bytes > 0;
+  return hand_out(more ? executable->shown : executable->program,
+                  more ? executable->shown_bytes : executable->program_bytes, args->program);
 }
 
 GETTER(Executable_GetCompileOptions,

@@ -69,6 +69,10 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
   executable->fingerprint = text_of(spec->fingerprint);
   executable->program = copy_of(spec->program, (size_t)spec->program_bytes);
   executable->options = copy_of(spec->options, (size_t)spec->options_bytes);
+  executable->shown = copy_of(spec->shown, (size_t)spec->shown_bytes);
+  executable->assignment = copy_of(spec->assignment, (size_t)spec->assignment_bytes);
+  executable->devices = calloc((size_t)spec->device_count, sizeof(Device*));
+  executable->logical_ids = calloc((size_t)spec->device_count, 2 * sizeof(int32_t));
   executable->output_types = calloc(outputs + 1, sizeof(uint32_t));
   executable->output_ranks = calloc(outputs + 1, sizeof(size_t));
   executable->memory_kinds = calloc(inputs + outputs + 1, sizeof(char*));
@@ -77,6 +81,8 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
   return executable->inputs && executable->outputs && executable->dims && executable->aliases &&
          executable->donors && executable->constants && executable->name &&
          executable->fingerprint && executable->program && executable->options &&
+         executable->shown && executable->assignment && executable->devices &&
+         executable->logical_ids &&
          executable->output_types && executable->output_ranks && executable->memory_kinds &&
          executable->memory_kind_sizes && executable->layouts;
 }
@@ -86,15 +92,28 @@ static bool is_quick(double microseconds, int64_t outputs) {
   return microseconds < MIDDLING_MICROSECONDS && outputs < FEW_OUTPUTS;
 }
 
-Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec) {
+/* False when there is no device of one of these numbers. */
+static bool place(Executable* executable, const Client* client, const ExecutableSpec* spec) {
+  for (int32_t k = 0; k < spec->device_count; k++) {
+    executable->devices[k] = client_device(client, spec->devices[k]);
+    executable->logical_ids[2 * k + 1] = k;
+    if (executable->devices[k]) continue;
+    tiny_set_error(TINY_INVALID_ARGUMENT,
+                   "the program is for a device that does not exist (TINYHLO_DEVICES)");
+    return false;
+  }
+  return true;
+}
+
+Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec) {
   Executable* executable = calloc(1, sizeof *executable);
   if (!executable) return NULL;
-  if (!copy_spec(executable, spec)) {
+  if (!copy_spec(executable, spec) || !place(executable, client, spec)) {
     tiny_executable_free(executable);
     return NULL;
   }
   atomic_init(&executable->references, 1);
-  executable->device = device;
+  executable->device_count = spec->device_count;
   executable->input_count = spec->input_count;
   executable->output_count = spec->output_count;
   executable->alias_count = spec->alias_count;
@@ -105,6 +124,8 @@ Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec) {
   executable->code_bytes = spec->code_bytes;
   executable->program_bytes = spec->program_bytes;
   executable->options_bytes = spec->options_bytes;
+  executable->shown_bytes = spec->shown_bytes;
+  executable->assignment_bytes = spec->assignment_bytes;
   executable->effects = spec->effects;
   executable->quick = is_quick(spec->estimated_seconds * 1e6, spec->output_count);
   executable->cost[0] = cost_property("flops", spec->flops);
@@ -121,6 +142,8 @@ void tiny_executable_free(Executable* executable) {
       executable->name,         executable->fingerprint,  executable->program,
       executable->options,      executable->output_types, executable->output_ranks,
       executable->memory_kinds, executable->layouts,      executable->memory_kind_sizes,
+      executable->shown,        executable->assignment,   executable->devices,
+      executable->logical_ids,
   };
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) free(parts[k]);
   free(executable);
@@ -165,7 +188,7 @@ Error* PJRT_Client_Compile(PJRT_Client_Compile_Args* args) {
                      (int)program->format_size, (const char*)program->format);
   Error* error = NULL;
   args->executable =
-      python_compile(client_device(args->client), program->code, (int64_t)program->code_size,
+      python_compile(args->client, program->code, (int64_t)program->code_size,
                      args->compile_options, (int64_t)args->compile_options_size, &error);
   return error;
 }
@@ -230,7 +253,7 @@ Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Arg
     options_bytes = (int64_t)args->overridden_serialized_compile_options_size;
   }
   Error* error = NULL;
-  args->loaded_executable = python_compile(client_device(args->client), program,
+  args->loaded_executable = python_compile(args->client, program,
                                            head.program_bytes, options, options_bytes, &error);
   return error;
 }

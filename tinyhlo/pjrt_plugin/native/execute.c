@@ -10,7 +10,8 @@
 typedef struct {
   Job job; /* first: the stream hands this back */
   Executable* executable;
-  Event* done;       /* set when run on the stream */
+  Device* const* devices; /* where the results are */
+  Event* done;            /* set when run on the stream */
   int64_t bytes;     /* of this block */
   bool queued;
   bool failed;       /* an input is the result of a program that failed */
@@ -19,11 +20,13 @@ typedef struct {
   Storage** input_storage;
   Storage** output_storage; /* NULL while not decided */
   Event** producers;        /* of inputs that the stream computes or that failed, else NULL */
+  Buffer** flat;            /* room for the arguments of several devices */
 } Run;
 
 static Run* run_new(Executable* executable) {
   size_t inputs = (size_t)executable->input_count, outputs = (size_t)executable->output_count;
-  int64_t bytes = (int64_t)(sizeof(Run) + (3 * inputs + 2 * outputs) * sizeof(void*));
+  size_t flat = executable->device_count > 1 ? inputs : 0;
+  int64_t bytes = (int64_t)(sizeof(Run) + (3 * inputs + 2 * outputs + flat) * sizeof(void*));
   Run* run = tiny_allocate(bytes);
   if (!run) return NULL;
   *run = (Run){.executable = executable_retain(executable), .bytes = bytes};
@@ -32,6 +35,7 @@ static Run* run_new(Executable* executable) {
   run->input_storage = (Storage**)(run->outputs + outputs);
   run->output_storage = run->input_storage + inputs;
   run->producers = (Event**)(run->output_storage + outputs);
+  run->flat = (Buffer**)(run->producers + inputs);
   memset(run->output_storage, 0, (outputs + inputs) * sizeof(void*));
   return run;
 }
@@ -42,10 +46,15 @@ static int32_t* use_count(const Run* run, Storage* storage) {
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
+/* `position` among the arguments of all devices. */
+static int64_t argument_number(const Executable* executable, int64_t position) {
+  return position % (int64_t)inputs_of(executable);
+}
+
 static Error* shape_error(int64_t position, const Executable* executable) {
   return error_new(TINY_INVALID_ARGUMENT,
                    "argument %lld of %s has another shape, element type or layout than it was compiled for",
-                   (long long)position, executable->name);
+                   (long long)argument_number(executable, position), executable->name);
 }
 
 /* JAX passes an empty array of booleans where no effect came before. */
@@ -66,7 +75,7 @@ static Error* check_inputs(Run* run, Buffer* const* buffers) {
     Buffer* buffer = buffers[k];
     if (buffer->deleted)
       return error_new(TINY_INVALID_ARGUMENT, "argument %lld of %s has been deleted or donated",
-                       (long long)k, executable->name);
+                       (long long)argument_number(executable, k), executable->name);
     if (!fits(buffer, &executable->inputs[k], executable->layouts[k], executable->dims))
       return shape_error(k, executable);
     if (buffer->ready == READY) continue;
@@ -78,11 +87,12 @@ static Error* check_inputs(Run* run, Buffer* const* buffers) {
 
 /* ---- taking inputs --------------------------------------------------------------------------- */
 
-static bool may_donate(const PJRT_ExecuteOptions* options, int64_t input) {
+static bool may_donate(const Executable* executable, const PJRT_ExecuteOptions* options,
+                       int64_t input) {
   if (!options || !GET(options, num_non_donatable_input_indices)) return true;
   const int64_t* kept = options->non_donatable_input_indices;
   for (size_t k = 0; k < options->num_non_donatable_input_indices; k++)
-    if (kept[k] == input) return false;
+    if (kept[k] == argument_number(executable, input)) return false;
   return true;
 }
 
@@ -115,7 +125,7 @@ static Error* check_donations(const Run* run, Buffer* const* buffers,
   if (!count) return NULL;
   for (int64_t k = 0; k < count; k++) {
     int64_t input = donated_input(executable, k);
-    if (buffers[input]->deleted || !may_donate(options, input)) continue;
+    if (buffers[input]->deleted || !may_donate(executable, options, input)) continue;
     buffers[input]->deleted = true;
     marked++;
   }
@@ -149,7 +159,7 @@ static void take_inputs(Run* run, Buffer* const* buffers, const PJRT_ExecuteOpti
   for (int64_t k = 0; k < executable->alias_count; k++) {
     Alias alias = executable->aliases[k];
     Buffer* buffer = buffers[alias.input];
-    if (buffer->deleted || !may_donate(options, alias.input)) continue;
+    if (buffer->deleted || !may_donate(executable, options, alias.input)) continue;
     bool in_place = is_ours_alone(run, buffer->storage);
     Storage* storage = take_ownership(buffer);
     if (in_place) run->output_storage[alias.output] = storage;
@@ -157,7 +167,7 @@ static void take_inputs(Run* run, Buffer* const* buffers, const PJRT_ExecuteOpti
   }
   for (int64_t k = 0; k < executable->donor_count; k++) {
     int64_t input = executable->donors[k];
-    if (!buffers[input]->deleted && may_donate(options, input))
+    if (!buffers[input]->deleted && may_donate(executable, options, input))
       take_ownership(buffers[input])->owners--;
   }
 }
@@ -296,20 +306,23 @@ static bool may_overtake(const Job* job) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static Error* make_buffers(const Run* run, Event* ready, Buffer** buffers) {
+static Error* make_buffers(const Run* run, Event* ready, Buffer*** lists) {
   const Executable* executable = run->executable;
+  int64_t devices = executable->device_count, each = (int64_t)outputs_of(executable);
   bool complete = true;
-  for (int64_t k = 0; k < executable->output_count; k++) {
-    const Slot* slot = &executable->outputs[k];
-    Memory* memory = executable->device->memories[slot->memory];
-    buffers[k] = buffer_new(memory, run->output_storage[k], event_retain(ready), slot->type,
-                            executable->dims + slot->dims_offset,
-                            executable->layouts[executable->input_count + k]);
-    complete &= buffers[k] != NULL;
-  }
+  for (int64_t device = 0, k = 0; device < devices; device++)
+    for (int64_t place = 0; place < each; place++, k++) {
+      const Slot* slot = &executable->outputs[k];
+      Memory* memory = run->devices[device]->memories[slot->memory];
+      lists[device][place] = buffer_new(memory, run->output_storage[k], event_retain(ready),
+                                        slot->type, executable->dims + slot->dims_offset,
+                                        executable->layouts[executable->input_count + k]);
+      complete &= lists[device][place] != NULL;
+    }
   if (complete) return NULL;
-  for (int64_t k = 0; k < executable->output_count; k++)
-    if (buffers[k]) buffer_destroy(buffers[k]);
+  for (int64_t device = 0; device < devices; device++)
+    for (int64_t place = 0; place < each; place++)
+      if (lists[device][place]) buffer_destroy(lists[device][place]);
   return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -322,20 +335,24 @@ static Event* outcome(Error* failure) {
   return event;
 }
 
-static Error* run_here(Run* run, Buffer** buffers, void** done) {
+static void set_done(void** done, int64_t devices, Event* event) {
+  for (int64_t device = 0; done && device < devices; device++) done[device] = event_retain(event);
+}
+
+static Error* run_here(Run* run, Buffer*** lists, void** done) {
   Event* ready = outcome(run->failed ? error_copy(producer_error(run)) : call_entry(run));
-  Error* error = ready ? make_buffers(run, ready, buffers)
+  Error* error = ready ? make_buffers(run, ready, lists)
                        : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
   if (!ready) drop_outputs(run, true);
+  if (!error) set_done(done, run->executable->device_count, ready);
   run_free(run);
-  if (!error && done) *done = event_retain(ready);
   event_release(ready);
   return error;
 }
 
-static Error* run_on_stream(Run* run, Buffer** buffers, void** done) {
+static Error* run_on_stream(Run* run, Buffer*** lists, void** done) {
   run->done = event_new();
-  Error* error = run->done ? make_buffers(run, run->done, buffers)
+  Error* error = run->done ? make_buffers(run, run->done, lists)
                            : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
   if (error) {
     event_release(run->done);
@@ -345,7 +362,7 @@ static Error* run_on_stream(Run* run, Buffer** buffers, void** done) {
   pthread_mutex_lock(&buffers_lock);
   for (int64_t k = 0; k < run->executable->output_count; k++) run->output_storage[k]->queued++;
   pthread_mutex_unlock(&buffers_lock);
-  if (done) *done = event_retain(run->done);
+  set_done(done, run->executable->device_count, run->done);
   run->job = (Job){.run = run_job, .lost = lose_job, .may_overtake = may_overtake};
   stream_push(&run->job);
   return NULL;
@@ -353,26 +370,42 @@ static Error* run_on_stream(Run* run, Buffer** buffers, void** done) {
 
 static Error* check_call(const PJRT_LoadedExecutable_Execute_Args* args) {
   const Executable* executable = args->executable;
-  const Device* device = GET(args, execute_device);
   if (atomic_load_explicit(&((Executable*)executable)->deleted, memory_order_relaxed))
     return error_new(TINY_INVALID_ARGUMENT, "%s has been deleted", executable->name);
-  if (args->num_devices != 1 || (device && device != executable->device))
-    return error_new(TINY_INVALID_ARGUMENT, "%s was compiled for one device", executable->name);
-  if ((int64_t)args->num_args != executable->input_count)
+  int64_t devices = executable->device_count, inputs = (int64_t)inputs_of(executable);
+  if ((int64_t)args->num_devices != devices)
+    return error_new(TINY_INVALID_ARGUMENT, "%s was compiled for %lld devices, called on %zu",
+                     executable->name, (long long)devices, args->num_devices);
+  if (GET(args, execute_device) && devices > 1)
+    return error_new(TINY_INVALID_ARGUMENT, "%s is for several devices, and cannot run on one",
+                     executable->name);
+  if ((int64_t)args->num_args != inputs)
     return error_new(TINY_INVALID_ARGUMENT, "%s takes %lld arguments, got %zu", executable->name,
-                     (long long)executable->input_count, args->num_args);
+                     (long long)inputs, args->num_args);
   return NULL;
+}
+
+/* The arguments of all devices in one list. */
+static Buffer* const* all_inputs(Run* run, Buffer* const* const* lists) {
+  const Executable* executable = run->executable;
+  if (executable->device_count == 1) return lists[0];
+  size_t each = inputs_of(executable);
+  for (int64_t device = 0; each && device < executable->device_count; device++)
+    memcpy(run->flat + (size_t)device * each, lists[device], each * sizeof(Buffer*));
+  return run->flat;
 }
 
 Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   Error* error = check_call(args);
   if (error) return error;
   Executable* executable = args->executable;
-  Buffer* const* inputs = ((Buffer* const* const*)args->argument_lists)[0];
-  Buffer** outputs = ((Buffer***)args->output_lists)[0];
+  Buffer*** outputs = (Buffer***)args->output_lists;
   void** done = args->device_complete_events;
   Run* run = run_new(executable);
   if (!run) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  Buffer* const* inputs = all_inputs(run, (Buffer* const* const*)args->argument_lists);
+  Device* asked = GET(args, execute_device);
+  run->devices = asked ? asked->place : executable->devices;
   run->queued = !executable->quick && !stream_is_current_thread();
   pthread_mutex_lock(&buffers_lock);
   error = check_inputs(run, inputs);

@@ -107,10 +107,10 @@ GETTER(Layouts_PJRT_Buffer_MemoryLayout,
 
 GETTER(Layouts_PJRT_Executable_GetOutputLayouts,
        Executable* executable = args->executable;
-       SET(args, num_outputs, (size_t)executable->output_count);
+       SET(args, num_outputs, outputs_of(executable));
        SET(args, layouts, executable->layouts + executable->input_count))
 
 GETTER(Layouts_PJRT_Executable_GetParameterLayouts,
        Executable* executable = args->executable;
-       SET(args, num_parameters, (size_t)executable->input_count);
+       SET(args, num_parameters, inputs_of(executable));
        SET(args, layouts, executable->layouts))

@@ -59,8 +59,9 @@ void event_wait(Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
 
-/* ---- client, device, memory: one device per client --------------------------------------------
+/* ---- client, device, memory ---------------------------------------------------------------------
 
+   Every device is this machine's CPU: users ask for several to try programs for several devices.
    There is one memory, under the three names that JAX's programs use on a CPU: what is "moved" to
    pinned_host stays where it is and only says so. */
 
@@ -71,7 +72,9 @@ extern const char* const MEMORY_KIND_NAMES[MEMORY_KINDS]; /* the default first *
 typedef struct {
   const PJRT_Memory_FunctionTable* vtable; /* PJRT reads this */
   struct Device* device;
-  int32_t kind; /* into MEMORY_KIND_NAMES; serves as its id too */
+  int32_t kind; /* into MEMORY_KIND_NAMES */
+  int32_t id;
+  char text[32];
   struct {
     const void* key;
     void* data;
@@ -82,14 +85,15 @@ typedef struct {
 /* Serves as its own description too. */
 typedef struct Device {
   Memory* memories[MEMORY_KINDS]; /* the default first */
+  struct Device** place;          /* in the client's list of devices */
   int32_t id;
+  char text[32];
 } Device;
 
 typedef struct Client Client;
 
-Device* client_device(Client* client);
-/* Element 0 of a list that lives as long as the device: what getters of lists point to. */
-Device** device_list(Device* device);
+/* NULL when there is none of that number. */
+Device* client_device(const Client* client, int64_t id);
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
@@ -181,8 +185,10 @@ typedef int32_t (*Entry)(void** inputs, void** outputs, void* arena, void** cons
 
 /* What Python fills in (mirrored in pjrt_plugin/bridge.py); tiny_executable_new copies it all. */
 typedef struct {
+  int64_t device_count; /* the inputs are those of the first device, then of the second, ... */
   int64_t input_count, output_count, alias_count, donor_count, constant_count;
-  const uint32_t* types; /* inputs, then outputs */
+  const int32_t* devices; /* their ids */
+  const uint32_t* types;  /* inputs, then outputs */
   const int32_t* ranks;
   const int32_t* memories; /* kinds */
   const int64_t* dims;    /* all dims one after another */
@@ -201,6 +207,10 @@ typedef struct {
   const char* fingerprint;
   const void* program; /* what was compiled, for serialisation and as_text */
   int64_t program_bytes;
+  const void* shown; /* likewise with the shardings that were found; NULL: nothing to add */
+  int64_t shown_bytes;
+  const void* assignment; /* a DeviceAssignmentProto */
+  int64_t assignment_bytes;
   const void* options;
   int64_t options_bytes;
   int64_t effects; /* whether it has any */
@@ -216,8 +226,10 @@ typedef struct Executable {
   atomic_int references; /* handles and executions */
   atomic_bool deleted;
   atomic_bool program_refused; /* the request that jaxlib makes right after compiling */
-  Device* device;
-  int64_t input_count, output_count, alias_count, donor_count;
+  Device** devices;
+  int32_t* logical_ids; /* pairs (replica, partition) */
+  int64_t device_count;
+  int64_t input_count, output_count, alias_count, donor_count; /* of all devices */
   Slot* inputs;
   Slot* outputs;
   int64_t* dims; /* of the inputs, then of the outputs */
@@ -229,8 +241,8 @@ typedef struct Executable {
   bool quick; /* worth running in the caller */
   bool effects;
   char *name, *fingerprint;
-  char *program, *options;
-  int64_t program_bytes, options_bytes;
+  char *program, *options, *shown, *assignment;
+  int64_t program_bytes, options_bytes, shown_bytes, assignment_bytes;
   /* Arrays that PJRT's getters point into. */
   uint32_t* output_types;
   size_t* output_ranks;
@@ -241,8 +253,18 @@ typedef struct Executable {
   struct Executable* next_retired;
 } Executable;
 
+/* Of one device: that is what PJRT asks for. */
+static inline size_t inputs_of(const Executable* executable) {
+  return (size_t)(executable->input_count / executable->device_count);
+}
+
+static inline size_t outputs_of(const Executable* executable) {
+  return (size_t)(executable->output_count / executable->device_count);
+}
+
 /* Called by Python: make an executable with one reference; NULL when out of memory. */
-TINY_API Executable* tiny_executable_new(Device* device, const ExecutableSpec* spec);
+TINY_API Executable* tiny_executable_new(const Client* client,
+                                         const ExecutableSpec* spec);
 /* Called by Python: an executable that nobody uses any more, or NULL. What Python kept alive for
    it may go; then tiny_executable_free. */
 TINY_API Executable* tiny_executable_next_retired(void);
@@ -277,7 +299,7 @@ void stream_after_fork(bool child);
 
 /* ---- Python: the one callback ---------------------------------------------------------------- */
 
-typedef void* (*CompileCallback)(Device* device, const void* program, int64_t program_bytes,
+typedef void* (*CompileCallback)(Client* client, const void* program, int64_t program_bytes,
                                  const void* options, int64_t options_bytes);
 
 /* Called by Python once. The versions are those of StableHLO: three numbers each. */
@@ -289,7 +311,7 @@ TINY_API const PJRT_Api* tiny_plugin_api(void);
 extern bool serves_jaxlib;
 
 /* Compile in Python, on a thread with a big stack; NULL and *error when that fails. */
-Executable* python_compile(Device* device, const void* program, int64_t program_bytes,
+Executable* python_compile(Client* client, const void* program, int64_t program_bytes,
                            const void* options, int64_t options_bytes, Error** error);
 /* Import tinyhlo.pjrt_plugin, which calls tiny_plugin_install. */
 void python_attach(void);

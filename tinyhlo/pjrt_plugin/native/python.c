@@ -54,7 +54,7 @@ static bool is_finalizing(void) {
 /* ---- calling compile ------------------------------------------------------------------------- */
 
 typedef struct {
-  Device* device;
+  Client* client;
   const void *program, *options;
   int64_t program_bytes, options_bytes;
   Executable* executable;
@@ -69,7 +69,7 @@ static void* serve(void* argument) {
   fesetenv(FE_DFL_ENV);
   CompileCallback callback = atomic_load(&compile);
   tiny_clear_error();
-  request->executable = callback(request->device, request->program, request->program_bytes,
+  request->executable = callback(request->client, request->program, request->program_bytes,
                                  request->options, request->options_bytes);
   if (!request->executable) request->error = error_from_thread("the compiler");
   fesetenv(&callers);
@@ -98,7 +98,7 @@ static void on_big_stack(void* (*body)(void*), void* argument) {
   else body(argument);
 }
 
-Executable* python_compile(Device* device, const void* program, int64_t program_bytes,
+Executable* python_compile(Client* client, const void* program, int64_t program_bytes,
                            const void* options, int64_t options_bytes, Error** error) {
   if (!python_attached()) python_attach();
   if (!python_attached()) {
@@ -111,7 +111,7 @@ Executable* python_compile(Device* device, const void* program, int64_t program_
     *error = error_new(TINY_UNAVAILABLE, "the Python interpreter is shutting down");
     return NULL;
   }
-  Request request = {.device = device, .program = program, .program_bytes = program_bytes,
+  Request request = {.client = client, .program = program, .program_bytes = program_bytes,
                      .options = options, .options_bytes = options_bytes};
   on_big_stack(serve, &request);
   *error = request.error;

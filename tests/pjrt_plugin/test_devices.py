@@ -1,0 +1,219 @@
+"""Programs for several devices against XLA:CPU with as many pretended ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+# A program defines run(devices); its results are the same on both platforms, and divided alike.
+BOTH = """
+    from functools import partial
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+    from jax import shard_map
+
+    def put(x, mesh, *spec):
+        return jax.device_put(np.asarray(x, np.float32), NamedSharding(mesh, P(*spec)))
+
+    def numbers(*shape):
+        return np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+    def varying(x, axis):
+        return jax.lax.pcast(x, axis, to="varying")
+"""
+COMPARE = """
+    results = [jax.tree.leaves(run(np.array(jax.devices(name)))) for name in ("cpu", "tiny")]
+    assert results[0]
+    for theirs, ours in zip(*results, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5, atol=1e-6)
+        assert {d.id for d in ours.devices()} == {d.id for d in theirs.devices()}
+        assert getattr(ours.sharding, "spec", 0) == getattr(theirs.sharding, "spec", 0)
+    print("same")
+"""
+
+PROGRAMS = {
+    "data parallel step": """
+    def run(devices):
+        mesh = Mesh(devices, ("data",))
+
+        @partial(jax.jit, donate_argnums=0)
+        @partial(shard_map, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P())
+        def step(w, x, y):
+            loss, grad = jax.value_and_grad(lambda w: jnp.mean((jnp.tanh(x @ w) - y) ** 2))(w)
+            return w - 0.1 * jax.lax.pmean(grad, "data")
+
+        w, x = put(numbers(4, 2), mesh), put(numbers(16, 4), mesh, "data")
+        y = put(np.ones((16, 2)), mesh, "data")
+        for _ in range(3):
+            w = step(w, x, y)
+        return w
+    """,
+    "collectives": """
+    def run(devices):
+        mesh = Mesh(devices, ("x",))
+
+        @jax.jit
+        @partial(shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        def everything(a):
+            row = a[0]
+            return (
+                jax.lax.psum(a, "x") * varying(1.0, "x"),
+                jax.lax.pmax(a, "x") + a, a - jax.lax.pmin(a, "x"),
+                jax.lax.all_to_all(a, "x", 1, 0), jax.lax.all_gather(row, "x"),
+                jax.lax.psum_scatter(row, "x")[None], a * jax.lax.axis_index("x"),
+                jax.lax.ppermute(a, "x", [(k, (k + 1) % 8) for k in range(7)]),
+                jax.lax.psum(a, "x", axis_index_groups=None) + a,
+            )
+
+        return everything(put(numbers(8, 8), mesh, "x"))
+    """,
+    "groups of a two-dimensional mesh": """
+    def run(devices):
+        mesh = Mesh(devices.reshape(2, 4), ("x", "y"))
+
+        @jax.jit
+        @partial(shard_map, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))
+        def f(a):
+            return jax.lax.psum(a, "x") + jax.lax.pmax(a, "y") + jax.lax.psum(a, ("x", "y")) + a
+
+        return f(put(numbers(4, 8), mesh, "x", "y"))
+    """,
+    "complex, half and small types": """
+    def run(devices):
+        mesh = Mesh(devices, ("x",))
+
+        @jax.jit
+        @partial(shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        def f(a):
+            c = jax.lax.psum(jax.lax.complex(a, a * a), "x")
+            h = jax.lax.psum(a.astype(jnp.bfloat16), "x").astype(jnp.float32)
+            e = jax.lax.all_gather(a.astype(jnp.float8_e4m3fn), "x", tiled=True).astype(jnp.float32)
+            return jnp.real(c) + a, jnp.imag(c) - a, h + a, e[:1] + a
+
+        return f(put(numbers(8, 4), mesh, "x"))
+    """,
+    "loops and branches": """
+    def run(devices):
+        mesh = Mesh(devices, ("x",))
+
+        @jax.jit
+        @partial(shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        def f(a):
+            i = jax.lax.axis_index("x")
+            ring = jax.lax.fori_loop(0, 5, lambda k, c: c + k * jax.lax.ppermute(
+                c, "x", [(d, (d + 1) % 8) for d in range(8)]), a)
+            summed = jax.lax.while_loop(
+                lambda c: jnp.max(jax.lax.pmax(c, "x")) < 50,
+                lambda c: c + varying(jax.lax.psum(jnp.abs(c), "x"), "x"), a)
+            own = jax.lax.while_loop(
+                lambda c: c[0] < i, lambda c: (c[0] + 1, c[1] * 1.5), (varying(0, "x"), a))[1]
+            branch = jax.lax.cond(i > 2, lambda a: a * 2, lambda a: -a, a)
+            together = jax.lax.cond(jax.lax.psum(i, "x") > 2, lambda a: jax.lax.psum(a, "x") + a,
+                                    lambda a: a, a)
+            scanned = jax.lax.scan(lambda c, r: (c + varying(jax.lax.pmean(r, "x"), "x"), c * r),
+                                   a[0], jnp.stack([a[0]] * 3))
+            return ring, summed, own, branch, together, scanned[0][None], scanned[1]
+
+        return f(put(numbers(8, 4), mesh, "x"))
+    """,
+    "automatic": """
+    def run(devices):
+        mesh = Mesh(devices.reshape(2, 4), ("x", "y"))
+        a, b = put(numbers(8, 8), mesh, "x", "y"), put(numbers(8, 8), mesh, "y")
+        f = jax.jit(lambda a, b: (a @ b, a + 1, a.T, a.sum(0), a.sum(), a.reshape(-1)))
+        g = jax.jit(lambda a: a * 2, out_shardings=NamedSharding(mesh, P(None, ("y", "x"))))
+        h = jax.jit(lambda a: jax.lax.with_sharding_constraint(a + 1, NamedSharding(mesh, P("y"))))
+        return f(a, b), g(a), h(a), a + b
+    """,
+    "fully sharded training": """
+    def run(devices):
+        mesh = Mesh(devices, ("fsdp",))
+        weights = [put(numbers(16, 32), mesh, "fsdp"), put(numbers(32, 16), mesh, "fsdp")]
+        x = put(numbers(8, 16), mesh, "fsdp")
+
+        @jax.jit
+        def step(weights, x):
+            loss = lambda w: jnp.mean(jax.nn.relu(x @ w[0]) @ w[1])
+            return jax.tree.map(lambda w, g: w - 0.1 * g, weights, jax.grad(loss)(weights))
+
+        return step(weights, x)
+    """,
+    "tensor parallel layers": """
+    def run(devices):
+        mesh = Mesh(devices, ("model",))
+
+        @jax.jit
+        @partial(shard_map, mesh=mesh, in_specs=(P(), P(None, "model"), P("model")), out_specs=P())
+        def mlp(x, up, down):
+            return jax.lax.psum(jnp.tanh(x @ up) @ down, "model")
+
+        return mlp(put(numbers(4, 8), mesh), put(numbers(8, 32), mesh, None, "model"),
+                   put(numbers(32, 8), mesh, "model"))
+    """,
+    "manual along one axis": """
+    def run(devices):
+        mesh = Mesh(devices.reshape(2, 4), ("x", "y"))
+
+        @jax.jit
+        @partial(shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+        def f(a):
+            other = jax.lax.ppermute(a * jax.lax.axis_index("x"), "x", [(0, 1), (1, 0)])
+            return other + a.sum(1, keepdims=True)
+
+        return jax.device_put(f(put(numbers(4, 8), mesh, "x", "y")), NamedSharding(mesh, P("x")))
+    """,
+    "pmap": """
+    def run(devices):
+        f = jax.pmap(lambda a, b: jax.lax.psum(a, "i") + b, "i", in_axes=(0, None),
+                     devices=list(devices))
+        return f(numbers(8, 3), 1.0)
+    """,
+    "one of several": """
+    def run(devices):
+        x = jax.device_put(numbers(4), devices[0])
+        return jax.jit(lambda x: x + 1)(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_as_xla(python: Callable[..., str], program: str) -> None:
+    run = "".join((BOTH, program, COMPARE))
+    assert python(run, JAX_PLATFORMS="tiny,cpu", **EIGHT).endswith("same\n")
+
+
+EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+
+
+def test_count(python: Callable[..., str]) -> None:
+    """TINYHLO_DEVICES, else what XLA's cpu is told, else one."""
+    program = "import jax; print(len(jax.devices()))"
+    assert python(program, XLA_FLAGS="") == "1\n"
+    assert python(program, **EIGHT) == "8\n"
+    assert python(program, TINYHLO_DEVICES="3", **EIGHT) == "3\n"
+    config = "import jax; jax.config.update('jax_num_cpu_devices', 5); print(len(jax.devices()))"
+    assert python(config, XLA_FLAGS="") == "5\n"
+
+
+def test_buffers_know_their_device(python: Callable[..., str]) -> None:
+    program = """
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+    devices = jax.devices()
+    x = jax.device_put(np.arange(4.0), devices[3])
+    y = jax.jit(lambda x: x + 1)(x)
+    z = jax.device_put(y, devices[5])
+    for array, device in ((x, 3), (y, 3), (z, 5)):
+        assert array.devices() == {devices[device]}, array.devices()
+    assert z.tolist() == [1, 2, 3, 4]
+    mesh = Mesh(np.array(devices), ("x",))
+    pieces = [jax.device_put(np.full(2, k, np.float32), d) for k, d in enumerate(devices)]
+    whole = jax.make_array_from_single_device_arrays((16,), NamedSharding(mesh, P("x")), pieces)
+    assert whole.tolist() == [k // 2 for k in range(16)]
+    assert [s.device.id for s in whole.addressable_shards] == list(range(8))
+    memories = {m for d in devices for m in d.addressable_memories()}
+    assert len(memories) == 24
+    print(jax.jit(jnp.sum)(whole))
+    """
+    assert python(program, **EIGHT) == "56.0\n"

@@ -1,0 +1,147 @@
+"""sdy.manual_computation (shard_map, pmap): a body per device, on the parts of whole arrays.
+
+    sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>] manual_axes={"x"} (%part) {...}
+
+The body runs in a copy for each place along the manual axes. Inside another such body there is a
+copy for each copy outside and each place. Axes that are not manual do not divide anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
+from tinyhlo.import_stablehlo.records import Operation, ValueType
+from tinyhlo.import_stablehlo.sharding import (
+    Coordinates,
+    Divided,
+    Mesh,
+    MeshAxis,
+    Part,
+    Sharding,
+    parse_axes,
+    parse_shardings,
+    part_at,
+    position,
+)
+from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values, alone, run_together
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, Walker
+from tinyhlo.ir.build import full
+from tinyhlo.ir.graph import Node, TensorType
+
+NO_MESH = "no mesh of this program has its manual axes"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places along the manual axes of a mesh."""
+
+    mesh: Mesh
+    names: tuple[str, ...]
+    all: tuple[Coordinates, ...]
+    divided: Divided
+
+
+def manual_computation(
+    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
+) -> list[Values]:
+    walker = scopes[0].walker
+    (body,) = operation.regions
+    given = parse_shardings(operation.attributes["in_shardings"])
+    made = parse_shardings(operation.attributes["out_shardings"])
+    manual = {axis.name for axis in parse_axes(operation.attributes["manual_axes"])}
+    places = places_of(manual, (*given, *made), walker)
+    inner = [
+        Copy(places.mesh.device({**copy.at, **at}), {**copy.at, **at})
+        for copy in team
+        for at in places.all
+    ]
+    arguments = [
+        tuple(
+            part_of(value, sharding, type_, at, places)
+            for value, sharding, type_ in zip(values, given, operation.operand_types, strict=True)
+        )
+        for values in inputs
+        for at in places.all
+    ]
+    outer = [scope.values for scope in scopes for _ in places.all]
+    results = run_together(body, arguments, outer, walker, tuple(inner))
+    count = len(places.all)
+    groups = [results[first : first + count] for first in range(0, len(results), count)]
+    return [
+        tuple(
+            whole_of([values[k] for values in group], sharding, type_, places)
+            for k, (sharding, type_) in enumerate(zip(made, operation.types, strict=True))
+        )
+        for group in groups
+    ]
+
+
+def places_of(manual: set[str], shardings: Sequence[Sharding], walker: Walker) -> Places:
+    """The places in the mesh of a sharding, or else in the first one with these axes."""
+    meshes = (*(walker.mesh(sharding.mesh) for sharding in shardings), *walker.meshes.values())
+    mesh = next((found for found in meshes if manual <= set(found.sizes)), None)
+    if mesh is None:
+        raise UnsupportedError(NO_MESH)
+    names = tuple(name for name in mesh.sizes if name in manual)
+    numbers = product(*(range(mesh.sizes[name]) for name in names))
+    every = tuple(dict(zip(names, place, strict=True)) for place in numbers)
+    return Places(mesh, names, every, walker.divided)
+
+
+def only(axes: Sequence[MeshAxis], names: Sequence[str]) -> tuple[MeshAxis, ...]:
+    return tuple(axis for axis in axes if axis.name in names)
+
+
+def place_along(axes: Sequence[MeshAxis], at: Coordinates, places: Places) -> tuple[int, ...]:
+    """Where a copy is along some of the manual axes."""
+    return tuple(position(axis, places.mesh, at)[0] for axis in only(axes, places.names))
+
+
+def manual_part(sharding: Sharding, type_: TensorType, at: Coordinates, places: Places) -> Part:
+    """The part of an array that one copy has."""
+    axes = tuple(only(axes, places.names) for axes in sharding.axes)
+    return part_at(Sharding(sharding.mesh, axes), places.mesh, type_.shape, at)
+
+
+def part_of(
+    value: Value, sharding: Sharding, type_: ValueType, at: Coordinates, places: Places
+) -> Value:
+    """What one copy gets of a value."""
+    if not isinstance(type_, TensorType):
+        return value
+    part = manual_part(sharding, type_, at, places)
+    pieces = [places.divided.part(node, part) for node in flatten([value])]
+    if any(place_along(sharding.unreduced, at, places)):
+        pieces = [full(0, piece.shape, piece.dtype) for piece in pieces]  # the first has it all
+    return unflatten(pieces, [type_])[0]
+
+
+def whole_of(
+    values: Sequence[Value], sharding: Sharding, type_: ValueType, places: Places
+) -> Value:
+    """The value that the results of all copies are parts of. Copies of the same part give the same,
+    and the first one's is taken; along axes that are not reduced yet they are added."""
+    if not isinstance(type_, TensorType):
+        return values[0]
+    found: dict[Part, dict[tuple[int, ...], list[Node]]] = {}
+    for value, at in zip(values, places.all, strict=True):
+        summands = found.setdefault(manual_part(sharding, type_, at, places), {})
+        summands.setdefault(place_along(sharding.unreduced, at, places), flatten([value]))
+    pieces = {part: reduce(added, summands.values()) for part, summands in found.items()}
+    nodes = [
+        places.divided.whole({part: nodes[plane] for part, nodes in pieces.items()})
+        for plane in range(len(flat_types([type_])))
+    ]
+    return unflatten(nodes, [type_])[0]
+
+
+def added(a: list[Node], b: list[Node]) -> list[Node]:
+    return [x + y for x, y in zip(a, b, strict=True)]
+
+
+TOGETHER: dict[str, TogetherRule] = {"sdy.manual_computation": manual_computation}
+RULES: dict[str, Rule] = dict.fromkeys(TOGETHER, alone)

@@ -1,0 +1,86 @@
+"""The arguments and results of a program for several devices.
+
+    main(%x: f32[8,4] {sdy.sharding = <@mesh, [{"x"}, {}]>})   ->   x[0]: f32[4,4], x[1]: f32[4,4]
+
+All devices share one memory. So a program runs once for all of them: its arguments are those of the
+first device, then those of the second, and so on; whole arrays are joined from them, and results
+are cut from whole arrays. Where the program does not say how a result is divided, Shardy's
+propagation does. One device is the case where every part is the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
+
+from tinyhlo.import_stablehlo.attributes import decode_attribute
+from tinyhlo.import_stablehlo.context import collect_diagnostics
+from tinyhlo.import_stablehlo.decode import entry_of, functions_of
+from tinyhlo.import_stablehlo.sharding import (
+    Coordinates,
+    Mesh,
+    Part,
+    hlo_text,
+    parse_mesh,
+    parse_shardings,
+    part_at,
+    shape_of,
+)
+from tinyhlo.ir.graph import TensorType
+
+SHARDING = "sdy.sharding"
+ONE_DEVICE = Mesh({}, (0,))
+PROPAGATION = "builtin.module(sdy-propagation-pipeline)"
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How one argument or result is divided: its part on each device, and XLA's text for it."""
+
+    parts: tuple[Part, ...]
+    text: str
+
+    def local(self, type_: TensorType) -> TensorType:
+        """What one device has; all have parts of the same shape."""
+        return TensorType(shape_of(self.parts[0]), type_.dtype)
+
+
+def divide(
+    given: Mapping[str, Any], type_: TensorType, meshes: Mapping[str, Mesh], devices: int
+) -> Division:
+    """The division that the attributes of an argument or result ask for."""
+    shardings = parse_shardings(given.get(SHARDING, ""))
+    sharding, mesh = None, ONE_DEVICE
+    if shardings and devices > 1:
+        sharding = shardings[0]
+        mesh = meshes[sharding.mesh] if sharding.mesh in meshes else parse_mesh(sharding.mesh)
+    places: Mapping[int, Coordinates] = mesh.coordinates()
+    if len(places) != devices:
+        sharding, mesh = None, ONE_DEVICE
+    parts = [part_at(sharding, mesh, type_.shape, places.get(k, {})) for k in range(devices)]
+    return Division(tuple(parts), hlo_text(parts))
+
+
+def propagated(
+    module: ir.Module, attributes: Sequence[Sequence[Mapping[str, Any]]]
+) -> Sequence[Sequence[Mapping[str, Any]]]:
+    """The attributes of the entry's arguments and results, with the shardings that follow from
+    those that are given. All are given: nothing to do."""
+    if all(SHARDING in given for group in attributes for given in group):
+        return attributes
+    copy = ir.Module.parse(str(module), module.context)
+    with module.context, ir.Location.unknown(), collect_diagnostics(module.context):
+        try:
+            PassManager.parse(PROPAGATION).run(copy.operation)
+        except ir.MLIRError:  # whole results are right as well
+            return attributes
+    entry = functions_of(copy)[entry_of(copy)]
+    found: list[Sequence[Mapping[str, Any]]] = []
+    for key, group in zip(("arg_attrs", "res_attrs"), attributes, strict=True):
+        now = decode_attribute(entry.attributes[key]) if key in entry.attributes else group
+        found.append(now or group)
+    return found

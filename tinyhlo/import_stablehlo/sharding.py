@@ -1,0 +1,186 @@
+"""How arrays are divided over a mesh of devices: Shardy's shardings, and the parts they make.
+
+    sharding = parse_shardings('#sdy.sharding<@mesh, [{"x"}, {}]>')[0]
+    part_at(sharding, mesh, (8, 4), {"x": 1})   # of a mesh with x = 2: ((4, 8), (0, 4))
+
+All devices share one memory, so that the whole array is only its parts joined, and a part only a
+slice of it. A `Part` says where in the whole array it lies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.ir.build import slice_
+from tinyhlo.ir.graph import Node, Shape
+
+Part = tuple[tuple[int, int], ...]  # (first, end) along each axis
+Coordinates = Mapping[str, int]  # of a device along the axes of a mesh
+
+
+@dataclass(frozen=True, slots=True)
+class MeshAxis:
+    """An axis of a mesh, or a piece of one: after `before` have been split off, `size` of it; None
+    for all."""
+
+    name: str
+    before: int = 1
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """`axes`: those that each axis of the array is divided over, major first. `unreduced`: the
+    array is the sum over these. `mesh`: a symbol, or the text of a mesh."""
+
+    mesh: str
+    axes: tuple[tuple[MeshAxis, ...], ...]
+    unreduced: tuple[MeshAxis, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Named axes with their sizes, and the device at each place; none for a single device."""
+
+    sizes: Mapping[str, int]
+    devices: tuple[int, ...]
+
+    def coordinates(self) -> dict[int, dict[str, int]]:
+        """Where each device is."""
+        places = product(*(range(size) for size in self.sizes.values()))
+        names = tuple(self.sizes)
+        return {
+            device: dict(zip(names, place, strict=True))
+            for device, place in zip(self.devices, places, strict=True)
+        }
+
+    def device(self, coordinates: Coordinates) -> int:
+        """The device there; the first one along axes that are not given."""
+        place = 0
+        for name, size in self.sizes.items():
+            place = place * size + coordinates.get(name, 0)
+        return self.devices[place]
+
+
+ONE_SHARDING = re.compile(r"<(@[^,]+|mesh<[^>]*>), \[([^\]]*)\]([^>]*)>")
+AXIS_GROUP = re.compile(r"\{([^}]*)\}")
+MESH_AXIS = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
+UNREDUCED = re.compile(r"unreduced=\{([^}]*)\}")
+MESH_SIZE = re.compile(r'"([^"]*)"=(\d+)')
+DEVICE_IDS = re.compile(r"device_ids=\[([\d, ]*)\]")
+
+
+def parse_shardings(text: str) -> tuple[Sharding, ...]:
+    """The shardings in an attribute's text: one, or one per value."""
+    found: list[Sharding] = []
+    for mesh, axes, rest in ONE_SHARDING.findall(text):
+        unreduced = UNREDUCED.search(rest)
+        found.append(
+            Sharding(
+                mesh,
+                tuple(map(parse_axes, AXIS_GROUP.findall(axes))),
+                parse_axes(unreduced[1]) if unreduced else (),
+            )
+        )
+    return tuple(found)
+
+
+def parse_axes(text: str) -> tuple[MeshAxis, ...]:
+    """`"x", "y":(1)2, ?`"""
+    return tuple(
+        MeshAxis(name, int(before), int(size)) if size else MeshAxis(name)
+        for name, before, size in MESH_AXIS.findall(text)
+    )
+
+
+def parse_mesh(text: str) -> Mesh:
+    """`<["x"=2, "y"=4], device_ids=[...]>`"""
+    sizes = {name: int(size) for name, size in MESH_SIZE.findall(text)}
+    given = DEVICE_IDS.search(text)
+    devices = tuple(map(int, given[1].split(","))) if given else tuple(range(prod(sizes.values())))
+    return Mesh(sizes, devices)
+
+
+def position(axis: MeshAxis, mesh: Mesh, at: Coordinates) -> tuple[int, int]:
+    """(place along the axis or the piece of it, its size)."""
+    whole = mesh.sizes[axis.name]
+    size = axis.size or whole
+    after = whole // (axis.before * size)
+    return at.get(axis.name, 0) // after % size, size
+
+
+def part_at(sharding: Sharding | None, mesh: Mesh, shape: Shape, at: Coordinates) -> Part:
+    """The part of an array of this shape on one device; the whole where nothing is said. An axis
+    that cannot be divided evenly is whole."""
+    bounds: list[tuple[int, int]] = []
+    for axis, extent in enumerate(shape):
+        number, count = 0, 1
+        for piece in sharding.axes[axis] if sharding and sharding.axes else ():
+            place, size = position(piece, mesh, at)
+            number, count = number * size + place, count * size
+        step = extent // count
+        even = step * count == extent
+        bounds.append((number * step, (number + 1) * step) if even else (0, extent))
+    return tuple(bounds)
+
+
+def shape_of(part: Part) -> Shape:
+    return tuple(end - first for first, end in part)
+
+
+class Divided:
+    """The parts that whole arrays were joined from: what is divided in the same way again is
+    neither joined nor cut."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Node, dict[Part, Node]] = {}
+
+    def whole(self, pieces: Mapping[Part, Node]) -> Node:
+        """The array of these parts, which cover it."""
+        result = joined(pieces, 0)
+        self._parts.setdefault(result, {}).update(pieces)
+        return result
+
+    def part(self, array: Node, part: Part) -> Node:
+        """A part of an array; axes behind those of the part are whole."""
+        known = self._parts.setdefault(array, {})
+        if part not in known:
+            bounds = (*part, *((0, extent) for extent in array.shape[len(part) :]))
+            firsts, ends = zip(*bounds, strict=True) if bounds else ((), ())
+            whole = all(bound == (0, n) for bound, n in zip(bounds, array.shape, strict=True))
+            known[part] = array if whole else slice_(array, firsts, ends, (1,) * len(bounds))
+        return known[part]
+
+
+def joined(pieces: Mapping[Part, Node], axis: int) -> Node:
+    """The parts side by side along this axis and all after it."""
+    if len(pieces) == 1:
+        return next(iter(pieces.values()))
+    groups: dict[tuple[int, int], dict[Part, Node]] = {}
+    for part, node in sorted(pieces.items(), key=lambda item: item[0]):
+        groups.setdefault(part[axis], {})[part] = node
+    return join([joined(group, axis + 1) for group in groups.values()], axis)
+
+
+def hlo_text(parts: Sequence[Part]) -> str:
+    """The sharding that gives devices these parts, as XLA writes it and JAX reads it back:
+
+    {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
+    """
+    owners: dict[Part, list[int]] = {}
+    for device, part in enumerate(parts):
+        owners.setdefault(part, []).append(device)
+    if len(owners) == 1:
+        return "{replicated}"
+    tiles = [len(set(bounds)) for bounds in zip(*owners, strict=True)]
+    devices = ",".join(str(device) for part in sorted(owners) for device in owners[part])
+    copies = len(parts) // len(owners)
+    last = " last_tile_dim_replicate" if copies > 1 else ""
+    if copies > 1:
+        tiles.append(copies)
+    return f"{{devices=[{','.join(map(str, tiles))}]{devices}{last}}}"

@@ -1,0 +1,126 @@
+"""Per-device bodies: run for all devices together, one operation after another.
+
+    y = all_reduce(x)   ->   y[0] = y[1] = x[0] + x[1]
+
+A body runs in one copy per device along its manual axes (a `Team`), the values of all copies side
+by side. A collective sees the values of all copies and becomes ordinary ops over them; every other
+op is applied copy by copy. What copies compute from the same values is the same node, so that
+replicated work is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tinyhlo.import_stablehlo.records import Block, Operation
+from tinyhlo.import_stablehlo.sharding import Coordinates
+from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder
+
+Values = tuple[Value, ...]  # of one copy
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A run of a body on one device: its number, and where it is along the manual axes. Along other
+    axes the copy stands for all devices, and `device` is the first of them."""
+
+    device: int
+    at: Coordinates
+
+
+Team = tuple[Copy, ...]
+ALONE: Team = (Copy(0, {}),)  # what is outside of per-device bodies
+
+# (op, operands of each copy, what is around each copy, the copies) -> results of each copy
+TogetherRule = Callable[[Operation, Sequence[Values], Sequence[Scope], Team], Sequence[Values]]
+
+# ops that see all copies only when there are collectives in their blocks
+CONTROL = frozenset(
+    {
+        "func.call",
+        "stablehlo.async_start",
+        "stablehlo.case",
+        "stablehlo.composite",
+        "stablehlo.if",
+        "stablehlo.while",
+    }
+)
+
+
+def alone(operation: Operation, inputs: Values, scope: Scope) -> Values:
+    """The rule of a collective or per-device body that stands outside of per-device bodies."""
+    rule = scope.walker.together[operation.name]
+    return rule(operation, [inputs], [scope], ALONE)[0]
+
+
+def communicates(operation: Operation, walker: Walker) -> bool:
+    """Whether copies must run this op together."""
+    if operation.name not in CONTROL:
+        return operation.name in walker.together
+    return any(has_collectives(block, walker) for block in blocks_of(operation, walker))
+
+
+def blocks_of(operation: Operation, walker: Walker) -> list[Block]:
+    """The regions of an op, or the body of the function that it calls."""
+    callee = operation.attributes.get("callee") or operation.attributes.get("decomposition")
+    return [walker.decoder.function(callee).body] if callee else list(operation.regions)
+
+
+def has_collectives(block: Block, walker: Walker) -> bool:
+    """Whether an op of this block communicates."""
+    known = walker.known_collectives
+    if id(block) not in known:
+        known[id(block)] = any(communicates(each, walker) for each in block.operations)
+    return known[id(block)]
+
+
+def run_together(
+    block: Block,
+    arguments: Sequence[Values],
+    outer: Sequence[Mapping[int, Value]],
+    walker: Walker,
+    team: Team,
+) -> list[Values]:
+    """Results of a block for each copy; see `Walker.run`."""
+    values = [{slot: around[slot] for slot in block.captures} for around in outer]
+    for own, given in zip(values, arguments, strict=True):
+        own.update(zip(block.arguments, given, strict=True))
+    scopes = [Scope(walker, own) for own in values]
+    for operation in block.operations:
+        inputs = [tuple([own[slot] for slot in operation.operands]) for own in values]
+        step = step_together if communicates(operation, walker) else step_each
+        results = step(operation, inputs, scopes, team)
+        for own, found in zip(values, results, strict=True):
+            own.update(zip(operation.results, found, strict=True))
+    return [tuple([own[slot] for slot in block.returned]) for own in values]
+
+
+def step_each(
+    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], _: Team
+) -> list[Values]:
+    """Results of an op for each copy by itself; once for copies that read the same."""
+    captures = sorted({slot for block in operation.regions for slot in block.captures})
+    known: dict[Values, Values] = {}
+    results: list[Values] = []
+    for given, scope in zip(inputs, scopes, strict=True):
+        read = (*given, *map(scope.value, captures))
+        if operation.effect or read not in known:
+            known[read] = scope.walker.step(operation, given, scope)
+        results.append(known[read])
+    return results
+
+
+def step_together(
+    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
+) -> Sequence[Values]:
+    """Results of an op that sees all copies."""
+    walker = scopes[0].walker
+    try:
+        results = walker.together[operation.name](operation, inputs, scopes, team)
+    except UnsupportedError as reason:
+        walker.refuse(operation, str(reason))
+        return [tuple(map(placeholder, operation.types))] * len(team)
+    for found in results:
+        walker.note(operation, found)
+    return results
