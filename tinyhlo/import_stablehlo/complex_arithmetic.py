@@ -31,7 +31,6 @@ from tinyhlo.import_stablehlo.walker import (
     on_values,
 )
 from tinyhlo.ir.build import (
-    bitcast,
     cast,
     elementwise,
     full,
@@ -240,22 +239,16 @@ def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope)
 
 
 def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -> Node:
-    """Bits of real elements as `wanted`, through a flat last axis where the ranks ask for it."""
-    total = x.type.nbytes * 8 // wanted.dtype.bits
-    ratio = x.dtype.bits // wanted.dtype.bits
-    if ratio > 1:
-        plain = replace(
-            operation, operand_types=(x.type,), types=(TensorType((*x.shape, ratio), wanted.dtype),)
-        )
-        return reshape(conversions.bitcast_convert(plain, (x,), scope), wanted.shape)
-    if ratio == 1:
-        return reshape(bitcast(x, wanted.dtype), wanted.shape)
-    group = wanted.dtype.bits // x.dtype.bits
-    split = reshape(x, (total, group))
-    plain = replace(
-        operation, operand_types=(split.type,), types=(TensorType((total,), wanted.dtype),)
-    )
-    return reshape(conversions.bitcast_convert(plain, (split,), scope), wanted.shape)
+    """Bits of real elements as `wanted`, through a last axis of as many as fit the wider type."""
+    given, result, wider = x.type, wanted, x.dtype.bits // wanted.dtype.bits
+    if wider > 1:
+        result = TensorType((*x.shape, wider), wanted.dtype)
+    elif wider == 0:
+        parts = wanted.dtype.bits // x.dtype.bits
+        given = TensorType((*wanted.shape, parts), x.dtype)
+    plain = replace(operation, operand_types=(given,), types=(result,))
+    found = conversions.bitcast_convert(plain, (reshape(x, given.shape),), scope)
+    return reshape(found, wanted.shape)
 
 
 RULES: dict[str, Rule] = {

@@ -120,34 +120,23 @@ def products_by_group(
     inner, inner_right = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
     others = [axis for axis in free_axes(lhs, inner) if axis != ragged]
     columns = [axis for axis in free_axes(rhs, inner_right) if axis != group_axis]
-    rows, depth = lhs.shape[ragged], product(lhs, inner)
-    x = reshape(permute(lhs, (ragged, *others, *inner)), (rows, product(lhs, others), depth))
-    w = reshape(
-        permute(rhs, (group_axis, *inner_right, *columns)),
-        (rhs.shape[group_axis], depth, product(rhs, columns)),
-    )
+    x = joined(lhs, (ragged,), others, inner)
+    w = joined(rhs, (group_axis,), inner_right, columns)
+    rows, each, depth = x.shape
 
     def step(out: Node, x: Node, w: Node, at: tuple[Node, Node, Node]) -> Node:
         group, row, end = at
-        zero = scalar(0, I32)
-        block = slice_at(x, [row, zero, zero], (BLOCK, *x.shape[1:]))
-        matrix = reshape(slice_at(w, [group, zero, zero], (1, *w.shape[1:])), w.shape[1:])
-        shape = (BLOCK, x.shape[1], w.shape[2], depth)
-        y = sum_of_products(block, (0, 1, 3), matrix, (3, 2), shape, 3, wide)
-        mine = rows_before(end, row, y.shape)
-        current = slice_at(out, [row, zero, zero], y.shape)
-        return store_at(out, where(mine, y, current), [row, zero, zero])
+        matrix = reshape(taken(w, group, 1), w.shape[1:])
+        shape = (BLOCK, each, w.shape[2], depth)
+        y = sum_of_products(taken(x, row, BLOCK), (0, 1, 3), matrix, (3, 2), shape, 3, wide)
+        return put(out, where(rows_before(end, row, shape[:3]), y, taken(out, row, BLOCK)), row)
 
-    start = full(0, (rows + BLOCK, x.shape[1], w.shape[2]), wide)
-    padded = with_rows_after(x)
-    found = over_blocks(blocks_of(sizes, rows), start, padded, w, step)
-    kept = slice_at(found, [scalar(0, I32)] * 3, (rows, *found.shape[1:]))
-    free = (
-        *(lhs.shape[axis] for axis in (ragged, *others)),
-        *(rhs.shape[axis] for axis in columns),
-    )
-    order = sorted([ragged, *others])
-    places = [[ragged, *others].index(axis) for axis in order]
+    start = full(0, (rows + BLOCK, each, w.shape[2]), wide)
+    found = over_blocks(blocks_of(sizes, rows), start, with_rows_after(x), w, step)
+    kept = taken(found, scalar(0, I32), rows)
+    order = [ragged, *others]
+    free = (*(lhs.shape[axis] for axis in order), *(rhs.shape[axis] for axis in columns))
+    places = [order.index(axis) for axis in sorted(order)]
     return permute(reshape(kept, free), (*places, *range(len(places), len(free))))
 
 
@@ -155,38 +144,47 @@ def sums_by_group(
     lhs: Node, rhs: Node, sizes: Node, numbers: RaggedDotDimensions, wide: DType
 ) -> Node:
     """For each group, the product summed over its part of the ragged axis."""
-    pairs = list(
+    (ragged,) = numbers.lhs_ragged_dimensions
+    inner = dict(
         zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True)
     )
-    (ragged,) = numbers.lhs_ragged_dimensions
-    ragged_right = dict(pairs)[ragged]
-    inner = [left for left, _ in pairs if left != ragged]
-    inner_right = [right for left, right in pairs if left != ragged]
+    ragged_right = inner.pop(ragged)
     rows_free = free_axes(lhs, (ragged, *inner))
-    columns = free_axes(rhs, (ragged_right, *inner_right))
-    depth, other = lhs.shape[ragged], product(lhs, inner)
-    x = reshape(permute(lhs, (ragged, *inner, *rows_free)), (depth, other, product(lhs, rows_free)))
-    w = reshape(
-        permute(rhs, (ragged_right, *inner_right, *columns)), (depth, other, product(rhs, columns))
-    )
+    columns = free_axes(rhs, (ragged_right, *inner.values()))
+    x = joined(lhs, (ragged,), tuple(inner), rows_free)
+    w = joined(rhs, (ragged_right,), tuple(inner.values()), columns)
 
     def step(out: Node, x: Node, w: Node, at: tuple[Node, Node, Node]) -> Node:
         group, row, end = at
-        zero = scalar(0, I32)
-        starts = [row, zero, zero]
-        left, right = (slice_at(node, starts, (BLOCK, *node.shape[1:])) for node in (x, w))
+        left, right = (taken(node, row, BLOCK) for node in (x, w))
         left, right = (where(rows_before(end, row, node.shape), node, 0) for node in (left, right))
-        shape = (x.shape[2], w.shape[2], BLOCK, other)
+        shape = (x.shape[2], w.shape[2], BLOCK, x.shape[1])
         y = sum_of_products(left, (2, 3, 0), right, (2, 3, 1), shape, 2, wide)
-        y = reshape(y, (1, *y.shape))
-        current = slice_at(out, [group, zero, zero], y.shape)
-        return store_at(out, current + y, [group, zero, zero])
+        return put(out, taken(out, group, 1) + reshape(y, (1, *y.shape)), group)
 
     start = full(0, (sizes.shape[0], x.shape[2], w.shape[2]), wide)
-    blocks = blocks_of(sizes, depth)
+    blocks = blocks_of(sizes, x.shape[0])
     found = over_blocks(blocks, start, with_rows_after(x), with_rows_after(w), step)
     free = (*(lhs.shape[k] for k in rows_free), *(rhs.shape[k] for k in columns))
     return reshape(found, (sizes.shape[0], *free))
+
+
+def joined(node: Node, *groups: Sequence[int]) -> Node:
+    """Each group of axes as one."""
+    shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
+    return reshape(permute(node, [axis for group in groups for axis in group]), shape)
+
+
+def taken(node: Node, first: Node, count: int) -> Node:
+    """So many of the leading axis, from `first` on."""
+    zero = scalar(0, I32)
+    return slice_at(node, [first, zero, zero], (count, *node.shape[1:]))
+
+
+def put(node: Node, block: Node, first: Node) -> Node:
+    """`node` with a block in the place of what `taken` gives."""
+    zero = scalar(0, I32)
+    return store_at(node, block, [first, zero, zero])
 
 
 def rows_before(end: Node, row: Node, shape: Sequence[int]) -> Node:
@@ -214,11 +212,6 @@ def over_blocks(blocks: Blocks, start: Node, x: Node, w: Node, step: Any) -> Nod
     at = tuple(element(table, number) for table in places)
     body = Graph(types, (number + 1, step(out, left, right, at), *state[2:]))
     return loop(initial, condition, body, None)[1]
-
-
-def product(node: Node, axes: Sequence[int]) -> int:
-    """Elements along `axes`."""
-    return prod(node.shape[axis] for axis in axes)
 
 
 RULES: dict[str, Rule] = {"chlo.ragged_dot": ragged_dot}

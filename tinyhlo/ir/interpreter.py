@@ -2,9 +2,8 @@
 
     (y,) = run_graph(graph, [x, w])
 
-Values are freed after their last use. Products that are summed away (contractions) are computed
-by `einsum` over the operands before they are expanded, so that a matmul costs a matmul. A region
-of scalars runs on whole arrays: NumPy broadcasts its constants.
+Values are freed after their last use. A region of scalars runs on whole arrays: NumPy broadcasts
+its constants.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ import numpy as np
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.dtypes import BY_NUMPY
+from tinyhlo.ir.einsum import contract, is_huge_contraction
 from tinyhlo.ir.graph import Elementwise, Graph, Node
 from tinyhlo.ir.meaning import evaluate, identity
 from tinyhlo.ir.ops import Op
 
 Array = np.ndarray
 Arrays = tuple[Array, ...]
-HUGE = 1 << 22  # products of more elements than this are summed by einsum
 
 
 def run_graph(graph: Graph, arguments: Sequence[Array]) -> Arrays:
@@ -49,36 +48,6 @@ def run_graph(graph: Graph, arguments: Sequence[Array]) -> Arrays:
             if not uses[child]:
                 values.pop(child, None)
     return tuple(values[node] for node in graph.results)  # type: ignore[misc]
-
-
-def is_huge_contraction(node: Node) -> bool:
-    """A sum over a product of two expanded values, too large to write out."""
-    if not isinstance(node, ir.Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
-        return False
-    product = node.inputs[0]
-    return (
-        isinstance(product, Elementwise)
-        and product.op is Op.MUL
-        and prod(product.shape) > HUGE
-        and all(isinstance(factor, ir.Expand) for factor in product.inputs)
-    )
-
-
-def contract(node: ir.Reduce, factors: Sequence[Array]) -> Array:
-    """Sum of products by einsum over the axes that the factors have; they repeat along others."""
-    whole = node.inputs[0].shape
-    operands: list[object] = []
-    present: set[int] = set()
-    for array in factors:
-        kept = [k for k, stride in enumerate(array.strides) if stride]
-        operands += [array[tuple(slice(None) if k in kept else 0 for k in range(array.ndim))], kept]
-        present.update(kept)
-    out = [k for k in range(len(whole)) if k not in node.axes]
-    scale = prod(whole[k] for k in node.axes if k not in present)
-    result = np.einsum(*operands, [k for k in out if k in present], optimize=True)  # type: ignore[arg-type]
-    result = result.reshape([whole[k] if k in present else 1 for k in out])
-    result = np.broadcast_to(result * scale, node.shape)
-    return np.ascontiguousarray(result.astype(node.dtype.numpy)).reshape(node.shape)
 
 
 def evaluate_node(node: Node, inputs: list[Array | Arrays]) -> Array | Arrays:

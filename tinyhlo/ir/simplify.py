@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from tinyhlo.ir import build, steps
+from tinyhlo.ir import build, reduce_steps, steps
 from tinyhlo.ir.graph import (
     VIEWS,
     VOID,
@@ -245,10 +245,10 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     Pad: (steps.view_of_splat, steps.pad_of_pad),
     Flip: (steps.view_of_splat, steps.flip_of_flip),
     Reduce: (
-        steps.reduce_single,
+        reduce_steps.reduce_single,
         reduce_before_expand,
-        steps.reduce_of_view,
-        steps.reduce_of_reduce,
+        reduce_steps.reduce_of_view,
+        reduce_steps.reduce_of_reduce,
     ),
     Gather: (steps.gather_of_positions, steps.gather_of_ranges),
     Loop: (constant_state,),

@@ -1,0 +1,103 @@
+"""What simplifies a reduce by what it reduces: views, other reduces, axes of extent 1.
+
+sum(transpose(x)) -> sum(x) over other axes,   sum(sum(x)) -> one sum over all their axes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhlo.ir import build
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.graph import Elementwise, Node, Permute, Reduce, Reshape, TensorType, intern
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import splat_value
+from tinyhlo.ir.steps import FEW, joined_axes
+
+
+def reduce_of_view(node: Reduce) -> Node | None:
+    """Elements are summed over the axes that they have, in the order of memory: sum(y ** 2), with
+    y = reshape(transpose(x), -1), is sum(x ** 2) over all axes."""
+    view = node.inputs[0]
+    while isinstance(view, Elementwise):
+        view = next((c for c in view.inputs if splat_value(c) is None), view.inputs[0])
+    if not isinstance(view, (Permute, Reshape)) or node.type.size == 0:
+        return None
+    axes = axes_below(view, node.axes)
+    source = seen_directly(node.inputs[0], view, {}) if axes else None
+    if axes is None or source is None:
+        return None
+    result = build.reduce(node.op, source, axes)
+    return result if result.shape == node.shape else None
+
+
+def axes_below(view: Permute | Reshape, axes: Sequence[int]) -> list[int] | None:
+    """The axes of what is viewed that `axes` of the view are made of, where all others stay in
+    order and are not joined."""
+    if isinstance(view, Permute):
+        kept = [axis for k, axis in enumerate(view.order) if k not in axes]
+        return [view.order[axis] for axis in axes] if kept == sorted(kept) else None
+    found: list[int] = []
+    for old, new in joined_axes(view.inputs[0].shape, view.shape):
+        gone = {axis in axes for axis in new}
+        if len(gone) > 1 or (gone == {False} and not len(old) == len(new) == 1):
+            return None
+        found += old if gone == {True} else []
+    return found
+
+
+def seen_directly(
+    node: Node, view: Permute | Reshape, known: dict[Node, Node | None]
+) -> Node | None:
+    """The same elementwise work on what `view` is of, if it sees all its operands in that way."""
+    if node not in known and len(known) < FEW:
+        known[node] = None
+        shape, value = view.inputs[0].shape, splat_value(node)
+        if is_same_view(node, view):
+            known[node] = node.inputs[0]
+        elif value is not None:
+            known[node] = build.broadcast(build.constant(np.asarray(value)), shape)
+        elif isinstance(node, Elementwise):
+            children = [seen_directly(child, view, known) for child in node.inputs]
+            found = tuple(child for child in children if child is not None)
+            if len(found) == len(children):
+                known[node] = intern(Elementwise, TensorType(shape, node.dtype), found, node.op)
+    return known.get(node)
+
+
+def is_same_view(node: Node, view: Permute | Reshape) -> bool:
+    if isinstance(node, Permute) and isinstance(view, Permute):
+        return node.order == view.order
+    alike = isinstance(node, Reshape) and isinstance(view, Reshape)
+    return alike and node.inputs[0].shape == view.inputs[0].shape
+
+
+def reduce_single(node: Reduce) -> Node | None:
+    """An axis of extent 1 has nothing to reduce."""
+    source = node.inputs[0]
+    axes = [axis for axis in node.axes if source.shape[axis] != 1]
+    if len(axes) == len(node.axes):
+        return None
+    if not axes:
+        single = build.reshape(source, node.shape)
+        if node.op is Op.ADD and node.dtype.is_float:  # a sum starts at +0, which -0 must meet
+            return build.elementwise(Op.ADD, single, build.full(0.0, node.shape, node.dtype))
+        return single
+    kept = tuple(n for k, n in enumerate(source.shape) if k in axes or k not in node.axes)
+    gone = [k for k in node.axes if k not in axes]
+    moved = [axis - sum(k < axis for k in gone) for axis in axes]
+    return build.reduce(node.op, build.reshape(source, kept), moved)
+
+
+def reduce_of_reduce(node: Reduce) -> Node | None:
+    inner = node.inputs[0]
+    if not isinstance(inner, Reduce) or inner.op is not node.op:
+        return None
+    rank = range(len(inner.inputs[0].shape))
+    kept = [axis for axis in rank if axis not in inner.axes]
+    whole = build.reduce(node.op, inner.inputs[0], [*inner.axes, *(kept[k] for k in node.axes)])
+    if find_contraction(inner) is not None and find_contraction(whole) is None:
+        return None  # the product is computed once, fast, and may be needed elsewhere
+    return whole
