@@ -221,20 +221,23 @@ class Decoder:
             self._has_lifted_types = self._has_lifted_types or form_of([found]) is not Form.PLAIN
         return found
 
+    def _is_complex(self, type_: ir.Type) -> bool:
+        return form_of([self._type(type_)]) is Form.COMPLEX
+
     @staticmethod
     def _refusal(types: tuple[ValueType, ...]) -> str:
         return next((type_.hint for type_ in types if isinstance(type_, OtherType)), "")
 
     def _attributes_of(self, operation: ir.Operation) -> dict[str, Any]:
-        """All attributes of an op. Complex elements, which the bindings refuse to give, are read
-        from the op's text."""
+        """All attributes of an op. Complex elements, which the bindings refuse to give (printing
+        all of them into the error), are read from the op's text."""
+        if operation.name in CONSTANTS and self._is_complex(operation.results[0].type):
+            return {"value": decode_complex_constant(operation)}
         values = operation.attributes
         try:
             return {key: self._attribute(value) for key, value in values.items()}
-        except TypeError as error:
-            if operation.name not in CONSTANTS:  # such as a location in place of a number
-                raise InvalidProgram(f"an attribute of {operation.name} is no value") from error
-            return {"value": decode_complex_constant(operation)}
+        except TypeError as error:  # such as a location in place of a number
+            raise InvalidProgram(f"an attribute of {operation.name} is no value") from error
 
     def _attribute(self, attribute: ir.Attribute) -> Any:
         try:

@@ -10,14 +10,18 @@ producer would be computed again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from tinyhlo.dataclass import dataclass
-from tinyhlo.ir.graph import VIEWS, Gather, MultiReduce, Node, Output, Pad, Reduce
+from tinyhlo.ir.graph import VIEWS, Gather, MultiReduce, Node, Output, Pad, Reduce, Reshape
 from tinyhlo.ir.index import ZERO, Index, Var, index
-from tinyhlo.ir.views import through
+from tinyhlo.ir.views import reshape_index, through
 
 Indices = tuple[Index, ...]
 UNKNOWN: Indices = (Index(-1, ()),)  # an index that is data
+# Every value that stops at a reshape asks how it regroups the same indices; none of them is data,
+# whose bounds are not part of an index.
+regrouped = lru_cache(maxsize=4096)(reshape_index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,13 @@ def expand_node(node: Node, at: Indices, pending: list[tuple[Node, Indices]]) ->
         pending.append((node.inputs[0], UNKNOWN * len(node.inputs[0].shape)))
         pending += [(child, at) for child in node.inputs[1:]]
     elif isinstance(node, VIEWS):
-        known = UNKNOWN[0] not in at
-        inner = through(node, at)[0] if known else UNKNOWN * len(node.inputs[0].shape)
+        source = node.inputs[0].shape
+        if UNKNOWN[0] in at:
+            inner = UNKNOWN * len(source)
+        elif isinstance(node, Reshape):
+            inner = regrouped(node.shape, source, at)
+        else:
+            inner = through(node, at)[0]
         pending.append((node.inputs[0], inner))
         if isinstance(node, Pad):
             pending.append((node.inputs[1], ()))

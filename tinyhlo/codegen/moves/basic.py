@@ -25,7 +25,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index
+from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index, substitute
 
 
 def join(body: Body) -> Body:
@@ -83,11 +83,11 @@ def collapse_statement(statement: Statement) -> Statement:
         return statement
     whole = Var(f"{statement.var.name}{inner.var.name}", statement.var.extent * inner.var.extent)
     quotient, remainder = index(whole) // inner.var.extent, index(whole) % inner.var.extent
-    new = substituted(inner.body, {statement.var: quotient, inner.var: remainder})
+    values = {statement.var: quotient, inner.var: remainder}
     atoms = {atom for place in (quotient, remainder) for atom, _ in place.terms}
-    if any(mentions(where, atoms) for where in all_indices(new)):
+    if any(mentions(substitute(where, values), atoms) for where in set(all_indices(inner.body))):
         return statement  # a quotient or remainder is left
-    return Loop(whole, statement.axis, new)
+    return Loop(whole, statement.axis, substituted(inner.body, values))
 
 
 def mentions(where: Index, atoms: set[Atom]) -> bool:
