@@ -44,6 +44,8 @@ from tinyhlo.ir.index import Condition, Index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
+WIDEST = 8  # bytes of an element in what is rarely needed
+
 
 class Values(Scopes):
     """Emits expressions; `pointers` are the SSA names of memories."""
@@ -328,7 +330,11 @@ class Values(Scopes):
                 inner.bind(read.name)
                 inner.scope.table(read)[read] = Value(f"%{read.name}", lanes)
             given = ", ".join(f"{value_type(r.dtype, lanes)} %{r.name}" for r in inputs)
-            type_, result = value_type(e.dtype, lanes), inner.text(e.value, lanes)
+            type_, piece = value_type(e.dtype, lanes), max(2, self.target.vector_bytes // WIDEST)
+            split = lanes > piece and lanes % piece == 0
+            result = (
+                inner.in_pieces(e, inputs, lanes, piece) if split else inner.text(e.value, lanes)
+            )
             self.b.declarations[name] = "\n".join(
                 [
                     f"define internal {type_} {name}({given}) noinline cold #0 {{",
@@ -338,6 +344,23 @@ class Values(Scopes):
                 ]
             )
         return name
+
+    def in_pieces(self, e: Rarely, inputs: list[Read], lanes: int, piece: int) -> str:
+        """`e.value` of all lanes by calls with a `piece` of them each: LLVM needs several times as
+        long for code whose every value fills several registers, and this code seldom runs."""
+        callee, result = self.function(e, piece), "poison"
+        whole, part = value_type(e.dtype, lanes), value_type(e.dtype, piece)
+        insert = f"llvm.vector.insert.{suffix(e.dtype, lanes)}.{suffix(e.dtype, piece)}"
+        for start in range(0, lanes, piece):
+            given: list[str] = []
+            for read in inputs:
+                every, order = value_type(read.dtype, lanes), range(start, start + piece)
+                taken = self.b.shuffle(every, order, f"%{read.name}")
+                given.append(f"{value_type(read.dtype, piece)} {taken}")
+            value = self.b.value(f"call {part} {callee}({', '.join(given)})")
+            places = [(whole, result), (part, value), ("i64", str(start))]
+            result = self.b.intrinsic(insert, whole, places)
+        return result
 
     def varying_guard(self, e: Guard) -> Value:
         """Conditions differ between lanes: masked loads and a select."""
