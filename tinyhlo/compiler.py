@@ -14,13 +14,12 @@ from __future__ import annotations
 
 # A process that is ending cannot import this any more, but may still compile.
 import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport]
-import gc
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from tinyhlo.collector import collector_paused
 from tinyhlo.config import Config, thread_count
 from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
@@ -96,20 +95,6 @@ def check_device(config: Config) -> None:
             f"unknown device {config.device!r}: this version runs on {' and '.join(DEVICES)} "
             "(set TINYHLO_DEVICE)"
         )
-
-
-@contextmanager
-def collector_paused() -> Generator[None]:
-    """Forms refer to each other without cycles, and all of them live until the end: looking for
-    garbage among them takes a fifth of the time that Python needs to compile."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def run_stages(source: bytes | str, config: Config) -> Stages:

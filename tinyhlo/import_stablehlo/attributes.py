@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_hex
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -110,7 +111,7 @@ def decode_text(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarra
     at least a byte an element), or a list of decimal and 0x numbers."""
     body = text[text.index("<") + 1 : text.rindex("> :")]
     if body.startswith('"0x'):
-        array = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
+        array = np.frombuffer(a2b_hex(body[3:-1]), dtype)
     else:
         word = np.dtype(f"u{dtype.itemsize}")
         numbers: list[str] = re.findall(r"[-+.\w]+", body)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tinyhlo import config
+from tinyhlo.collector import collector_paused
 from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp, VerificationError
 from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.runtime import core
@@ -109,7 +110,8 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
     Raises TinyhloError and its kin.
     """
-    from tinyhlo.compiler import compile_module  # only now: importing JAX must stay cheap
+    with collector_paused():
+        from tinyhlo.compiler import compile_module  # only now: importing JAX must stay cheap
 
     given = options.parse(option_bytes)
     if given.replicas != 1:
