@@ -66,6 +66,10 @@ def test_one_function_however_often() -> None:
     program = schedule(Graph((x.type,), (elementwise(Op.SIN, sine),)), "test", ())
     target = named_target("x86-64-v3", threads=1)
     _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
-    (define,) = (line for line in text.splitlines() if "@far_sine" in line and "define" in line)
-    assert "cold" in define and text.count("@far_sine") == 3
+    defines = [line for line in text.splitlines() if "@far_sine" in line and "define" in line]
+    assert ["v4f32" in define for define in defines] == [True, False]  # a register of doubles
+    assert all("cold" in define for define in defines)
+    lanes = int(defines[1].partition(" x float")[0].rpartition("<")[2])
+    assert text.count(f"@far_sine.v{lanes}f32") == 3  # its definition, and both sines
+    assert text.count("@far_sine.v4f32") == 1 + lanes // 4
     assert text.count("fptrunc") == 1  # what is near stays in f32
