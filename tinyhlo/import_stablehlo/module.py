@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from jaxlib.mlir import ir
 
 from tinyhlo.dataclass import dataclass
@@ -29,7 +28,7 @@ from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
 from tinyhlo.import_stablehlo.sharding import Part
 from tinyhlo.import_stablehlo.walker import Value, Walker
-from tinyhlo.ir.build import constant, param
+from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Graph, Node, TensorType
 
@@ -68,13 +67,8 @@ class Module:
         return f"module {self.name}\n{self.graph}"
 
 
-def import_module(
-    source: bytes | str, static_arguments: Mapping[int, np.ndarray] | None = None
-) -> Module:
+def import_module(source: bytes | str) -> Module:
     """Read StableHLO text, MLIR bytecode, a portable artifact or a `jax.export` file.
-
-    `static_arguments` gives values to some argument positions. They stay params of the Graph, but
-    the program is built for exactly these values.
 
     Raises InvalidProgram for what cannot be read, UnsupportedOp naming every op that cannot be
     compiled.
@@ -82,16 +76,16 @@ def import_module(
     try:
         parsed = parse_module(source)
         try:
-            return read_module(parsed, static_arguments or {})
+            return read_module(parsed)
         except UnsupportedOp as error:
             if not needs_refining(error):
                 raise
-        return read_module(with_known_shapes(parsed), static_arguments or {})
+        return read_module(with_known_shapes(parsed))
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 
 
-def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -> Module:
+def read_module(parsed: ir.Module) -> Module:
     """The Module of a parsed program; see `import_module`."""
     walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER)
     function = walker.decoder.function(entry_of(parsed))
@@ -109,8 +103,6 @@ def read_module(parsed: ir.Module, static_arguments: Mapping[int, np.ndarray]) -
             zip(function.body.types, given, before, strict=True)
         )
     ]
-    for position, value in static_arguments.items():
-        arguments[position] = constant(np.asarray(value))
     results, effects = walker.region(function.body, arguments, {})
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
