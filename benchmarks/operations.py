@@ -40,6 +40,10 @@ ELEMENTWISE: dict[str, Operation] = {
     "atan2 f64": (jnp.arctan2, "f64[100000] f64[100000]"),
     "silu": (jax.nn.silu, "f32[500000]"),
     "gelu, exact": (lambda x: jax.nn.gelu(x, approximate=False), "f32[500000]"),
+    "gelu, exact, gradient": (
+        jax.grad(lambda x: jax.nn.gelu(x, approximate=False).sum()),
+        "f32[500000]",
+    ),
     "remainder": (jnp.remainder, "f32[500000] f32[500000]+"),
     "floor division": (lambda x: x // 7, "i32[500000]"),
     "complex product": (lambda x, y: x * y, "c64[300000] c64[300000]"),
@@ -107,11 +111,14 @@ MOVEMENT: dict[str, Operation] = {
     "pad, interior": (lambda x: lax.pad(x, np.float32(0), ((0, 0, 1),) * 2), "f32[1000,700]"),
     "pad, reflect": (lambda x: jnp.pad(x, 8, mode="reflect"), "f32[1000,700]"),
     "reverse": (lambda x: x[:, ::-1], "f32[1000,1000]"),
+    "reverse, rows": (lambda x: x[::-1], "f32[1000,1000]"),
+    "quarter turn": (jnp.rot90, "f32[1000,1000]"),
     "flip some images": (
         jax.vmap(lambda x, flip: jnp.where(flip, x[:, ::-1], x)),
         "f32[256,32,32,3] pred[256]",
     ),
     "every third": (lambda x: x[::3], "f32[1500000]"),
+    "every second, both axes": (lambda x: x[::2, 1::2], "f32[1500,1500]"),
     "roll": (lambda x: jnp.roll(x, 7, 1), "f32[1000,1000]"),
     "repeat": (lambda x: jnp.repeat(x, 3, 1), "f32[1000,300]"),
     "tile": (lambda x: jnp.tile(x, (2, 3)), "f32[500,500]"),
@@ -121,11 +128,23 @@ MOVEMENT: dict[str, Operation] = {
         "f32[8,64,64,16]",
     ),
     "resize, cubic": (lambda x: jax.image.resize(x, (256, 256, 3), "cubic"), "f32[200,200,3]"),
+    "upsampling, gradient": (
+        jax.grad(lambda x: (jnp.repeat(jnp.repeat(x, 2, 1), 2, 2) ** 2).sum()),
+        "f32[8,28,28,64]",
+    ),
     "sample, bilinear": (
         lambda x, y: jax.scipy.ndimage.map_coordinates(x, list(y * 100), 1),
         "f32[400,400] f32[2,100000]+",
     ),
 }
+
+
+def softmax_over_edges(x: jax.Array, node: jax.Array) -> jax.Array:
+    largest = jax.ops.segment_max(x, node, 1000)
+    weights = jnp.exp(x - largest[node])
+    return weights / jax.ops.segment_sum(weights, node, 1000)[node]
+
+
 INDEXED: dict[str, Operation] = {
     "rows of a table": (lambda x, k: x[k], "f32[20000,64] i32[8192]<20000"),
     "elements of a table": (lambda x, k: x[k], "f32[256] i32[1000000]<256"),
@@ -147,6 +166,8 @@ INDEXED: dict[str, Operation] = {
     ),
     "segment maximum": (lambda x, k: jax.ops.segment_max(x, k, 10), "f32[100000] i32[100000]<10"),
     "scatter maximum": (lambda x, k: jnp.zeros(5000).at[k].max(x), "f32[300000] i32[300000]<5000"),
+    "scatter minimum": (lambda x, k: jnp.ones(5000).at[k].min(x), "f32[300000] i32[300000]<5000"),
+    "softmax over edges": (softmax_over_edges, "f32[100000] i32[100000]<1000"),
     "bincount": (lambda k: jnp.bincount(k, length=256), "i32[500000]<256"),
     "sort, rows": (jnp.sort, "f32[1000,1000]"),
     "argsort": (jnp.argsort, "f32[100000]"),
@@ -164,8 +185,8 @@ def convolve(x: jax.Array, w: jax.Array, groups: int = 1, stride: int = 1) -> ja
     )
 
 
-def pool(x: jax.Array) -> jax.Array:
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+def pool(x: jax.Array, window: tuple[int, ...] = (1, 2, 2, 1)) -> jax.Array:
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")
 
 
 PRODUCTS: dict[str, Operation] = {
@@ -197,6 +218,10 @@ PRODUCTS: dict[str, Operation] = {
     "convolution, 1-D": (jnp.convolve, "f32[20000] f32[64]"),
     "max pool": (pool, "f32[8,56,56,32]"),
     "max pool, gradient": (jax.grad(lambda x: (pool(x) ** 2).sum()), "f32[8,56,56,32]"),
+    "max pool, NCHW, gradient": (
+        jax.grad(lambda x: (pool(x, (1, 1, 2, 2)) ** 2).sum()),
+        "f32[8,32,56,56]",
+    ),
     "Cholesky 200": (lambda x: jnp.linalg.cholesky(x @ x.T + 200 * jnp.eye(200)), "f32[200,200]"),
     "solve 200": (jnp.linalg.solve, "f32[200,200] f32[200,10]"),
     "many 8x8 solutions": (jnp.linalg.solve, "f32[2000,8,8] f32[2000,8,1]"),
