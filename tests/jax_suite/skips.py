@@ -1,7 +1,7 @@
 """What of JAX's own tests is left out, and why.
 
 The worker counts tiny as a CPU (`plugin/jax_suite_plugin.py`). What JAX skips there, or for want
-of several devices or of other packages, is not listed here.
+of more than eight devices or of other packages, is not listed here.
 """
 
 from __future__ import annotations
@@ -46,6 +46,21 @@ SKIPS = (
         "ode_test",
         "test_grad_closure_with_vmap",
         "expects a difference quotient over 1e-5 in float32; the gradient found is exact",
+    ),
+    Skip(
+        "array_test",
+        "test_random_bits_is_pure_map",
+        "reads the text that XLA's partitioner writes: parts in place of whole arrays",
+    ),
+    Skip(
+        "multi_device_test",
+        "test_lax_full_like_efficient",
+        "fills the memory of each device: devices here share one",
+    ),
+    Skip(
+        "shard_map_test",
+        "test_unreduced_replicated_bitcast",
+        "has different values where it says that all devices have the same; the first one's count",
     ),
     Skip("device_test", "", "asks what a CPU device is called"),
     Skip(

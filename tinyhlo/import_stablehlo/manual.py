@@ -9,10 +9,9 @@ copy for each copy outside and each place. Axes that are not manual do not divid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
 from itertools import product
 
+from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.sharding import (
@@ -25,11 +24,10 @@ from tinyhlo.import_stablehlo.sharding import (
     parse_axes,
     parse_shardings,
     part_at,
-    position,
+    share_at,
 )
 from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values, alone, run_together
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, Walker
-from tinyhlo.ir.build import full
 from tinyhlo.ir.graph import Node, TensorType
 
 NO_MESH = "no mesh of this program has its manual axes"
@@ -96,15 +94,10 @@ def only(axes: Sequence[MeshAxis], names: Sequence[str]) -> tuple[MeshAxis, ...]
     return tuple(axis for axis in axes if axis.name in names)
 
 
-def place_along(axes: Sequence[MeshAxis], at: Coordinates, places: Places) -> tuple[int, ...]:
-    """Where a copy is along some of the manual axes."""
-    return tuple(position(axis, places.mesh, at)[0] for axis in only(axes, places.names))
-
-
-def manual_part(sharding: Sharding, type_: TensorType, at: Coordinates, places: Places) -> Part:
-    """The part of an array that one copy has."""
-    axes = tuple(only(axes, places.names) for axes in sharding.axes)
-    return part_at(Sharding(sharding.mesh, axes), places.mesh, type_.shape, at)
+def manual_part(sharding: Sharding, names: Sequence[str]) -> Sharding:
+    """A sharding along manual axes only: the others are not divided inside."""
+    axes = tuple(only(axes, names) for axes in sharding.axes)
+    return Sharding(sharding.mesh, axes, only(sharding.unreduced, names))
 
 
 def part_of(
@@ -113,10 +106,10 @@ def part_of(
     """What one copy gets of a value."""
     if not isinstance(type_, TensorType):
         return value
-    part = manual_part(sharding, type_, at, places)
-    pieces = [places.divided.part(node, part) for node in flatten([value])]
-    if any(place_along(sharding.unreduced, at, places)):
-        pieces = [full(0, piece.shape, piece.dtype) for piece in pieces]  # the first has it all
+    along = manual_part(sharding, places.names)
+    part, share = part_at(along, places.mesh, type_.shape, at), share_at(along, places.mesh, at)
+    divided = places.divided
+    pieces = [divided.share(divided.part(node, part), share) for node in flatten([value])]
     return unflatten(pieces, [type_])[0]
 
 
@@ -127,20 +120,19 @@ def whole_of(
     and the first one's is taken; along axes that are not reduced yet they are added."""
     if not isinstance(type_, TensorType):
         return values[0]
-    found: dict[Part, dict[tuple[int, ...], list[Node]]] = {}
+    along = manual_part(sharding, places.names)
+    found: dict[Part, dict[int | None, list[Node]]] = {}
     for value, at in zip(values, places.all, strict=True):
-        summands = found.setdefault(manual_part(sharding, type_, at, places), {})
-        summands.setdefault(place_along(sharding.unreduced, at, places), flatten([value]))
-    pieces = {part: reduce(added, summands.values()) for part, summands in found.items()}
-    nodes = [
-        places.divided.whole({part: nodes[plane] for part, nodes in pieces.items()})
-        for plane in range(len(flat_types([type_])))
-    ]
+        shares = found.setdefault(part_at(along, places.mesh, type_.shape, at), {})
+        shares.setdefault(share_at(along, places.mesh, at), flatten([value]))
+    nodes: list[Node] = []
+    for plane in range(len(flat_types([type_]))):
+        pieces = {
+            part: places.divided.total({share: each[plane] for share, each in shares.items()})
+            for part, shares in found.items()
+        }
+        nodes.append(places.divided.whole(pieces))
     return unflatten(nodes, [type_])[0]
-
-
-def added(a: list[Node], b: list[Node]) -> list[Node]:
-    return [x + y for x, y in zip(a, b, strict=True)]
 
 
 TOGETHER: dict[str, TogetherRule] = {"sdy.manual_computation": manual_computation}

@@ -62,6 +62,7 @@ class Module:
     orders: tuple[Order, ...] = ()
     memories: tuple[int, ...] = ()
     shardings: tuple[str, ...] = ()
+    devices: int = 1
 
     def __str__(self) -> str:
         return f"module {self.name}\n{self.graph}"
@@ -112,7 +113,7 @@ def read_module(parsed: ir.Module) -> Module:
     inputs = local_types(function.body.types, before, given)
     outputs = local_types(function.body.returned_types, after, made)
     nodes = tuple(
-        in_order(walker.divided.part(buffer, division.parts[device]), order)
+        in_order(piece_of(buffer, division, device, walker), order)
         for device in range(devices)
         for buffer, division, order in zip(map(buffer_of, results), after, made, strict=True)
         if division is not None
@@ -134,6 +135,7 @@ def read_module(parsed: ir.Module) -> Module:
         () if plain else orders,
         memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
         tuple(d.text for d in (*before, *after) if d is not None) if devices > 1 else (),
+        devices,
     )
 
 
@@ -169,11 +171,19 @@ def argument(
 ) -> Value:
     """The value of an argument, from its parts on all devices."""
     kept = stored(in_order_type(division.local(visible(type_)), order))
-    pieces: dict[Part, Node] = {}
-    for position, part in zip(positions, division.parts, strict=True):
+    pieces: dict[Part, dict[int | None, Node]] = {}
+    for position, part, share in zip(positions, division.parts, division.shares, strict=True):
         buffer = out_of_order(param(position, kept.shape, kept.dtype), order)
-        pieces.setdefault(part, buffer)  # where several devices have the same, the first one's
-    return loaded(walker.divided.whole(pieces), type_)
+        # where several devices have the same, the first one's
+        pieces.setdefault(part, {}).setdefault(share, buffer)
+    sums = {part: walker.divided.total(shares) for part, shares in pieces.items()}
+    return loaded(walker.divided.whole(sums), type_)
+
+
+def piece_of(buffer: Node, division: Division, device: int, walker: Walker) -> Node:
+    """What one device gets of a result."""
+    piece = walker.divided.part(buffer, division.parts[device])
+    return walker.divided.share(piece, division.shares[device])
 
 
 def local_types(

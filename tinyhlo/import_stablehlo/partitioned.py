@@ -11,12 +11,12 @@ propagation does. One device is the case where every part is the whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
+from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import collect_diagnostics
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
@@ -29,6 +29,7 @@ from tinyhlo.import_stablehlo.sharding import (
     parse_shardings,
     part_at,
     shape_of,
+    share_at,
 )
 from tinyhlo.ir.graph import TensorType
 
@@ -39,10 +40,16 @@ PROPAGATION = "builtin.module(sdy-propagation-pipeline)"
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How one argument or result is divided: its part on each device, and XLA's text for it."""
+    """How one argument or result is divided: its part on each device, and which summand of it where
+    it is not reduced yet."""
 
     parts: tuple[Part, ...]
-    text: str
+    shares: tuple[int | None, ...]
+
+    @property
+    def text(self) -> str:
+        """As XLA writes it."""
+        return hlo_text(self.parts, self.shares)
 
     def local(self, type_: TensorType) -> TensorType:
         """What one device has; all have parts of the same shape."""
@@ -61,8 +68,11 @@ def divide(
     places: Mapping[int, Coordinates] = mesh.coordinates()
     if len(places) != devices:
         sharding, mesh = None, ONE_DEVICE
-    parts = [part_at(sharding, mesh, type_.shape, places.get(k, {})) for k in range(devices)]
-    return Division(tuple(parts), hlo_text(parts))
+    at = [places.get(device, {}) for device in range(devices)]
+    return Division(
+        tuple(part_at(sharding, mesh, type_.shape, place) for place in at),
+        tuple(share_at(sharding, mesh, place) for place in at),
+    )
 
 
 def propagated(

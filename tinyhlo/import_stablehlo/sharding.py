@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from math import prod
+from operator import add
 
+from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.ir.build import slice_
+from tinyhlo.ir.build import full, slice_
 from tinyhlo.ir.graph import Node, Shape
 
 Part = tuple[tuple[int, int], ...]  # (first, end) along each axis
@@ -139,12 +141,31 @@ class Divided:
 
     def __init__(self) -> None:
         self._parts: dict[Node, dict[Part, Node]] = {}
+        self._shares: dict[Node, dict[int, Node]] = {}
 
     def whole(self, pieces: Mapping[Part, Node]) -> Node:
         """The array of these parts, which cover it."""
         result = joined(pieces, 0)
         self._parts.setdefault(result, {}).update(pieces)
         return result
+
+    def total(self, shares: Mapping[int | None, Node]) -> Node:
+        """The sum of what devices have of an array that is not reduced yet."""
+        result = reduce(add, shares.values())
+        if len(shares) > 1:
+            known = self._shares.setdefault(result, {})
+            known.update((share, node) for share, node in shares.items() if share is not None)
+        return result
+
+    def share(self, array: Node, share: int | None) -> Node:
+        """What a device has of a sum: its summand, or else the first device has it all. None: what
+        is reduced all have."""
+        if share is None:
+            return array
+        known = self._shares.get(array, {})
+        if share in known:
+            return known[share]
+        return full(0, array.shape, array.dtype) if share else array
 
     def part(self, array: Node, part: Part) -> Node:
         """A part of an array; axes behind those of the part are whole."""
@@ -167,20 +188,31 @@ def joined(pieces: Mapping[Part, Node], axis: int) -> Node:
     return join([joined(group, axis + 1) for group in groups.values()], axis)
 
 
-def hlo_text(parts: Sequence[Part]) -> str:
+def share_at(sharding: Sharding | None, mesh: Mesh, at: Coordinates) -> int | None:
+    """Which summand of an array that is not reduced yet a device has; None for all others."""
+    if sharding is None or not sharding.unreduced:
+        return None
+    share = 0
+    for axis in sharding.unreduced:
+        place, size = position(axis, mesh, at)
+        share = share * size + place
+    return share
+
+
+def hlo_text(parts: Sequence[Part], shares: Sequence[int | None]) -> str:
     """The sharding that gives devices these parts, as XLA writes it and JAX reads it back:
 
     {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
     """
-    owners: dict[Part, list[int]] = {}
-    for device, part in enumerate(parts):
-        owners.setdefault(part, []).append(device)
+    owners: dict[tuple[Part, int], list[int]] = {}
+    for device, (part, share) in enumerate(zip(parts, shares, strict=True)):
+        owners.setdefault((part, share or 0), []).append(device)
     if len(owners) == 1:
         return "{replicated}"
-    tiles = [len(set(bounds)) for bounds in zip(*owners, strict=True)]
-    devices = ",".join(str(device) for part in sorted(owners) for device in owners[part])
-    copies = len(parts) // len(owners)
-    last = " last_tile_dim_replicate" if copies > 1 else ""
-    if copies > 1:
-        tiles.append(copies)
-    return f"{{devices=[{','.join(map(str, tiles))}]{devices}{last}}}"
+    tiles = [len(set(bounds)) for bounds in zip(*parts, strict=True)]
+    devices = ",".join(str(device) for owned in sorted(owners) for device in owners[owned])
+    last = {"unreduced": len(set(shares)), "replicated": len(parts) // len(owners)}
+    kinds = [kind for kind, count in last.items() if count > 1]
+    sizes = ",".join(map(str, [*tiles, *(last[kind] for kind in kinds)]))
+    end = f" last_tile_dims={{{', '.join(kinds)}}}" if kinds else ""
+    return f"{{devices=[{sizes}]{devices}{end}}}"

@@ -118,9 +118,9 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
         hint = "programs for several devices are partitioned, not replicated, here"
         raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
     executable = compile_module(program, options.configure(environment(), given))
-    if (executable.device_count) != len(given.devices):
+    if executable.devices != len(given.devices):
         raise TinyhloError(
-            f"the program is for {executable.device_count} devices, and to be run on "
+            f"the program is for {executable.devices} devices, and to be run on "
             f"{len(given.devices)}"
         )
     return executable
@@ -149,8 +149,7 @@ def hand_over(
     ]
     codes = [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]
     given = options.parse(option_bytes)
-    count = len(executable.inputs) // len(given.devices)
-    shown = with_shardings(program, executable.shardings, count)
+    shown = shown_to_jax(executable, program)
     arrays = {
         "devices": _array(ctypes.c_int32, given.devices),
         "types": _array(ctypes.c_uint32, codes),
@@ -196,13 +195,14 @@ def hand_over(
     return address
 
 
-def with_shardings(program: bytes, shardings: Sequence[str], count: int) -> bytes:
-    """The program with what JAX wants to know of the shardings of several devices."""
-    if not shardings:
+def shown_to_jax(executable: Executable, program: bytes) -> bytes:
+    """A program for several devices with what JAX wants to know of it; empty for one device."""
+    if executable.devices == 1:
         return b""
     from tinyhlo.pjrt_plugin.described import described
 
-    return described(program, shardings, count)
+    count = len(executable.inputs) // executable.devices
+    return described(program, executable.shardings[:count], executable.shardings[count:])
 
 
 def _array(type_: type[Number], values: Sequence[int]) -> ctypes.Array[Number]:

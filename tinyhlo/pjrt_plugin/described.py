@@ -22,15 +22,15 @@ BODY = "sdy.manual_computation"
 INTO, OUT_OF = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
 
 
-def described(program: bytes, shardings: Sequence[str], count: int) -> bytes:
-    """The program with the shardings of its arguments (`count`) and results."""
+def described(program: bytes, arguments: Sequence[str], results: Sequence[str]) -> bytes:
+    """The program with the shardings of its arguments and results."""
     module = parse_module(program)
     with module.context, ir.Location.unknown():
-        given = [ir.StringAttr.get(text) for text in shardings[:count]]
-        made = ", ".join(shardings[count:])
-        text = made if len(shardings) == count + 1 else f"{{{made}}}"
+        given = [ir.StringAttr.get(text) for text in arguments]
+        text = results[0] if len(results) == 1 else f"{{{', '.join(results)}}}"
         module.operation.attributes["mhlo.spmd_parameters_shardings"] = ir.ArrayAttr.get(given)
-        module.operation.attributes["mhlo.spmd_output_sharding"] = ir.StringAttr.get(text)
+        if results:
+            module.operation.attributes["mhlo.spmd_output_sharding"] = ir.StringAttr.get(text)
         write_out(module)
         return str(module).encode()
 

@@ -34,8 +34,8 @@ Arrays = tuple[np.ndarray, ...]
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
     are inputs given away without being the memory of an output: they are freed after the run.
-    `effects`: it calls functions for what they do. `orders`, `memories` and `shardings`: as of a
-    Module."""
+    `effects`: it calls functions for what they do. `orders`, `memories`, `shardings` and
+    `devices`: as of a Module."""
 
     name: str
     inputs: tuple[TensorType, ...]
@@ -54,13 +54,8 @@ class Executable:
     orders: tuple[tuple[int, ...], ...] = ()
     memories: tuple[int, ...] = ()
     shardings: tuple[str, ...] = ()
+    devices: int = 1
     counters: np.ndarray | None = field(default=None, repr=False)
-
-    @property
-    def device_count(self) -> int:
-        """Of each device there are as many inputs and outputs, the first one's first."""
-        ends = len(self.inputs) + len(self.outputs)
-        return ends // len(self.shardings) if self.shardings else 1
 
     def profile(self) -> list[tuple[KernelReport, int, float]]:
         """(kernel, calls, seconds of all calls) since it was compiled; all zero unless the

@@ -54,6 +54,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         orders=module.orders,
         memories=module.memories,
         shardings=module.shardings,
+        devices=module.devices,
         counters=compiled.counters,
     )
 
@@ -102,4 +103,5 @@ def interpreted(module: Module) -> Executable:
         orders=module.orders,
         memories=module.memories,
         shardings=module.shardings,
+        devices=module.devices,
     )

@@ -41,7 +41,15 @@ DTYPES = {**BY_NAME, TOKEN.name: TOKEN}
 MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
 LENGTH_BYTES = 8  # of the head
 
-PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
+PLAIN = (
+    "name",
+    "devices",
+    "arena_bytes",
+    "scratch_bytes",
+    "code_bytes",
+    "estimated_seconds",
+    "effects",
+)
 NUMBERS = ("aliases", "donors", "orders", "memories", "shardings")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
