@@ -1,6 +1,9 @@
-"""Where the time to compile goes: milliseconds a stage, for files of StableHLO.
+"""Where the time to compile goes: milliseconds a stage, for StableHLO files or single operations.
 
     python -m benchmarks.compile_time ../shared/suites/corpus/*.bc [--rounds 3] [--xla]
+    python -m benchmarks.compile_time --operations "^sin|softmax" [--rounds 3] [--xla]
+
+`--operations` chooses among those of `benchmarks/operations.py` by a regular expression.
 
 The stages run one after the other in one thread, without caches, and their figures are CPU time:
 *passes* and *select* are LLVM, before and after its own choice of instructions begins. *Wall* is
@@ -12,13 +15,19 @@ least of the rounds.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import jax
+
 from benchmarks.corpus import compiled, geometric_mean
+from benchmarks.operations import OPERATIONS
+from benchmarks.runner import warm_devices
+from benchmarks.sweep import array
 from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.compiler import compile_module, stages, target_of
 from tinyhlo.config import Config
@@ -85,9 +94,17 @@ def walls(source: bytes) -> Row:
     return row
 
 
-def measure(path: Path, rounds: int, xla: bool) -> Row:
+def operation(name: str) -> bytes:
+    """A function of one operation as StableHLO."""
+    function, specification = OPERATIONS[name]
+    with jax.enable_x64("f64" in specification):
+        arguments = map(array, specification.split())
+        traced = jax.jit(function).trace(*arguments)
+        return traced.lower(lowering_platforms=("tiny",)).as_text().encode()
+
+
+def measure(source: bytes, rounds: int, xla: bool) -> Row:
     """The least of every figure."""
-    source = path.read_bytes()
     found = [staged(source) | walls(source) for _ in range(rounds)]
     row = {column: min(each[column] for each in found) for column in found[0]}
     if xla:
@@ -98,29 +115,41 @@ def measure(path: Path, rounds: int, xla: bool) -> Row:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line a file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compile_time", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--operations", metavar="REGEX")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--xla", action="store_true", help="and XLA:CPU's time")
     options = parser.parse_args(arguments)
+    sources = {path.stem: path.read_bytes() for path in options.files}
+    if options.operations is not None:
+        warm_devices()  # JAX knows no lowerings for tiny before
+        chosen = [name for name in OPERATIONS if re.search(options.operations, name)]
+        sources |= {name: operation(name) for name in chosen}
+    if not sources:
+        parser.error("name files, or --operations")
     columns = ("lines", *COLUMNS, *(("xla", "ratio") if options.xla else ()))
     print(f"{'program':28}", *(f"{column:>8}" for column in columns))
-    for line in lines(options.files, options.rounds, options.xla, columns):
+    for line in lines(sources, options.rounds, options.xla, columns):
         print(line, flush=True)
     return 0
 
 
-def lines(files: list[Path], rounds: int, xla: bool, columns: Sequence[str]) -> Iterator[str]:
+def lines(
+    sources: dict[str, bytes], rounds: int, xla: bool, columns: Sequence[str]
+) -> Iterator[str]:
     """The table; the sums of all columns last, and the geometric mean of the ratios."""
-    measure(files[0], 1, xla)  # what the first program of a process pays is not the program's
+    measure(
+        next(iter(sources.values())), 1, xla
+    )  # what the first program of a process pays is not the program's
     sums = dict.fromkeys(columns, 0.0)
     ratios: list[float] = []
-    for path in files:
-        row = measure(path, rounds, xla)
+    for name, source in sources.items():
+        row = measure(source, rounds, xla)
         if xla:
             row["ratio"] = row["xla"] / row["wall"]
             ratios.append(row["ratio"])
         sums = {column: sums[column] + row[column] for column in columns}
-        yield line(path.stem, row, columns)
+        yield line(name, row, columns)
     if xla:
         sums["ratio"] = geometric_mean(ratios)
     yield line("all", sums, columns)
