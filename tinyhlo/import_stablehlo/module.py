@@ -10,6 +10,7 @@ The stages: `context.parse_module` reads the bytes, `decode.Decoder` turns MLIR 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,6 +119,9 @@ def read_module(parsed: ir.Module) -> Module:
         for buffer, division, order in zip(map(buffer_of, results), after, made, strict=True)
         if division is not None
     )
+    donors = donors_of(function)
+    if devices > 1:
+        donors = of_use(donors, inputs, outputs)
     orders = (*given * devices, *made * devices)
     plain = all(order == tuple(range(len(order))) for order in orders)
     return Module(
@@ -131,7 +135,7 @@ def read_module(parsed: ir.Module) -> Module:
             for k, n in aliases_of(function)
             if made[k] == given[n] and outputs[k] == inputs[n]
         ),
-        tuple(device * len(inputs) + n for device in range(devices) for n in donors_of(function)),
+        tuple(device * len(inputs) + n for device in range(devices) for n in donors),
         () if plain else orders,
         memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
         tuple(d.text for d in (*before, *after) if d is not None) if devices > 1 else (),
@@ -265,6 +269,20 @@ def aliases_of(function: Function) -> tuple[tuple[int, int], ...]:
         for position, attributes in enumerate(function.argument_attributes)
         if "tf.aliasing_output" in attributes
     )
+
+
+def of_use(
+    donors: Sequence[int], inputs: Sequence[TensorType], outputs: Sequence[TensorType]
+) -> tuple[int, ...]:
+    """The donors with memory for a result. With several devices JAX leaves it to the compiler which
+    arguments these are, and users keep the others."""
+    wanted = Counter(output.nbytes for output in outputs)
+    found: list[int] = []
+    for donor in donors:
+        if wanted[inputs[donor].nbytes]:
+            wanted[inputs[donor].nbytes] -= 1
+            found.append(donor)
+    return tuple(found)
 
 
 def donors_of(function: Function) -> tuple[int, ...]:
