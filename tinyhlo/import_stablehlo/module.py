@@ -145,7 +145,8 @@ def read_module(parsed: ir.Module) -> Module:
 
 def device_count(parsed: ir.Module) -> int:
     """For how many devices a module is."""
-    count = module_attribute(parsed, PARTITIONS) or 1
+    given = module_attribute(parsed, PARTITIONS)
+    count = 1 if given is None else given
     if not isinstance(count, int) or not 1 <= count <= MOST_DEVICES:
         raise InvalidProgram(f"{PARTITIONS} = {count}: there are 1 to {MOST_DEVICES} devices")
     return count

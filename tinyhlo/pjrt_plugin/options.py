@@ -31,7 +31,7 @@ class CompileOptions:
     partitions: int = 1
     overrides: dict[str, str] = field(default_factory=dict)
     devices: tuple[int, ...] = (0,)
-    assignment: bytes = b""
+    assignment: bytes = bytes([0x08, 1, 0x10, 1, 0x1A, 3, 0x0A, 1, 0])
 
 
 def parse(data: bytes) -> CompileOptions:
