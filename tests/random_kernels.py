@@ -94,7 +94,7 @@ class Maker:
     # steps
 
     def unary(self, x: Value) -> Value:
-        floats = (Op.NEG, Op.ABS, Op.TANH, Op.ERF, Op.SIN)
+        floats = (Op.NEG, Op.ABS, Op.TANH, Op.ERF, Op.ERFC, Op.SIN)
         op = self.pick(floats if self.dtype.is_float else (Op.NEG, Op.ABS, Op.NOT))
         return Value(build.elementwise(op, x.node), x.axes)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import mpmath as mp
 import numpy as np
 
-from tinyhlo.codegen.math.tables import TANH_POLYNOMIAL
+from tinyhlo.codegen.math.tables import ERFC_PIVOT, TANH_POLYNOMIAL
 
 Function = Callable[[mp.mpf], mp.mpf]
 mp.mp.dps = 60
@@ -86,6 +86,21 @@ def root(function: Function) -> Function:
     return lambda z: function(mp.sqrt(z))
 
 
+def relative(function: Function) -> Function:
+    """The weight of relative errors."""
+    return lambda x: 1 / abs(function(x))
+
+
+def scaled_erfc(t: mp.mpf) -> mp.mpf:
+    """(x + pivot) e^(x^2) erfc(x), a smooth function of t that tends to 1/sqrt(pi)."""
+    x = ERFC_PIVOT * (1 + t) / (1 - t)
+    return (x + ERFC_PIVOT) * mp.exp(x * x) * mp.erfc(x)
+
+
+def t_of(x: float) -> float:
+    return (x - ERFC_PIVOT) / (x + ERFC_PIVOT)
+
+
 HALF_LN2 = float(mp.log(2) / 2) * 1.001
 QUARTER_PI = float(mp.pi / 4) * 1.001
 LOG_LOW, LOG_HIGH = float(mp.sqrt(0.5)) - 1, float(mp.sqrt(2)) - 1
@@ -97,7 +112,6 @@ sine = root(over(3, lambda r: mp.sin(r) - r))
 cosine = root(over(4, lambda r: mp.cos(r) - 1 + r * r / 2))
 tangent_hyperbolic = root(over(3, lambda x: mp.tanh(x) - x))
 arctangent = root(over(3, lambda a: mp.atan(a) - a))
-error_function = root(over(1, lambda x: mp.erf(x) - x))
 error_exponent = over(1, lambda x: mp.log(mp.erfc(x)) + x)
 # log(1 + f) with s = f / (2 + f) is 2 s + s z R(z), z = s * s
 logarithm_ratio = root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2)
@@ -114,6 +128,8 @@ FITS = (
     Fit("TANH_F32", tangent_hyperbolic, lambda z: z, 1e-12, TANH_POLYNOMIAL**2, 3),
     Fit("ATAN_F32", arctangent, lambda z: z, 1e-12, 1.0, 9),
     Fit("ERF_F32", error_exponent, lambda x: x * mp.erfc(x) / mp.erf(x), 1e-6, 4.0, 9),
+    Fit("ERFC_F32", scaled_erfc, relative(scaled_erfc), -1.0, t_of(10.1), 10),
+    Fit("ERFC_F64", scaled_erfc, relative(scaled_erfc), -1.0, t_of(27.3), 25, np.float64),
 )
 
 

@@ -10,19 +10,7 @@ import textwrap
 import mpmath as mp
 import numpy as np
 
-from tools.fit_polynomials import Fit, error_function, fit, over, root
-
-PIVOT = 2.25  # erfc is fitted in t = (x - PIVOT) / (x + PIVOT); scaled_erfc(0) is nearly an f32
-
-
-def scaled_erfc(t: mp.mpf) -> mp.mpf:
-    """(x + PIVOT) e^(x^2) erfc(x), a smooth function of t that tends to 1/sqrt(pi)."""
-    x = PIVOT * (1 + t) / (1 - t)
-    return (x + PIVOT) * mp.exp(x * x) * mp.erfc(x)
-
-
-def t_of(x: float) -> float:
-    return (x - PIVOT) / (x + PIVOT)
+from tools.fit_polynomials import Fit, fit, over, relative, root
 
 
 def inverse_ratio(w: mp.mpf) -> mp.mpf:
@@ -42,19 +30,11 @@ def around(center: float, root: bool = False):
 hyperbolic_sine = root(over(3, lambda x: mp.sinh(x) - x))
 
 
-def relative(function):
-    return lambda x: 1 / abs(function(x))
-
-
 def task(name: str, function, low: float, high: float, count: int, dtype: type) -> Fit:
     return Fit(name, function, relative(function), low, high, count, dtype)
 
 
 FITS = (
-    task("ERFC_F32", scaled_erfc, t_of(0.45), t_of(10.1), 10, np.float32),
-    task("ERFC_F64", scaled_erfc, t_of(0.45), t_of(27.3), 24, np.float64),
-    Fit("ERF_NEAR_F32", error_function, lambda z: 1, 1e-12, 0.51**2, 5),
-    Fit("ERF_NEAR_F64", error_function, lambda z: 1, 1e-12, 0.51**2, 9, np.float64),
     Fit("SINH_F32", hyperbolic_sine, lambda z: z, 1e-12, 1.01, 4),
     Fit("SINH_F64", hyperbolic_sine, lambda z: z, 1e-12, 1.01, 8, np.float64),
     task("ERF_INV_F32_CENTER", around(2.625), -2.625, 2.4, 10, np.float32),

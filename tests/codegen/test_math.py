@@ -136,6 +136,7 @@ SINGLE = (
     Case(Op.TAN, np.tan, 3.6),
     Case(Op.TANH, np.tanh, 1.6),
     Case(Op.ERF, special.erf, 1.4),
+    Case(Op.ERFC, special.erfc, 3.1),
 )
 DOUBLE = (
     Case(Op.EXP, np.exp, 1.1, 1e-320, 1e308),

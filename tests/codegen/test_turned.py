@@ -9,7 +9,7 @@ from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled
 from tests.schedule.graphs import F32, add, mul
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
-from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, slice_
+from tinyhlo.ir.build import broadcast, cast, elementwise, flip, param, permute, slice_
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F64, I8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -35,6 +35,18 @@ def numbers(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 def test_transposes(shape: tuple[int, ...], order: tuple[int, ...], dtype: DType) -> None:
     x = param(0, shape, dtype)
     check(Graph((x.type,), (permute(x, order),)), [numbers(shape, dtype)])
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("shape", [(64, 48), (67, 33)])
+def test_quarter_turns(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    """What is read backwards is turned as well."""
+    x = param(0, shape, F32)
+    graph = Graph((x.type,), (flip(permute(x, (1, 0)), axes),))
+    check(graph, [numbers(shape, F32)])
+    (loops,) = compiled(graph).loops
+    assert any(move.startswith("turn ") for move in loops.moves)
+    assert all(loop.axis is Axis.VECTOR for loop in innermost_loops(loops.body))
 
 
 def test_operands_of_one_kernel_lie_as_they_like() -> None:

@@ -44,6 +44,7 @@ PRIMITIVES = {
     "chlo.tan": Op.TAN,
     "stablehlo.tanh": Op.TANH,
     "chlo.erf": Op.ERF,
+    "chlo.erfc": Op.ERFC,
     "stablehlo.not": Op.NOT,
     "stablehlo.popcnt": Op.POPCOUNT,
     "stablehlo.count_leading_zeros": Op.CLZ,

@@ -1,7 +1,6 @@
 """Functions that CHLO's expansions give too few right digits: our own expansions.
 
     chlo.sinh      ->  half of (e**|x| - e**-|x|), near zero a polynomial
-    chlo.erfc      ->  e**(-x*x) times a polynomial, with x*x split so that no digit is lost
     chlo.erf_inv   ->  x times a polynomial of log((1 - x) (1 + x))
 
 bf16 and f16 are computed in f32. Errors of all of them: docs/accuracy.md. erf_inv's variables are
@@ -23,18 +22,13 @@ from tinyhlo.import_stablehlo.special_tables import (
     ERF_INV_F64_CENTER,
     ERF_INV_F64_MIDDLE,
     ERF_INV_F64_TAIL,
-    ERF_NEAR_F32,
-    ERF_NEAR_F64,
-    ERFC_F32,
-    ERFC_F64,
     SINH_F32,
     SINH_F64,
 )
 from tinyhlo.import_stablehlo.walker import Rule
-from tinyhlo.ir.build import bitcast, elementwise, exp, log, sqrt, where
-from tinyhlo.ir.dtypes import F32, F64, signed_of
+from tinyhlo.ir.build import exp, log, sqrt, where
+from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.ops import Op
 
 
 def polynomial(x: Node, coefficients: Sequence[float]) -> Node:
@@ -75,61 +69,6 @@ def sinh(x: Node) -> Node:
     return hyperbolic(x)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Complement:
-    """erfc of a type: polynomials of erf(x) / x - 1 in x*x up to `NEAR`, and of the tail; so many
-    bits of x have an exact square; erfc is 0 from `end` on. Far out e**(-x*x) is computed about
-    2**`SCALE` times too large, so that no denormals are on the way: e**`shift` times, whose
-    difference to the square is exact; `beyond` is how much shift is over SCALE * log(2)."""
-
-    near: Sequence[float]
-    tail: Sequence[float]
-    kept: int
-    end: float
-    shift: float
-    beyond: float
-
-
-SCALE = 64
-COMPLEMENTS = {
-    F32: Complement(ERF_NEAR_F32, ERFC_F32, 12, 10.1, 44.361419677734375, 1.2189787519729715e-07),
-    F64: Complement(ERF_NEAR_F64, ERFC_F64, 26, 27.3, 44.36141955583639, -1.0806560032487666e-13),
-}
-NEAR = 0.5
-PIVOT = 2.25
-FAR_SQUARE = 32.0
-
-
-def erfc(x: Node) -> Node:
-    """1 - erf(x) near 0; beyond, e**(-x*x) h(t) / (x + p), t = (x - p) / (x + p), which is
-    taken from 2 for negative x.
-
-    |x| = high + low with few bits in `high`: x*x = high*high + rest, the first exactly, and
-    e**-rest is a few terms.
-    """
-    form = COMPLEMENTS[x.dtype]
-    size = abs(x)
-    square = x * x
-    near = 1.0 - (x + x * polynomial(square, form.near))
-
-    limited = elementwise(Op.MIN, size, like(form.end, x))
-    unit = 1 << (x.dtype.mantissa_bits - form.kept + 1)
-    high = bitcast((bitcast(limited, signed_of(x.dtype)) + unit // 2) & -unit, x.dtype)
-    square = high * high
-    is_far = square > FAR_SQUARE
-    power = exp(where(is_far, like(form.shift, x), 0.0) - square)
-    total = limited + PIVOT
-    reciprocal = 1.0 / total
-    slope = polynomial((limited - PIVOT) * reciprocal, form.tail) / total
-    lost = (limited - (total - PIVOT)) * reciprocal  # in the sum: becomes part of the exponent
-    rest = (limited - high) * (limited + high) + (where(is_far, like(form.beyond, x), 0.0) + lost)
-    power = power - power * (rest - rest * rest * polynomial(rest, (1 / 2, -1 / 6, 1 / 24)))
-    tail = power * slope * where(is_far, like(2.0**-SCALE, x), 1.0)
-    tail = where(size > form.end, 0.0, tail)
-    tail = where(x < 0, 2.0 - tail, tail)
-    return where(size < NEAR, near, tail)
-
-
 # dtype -> (end of the piece, its center, whether in the root of w, polynomial)
 ERF_INV = {
     F32: ((5.0, 2.625, False, ERF_INV_F32_CENTER), (inf, 3.0, True, ERF_INV_F32_TAIL)),
@@ -166,6 +105,5 @@ def erf_inv(x: Node) -> Node:
 RULES: dict[str, Rule] = {
     "chlo.cosh": expansion(cosh),
     "chlo.sinh": expansion(sinh),
-    "chlo.erfc": expansion(erfc),
     "chlo.erf_inv": expansion(erf_inv),
 }

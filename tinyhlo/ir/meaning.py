@@ -89,10 +89,15 @@ def count_leading_zeros(a: Array) -> Array:
     return count.astype(a.dtype)
 
 
-def erf(a: Array) -> Array:
-    from scipy import special  # 0.2 s of imports that few processes need
+def special(name: str) -> Callable[[Array], Array]:
+    """A function of SciPy: 0.2 s of imports that few processes need."""
 
-    return special.erf(a)
+    def function(a: Array) -> Array:
+        from scipy import special
+
+        return getattr(special, name)(a)
+
+    return function
 
 
 MEANING: dict[Op, Callable[..., Array]] = {
@@ -111,7 +116,8 @@ MEANING: dict[Op, Callable[..., Array]] = {
     Op.COS: np.cos,
     Op.TAN: np.tan,
     Op.TANH: np.tanh,
-    Op.ERF: erf,
+    Op.ERF: special("erf"),
+    Op.ERFC: special("erfc"),
     Op.NOT: np.invert,
     Op.POPCOUNT: popcount,
     Op.CLZ: count_leading_zeros,

@@ -30,6 +30,7 @@ class Op(Enum):
     TAN = ("tan", 1)
     TANH = ("tanh", 1)
     ERF = ("erf", 1)
+    ERFC = ("erfc", 1)
     NOT = ("not", 1)  # bits, or logical on i1
     POPCOUNT = ("popcount", 1)
     CLZ = ("clz", 1)
@@ -75,6 +76,7 @@ class Op(Enum):
 
 COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE})
 TRANSCENDENTAL = frozenset(
-    {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.POW, Op.ATAN2}
+    {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
+    | {Op.ATAN2}
 )
 MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)

@@ -54,6 +54,7 @@ LIBM = {
     Op.TAN: "tan",
     Op.TANH: "tanh",
     Op.ERF: "erf",
+    Op.ERFC: "erfc",
     Op.POW: "pow",
     Op.ATAN2: "atan2",
     Op.REM: "fmod",

@@ -1,4 +1,4 @@
-"""exp, expm1, tanh, erf and pow as primitives.
+"""exp, expm1, tanh and pow as primitives.
 
 All rest on one reduction: x = n log(2) + r, |r| <= log(2)/2, e^x = 2^n e^r. Adding a `magic`
 number rounds to an integer and leaves it in the low bits of the sum, from where a shift moves it
@@ -12,7 +12,6 @@ from math import inf, log, nan
 from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.logarithm import log2_of_magnitude
 from tinyhlo.codegen.math.tables import (
-    ERF_F32,
     EXP_F32,
     EXP_F64,
     EXPM1_F32,
@@ -126,22 +125,6 @@ def tanh(x: Term) -> Term:
     square = size * size
     small = (polynomial(square, TANH_F32) * square).fma(size, size)
     return where(size < TANH_POLYNOMIAL, small, t / (t + 2.0)).with_sign(x.sign())
-
-
-def erf(x: Term) -> Term | None:
-    """-(e^p - 1) for p = log(erfc |x|) = x P(x) - x, which is as exact near 0 as further out. What
-    the rounding of p lost is small next to it, and joins e^p - 1."""
-    if x.dtype is not F32:
-        return None
-    size = abs(x).at_most(4.0)
-    factor = polynomial(size, ERF_F32)
-    p = size.fma(factor, -size)
-    lost = size.fma(factor, -(p + size))
-    integer, r = reduce(p, biases=1)
-    scale = power_of_two(integer, x.dtype)
-    q = r + paired(r, EXP_F32).fma(r * r, lost)
-    value = (-scale).fma(q, x.constant(1.0) - scale)
-    return value.with_sign(x.sign())
 
 
 def power(x: Term, y: Term) -> Term | None:

@@ -11,6 +11,7 @@ Element by element, such a load takes one element of a line, and the line is gon
 when its neighbour is wanted. Here whole lines are read in vectors, turned around in registers
 (`llvm/interleave.py`), and the loops that compute and store find neighbours next to each other.
 The last block overlaps the one before it, as those of a product do (`codegen/contraction/cut.py`).
+Rows that are read backwards (`rot90`) lie in scratch as in memory and are picked from its end.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ def turned_nest(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
         return ()
     written = {s.memory for s in stores}
     across = [x for x in plain_loads(stores) if x.memory not in written and is_far(x, column)]
-    found = Counter(v for x in across for v in variables if x.index.coefficient(v) == 1)
+    found = Counter(v for x in across for v in variables if x.index.coefficient(v) in (1, -1))
     if not found:
         return ()
     row = max(found, key=lambda v: (found[v], v.extent))
-    loads = [x for x in across if x.index.coefficient(row) == 1][:MOST]
+    loads = [x for x in across if x.index.coefficient(row) in (1, -1)][:MOST]
     widest = max(x.dtype.itemsize for x in loads)
     shortest = min(row.extent, column.extent)
     lanes = square_of(widest, shortest, target)
@@ -127,14 +128,17 @@ def in_block(
     for number, load in enumerate(loads):
         scratch = Memory(f"turned{number}", load.dtype, rows.size * columns.size, local=True)
         allocates.append(Allocate(scratch))
-        row = index(rows.inner) * columns.size
+        row, stored = index(rows.inner), index(rows.inner)
+        if load.index.coefficient(rows.var) == -1:  # backwards: scratch is in the order of memory
+            stored = row * -1 + (rows.size - 1)
         copies: list[Store] = []
         for k in range(lanes):
             inside = index(square) * lanes + k
-            source = substitute(load.index, {**places, columns.var: columns.at(inside)})
-            copies.append(Store(scratch, row + inside, Load(load.memory, source)))
+            here = {**places, rows.var: rows.at(stored), columns.var: columns.at(inside)}
+            loaded = Load(load.memory, substitute(load.index, here))
+            copies.append(Store(scratch, row * columns.size + inside, loaded))
         fills += nested([square], (Loop(rows.inner, Axis.VECTOR, tuple(copies), lanes),))
-        values[load] = Load(scratch, row + index(columns.inner))
+        values[load] = Load(scratch, stored * columns.size + index(columns.inner))
     done: dict[Expression, Expression] = {}
     computed = tuple(Store(s.memory, s.index, exchange(s.value, values, done)) for s in stores)
     inner = nested([rows.inner, columns.inner], substituted(computed, places))
