@@ -25,8 +25,9 @@ from tinyhlo.ir.build import (
     where,
     window,
 )
-from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 
 RNG = np.random.default_rng(0)
@@ -99,6 +100,19 @@ def test_nan_goes_through_max() -> None:
         elementwise(Op.MAX, param(0, (40,), F32), full(0.0, (40,), F32)), inputs=(negative_zero,)
     )
     assert not np.signbit(found).any()
+
+
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_extremes_of_single_numbers(op: Op, dtype: DType) -> None:
+    """NaN and the sign of zero, where there are no lanes."""
+    special = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan]
+    for x in special:
+        for y in special:
+            given = (np.array(x, dtype.numpy), np.array(y, dtype.numpy))
+            found = check(elementwise(op, param(0, (), dtype), param(1, (), dtype)), inputs=given)
+            wanted = evaluate(op, list(given), dtype)
+            assert np.isnan(wanted) or np.signbit(found[0]) == np.signbit(wanted), (x, y)
 
 
 def softmax(rows: int, columns: int):  # type: ignore[no-untyped-def]

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.plugs import interpret
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
 
 POWER = """func.func @main(%a: tensor<{n}x{t}>, %b: tensor<{n}x{t}>) -> tensor<{n}x{t}> {{
   %0 = stablehlo.power %a, %b : tensor<{n}x{t}>
@@ -71,6 +73,30 @@ def test_scatter_drops_windows_that_stick_out() -> None:
     indices = np.array([[0], [4], [-1]], np.int8)
     (result,) = interpret(text, [np.zeros(5, np.float32), indices, np.ones((3, 2), np.float32)])
     np.testing.assert_array_equal(result, [1, 1, 0, 0, 0])
+
+
+@pytest.mark.parametrize("element", ["i8", "ui32", "i32", "i64"])
+def test_scatter_of_elements_drops_what_is_outside(element: str) -> None:
+    """Along two axes, also by indices that a conversion would bring inside."""
+    text = f"""func.func @main(%a: tensor<3x4xf32>, %i: tensor<6x2x{element}>, %u: tensor<6xf32>)
+        -> tensor<3x4xf32> {{
+      %0 = "stablehlo.scatter"(%a, %i, %u) <{{scatter_dimension_numbers =
+        #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1],
+        index_vector_dim = 1>}}> ({{ ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+          %s = stablehlo.add %x, %y : tensor<f32>
+          stablehlo.return %s : tensor<f32> }}) :
+        (tensor<3x4xf32>, tensor<6x2x{element}>, tensor<6xf32>) -> tensor<3x4xf32>
+      return %0 : tensor<3x4xf32> }}"""
+    far = {"i8": -128, "ui32": 2**32 - 1, "i32": -(2**31), "i64": 2**32}[element]
+    places = np.array([[0, 1], [2, 3], [far, 1], [1, far], [1, 4], [2, 3]])
+    indices = places.astype({"i8": "i1", "ui32": "u4", "i32": "i4", "i64": "i8"}[element])
+    updates = np.arange(1, 7, dtype=np.float32)
+    expected = np.zeros((3, 4), np.float32)
+    expected[0, 1], expected[2, 3] = 1, 8
+    given = [np.zeros((3, 4), np.float32), indices, updates]
+    for results in (interpret(text, given), compile_module(text, Config())(*given)):
+        (result,) = results
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_constants_of_every_type() -> None:

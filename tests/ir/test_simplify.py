@@ -19,6 +19,7 @@ from tinyhlo.ir.graph import (
     Graph,
     LibraryCall,
     Param,
+    Reduce,
     Reshape,
     TensorType,
     intern,
@@ -53,6 +54,27 @@ def test_simplify_keeps_results(seed: int) -> None:
             np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
         else:
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("joined", [(8, 28, 2, 28, 64), (8, 784, 2, 64), (8, 1, 56, 28, 64)])
+def test_a_sum_of_sums_is_one(joined: tuple[int, ...]) -> None:
+    """Their axes split or joined in between, but not where one is summed."""
+    x = build.param(0, (8, 56, 28, 2, 64), F32)
+    sums = build.reshape(build.reduce(Op.ADD, x, (3,)), joined)
+    graph = simplify(Graph((x.type,), (build.reduce(Op.ADD, sums, (2,)),)))
+    reduces = [node for node in graph.nodes() if isinstance(node, Reduce)]
+    assert len(reduces) == 1 and reduces[0].type.size == sums.type.size // joined[2]
+    value = np.random.default_rng(0).integers(0, 9, x.shape).astype(np.float32)
+    (found,) = run_graph(graph, [value])
+    np.testing.assert_array_equal(found, value.sum(3).reshape(joined).sum(2))
+
+
+def test_a_sum_within_joined_axes_stays() -> None:
+    x = build.param(0, (4, 3, 5), F32)
+    sums = build.reshape(build.reduce(Op.ADD, x, (1,)), (20, 1))
+    result = build.reduce(Op.ADD, build.reshape(sums, (2, 10)), (1,))
+    graph = simplify(Graph((x.type,), (result,)))
+    assert len([node for node in graph.nodes() if isinstance(node, Reduce)]) == 2
 
 
 @pytest.mark.parametrize("seed", range(200))

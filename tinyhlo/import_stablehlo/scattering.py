@@ -37,7 +37,7 @@ def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> S
 
 def indices(place: Placement) -> list[Node]:
     """An index per axis of the operands, -1 in windows that are dropped."""
-    valid = whole_window_inside(place)
+    valid = None if drops_itself(place) else whole_window_inside(place)
     found: list[Node] = []
     for axis in range(len(place.array)):
         start = place.start(axis)
@@ -46,6 +46,13 @@ def indices(place: Placement) -> list[Node]:
             index = where(place.spread(valid), index, -1)
         found.append(index)
     return found
+
+
+def drops_itself(place: Placement) -> bool:
+    """Whether a scatter sees by its indices which windows do not lie inside: those of one element
+    along every axis that has a start, which no conversion brings inside."""
+    single = all(place.size(axis) == 1 for axis in place.numbers.indexed_axes)
+    return single and place.starts.dtype.bits <= place.dtype.bits
 
 
 def whole_window_inside(place: Placement) -> Node | None:

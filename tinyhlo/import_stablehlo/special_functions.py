@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.elementwise import expansion
 from tinyhlo.import_stablehlo.operands import copy_sign, like
 from tinyhlo.import_stablehlo.special_tables import (

@@ -15,6 +15,7 @@ from tinyhlo.ir.graph import Elementwise, Node, Permute, Reduce, Reshape, Tensor
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.steps import FEW, joined_axes
+from tinyhlo.ir.views import axis_groups
 
 
 def reduce_of_view(node: Reduce) -> Node | None:
@@ -92,12 +93,29 @@ def reduce_single(node: Reduce) -> Node | None:
 
 
 def reduce_of_reduce(node: Reduce) -> Node | None:
-    inner = node.inputs[0]
-    if not isinstance(inner, Reduce) or inner.op is not node.op:
+    """One reduce over the axes of both, whose results may have been split or joined in between:
+    the gradient of `repeat` along two axes."""
+    view = node.inputs[0]
+    inner = view.inputs[0] if isinstance(view, Reshape) else view
+    if not isinstance(inner, Reduce) or inner.op is not node.op or node.type.size == 0:
         return None
-    rank = range(len(inner.inputs[0].shape))
-    kept = [axis for axis in rank if axis not in inner.axes]
-    whole = build.reduce(node.op, inner.inputs[0], [*inner.axes, *(kept[k] for k in node.axes)])
+    source, reduced = inner.inputs[0], sorted(inner.axes)
+    shape, axes = list[int](), list[int]()
+
+    def insert(before: int) -> None:
+        """The reduced axes that come before a kept one."""
+        while reduced and reduced[0] - (len(inner.axes) - len(reduced)) <= before:
+            axes.append(len(shape))
+            shape.append(source.shape[reduced.pop(0)])
+
+    for first, stop, start, end in axis_groups(inner.shape, view.shape):
+        insert(first)
+        if reduced and reduced[0] - (len(inner.axes) - len(reduced)) < stop:
+            return None  # in the middle of what was joined
+        axes += [len(shape) + axis - start for axis in range(start, end) if axis in node.axes]
+        shape += view.shape[start:end]
+    insert(len(inner.shape))
+    whole = build.reduce(node.op, build.reshape(source, tuple(shape)), axes)
     if find_contraction(inner) is not None and find_contraction(whole) is None:
         return None  # the product is computed once, fast, and may be needed elsewhere
     return whole

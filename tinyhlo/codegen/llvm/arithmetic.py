@@ -156,7 +156,21 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
         elif float_text(0.0)[3:] in y:
             return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
         return value
-    return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
+    name = "maximum" if op is Op.MAX else "minimum"
+    if lanes > 1:
+        return b.math(name, dtype, lanes, x, y)
+    # of one number LLVM would ask for the sign by a jump
+    order, joined = ("ogt", "and") if op is Op.MAX else ("olt", "or")
+    bits = f"i{dtype.bits}"
+    either: list[str] = []  # the same twice, but for zeros of either sign
+    for one, other in ((x, y), (y, x)):
+        better = b.value(f"fcmp {order} {type_} {one}, {other}")
+        value = b.select(better, one, other, type_, lanes)
+        either.append(b.value(f"bitcast {type_} {value} to {bits}"))
+    both = b.value(f"{joined} {bits} {', '.join(either)}")
+    value = b.value(f"bitcast {bits} {both} to {type_}")
+    unordered = b.value(f"fcmp uno {type_} {x}, {y}")
+    return b.select(unordered, b.value(f"fadd {type_} {x}, {y}"), value, type_, lanes)
 
 
 def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
