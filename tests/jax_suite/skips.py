@@ -48,6 +48,16 @@ SKIPS = (
         "expects a difference quotient over 1e-5 in float32; the gradient found is exact",
     ),
     Skip(
+        "layout_test",
+        "test_(auto_layout|concrete_layout_in_shardings|default_layout|in_layouts_out_layouts)$",
+        "expects the layout that XLA chooses for a turned array where the choice is the compiler's",
+    ),
+    Skip(
+        "linalg_sharding_test",
+        "test_non_batch_axis_sharding",
+        "reads the text that XLA's partitioner writes: collectives between devices",
+    ),
+    Skip(
         "array_test",
         "test_random_bits_is_pure_map",
         "reads the text that XLA's partitioner writes: parts in place of whole arrays",
@@ -65,7 +75,7 @@ SKIPS = (
     Skip(
         "pjit_test",
         "test_(bincount|identity_jit_out_unreduced|reduce_sum_scalar_unreduced|segment_sum|"
-        "reduced_reshard_unreduced_bwd)$",
+        "reduced_reshard_unreduced_bwd|unreduced_einsum_basic)$",
         "reads what each device has of a sum that is not reduced yet; here the first has it all",
     ),
     Skip(

@@ -17,7 +17,12 @@ from jaxlib.mlir import ir
 
 from tinyhlo.import_stablehlo.context import parse_module
 
-ANNOTATIONS = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
+ANNOTATIONS = (  # results, where there are any, are their operands
+    "sdy.propagation_barrier",
+    "sdy.reshard",
+    "sdy.sharding_constraint",
+    "sdy.sharding_group",
+)
 BODY = "sdy.manual_computation"
 INTO, OUT_OF = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
 
@@ -46,9 +51,10 @@ def write_out(module: ir.Module) -> None:
 
     module.operation.walk(note)
     for operation in found:
-        results = list(operation.operands)
         if operation.name == BODY:
             results = in_place(operation)
+        else:
+            results = list(operation.operands)[: len(operation.results)]
         for old, new in zip(operation.results, results, strict=True):
             old.replace_all_uses_with(new)
         operation.erase()
