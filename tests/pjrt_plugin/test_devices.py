@@ -12,7 +12,6 @@ BOTH = """
     import jax, jax.numpy as jnp, numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
     from jax import shard_map
-    from jax.experimental.shard_alike import shard_alike
 
     def put(x, mesh, *spec):
         return jax.device_put(np.asarray(x, np.float32), NamedSharding(mesh, P(*spec)))
@@ -125,8 +124,17 @@ PROGRAMS = {
         f = jax.jit(lambda a, b: (a @ b, a + 1, a.T, a.sum(0), a.sum(), a.reshape(-1)))
         g = jax.jit(lambda a: a * 2, out_shardings=NamedSharding(mesh, P(None, ("y", "x"))))
         h = jax.jit(lambda a: jax.lax.with_sharding_constraint(a + 1, NamedSharding(mesh, P("y"))))
+        return f(a, b), g(a), h(a), a + b
+    """,
+    "divided alike": """
+    def run(devices):
+        try:
+            from jax.experimental.shard_alike import shard_alike
+        except ImportError:  # newer versions of JAX have none
+            return put(numbers(8), Mesh(devices, ("x",)), "x")
+        mesh = Mesh(devices.reshape(2, 4), ("x", "y"))
         alike = jax.jit(lambda a: shard_alike(a, jnp.arange(64.0).reshape(8, 8))[1])
-        return f(a, b), g(a), h(a), a + b, alike(a)
+        return alike(put(numbers(8, 8), mesh, "x", "y"))
     """,
     "fully sharded training": """
     def run(devices):

@@ -7,6 +7,7 @@ differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo import (
+    broadcasting,
     calls,
     collectives,
     complex_arithmetic,
@@ -38,6 +39,7 @@ from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = (
+    broadcasting,
     calls,
     collectives,
     contraction,
