@@ -291,6 +291,14 @@ class Graph:
             self._nodes.append(tuple(topological(self.effects + self.results)))
         return self._nodes[0]
 
+    def replaced(self, new: Mapping[Node, Node]) -> Graph:
+        """The graph with other nodes in place of all of its own, of the same types."""
+        results = tuple(new[node] for node in self.results)
+        effects = tuple(new[node] for node in self.effects)
+        if results == self.results and effects == self.effects:
+            return self
+        return Graph(self.params, results, effects, moved_locations(self.locations, new))
+
     def __str__(self) -> str:
         from tinyhlo.ir.printer import format_graph
 

@@ -17,7 +17,6 @@ from tinyhlo.ir.graph import (
     Sort,
     TensorType,
     intern,
-    moved_locations,
     with_inputs,
 )
 from tinyhlo.ir.steps import slice_at
@@ -43,8 +42,7 @@ def limit_sorts(graph: Graph) -> Graph:
     new: dict[Node, Node] = {}
     for node in nodes:
         new[node] = limited(node, [new[child] for child in node.inputs], limits)
-    results, effects = (tuple(map(new.__getitem__, of)) for of in (graph.results, graph.effects))
-    return Graph(graph.params, results, effects, moved_locations(graph.locations, new))
+    return graph.replaced(new)
 
 
 def sort_of(node: Node) -> Sort | None:

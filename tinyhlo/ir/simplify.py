@@ -37,7 +37,6 @@ from tinyhlo.ir.graph import (
     Reshape,
     Slice,
     intern,
-    moved_locations,
     own_fields,
     topological,
 )
@@ -60,34 +59,30 @@ def simplify(graph: Graph) -> Graph:
     for node in graph.nodes():
         result = empty(node) or step(rebuild(node, [new[child] for child in node.inputs]))
         new[node] = result
-    merge_commuted(new, graph.effects + graph.results)
-    results = tuple(new[node] for node in graph.results)
-    effects = tuple(new[node] for node in graph.effects)
-    if results != graph.results or effects != graph.effects:
-        graph = Graph(graph.params, results, effects, moved_locations(graph.locations, new))
-    graph = limit_sorts(graph)
+    graph = limit_sorts(merge_commuted(graph.replaced(new)))
     _simplified.add(graph)
     return graph
 
 
-def merge_commuted(new: dict[Node, Node], roots: Sequence[Node]) -> None:
-    """x * y and y * x become one node, the first that is met, in all of `new`.
+def merge_commuted(graph: Graph) -> Graph:
+    """x * y and y * x become one node, the first of them.
 
     Not for speed alone: of x * y - y * x one product could be fused with the difference and leave
     the other's rounding error; of one product, used twice, nothing is left. So z * conj(z) is real.
     """
     first: dict[tuple[Op, frozenset[Node]], Node] = {}
     merged: dict[Node, Node] = {}
-    order = topological(tuple(new[root] for root in roots))
-    for node in order:
-        inputs = tuple(merged.get(child, child) for child in node.inputs)
-        result = node if inputs == node.inputs else step(rebuild(node, inputs))
+    for node in graph.nodes():
+        result = node
+        if merged and any(child in merged for child in node.inputs):
+            result = step(rebuild(node, [merged.get(child, child) for child in node.inputs]))
         if isinstance(result, Elementwise) and result.op in COMMUTATIVE:
             result = first.setdefault((result.op, frozenset(result.inputs)), result)
         if result is not node:
             merged[node] = result
-    if merged:
-        new.update((node, merged[result]) for node, result in new.items() if result in merged)
+    if not merged:
+        return graph
+    return graph.replaced({node: merged.get(node, node) for node in graph.nodes()})
 
 
 def empty(node: Node) -> Node | None:

@@ -68,7 +68,7 @@ def rebuilt(graph: Graph, target: Target) -> Graph:
                 new[node] = intern(Branch, node.type, tuple(inputs), regions, node.results)
             case _:
                 new[node] = rebuild(node, inputs)
-    return graph if all(old is found for old, found in new.items()) else mapped(graph, new, ())
+    return graph.replaced(new)
 
 
 def mapped(graph: Graph, new: dict[Node, Node], extra: Sequence[Node]) -> Graph:
