@@ -48,6 +48,26 @@ SKIPS = (
         "expects a difference quotient over 1e-5 in float32; the gradient found is exact",
     ),
     Skip(
+        "export_test",
+        "test_explicit_sharding_dot_general_(fsdp|half_tp)$",
+        "reads the text that XLA's partitioner writes: collectives between devices",
+    ),
+    Skip(
+        "export_test",
+        "test_unreduced_einsum_basic$",
+        "reads what each device has of a sum that is not reduced yet; here the first has it all",
+    ),
+    Skip(
+        "export_serialization_back_compat_test",
+        "test_with_multiple_meshes",
+        "its artifact is for other platforms, and JAX refuses it here",
+    ),
+    Skip(
+        "ffi_test",
+        "BatchPartitioningTest",
+        "lowers a primitive of its own, for cpu and graphics processors alone",
+    ),
+    Skip(
         "layout_test",
         "test_(auto_layout|concrete_layout_in_shardings|default_layout|in_layouts_out_layouts)$",
         "expects the layout that XLA chooses for a turned array where the choice is the compiler's",

@@ -17,6 +17,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
 from tinyhlo.dataclass import dataclass
+from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import collect_diagnostics
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
@@ -34,6 +35,8 @@ from tinyhlo.import_stablehlo.sharding import (
 from tinyhlo.ir.graph import TensorType
 
 SHARDING = "sdy.sharding"
+XLA_SHARDING, REPLICATED = "mhlo.sharding", "{replicated}"
+XLA_ALONE = "shardings in XLA's own form: leave jax_use_shardy_partitioner on, or export it again"
 ONE_DEVICE = Mesh({}, (0,))
 PROPAGATION = "builtin.module(sdy-propagation-pipeline)"
 
@@ -59,7 +62,12 @@ class Division:
 def divide(
     given: Mapping[str, Any], type_: TensorType, meshes: Mapping[str, Mesh], devices: int
 ) -> Division:
-    """The division that the attributes of an argument or result ask for."""
+    """The division that the attributes of an argument or result ask for.
+
+    Raises UnsupportedOp for a sharding in the form that JAX had before Shardy."""
+    old = given.get(XLA_SHARDING, REPLICATED)
+    if devices > 1 and SHARDING not in given and old != REPLICATED:
+        raise UnsupportedOp((UnsupportedItem(XLA_SHARDING, str(old), "", XLA_ALONE),))
     shardings = parse_shardings(given.get(SHARDING, ""))
     sharding, mesh = None, ONE_DEVICE
     if shardings and devices > 1:
