@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.config import Config, cache_folder, from_environment
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import ExecutionError, InvalidProgram
 from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source

@@ -8,10 +8,10 @@ In: a module and arrays. Out: one `Comparison` per output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 
 # Allowed difference, as a share of the largest magnitude of the output: a sum of n terms may be

@@ -17,11 +17,11 @@ import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tinyhlo.collector import collector_paused
 from tinyhlo.config import Config, thread_count
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable

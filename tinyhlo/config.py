@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 
 

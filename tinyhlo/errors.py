@@ -3,7 +3,7 @@ user's own source line and the next step."""
 
 from __future__ import annotations
 
-from tinyhlo.dataclass import dataclass
+from dataclasses import dataclass
 
 
 class TinyhloError(Exception):

@@ -8,9 +8,7 @@ In: what `Executable.profile()` lists: (KernelReport, calls, seconds of all call
 from __future__ import annotations
 
 import os
-from dataclasses import field
-
-from tinyhlo.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

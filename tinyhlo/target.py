@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyhlo.dataclass import dataclass
+from dataclasses import dataclass
 
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 
 from tinyhlo.codegen.folding import fits, fold
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import (
     Condition,

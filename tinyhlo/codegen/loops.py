@@ -12,14 +12,13 @@ may use the same variable again: each loop binds it anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Union
 
 import numpy as np
 
 from tinyhlo.codegen.expressions import Expression, Memory
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.index import ZERO, Condition, Index, Var
 from tinyhlo.ir.ops import Op
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
@@ -19,7 +20,6 @@ from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.report import UNKNOWN_TRIPS
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
 from tinyhlo.target import Target

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from binascii import a2b_hex
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, stablehlo
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,

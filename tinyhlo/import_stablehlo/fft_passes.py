@@ -16,12 +16,12 @@ A length with a large prime factor is left to `fft_chirp.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
 from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.planes import is_real_part

@@ -8,10 +8,10 @@ Starts are clamped so that the whole slice lies inside; every index of a Gather 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values

@@ -16,11 +16,10 @@ it consists of no nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.ir.build import full

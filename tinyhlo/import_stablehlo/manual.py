@@ -9,9 +9,9 @@ copy for each copy outside and each place. Axes that are not manual do not divid
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.sharding import (

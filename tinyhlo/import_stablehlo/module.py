@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import parse_module

@@ -6,8 +6,8 @@ inference:  (x - mean) / sqrt(variance + epsilon) * scale + offset
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import broadcast, reduce, sqrt
 from tinyhlo.ir.graph import Node

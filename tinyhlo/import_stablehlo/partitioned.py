@@ -11,12 +11,12 @@ propagation does. One device is the case where every part is the whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import collect_diagnostics

@@ -11,12 +11,12 @@ over instead, `sum over rows of group: x[k, m] y[k, n]`, each block adds to its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
 from tinyhlo.import_stablehlo.records import Operation, RaggedDotDimensions

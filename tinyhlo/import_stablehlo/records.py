@@ -9,10 +9,10 @@ the blocks around it, they are listed in `Block.captures`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import TensorType
 
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from jaxlib import _jax  # type: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.context import collect_diagnostics, parse_module
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of

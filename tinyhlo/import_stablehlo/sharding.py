@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import prod
 from operator import add
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir.build import full, slice_
 from tinyhlo.ir.graph import Node, Shape

@@ -10,12 +10,12 @@ Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022 (the FNUZ
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import ml_dtypes
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.operands import is_nan, like
 from tinyhlo.ir import elements
 from tinyhlo.ir.build import bitcast, cast, elementwise, where

@@ -11,8 +11,8 @@ replicated work is done once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.sharding import Coordinates
 from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder

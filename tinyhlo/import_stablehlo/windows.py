@@ -7,9 +7,9 @@ window [n], padding (n-1, 0)              ->  Scan(ADD)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.import_stablehlo.monoids import is_idle, monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.operands import index_dtype, map_region
 from tinyhlo.import_stablehlo.records import Operation

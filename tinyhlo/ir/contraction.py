@@ -7,10 +7,10 @@ contraction that a user wrote as broadcast, multiply and sum has it too.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from weakref import WeakKeyDictionary
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import (
     VIEWS,
     Constant,

@@ -7,14 +7,12 @@ Graph computes in; complex and small types, which it stores as these, are in `ir
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
 import ml_dtypes
 import numpy as np
-
-from tinyhlo.dataclass import dataclass
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 

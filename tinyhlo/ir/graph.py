@@ -16,13 +16,12 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.interned import Interned
 from tinyhlo.ir.operators import Operators

@@ -13,11 +13,9 @@ are equal values, so a stride is a dictionary lookup and simplification is const
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, NamedTuple, Union
-
-from tinyhlo.dataclass import dataclass
 
 Bounds = tuple[int, int]
 

@@ -11,12 +11,12 @@ tried both ways round.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import copysign
 from typing import Union
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.build import elementwise, full
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Reshape

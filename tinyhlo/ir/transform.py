@@ -9,13 +9,13 @@ coefficient: code generation computes such a product without a loop over t or k.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.contraction import Axes, varies
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Permute, Reduce, Reshape
 from tinyhlo.ir.ops import Op

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.pjrt_plugin.callbacks import emit
 
 

@@ -8,13 +8,12 @@ In: its bytes. Out: `CompileOptions` with what tinyhlo needs.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.config import Config, with_options
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 
 PREFIX = "tinyhlo_"

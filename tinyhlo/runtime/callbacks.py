@@ -14,12 +14,11 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import ExecutionError
 from tinyhlo.runtime.library import Call, Library, python_call
 

@@ -12,7 +12,7 @@ and what is known of each kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from tinyhlo.codegen.report import (
     scratch_bytes,
 )
 from tinyhlo.config import Config
-from tinyhlo.dataclass import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.jit import Linked, link
 from tinyhlo.runtime.library import Library

@@ -12,12 +12,11 @@ which returns 0, or an error code whose text `tiny_last_error()` gives. For each
 from __future__ import annotations
 
 import ctypes
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.report import KernelReport

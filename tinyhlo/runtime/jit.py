@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,6 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from tinyhlo.codegen.llvm.types import GLUE
-from tinyhlo.dataclass import dataclass
 from tinyhlo.target import Target
 
 _lock = threading.Lock()

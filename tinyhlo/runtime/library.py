@@ -18,12 +18,11 @@ import itertools
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType

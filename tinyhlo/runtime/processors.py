@@ -8,12 +8,12 @@ cpu_target("x86-64-v2", threads=2)         # as named, refused where it would no
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.errors import TinyhloError
 from tinyhlo.target import Target
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ import numpy as np
 
 import tinyhlo
 from tinyhlo.config import Config, cache_folder
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import U8
 from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType

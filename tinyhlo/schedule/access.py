@@ -10,9 +10,9 @@ producer would be computed again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import VIEWS, Gather, MultiReduce, Node, Output, Pad, Reduce, Reshape
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.views import reshape_index, through

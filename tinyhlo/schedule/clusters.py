@@ -6,10 +6,9 @@ merge(consumer, producer)     # the producer's items are computed in the consume
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import Indices

@@ -9,10 +9,10 @@ own leading axes computes it in the same loop nest, so softmax is one kernel per
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output, Reduce
 from tinyhlo.ir.index import index

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node

@@ -7,9 +7,8 @@ Kernel (and later one compiled function).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.build import param
 from tinyhlo.ir.contraction import Axes, find_contraction
 from tinyhlo.ir.graph import (

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.schedule.program import (
     Block,
     Buffer,

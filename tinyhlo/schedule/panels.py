@@ -13,8 +13,8 @@ turns in a few sets of the first cache, and it packs nothing in any iteration
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64

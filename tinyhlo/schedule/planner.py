@@ -6,9 +6,8 @@ buffer_of(planner, value)  ->  the Buffer of an argument, a constant, a target o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import (
     Branch,
     Constant,

@@ -13,10 +13,10 @@ compute it is codegen's business; correctness never depends on how nodes were gr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import Constant, Graph, TensorType
 
 

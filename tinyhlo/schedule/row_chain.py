@@ -14,10 +14,9 @@ heads, what stands between the contractions and who wrote it do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce

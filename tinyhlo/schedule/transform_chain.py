@@ -13,9 +13,9 @@ The passes of a Fourier transform are such a chain, whoever wrote them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.transform import Transform, find_transform

@@ -11,7 +11,8 @@ product of two values of 16 bits fits 32, and the sum of two wraps as the sum of
 
 from __future__ import annotations
 
-from tinyhlo.dataclass import dataclass
+from dataclasses import dataclass
+
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.dtypes import BOOL, F32, F64, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Node, Pad

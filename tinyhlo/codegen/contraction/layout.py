@@ -10,12 +10,11 @@ sorted by how far apart neighbours lie.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.expressions import Expression, literal
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce

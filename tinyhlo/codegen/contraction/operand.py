@@ -16,6 +16,7 @@ quarter of the memory's time that those of 32 do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tinyhlo.codegen.contraction.cut import Positions, ceil_div
@@ -33,7 +34,6 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import loads_of, walk
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VIEWS, Node, Pad, Param

@@ -13,7 +13,7 @@ each other in `right`; the last group of an odd depth is filled up with zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering
@@ -21,7 +21,6 @@ from tinyhlo.codegen.contraction.operand import Source, cast, vector_loop
 from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel

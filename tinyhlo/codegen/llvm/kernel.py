@@ -13,6 +13,7 @@ the last two for each PARALLEL loop: `tiny_parallel(body, context, count)` runs 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tinyhlo.codegen.bodies import names_in
 from tinyhlo.codegen.expressions import Memory
@@ -29,7 +30,6 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
 )
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Var
 from tinyhlo.target import Target

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tinyhlo.codegen.expressions import Expression, Name, Read, has_registers, index_free
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.types import value_type
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Index, Var
 

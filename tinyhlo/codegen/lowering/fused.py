@@ -19,7 +19,7 @@ loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import product
 
 from tinyhlo.codegen.expressions import (
@@ -52,7 +52,6 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lowering.joined_parts import find_pieces
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,

@@ -15,6 +15,7 @@ holds more often than the whole), and rows are read by the thread that needs the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from tinyhlo.codegen.expressions import (
@@ -42,7 +43,6 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.updates import Updates
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, linear
 from tinyhlo.target import Target

@@ -7,6 +7,7 @@ into an exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, log, nan
 
 from tinyhlo.codegen.expressions import where
@@ -23,7 +24,6 @@ from tinyhlo.codegen.math.tables import (
     Table,
 )
 from tinyhlo.codegen.math.terms import Term, paired, polynomial
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import F32, F64, DType
 
 

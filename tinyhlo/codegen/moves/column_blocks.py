@@ -18,7 +18,7 @@ Memory is read once, by lines next to each other; later passes find the block in
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read
@@ -34,7 +34,6 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
 from tinyhlo.codegen.walks import operands, walk
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.target import Target
 

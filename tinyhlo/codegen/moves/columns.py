@@ -23,7 +23,7 @@ parallel instead, each with its own row of accumulators.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 
@@ -31,7 +31,6 @@ from tinyhlo.codegen.expressions import Apply, Load, Memory
 from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.target import Target
 

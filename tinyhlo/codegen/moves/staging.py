@@ -16,14 +16,13 @@ again costs more than a store and a load that stay in the cache: that is the onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tinyhlo.codegen.bodies import rewritten, values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, rebuilt
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.walks import arguments, operands, walk
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target

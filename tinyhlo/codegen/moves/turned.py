@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
@@ -26,7 +27,6 @@ from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, State
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.walks import arguments, walk
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.index import Index, Var, index, substitute
 from tinyhlo.target import Target
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.bodies import accumulates, below, values_in
 from tinyhlo.codegen.expressions import (
@@ -33,7 +33,6 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.walks import operands
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.target import NEAR, Target
 

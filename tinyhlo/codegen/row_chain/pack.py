@@ -9,6 +9,7 @@ the program does to them on the way:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import gcd
 
 from tinyhlo.codegen.contraction.cut import ceil_div, round_up
@@ -18,7 +19,6 @@ from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel

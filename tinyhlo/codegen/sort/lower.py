@@ -8,6 +8,7 @@ merge sort where it does not. Of a row of which little is wanted, that is found 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
@@ -17,7 +18,6 @@ from tinyhlo.codegen.sort.merge import merge_sort
 from tinyhlo.codegen.sort.radix import Row, cost, digits_of, radix_sort
 from tinyhlo.codegen.sort.rank import rank_sort, signed_key
 from tinyhlo.codegen.sort.select import block_length, position_of, select
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import Output, Sort
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.order import Order, find_order

@@ -14,6 +14,7 @@ LSD radix sort: Knuth, The Art of Computer Programming 3, section 5.2.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tinyhlo.codegen.expressions import (
     Expression,
@@ -36,7 +37,6 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, index
 from tinyhlo.ir.ops import Op

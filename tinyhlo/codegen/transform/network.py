@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.ops import Op
 
 Matrix = np.ndarray[Any, Any]

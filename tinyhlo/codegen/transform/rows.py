@@ -7,6 +7,7 @@ numbers, and the stores of a whole result, of which only a tile may be computed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -14,7 +15,6 @@ from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.codegen.transform.network import find_network
-from tinyhlo.dataclass import dataclass
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.transform import Transform
