@@ -26,6 +26,8 @@ from tinyhlo.schedule.program import Kernel
 
 Shape = tuple[int, ...]
 
+AVX2 = named_target("x86-64-v3", threads=2)
+
 
 def product(left: Node, left_axes: Shape, right: Node, right_axes: Shape, shape: Shape) -> Node:
     return build.elementwise(
@@ -280,7 +282,7 @@ def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
     x, w = build.param(0, (2, 16, 16, 16), F32), build.param(1, (3, 3, 16, 3), F32)
     graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, 1)),))
     compare(graph, tolerance=1e-4)
-    loops = lower_contraction(Kernel("kernel", graph), named_target("x86-64-v3", threads=2))
+    loops = lower_contraction(Kernel("kernel", graph), AVX2)
     assert loops is not None and "tile 8x" in loops.moves[-1]
     assert "for r in" in str(loops).split("for lane in 3")[-1]
 
@@ -317,7 +319,7 @@ def test_split_depth() -> None:
 def test_printed_form() -> None:
     left, right = build.param(0, (1024, 1024), F32), build.param(1, (1024, 1024), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
-    text = str(lower_contraction(Kernel("kernel", graph), TARGET))
+    text = str(lower_contraction(Kernel("kernel", graph), AVX2))
     assert "parallel 1x18x8 chunks" in text and "right packed once" in text
     assert "left packed once" in text and "1024 deep" in text  # its rows share cache sets
     assert "left[k1*6 + tile*6160 + 5]" in text  # rows of a tile lie side by side, tiles apart
@@ -343,9 +345,7 @@ def test_costly_epilogues_are_loops() -> None:
     value = dot(left, right)
     for _ in range(10):
         value = build.elementwise(Op.SIN, value)
-    text = str(
-        lower_contraction(Kernel("kernel", Graph((left.type, right.type), (value,))), TARGET)
-    )
+    text = str(lower_contraction(Kernel("kernel", Graph((left.type, right.type), (value,))), AVX2))
     assert "for r in 6:" in text and "unroll" not in text
 
 

@@ -35,7 +35,7 @@ def loops_of(function, *arguments: np.ndarray) -> str:  # type: ignore[no-untype
 )
 def test_padding_is_stored_in_lanes(widths) -> None:  # type: ignore[no-untyped-def]
     amounts = [(low, high, 0) for low, high in widths]
-    assert "vector 8" in loops_of(lambda x: lax.pad(x, np.float32(2), amounts), normal(90, 130))
+    assert "vector" in loops_of(lambda x: lax.pad(x, np.float32(2), amounts), normal(90, 130))
 
 
 def test_padding_of_three_axes() -> None:

@@ -19,7 +19,7 @@ def between(count: int):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("count", [1, 2, 4, 7])
 def test_padding_between_elements(count: int) -> None:
     text = loops_of(between(count), normal(20, 300))
-    assert f"turns of {count + 1}" in text and "%" not in text and "vector j 8" in text
+    assert f"turns of {count + 1}" in text and "%" not in text and "vector j" in text
 
 
 def test_padding_far_between_stays() -> None:
@@ -42,7 +42,7 @@ def test_rows_of_a_few_elements(width: int, kind: type) -> None:
     x = (normal(1003, width) * 20).astype(kind)
     with jax.enable_x64(kind is np.float64):
         text = loops_of(lambda x: (x.argmax(-1), x.max(-1)), x)
-    assert kind is not np.float32 or f"write out j {width}, vector i 8" in text
+    assert kind is not np.float32 or f"write out j {width}, vector i" in text
 
 
 def test_rows_of_a_few_elements_in_part() -> None:
