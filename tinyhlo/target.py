@@ -22,6 +22,8 @@ class Target:
     half: bool  # float16 <-> float32 conversion in hardware
     packs: bool  # lanes of 32 bits in an order that is data (vpermd)
     int16_dot: bool  # sums of two products of 16-bit integers (pmaddwd)
+    int8_dot: bool  # sums of four products of 8-bit integers, one signed, one not (vpdpbusd)
+    bf16_dot: bool  # sums of two products of bf16 (vdpbf16ps)
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int

@@ -64,7 +64,6 @@ def test_full_vectors_are_used(name: str, target: Target, register: str) -> None
     [
         (AVX2, r"vpmaddwd\s.*ymm"),
         (AVX512, r"vpmaddwd\s.*zmm"),
-        (named_target("cooperlake", threads=2), r"vpdpwssd\s.*zmm"),
         (named_target("x86-64-v2", threads=2), r"pmaddwd\s.*xmm"),
         (replace(AVX2, int16_dot=False), r"vpmulld\s.*ymm"),
     ],

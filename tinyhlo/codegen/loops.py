@@ -139,10 +139,10 @@ class TileProduct:
 
     The two steps are indices over the variables in `depth`, the last of which runs fastest.
     `accumulate` adds to what the tile holds. With a `group` of 2, a lane sums the products of two
-    neighbours on the left and two on the right: lane l's lie at right + 2*l. What lies `ahead` is
-    fetched into the cache meanwhile, for whoever takes the tile. With `values` the lanes of each
-    vector are computed as they are read, over `lane` and the variables in `depth`; `right` then is
-    no memory of its own."""
+    neighbours on the left and two on the right: lane l's lie at right + 2*l. `bias` is what every
+    number on the left is too large by. What lies `ahead` is fetched into the cache meanwhile, for
+    whoever takes the tile. With `values` the lanes of each vector are computed as they are read,
+    over `lane` and the variables in `depth`; `right` then is no memory of its own."""
 
     left: Memory
     left_rows: tuple[Index, ...]
@@ -157,6 +157,7 @@ class TileProduct:
     lanes: int
     accumulate: bool
     group: int = 1
+    bias: int = 0
     ahead: tuple[Place, ...] = ()
     values: tuple[Expression, ...] = ()
     lane: Var | None = None

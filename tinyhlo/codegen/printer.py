@@ -139,6 +139,7 @@ class _Printer:
     def tile_product(self, m: TileProduct) -> str:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"
         left = f"{m.left.name}[{self.index(m.left_rows[0])} + {self.index(m.left_step)}]"
+        left = f"({left} - {m.bias})" if m.bias else left
         if m.right is None:
             right = f"({self.value(m.values[0])})"
         else:

@@ -65,6 +65,8 @@ def target_of(
         half="f16c" in has or "fullfp16" in has,
         packs=x86 and "avx2" in has,
         int16_dot=x86 and ("avx2" in has or "avx" not in has),
+        int8_dot="avx512vnni" in has if wide else "avxvnni" in has,
+        bf16_dot=wide and "avx512bf16" in has,
         l1_bytes=caches[0],
         l2_bytes=caches[1],
         l3_bytes=caches[2],

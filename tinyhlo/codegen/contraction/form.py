@@ -1,63 +1,110 @@
-"""In which type a contraction multiplies, and how many neighbours along the depth at once.
+"""In which types a contraction multiplies, and how many neighbours along the depth at once.
 
 In: a Contraction, the type of its sum, the Target. Out: a Form, or None where no tile exists.
 
-    f32 x f32 -> f32     Form(f32, f32)       a multiply-add a lane
-    i8  x i8  -> i32     Form(i16, i32, 2)    each lane adds the products of a pair (vpmaddwd)
+    f32  x f32  -> f32   Form(f32, f32, f32)            a multiply-add a lane
+    bf16 x bf16 -> f32   Form(bf16, bf16, f32, 2)       pairs (vdpbf16ps)
+    i8   x i8   -> i32   Form(i16, i16, i32, 2)         pairs (vpmaddwd)
+    ui8  x i8   -> i32   Form(ui8, i8, i32, 4)          groups of four (vpdpbusd)
+    i8   x i8   -> i32   Form(ui8, i8, i32, 4, 128)     the same of x + 128, less 128 of each column
 
-Pairs are exact: integers wrap around, so only the low bits of operands and products matter. A
-product of two values of 16 bits fits 32, and the sum of two wraps as the sum of the whole does.
+Groups of integers are exact: they wrap around, so only the low bits of operands and products
+matter. A product of two values of 16 bits fits 32, and the sum of two wraps as the sum of the whole
+does; so does the sum of four products of 8 bits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhlo.ir.contraction import Contraction
-from tinyhlo.ir.dtypes import BOOL, F32, F64, I8, I16, I32, U8, DType
+from tinyhlo.ir.contraction import Contraction, is_exact_cast
+from tinyhlo.ir.dtypes import BF16, BOOL, F32, F64, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Node, Pad
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
-FITS_I16 = (BOOL, I8, U8, I16)
+Bounds = tuple[float, float]
+
+SIGN = 128  # added to a number of 8 bits: it is not negative then
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Packed operands are of type `operand`; a lane multiplies `group` neighbours along the depth
-    by as many and adds the products to a sum of type `sums`."""
+    """A tile multiplies `group` neighbours along the depth, of type `left`, by as many of type
+    `right` and adds the products to a sum of type `sums`, in every lane. `bias` is added to what
+    the left operand holds."""
 
-    operand: DType
+    left: DType
+    right: DType
     sums: DType
     group: int = 1
+    bias: int = 0
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of either operand."""
+        return self.left.itemsize
 
     def __str__(self) -> str:
-        return f"{self.group} {self.operand} at once"
+        kinds = self.left.name if self.left is self.right else f"{self.left} by {self.right}"
+        return f"{self.group} {kinds} at once"
 
 
-PAIRS = Form(I16, I32, 2)
-
-
-def find_form(c: Contraction, dtype: DType, target: Target) -> Form | None:
-    if dtype in (F32, F64):
-        return Form(dtype, dtype)
+def find_form(c: Contraction, dtype: DType, target: Target, few: bool) -> Form | None:
+    """`few` rows read each element of the right operand too seldom for it to be packed, which
+    groups along the depth need."""
+    if dtype.is_float:
+        pairs = dtype is F32 and target.bf16_dot and not few
+        if pairs and holds_bf16(c.left) and holds_bf16(c.right):
+            return Form(BF16, BF16, F32, 2)
+        return Form(dtype, dtype, dtype) if dtype in (F32, F64) else None
     if not dtype.is_integer or dtype is BOOL:
         return None
-    low_bits = dtype.bits <= 16 or (dtype.bits == 32 and fits(c.left) and fits(c.right))
-    return PAIRS if target.int16_dot and low_bits else Form(dtype, dtype)
+    left, right = bounds(c.left), bounds(c.right)
+    if target.int8_dot and dtype.bits <= 32:
+        if within(left, U8) and within(right, I8):
+            return Form(U8, I8, I32, 4)
+        if within(left, I8) and within(right, U8):
+            return Form(I8, U8, I32, 4)
+        if dtype.bits == 8 or (within(left, I8) and within(right, I8)):
+            return Form(U8, I8, I32, 4, SIGN)
+    low_bits = dtype.bits <= 16 or (dtype.bits == 32 and within(left, I16) and within(right, I16))
+    return Form(I16, I16, I32, 2) if target.int16_dot and low_bits else Form(dtype, dtype, dtype)
 
 
-def fits(node: Node) -> bool:
-    """Whether all values of an operand are known to fit i16."""
-    if node.dtype in FITS_I16:
-        return True
+def within(values: Bounds, dtype: DType) -> bool:
+    """Whether a type holds all values between two bounds."""
+    low, high = dtype.bounds
+    return low <= values[0] and values[1] <= high
+
+
+def bounds(node: Node) -> Bounds:
+    """Between which numbers all values of an integer operand are known to lie."""
     match node:
-        case Constant(value=value):
-            low, high = -(1 << 15), (1 << 15) - 1
-            return node.type.size == 1 and bool(low <= value.item() <= high)
+        case Constant(value=value) if node.type.size == 1:
+            return int(value.item()), int(value.item())
         case Pad(inputs=(source, fill)):
-            return fits(source) and fits(fill)
-        case Elementwise(op=Op.CAST, inputs=(source,)):
-            return source.dtype.is_integer and fits(source)
+            (low, high), (least, most) = bounds(source), bounds(fill)
+            return min(low, least), max(high, most)
+        case Elementwise(op=Op.CAST, inputs=(source,)) if not source.dtype.is_float:
+            found = bounds(source)
+            return found if within(found, node.dtype) else node.dtype.bounds
+        case _ if isinstance(node, VIEWS):
+            return bounds(node.inputs[0])
         case _:
-            return isinstance(node, VIEWS) and fits(node.inputs[0])
+            return node.dtype.bounds
+
+
+def holds_bf16(node: Node) -> bool:
+    """Whether all values of an operand are known to be values of bf16."""
+    match node:
+        case Constant(value=value) if node.type.size == 1:
+            return bool(value.astype(BF16.numpy) == value)
+        case Pad(inputs=(source, fill)):
+            return holds_bf16(source) and holds_bf16(fill)
+        case Elementwise() if is_exact_cast(node):
+            return holds_bf16(node.inputs[0])
+        case _ if isinstance(node, VIEWS):
+            return holds_bf16(node.inputs[0])
+        case _:
+            return node.dtype is BF16

@@ -126,30 +126,30 @@ class Builder:
 
     def operand_left(self, source: Source | None) -> Operand:
         plan = self.plan
-        fast = self.layout.contraction.k[-1] if plan.form.group > 1 else None
-        size = plan.left_size * (plan.steps if plan.shared else 1)
-        return self.operand("left", plan.left, source, plan.m, fast, size)
+        form, size = plan.form, plan.left_size * (plan.steps if plan.shared else 1)
+        fast = self.layout.contraction.k[-1] if form.group > 1 else None
+        memory = Memory("left", form.left, size, local=True)
+        return self.operand(memory, plan.left, source, plan.m, fast, form.bias)
 
     def operand_right(self, source: Source | None) -> Operand | None:
         plan = self.plan
         if plan.right is Use.IN_REGISTERS:
             return None
         size = plan.right_size * (plan.steps * plan.n.blocks if plan.shared else 1)
-        return self.operand(
-            "right", plan.right, source, plan.n, self.layout.contraction.n[-1], size
-        )
+        memory = Memory("right", plan.form.right, size, local=True)
+        return self.operand(memory, plan.right, source, plan.n, self.layout.contraction.n[-1])
 
     def operand(
-        self, name: str, use: Use, source: Source | None, side: Cut, fast: int | None, size: int
-    ) -> Operand:
-        """Where a factor is read: `size` elements where it is packed."""
-        dtype = self.plan.form.operand
+        self, packed: Memory, use: Use, source: Source | None, side: Cut, fast: int | None,
+        bias: int = 0,
+    ) -> Operand:  # fmt: skip
+        """Where a factor is read: where it lies, in a box of its source, or `packed`."""
         if use is Use.IN_PLACE and source:
             return in_place(source, self.lowering.reads)
         if use is Use.STAGED and source:
             inner = side.inner_extents() | self.plan.k.inner_extents()
-            return stage(name, source, dtype, inner, self.lowering, fast)
-        return Memory(name, dtype, size, local=True)
+            return stage(packed.name, source, packed.dtype, inner, self.lowering, fast, bias)
+        return packed
 
     # --- the nest ----------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Builder:
             memory_of(self.left), tuple(rows), left_step,
             right, tuple(vectors), right_step,
             depth, self.tile, first,
-            plan.columns, plan.lanes, plan.steps > 1, plan.form.group, ahead,
+            plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias, ahead,
             values=tuple(values), lane=lane if values else None,
         )  # fmt: skip
 
@@ -300,7 +300,7 @@ class Builder:
         """The right operand at columns of the chunk, for the tile to compute."""
         here = self.plan.n.at(self.frame.n_block, inside)
         at = joined(self.frame.origin(here), self.depth.points[0])
-        return self.frame.value(self.layout.contraction.right, at, self.plan.form.operand)
+        return self.frame.value(self.layout.contraction.right, at, self.plan.form.right)
 
     def step_of(self, operand: Operand, packed: int) -> Index:
         """How far a point of the depth lies from the block's origin; so many rows or columns are

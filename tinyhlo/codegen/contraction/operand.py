@@ -35,7 +35,7 @@ from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import I8, DType
 from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
@@ -146,6 +146,7 @@ class Staged:
     lowest: tuple[int, ...]  # of the box's index, for positions in the block: at most 0
     order: tuple[int, ...]
     phases: int
+    bias: int
 
     def address(self, inner: Positions) -> Index:
         """Element of the box for positions counted from the origin of the block."""
@@ -183,7 +184,8 @@ class Staged:
         at = [start + offset for start, offset in zip(starts, box, strict=True)]
         inside = Condition(box[last], 0, self.extents[last])
         guards = () if inside.always else (inside,)
-        value = cast(lowering.value(self.source.node, at, guards), self.memory.dtype)
+        value = lowering.value(self.source.node, at, guards)
+        value = biased(value, self.memory.dtype, self.bias)
         if guards:
             value = Guard(guards, value, literal(0, self.memory.dtype))
         body: Body = (Store(self.memory, self.element(box), value),)
@@ -192,7 +194,7 @@ class Staged:
 
 def stage(
     name: str, source: Source, dtype: DType, inner: Mapping[int, int], lowering: TileLowering,
-    fast: int | None,
+    fast: int | None, bias: int,
 ) -> Staged:  # fmt: skip
     """A box that holds all positions of a block with `inner` positions along every axis; neighbours
     along axis `fast` of the product, which must lie along one axis of the source, are neighbours
@@ -214,7 +216,7 @@ def stage(
     last = order[-1]
     size = prod(extents) // extents[last] * ceil_div(extents[last], phases) * phases
     memory = Memory(name, dtype, size, local=True)
-    return Staged(source, memory, tuple(extents), tuple(lowest), tuple(order), phases)
+    return Staged(source, memory, tuple(extents), tuple(lowest), tuple(order), phases, bias)
 
 
 def box_size(source: Source, inner: Mapping[int, int]) -> int:
@@ -247,7 +249,23 @@ def merged(depth: Sequence[Var], left: Index, right: Index) -> tuple[tuple[Var, 
 
 
 def cast(value: Expression, dtype: DType) -> Expression:
-    return value if value.dtype is dtype else Apply(Op.CAST, (value,), dtype)
+    """A value in another type, taken from where it was widened from that."""
+    match value:
+        case _ if value.dtype is dtype:
+            return value
+        case Apply(op=Op.CAST, arguments=(narrow,)) if narrow.dtype is dtype:
+            return narrow
+        case Guard(conditions=conditions, value=inside, otherwise=otherwise):
+            return Guard(conditions, cast(inside, dtype), cast(otherwise, dtype))
+        case _:
+            return Apply(Op.CAST, (value,), dtype)
+
+
+def biased(value: Expression, dtype: DType, bias: int) -> Expression:
+    """A number of 8 bits with its sign turned, which adds 128, where a Form asks for it."""
+    if not bias:
+        return cast(value, dtype)
+    return Apply(Op.XOR, (cast(cast(value, I8), dtype), literal(bias, dtype)), dtype)
 
 
 def vector_loop(var: Var, body: Body, lanes: int) -> Loop:

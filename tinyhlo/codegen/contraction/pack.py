@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering
-from tinyhlo.codegen.contraction.operand import Source, cast, vector_loop
+from tinyhlo.codegen.contraction.operand import Source, biased, vector_loop
 from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
@@ -72,9 +72,9 @@ class Frame:
     def positions(self, at: Positions) -> list[Index]:
         return [at.get(axis, ZERO) for axis in range(len(self.layout.contraction.left.shape))]
 
-    def value(self, operand: Node, at: Positions, dtype: DType) -> Expression:
+    def value(self, operand: Node, at: Positions, dtype: DType, bias: int = 0) -> Expression:
         """The operand at a point of the product."""
-        return cast(self.lowering.value(operand, self.positions(at), ()), dtype)
+        return biased(self.lowering.value(operand, self.positions(at), ()), dtype, bias)
 
     def tile_start(self, tile: Var) -> Index:
         """Where a packed tile of rows begins."""
@@ -216,7 +216,8 @@ def pack_left(frame: Frame, depth: Depth, memory: Memory) -> Body:
     def store(r: Index, member: int) -> Store:
         here = plan.m.at(frame.m_block, plan.m.unravel(frame.row(tile) + r))
         at = joined(frame.origin(here), depth.points[member])
-        value = frame.value(frame.layout.contraction.left, at, memory.dtype)
+        left = frame.layout.contraction.left
+        value = frame.value(left, at, memory.dtype, plan.form.bias)
         return Store(memory, base + r * plan.form.group + member, existing(depth, member, value))
 
     def tiles(body: Body) -> Body:

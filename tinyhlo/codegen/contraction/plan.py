@@ -87,7 +87,7 @@ class Plan:
         as many as stay near until they are used, for neighbours of a row are read together."""
         if self.shared or self.row_blocks > 1:
             return self.panels
-        panel = self.depth * self.columns * self.form.operand.itemsize
+        panel = self.depth * self.columns * self.form.itemsize
         near = NEAR_BYTES // panel or min(DEEP_BYTES // panel, DEEP_PANELS)
         return min(max(near, 1), self.panels)
 
@@ -110,7 +110,7 @@ class Plan:
     def left_tile(self) -> int:
         """From one tile of the packed left operand to the next: never a multiple of what makes
         tiles that are packed side by side fall into the same sets of the first cache."""
-        line = LINE_BYTES // self.form.operand.itemsize
+        line = LINE_BYTES // self.form.itemsize
         size = self.depth * self.rows
         return size + (line if size % (SAME_SETS * line) == 0 else 0)
 

@@ -37,7 +37,7 @@ CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
 SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
-FEW_TILES = 3  # of rows: too few to pay for packing the right operand
+FEW_ROWS = 18  # too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAY_BYTES = 1 << 12  # rows that are a multiple apart share a set of the first cache
 DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
@@ -54,7 +54,8 @@ def plan_contraction(
     """`computed`: vectors of the right operand can be computed as they are read."""
     c = layout.contraction
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
-    form = find_form(c, dtype, target)
+    few = computed and m <= FEW_ROWS
+    form = find_form(c, dtype, target, few)
     if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
         return None
     planner = Planner(layout, form, target, left, right, computed)
@@ -88,7 +89,7 @@ class Planner:
             rows, vectors = min(round_up(MIN_SUMS, lanes), c.extent(c.m)), 1
         else:
             columns = outer * round_up(last, lanes)
-            rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target)
+            rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target, self.form.bias)
             vectors = min(vectors, outer * ceil_div(last, lanes))
             if self.right_source and self.in_panels(self.right_source) and last % lanes == 0:
                 rows, vectors = panel_tile(c.extent(c.m), last // lanes, rows, vectors, self.target)
@@ -119,7 +120,7 @@ class Planner:
 
     def is_shared(self) -> bool:
         """Whether operands are packed once for all threads: large ones that many chunks read."""
-        c, size = self.c, self.form.operand.itemsize
+        c, size = self.c, self.form.itemsize
         m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
         return (
             not c.batch
@@ -150,7 +151,13 @@ class Planner:
         source = self.left_source
         across = self.left is Use.PACKED and self.form.group == 1 and not self.layout.by_row
         near = self.k.positions * LINE_BYTES <= self.target.l1_bytes  # a line a point of the depth
-        if across and near and panels < FEW_PANELS and source and self.is_stored(source):
+        if (
+            across
+            and near
+            and panels < FEW_PANELS
+            and source
+            and self.is_stored(source, self.form.left)
+        ):
             return Use.IN_PLACE
         return self.left
 
@@ -163,7 +170,7 @@ class Planner:
             or self.reuse(source, m) >= REUSE
         ):
             return False
-        apart = abs(source.flat().coefficient(m[-1])) * self.form.operand.itemsize
+        apart = abs(source.flat().coefficient(m[-1])) * self.form.itemsize
         return panels >= FEW_PANELS and apart % WAY_BYTES == 0
 
     # --- how operands are read ---------------------------------------------------------------
@@ -175,15 +182,16 @@ class Planner:
         if self.form.group > 1 and not self.groups_in(source):
             return Use.PACKED
         step = abs(source.flat().coefficient(self.c.k[-1]))
-        usable = self.is_stored(source) and (step == 1 or self.form.group == 1)
+        stored = self.is_stored(source, self.form.left) and not self.form.bias
+        usable = stored and (step == 1 or self.form.group == 1)
         if self.reuse(source, self.c.m) >= REUSE:
             return Use.IN_PLACE if usable else Use.STAGED
-        near = step == 1 or step * self.form.operand.itemsize <= NEAR_BYTES
+        near = step == 1 or step * self.form.itemsize <= NEAR_BYTES
         return Use.IN_PLACE if usable and near else Use.PACKED
 
-    def is_stored(self, source: Source) -> bool:
+    def is_stored(self, source: Source, dtype: DType) -> bool:
         """Whether memory holds the operand in the type in which it is multiplied."""
-        return isinstance(source.node, Param) and source.node.dtype is self.form.operand
+        return isinstance(source.node, Param) and source.node.dtype is dtype
 
     def groups_in(self, source: Source) -> bool:
         """Whether members of a group can be neighbours in a box of the source."""
@@ -200,12 +208,12 @@ class Planner:
         extent = self.shape[fast]
         if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
             return Use.PACKED
-        memory = self.is_stored(source) and source.flat().coefficient(fast) == 1
+        memory = self.is_stored(source, self.form.right) and source.flat().coefficient(fast) == 1
         if self.reuse(source, self.c.n) >= REUSE:
             along = [place for place in source.index if place.coefficient(fast)]
             usable = len(along) == 1 and along[0].coefficient(fast) > 0
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
-        few = self.c.extent(self.c.m) <= FEW_TILES * TILES[16][0][0]
+        few = self.c.extent(self.c.m) <= FEW_ROWS
         if memory and (few or self.in_panels(source)):
             return Use.IN_PLACE
         return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
@@ -225,7 +233,7 @@ class Planner:
     def is_streamed(self) -> bool:
         """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
         a few of its rows side by side, and the sums of all columns wait in the cache."""
-        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.operand.itemsize
+        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.itemsize
         source = self.right_source
         in_place = self.right in (Use.IN_PLACE, Use.IN_REGISTERS)
         if source is None or not in_place or self.left is Use.STAGED:
@@ -305,11 +313,11 @@ class Planner:
         if self.left is not Use.STAGED or self.left_source is None:
             return 0
         inner = m.inner_extents() | self.k.inner_extents()
-        return box_size(self.left_source, inner) * self.form.operand.itemsize
+        return box_size(self.left_source, inner) * self.form.itemsize
 
     def right_bytes(self, n: Cut) -> int:
         """Scratch that a chunk of columns needs for the right operand."""
-        size = self.form.operand.itemsize
+        size = self.form.itemsize
         if self.right in (Use.IN_PLACE, Use.IN_REGISTERS) or self.right_source is None:
             return 0
         if self.right is Use.PACKED:
@@ -321,7 +329,7 @@ class Planner:
         """Half of L2 for the rows of a block; blocks of equal size."""
         if self.left is Use.STAGED:
             return max(m.positions, rows)
-        most = self.target.l2_bytes // 2 // (self.k.positions * self.form.operand.itemsize)
+        most = self.target.l2_bytes // 2 // (self.k.positions * self.form.itemsize)
         if m.positions <= most:
             return m.positions
         blocks = ceil_div(m.positions, max(most // rows, 1) * rows)
@@ -350,15 +358,20 @@ def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
     return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
 
 
-def choose_tile(m: int, n: int, lanes: int, target: Target) -> tuple[int, int]:
-    """The tile that computes least beyond the edges; the first of equals."""
+def choose_tile(m: int, n: int, lanes: int, target: Target, bias: int = 0) -> tuple[int, int]:
+    """The tile that computes least beyond the edges; the first of equals. The columns' sums for a
+    bias are a row more, and the bias a register."""
 
     def padded(tile: tuple[int, int]) -> float:
         rows, vectors = tile
         waste = round_up(m, rows) * round_up(n, vectors * lanes)
-        return waste * (1.0 if vectors > 1 else 1.15)  # one vector a row: bound by loads
+        waste *= 1.0 if vectors > 1 else 1.15  # one vector a row: bound by loads
+        return waste * (rows + 1) / rows if bias else waste
 
     tiles = TILES[32] if target.vector_registers >= 32 else TILES[16]
+    if bias:
+        held = target.vector_registers - 2
+        tiles = tuple((min(rows, held // vectors - 2), vectors) for rows, vectors in tiles)
     if m < min(rows for rows, _ in tiles):
         return m, max(MIN_SUMS // m, 1)
     rows, vectors = min(tiles, key=padded)

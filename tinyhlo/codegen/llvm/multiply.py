@@ -8,7 +8,8 @@ right row, broadcasts one left element after the other, and does one multiply-ad
       c00 += left[row 0 ...] * b0; c01 += left[row 0 ...] * b1; c10 += ...
 
 Where groups of neighbours are multiplied at once, "one element" is a group (a pair of i16 is
-broadcast as one i32), and the multiply-add is an instruction of `DOTS`. Right vectors that are
+broadcast as one i32), and the multiply-add is an instruction of `DOTS`. What a bias on the left
+adds to each column is summed beside the rows and taken off at the end. Right vectors that are
 computed (a weight of 8 bits times its scale) are so in registers, once for all rows of the tile.
 """
 
@@ -16,25 +17,40 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Memory, substitute_expression
 from tinyhlo.codegen.llvm import indices
-from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
+from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, splat, stored_type, value_type
 from tinyhlo.codegen.loops import TileProduct
-from tinyhlo.ir.dtypes import I16, DType
+from tinyhlo.ir.dtypes import BF16, I8, I16, U8, DType
 from tinyhlo.ir.index import Index, Var, constant, substitute
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
 
-# (operand, bits of a vector): the sum of the products of each group
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """An instruction on vectors of `element`: the sum of the products of each group, which it
+    `adds` to a total."""
+
+    name: str
+    element: str
+    adds: bool = True
+
+
+# (type on the left, on the right, bits of a vector)
 DOTS = {
-    (I16, 128): "llvm.x86.sse2.pmadd.wd",
-    (I16, 256): "llvm.x86.avx2.pmadd.wd",
-    (I16, 512): "llvm.x86.avx512.pmaddw.d.512",
+    (I16, I16, 128): Dot("llvm.x86.sse2.pmadd.wd", "i16", adds=False),
+    (I16, I16, 256): Dot("llvm.x86.avx2.pmadd.wd", "i16", adds=False),
+    (I16, I16, 512): Dot("llvm.x86.avx512.pmaddw.d.512", "i16", adds=False),
+    (U8, I8, 256): Dot("llvm.x86.avx512.vpdpbusd.256", "i8"),
+    (U8, I8, 512): Dot("llvm.x86.avx512.vpdpbusd.512", "i8"),
+    (BF16, BF16, 512): Dot("llvm.x86.avx512bf16.dpbf16ps.512", "bfloat"),
 }
 
 REGISTERS = {"x86_64": "xmm", "aarch64": "v"}  # by architecture: of the SIMD unit
@@ -42,6 +58,7 @@ REGISTERS = {"x86_64": "xmm", "aarch64": "v"}  # by architecture: of the SIMD un
 MOST_WRITTEN_OUT = 9  # points of the depth: a loop of 3 costs a jump in each
 
 Place = tuple[int, int]  # row and vector of an accumulator
+BIAS = -1  # the row that sums what the bias adds to each column
 
 
 def render(s: Statements, m: TileProduct) -> None:
@@ -54,10 +71,10 @@ class TileRenderer:
         self.s, self.m, self.b = s, m, s.b
         self.dtype = m.tile.dtype
         self.type = value_type(self.dtype, m.lanes)
-        self.operand = m.left.dtype
+        self.operand = m.left.dtype  # as wide as the right one
         self.vector = value_type(self.operand, m.lanes * m.group)
-        rows, vectors = range(len(m.left_rows)), range(m.vectors)
-        self.places: list[Place] = [(r, v) for r in rows for v in vectors]
+        rows = [*range(len(m.left_rows)), *((BIAS,) if m.bias else ())]
+        self.places: list[Place] = [(r, v) for r in rows for v in range(m.vectors)]
 
     def render(self) -> None:
         s, m, b = self.s, self.m, self.b
@@ -68,13 +85,15 @@ class TileRenderer:
         places = {
             (r, v): self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
             for r, v in self.places
+            if r != BIAS
         }
         self.fetch()
         self.free_registers()
         size = f"align {self.dtype.itemsize}"
         totals = dict.fromkeys(self.places, "zeroinitializer")
         if m.accumulate:
-            totals = {p: b.value(f"load {self.type}, ptr {at}, {size}") for p, at in places.items()}
+            for place, at in places.items():
+                totals[place] = b.value(f"load {self.type}, ptr {at}, {size}")
         before = None
         if m.lane is not None:
             before = s.bind(m.lane)
@@ -82,8 +101,11 @@ class TileRenderer:
         totals = self.nest([var for var in m.depth if var.extent > 1], totals)
         if m.lane is not None:
             s.unbind(m.lane, before)
-        for place, at in places.items():
-            b.line(f"store {self.type} {totals[place]}, ptr {at}, {size}")
+        for (r, v), at in places.items():
+            total = totals[r, v]
+            if m.bias:
+                total = b.value(f"sub {self.type} {total}, {totals[BIAS, v]}")
+            b.line(f"store {self.type} {total}, ptr {at}, {size}")
         s.stored()
 
     def free_registers(self) -> None:
@@ -180,6 +202,9 @@ class TileRenderer:
             factor = self.broadcast(place, size)
             for v, vector in enumerate(vectors):
                 results[r, v] = self.add_product(factor, vector, totals[r, v])
+        for v, vector in enumerate(vectors) if m.bias else ():
+            each = splat(str(m.bias - (1 << self.operand.bits)), scalar_type(self.operand), 2)
+            results[BIAS, v] = self.add_product(each, vector, totals[BIAS, v])
         return results
 
     def computed(self, at: Mapping[Var, Index]) -> list[str]:
@@ -212,9 +237,18 @@ class TileRenderer:
         m, b = self.m, self.b
         if m.group == 1:
             return multiply_add(self.s, self.dtype, m.lanes, x, y, total)
-        name = DOTS[self.operand, m.lanes * self.dtype.bits]
-        dot = b.intrinsic(name, self.type, [(self.vector, x), (self.vector, y)])
-        return b.value(f"add {self.type} {total}, {dot}")
+        assert m.right is not None
+        if (m.left.dtype, m.right.dtype) == (I8, U8):
+            dot, x, y = DOTS[U8, I8, m.lanes * self.dtype.bits], y, x
+        else:
+            dot = DOTS[m.left.dtype, m.right.dtype, m.lanes * self.dtype.bits]
+        vector = lanes_type(dot.element, m.lanes * m.group)
+        if vector != self.vector:
+            x, y = (b.value(f"bitcast {self.vector} {each} to {vector}") for each in (x, y))
+        factors = [(vector, x), (vector, y)]
+        if dot.adds:
+            return b.intrinsic(dot.name, self.type, [(self.type, total), *factors])
+        return b.value(f"add {self.type} {total}, {b.intrinsic(dot.name, self.type, factors)}")
 
 
 def multiply_add(s: Statements, dtype: DType, lanes: int, x: str, y: str, total: str) -> str:
