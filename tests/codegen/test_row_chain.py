@@ -163,6 +163,39 @@ def test_work_between_that_is_no_softmax() -> None:
     check(retention, *arrays((60, 32), (70, 32), (70, 16)))
 
 
+def test_rows_are_divided_once_they_are_multiplied() -> None:
+    given = arrays(*[(1, 2, 60, 32)] * 3)
+    (loops,) = compiled(graph_of(attention, *given)).loops
+    text = str(loops)
+    assert "divide results" in loops.moves
+    assert "/ add1" not in text and "] / divisors[" in text
+    assert "weights[" in text.split("add1 +=")[1].split("divisors")[0]  # stored as it is summed
+
+
+def test_a_division_of_what_may_be_large_stays() -> None:
+    def normed(q: Array, k: Array, v: Array) -> Array:
+        scores = jnp.exp(q @ k.T)
+        return (scores / scores.sum(-1, keepdims=True)) @ v
+
+    q, k, v = arrays((60, 16), (70, 16), (70, 16))
+    (loops,) = compiled(graph_of(normed, q, k, v)).loops
+    assert "divide results" not in loops.moves
+    check(normed, q, k, v)
+    v[:] = 1e35  # 70 times as much is no float: the weights sum up to 1
+    check(normed, q, k * 4, v)
+
+
+def test_tiles_without_rows_are_not_multiplied() -> None:
+    given = arrays(*[(1, 1, 57, 32)] * 3)
+    (loops,) = compiled(graph_of(attention, *given)).loops
+    lines = [line.strip() for line in str(loops).splitlines()]
+    products = [
+        k for k, line in enumerate(lines) if " of queries[" in line or " of weights[" in line
+    ]
+    assert len(products) == 2
+    assert all(lines[k - 1].startswith("if 0 <= ") for k in products)
+
+
 def test_scores_that_are_needed_elsewhere_stay_in_memory() -> None:
     q, k, v = arrays((2, 3, 48, 32), (2, 3, 64, 32), (2, 3, 64, 32))
 

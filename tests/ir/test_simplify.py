@@ -105,6 +105,8 @@ def full(value: float) -> object:
         (build.elementwise(Op.MUL, X, full(1.0)), X),
         (build.elementwise(Op.ADD, full(-0.0), X), X),
         (build.elementwise(Op.NEG, build.elementwise(Op.NEG, X)), X),
+        (build.elementwise(Op.MAX, full(-np.inf), X), X),
+        (build.elementwise(Op.MIN, X, full(np.inf)), X),
         (build.cast(build.cast(X, I32), I32), build.cast(X, I32)),
         (build.slice_(build.pad(X, build.scalar(0, F32), (1, 1), (0, 0)), (1, 1), (3, 4)), X),
         (build.elementwise(Op.ADD, full(2.0), full(3.0)), full(5.0)),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.ops import Op
@@ -37,6 +38,8 @@ ALGEBRA = by_op(
     Rule(_(Op.NOT, _(Op.NOT, X)), X),
     Rule(_(Op.MAX, X, X), X),
     Rule(_(Op.MIN, X, X), X),
+    Rule(_(Op.MAX, X, Splat(-inf)), X, "float"),
+    Rule(_(Op.MIN, X, Splat(inf)), X, "float"),
     Rule(_(Op.AND, X, X), X),
     Rule(_(Op.OR, X, X), X),
     Rule(_(Op.XOR, X, X), ZERO),

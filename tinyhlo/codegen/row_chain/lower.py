@@ -22,10 +22,14 @@ kernels, whatever the work on rows is: no running maximum, no rescaling (docs/de
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
+    Accumulate,
     Allocate,
     Axis,
     Body,
@@ -40,6 +44,7 @@ from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
+from tinyhlo.codegen.row_chain.divisor import late_divisor
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, RowLowering, choose_sizes
 from tinyhlo.ir.graph import Param
@@ -89,23 +94,28 @@ class Builder:
         self.scores = Memory("scores", dtype, rows, local=True)
         self.weights = Memory("weights", dtype, rows, local=True)
         self.tile = Memory("tile", dtype, sizes.block_rows * sizes.columns, local=True)
+        self.divisors = Memory("divisors", dtype, sizes.block_rows, local=True)
+        self.divided = False  # whether weights are still to be divided, row by row
 
     # --- the nest ----------------------------------------------------------------------------
 
     def program(self) -> LoopProgram:
         sizes, packing = self.sizes, self.packing
         packed = (packing.keys, packing.values, packing.queries)
-        local = (*packed, self.scores, self.weights, self.tile)
         batch, part = unravel(index(self.chunk), (self.batch, sizes.row_chunks))
         block = Var("block", ceil_div(sizes.chunk_rows, sizes.block_rows))
         row = part * sizes.chunk_rows + index(block) * sizes.block_rows
         rows = self.work_on_rows(batch, row)
         work: Body = (
             *self.packing.pack_queries(batch, row),
-            self.first_product(rows),
+            self.first_product(row, rows),
             *rows,
             self.second_product(batch, row),
         )
+        local = (*packed, self.scores, self.weights, self.tile)
+        if self.divided:
+            local = (*local, self.divisors)
+            self.moves.append("divide results")
         existing = Condition(row, 0, packing.row_count)
         if not existing.always:  # the last chunk may hold fewer blocks
             work = (If((existing,), work),)
@@ -126,13 +136,10 @@ class Builder:
         )
         return self.epilogue.program(body, moves)
 
-    def first_product(self, rows: Body) -> Statement:
+    def first_product(self, row: Index, rows: Body) -> Statement:
         """All scores of a block but those that its mask hides."""
         sizes = self.sizes
-        panel, tile = (
-            Var("panel", self.packing.key_panels),
-            Var("rows", sizes.block_rows // sizes.rows),
-        )
+        panel, tile = Var("panel", self.packing.key_panels), Var("rows", self.tiles)
         product = self.product(
             self.packing.queries, index(tile) * sizes.rows, self.packing.keys, index(panel),
             self.scores, index(tile) * (sizes.rows * sizes.stride) + index(panel) * sizes.columns,
@@ -142,7 +149,7 @@ class Builder:
             Var(LETTERS[0], self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
             Var("r", sizes.block_rows): (ZERO, constant(sizes.block_rows - 1)),
         }
-        body: Body = (Loop(tile, Axis.SERIAL, (product,)),)
+        body: Body = (self.over_tiles(tile, row, (product,)),)
         seen = needed_tile(rows, self.scores, spans)
         if seen:
             self.moves.append("skip hidden scores")
@@ -156,11 +163,7 @@ class Builder:
         panel, tile = Var("panel", self.packing.value_panels), Var("rows", self.tiles)
         step = Var("step", self.chain.keys // sizes.step_keys)
         first = index(tile) * sizes.rows
-        existing = Condition(row + first, 0, self.packing.row_count)
-
-        def over_tiles(body: Body) -> Statement:
-            return Loop(tile, Axis.SERIAL, body if existing.always else (If((existing,), body),))
-
+        over_tiles = partial(self.over_tiles, tile, row)
         product = self.product(
             self.weights, first, self.packing.values, index(panel), self.tile,
             index(tile) * (sizes.rows * sizes.columns), index(step) * sizes.step_keys,
@@ -176,6 +179,11 @@ class Builder:
             over_tiles(store),
         )
         return Loop(panel, Axis.SERIAL, body)
+
+    def over_tiles(self, tile: Var, row: Index, body: Body) -> Statement:
+        """`body` for each tile that has rows; the last block may have fewer."""
+        existing = Condition(row + index(tile) * self.sizes.rows, 0, self.packing.row_count)
+        return Loop(tile, Axis.SERIAL, body if existing.always else (If((existing,), body),))
 
     @property
     def tiles(self) -> int:
@@ -232,9 +240,15 @@ class Builder:
         at = self.packing.at(chain.second, batch, row + index(r), ZERO)
         at[chain.second.k[0]] = index(key)
         value = lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
+        divide: Body = ()
+        late = late_divisor(value, key, lowering.root.statements)
+        if late is not None:
+            value, divisor = late
+            divide = (Store(self.divisors, index(r), divisor),)
         scope.stores.append(Store(self.weights, start + index(key), value))
 
-        body = join(lowering.root.body())
+        body = (*stored_at_once(join(lowering.root.body())), *divide)
+        self.divided = bool(divide)
         body = tuple(vectorised(s, self.target, self.moves) for s in body)
         (whole,) = stage_rows((Loop(r, Axis.SERIAL, body),), self.target, self.moves)
         assert isinstance(whole, Loop)
@@ -260,6 +274,8 @@ class Builder:
                 where[axis] = position
         number = tile * sizes.rows + index(r)
         self.epilogue.sum = Load(self.tile, number * sizes.columns + index(lane))
+        if self.divided:
+            self.epilogue.sum = self.epilogue.sum / Load(self.divisors, number)
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
         value = self.epilogue.value(result, where, (inside_m, inside_n))
@@ -281,3 +297,21 @@ class Builder:
 
 def guarded(condition: Condition, statement: Statement) -> Statement:
     return statement if condition.always else If((condition,), (statement,))
+
+
+def stored_at_once(body: Body) -> Body:
+    """What the last loop stores and one before has at hand is stored there: `weights[j] = t` beside
+    `sum += t`."""
+    match body[-1]:
+        case Loop(var=var, body=(Store(value=value) as store,)):
+            pass
+        case _:
+            return body
+    for place, statement in enumerate(body[:-1]):
+        match statement:
+            case Loop(var=other, body=(*_, Accumulate(value=found))) if (
+                found is value and other == var
+            ):
+                whole = replace(statement, body=(*statement.body, store))
+                return (*body[:place], whole, *body[place + 1 : -1])
+    return body

@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node
@@ -130,17 +130,19 @@ class Packing:
         return ceil_div(self.width, self.sizes.columns)
 
     def pack_queries(self, batch: Index, row: Index) -> Body:
-        """queries[row][k]; rows outside are not worked on, so they only need to exist."""
+        """queries[row][k]; what rows outside hold does not matter: nobody works on their scores."""
         r = Var("r", self.sizes.block_rows)
         loops, k, flat = self.depth_loops(self.chain.first)
         at = self.first_at(batch, row + index(r), ZERO)
         for axis, position in zip(self.k_axes, k, strict=True):
             at[axis] = position
         inside = Condition(row + index(r), 0, self.row_count)
-        value = self.guarded_value(self.chain.first.left, at, inside)
+        value = self.value(self.chain.first.left, at, inside)
         body: Body = (Store(self.queries, index(r) * self.depth + flat, value),)
         *outer, inner = loops or [Var("k", 1)]
         body = nested(outer, (vector_loop(inner, body, self.sizes.lanes),))
+        if not inside.always:
+            body = (If((inside,), body),)
         return (Loop(r, Axis.SERIAL, body),)
 
     def pack_keys(self, batch: Index) -> Body:
@@ -202,12 +204,18 @@ class Packing:
         shape = tuple(var.extent for var in found)
         return [v for v in found if v.extent > 1], positions, linear(tuple(positions), shape)
 
-    def guarded_value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
+    def value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
+        """An element of an operand, where `inside` holds."""
         lowering = self.operands
         guards: Conditions = () if inside.always else (inside,)
         guards = lowering.guards.setdefault(guards, guards)
-        value = lowering.emit(node, lowering.position(tuple(at)), lowering.root, guards)
-        return Guard(guards, value, literal(0, self.chain.result.dtype)) if guards else value
+        return lowering.emit(node, lowering.position(tuple(at)), lowering.root, guards)
+
+    def guarded_value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
+        """The same, and zero outside."""
+        value = self.value(node, at, inside)
+        zero = literal(0, self.chain.result.dtype)
+        return value if inside.always else Guard((inside,), value, zero)
 
     def at(self, c: Contraction, batch: Index, row: Index, column: Index) -> list[Index]:
         """Indices of a product's axes from flat positions (k axes at 0)."""
