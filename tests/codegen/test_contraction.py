@@ -330,6 +330,13 @@ def test_printed_form() -> None:
     assert product.split()[3] == "144"  # chunks, for two threads: a slow one takes fewer
 
 
+def test_pieces_of_columns_do_not_overlap_where_that_is_possible() -> None:
+    left, right = build.param(0, (1024, 256), F32), build.param(1, (256, 1024), F32)
+    graph = Graph((left.type, right.type), (dot(left, right),))
+    program = lower_contraction(Kernel("kernel", graph), named_target("x86-64-v4", threads=2))
+    assert program is not None and "parallel 1x3x8 chunks" in program.moves  # not 6 of 192 columns
+
+
 def test_what_lies_across_is_packed_for_many_columns() -> None:
     for columns, use in ((16, "left in place"), (256, "left packed")):
         left, right = build.param(0, (128, 96), F32), build.param(1, (128, columns), F32)

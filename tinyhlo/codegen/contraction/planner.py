@@ -133,7 +133,8 @@ class Planner:
     def pieces(
         self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
     ) -> tuple[Cut, Cut]:
-        """All rows, which are walked in blocks, and the columns that a block is multiplied by."""
+        """All rows, which are walked in blocks, and the columns that a block is multiplied by: of
+        pieces up to half as wide as they may be, those that overlap least."""
         m = m_cuts[0]
         blocks = ceil_div(m.positions, self.block_rows(m, rows))
         wanted = CHUNKS_A_THREAD * self.target.threads
@@ -141,7 +142,9 @@ class Planner:
         def fits(n: Cut) -> bool:
             return self.right_bytes(n) <= SHARED_RIGHT_BYTES and n.blocks * blocks >= wanted
 
-        return m, n_cuts[first(n_cuts, fits)]
+        fitting = n_cuts[first(n_cuts, fits) :]
+        near = (n for n in fitting if n.blocks <= 2 * fitting[0].blocks)
+        return m, min(near, key=lambda n: n.blocks * n.positions)
 
     def left_for(self, panels: int) -> Use:
         """Rows that share cache sets are packed even if they could be read in place, when enough
