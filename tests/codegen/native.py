@@ -27,7 +27,7 @@ def target(threads: int) -> Target:
 
 def compiled(graph: Graph, threads: int = 2) -> Compiled:
     """Native code of a graph."""
-    program = schedule(graph, "test", ())
+    program = schedule(graph, "test", (), target(threads))
     return compile_program(program, target(threads), CONFIG)
 
 
@@ -35,7 +35,7 @@ def run_native(
     graph: Graph, arguments: Sequence[np.ndarray], threads: int = 2
 ) -> tuple[np.ndarray, ...]:
     """The results that generated code gives."""
-    program = schedule(graph, "test", ())
+    program = schedule(graph, "test", (), target(threads))
     code = compile_program(program, target(threads), CONFIG)
     module = Module(graph, "test", graph.params, tuple(node.type for node in graph.results))
     return native(module, program, code, CONFIG)(*arguments)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, run_native
-from tests.schedule.graphs import F32, add, mul
+from tests.schedule.graphs import F32, TARGET, add, mul
 from tinyhlo.ir.build import broadcast, elementwise, iota, param, reduce, scalar
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
@@ -65,7 +65,7 @@ def test_every_axis_of_every_shape(shape: tuple[int, ...], work) -> None:  # typ
 def test_one_kernel_without_memory_of_its_own(shape, axis: int, work) -> None:  # type: ignore[no-untyped-def]
     x = param(0, shape, F32)
     graph = simplify(Graph((x.type,), (work(x, axis),)))
-    program = schedule(graph, "test", ())
+    program = schedule(graph, "test", (), TARGET)
     assert len(program.body) == 1 and program.arena_bytes == 0
 
 

@@ -63,8 +63,8 @@ def test_remainders_are_exact() -> None:
 def test_one_function_however_often() -> None:
     x = param(0, (512,), F32)
     sine = elementwise(Op.SIN, x)
-    program = schedule(Graph((x.type,), (elementwise(Op.SIN, sine),)), "test", ())
     target = named_target("x86-64-v3", threads=1)
+    program = schedule(Graph((x.type,), (elementwise(Op.SIN, sine),)), "test", (), target)
     _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
     defines = [line for line in text.splitlines() if "@far_sine" in line and "define" in line]
     assert ["v4f32" in define for define in defines] == [True, False]  # a register of doubles

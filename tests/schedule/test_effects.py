@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import run_native
-from tests.schedule.graphs import F32, launches
+from tests.schedule.graphs import F32, TARGET, launches
 from tests.schedule.programs import run_program
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import (
@@ -71,7 +71,7 @@ def run_all(graph: Graph, arguments: list[np.ndarray], told: Told) -> list[Told]
     """What the graph tells in the interpreter, through its plan, and as native code."""
     stories: list[Told] = []
     for form in (graph, simplify(graph)):
-        program = schedule(form, "test", ())
+        program = schedule(form, "test", (), TARGET)
         for run in (
             lambda: run_graph(form, arguments),  # noqa: B023 (called at once)
             lambda: run_program(program, arguments),  # noqa: B023
@@ -134,7 +134,7 @@ def test_loops_are_effects(told: Told) -> None:
     graph = Graph((VECTOR,), (result,), (unused, between, used))
     turns = [(0, 256.0), (0, 512.0), (1, 256.0), (2, 256.0), (2, 512.0)]
     assert run_all(graph, [ones()], told) == [turns] * 6
-    program = schedule(graph, "test", ())
+    program = schedule(graph, "test", (), TARGET)
     assert sum(isinstance(statement, While) for statement in program.body) == 2
 
 
@@ -153,7 +153,7 @@ def test_branches_without_results_are_effects(told: Told, chosen: int) -> None:
     graph = Graph((I32_SCALAR, VECTOR), (x,), (node, tell(5, x)[0]))
     arguments = [np.array(chosen, np.int32), ones()]
     assert run_all(graph, arguments, told) == [[(min(chosen, 1), 256.0), (5, 256.0)]] * 6
-    assert isinstance(schedule(graph, "test", ()).body[0], Switch)
+    assert isinstance(schedule(graph, "test", (), TARGET).body[0], Switch)
 
 
 def test_a_known_branch_keeps_its_effect(told: Told) -> None:
@@ -175,5 +175,5 @@ def test_fusion_does_not_go_around_an_effect(told: Told) -> None:
     second, _ = tell(1, elementwise(Op.ADD, result, before))
     graph = Graph((VECTOR,), (elementwise(Op.SUB, result, before),), (call, second))
     assert run_all(graph, [ones()], told) == [[(0, 768.0), (1, 256.0 * 7)]] * 6
-    names = [launch.kernel.name for launch in launches(schedule(graph, "test", ()).body)]
+    names = [launch.kernel.name for launch in launches(schedule(graph, "test", (), TARGET).body)]
     assert [name for name in names if name.startswith("tell")] == ["tell_1", "tell_3"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.schedule.graphs import launches, normal
+from tests.schedule.graphs import TARGET, launches, normal
 from tests.schedule.programs import run_program
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
@@ -20,12 +20,10 @@ from tinyhlo.ir.graph import Elementwise, Loop, Reduce
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import Program, schedule
 from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.program import Block, Statement, While
 
-TARGET = named_target("x86-64-v3", threads=2)
 DEEP = 600  # operations in a row; pytest itself is some hundred calls deep
 
 

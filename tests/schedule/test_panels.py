@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.schedule.graphs import launches, normal
+from tests.schedule.graphs import TARGET, launches, normal
 from tests.schedule.programs import run_program
-from tests.schedule.test_hoist import TARGET, planned, products, split
+from tests.schedule.test_hoist import planned, products, split
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.schedule.graphs import F32, add, launches, mul, normal, planned, softmax
+from tests.schedule.graphs import F32, TARGET, add, launches, mul, normal, planned, softmax
 from tinyhlo.ir.build import broadcast as expand
 from tinyhlo.ir.build import elementwise, param, permute, reduce, reshape
 from tinyhlo.ir.graph import Graph, Node
@@ -82,7 +82,7 @@ def test_wide_layers_stay_apart() -> None:
     from tinyhlo.schedule import schedule
 
     hidden = elementwise(Op.TANH, product(x, w))
-    program = schedule(graph_of([x, w, u], product(hidden, u)), "test", ())
+    program = schedule(graph_of([x, w, u], product(hidden, u)), "test", (), TARGET)
     assert len(launches(program.body)) == 2
 
 

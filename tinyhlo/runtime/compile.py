@@ -6,7 +6,7 @@ In: a Program, the Target it is for, the Config. Out: `Compiled`: the address of
 
 and what is known of each kernel.
 
-    compiled = compile_program(schedule(graph), host_target(threads=2), Config())
+    compiled = compile_program(program, target, Config())
 """
 
 from __future__ import annotations

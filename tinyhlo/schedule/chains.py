@@ -16,11 +16,7 @@ from tinyhlo.target import Target
 MAX_CHAIN = 8  # loop nests between two contractions that may become one kernel
 
 
-def join_row_chain(
-    last: Cluster,
-    values: Values,
-    target: Target | None,
-) -> None:
+def join_row_chain(last: Cluster, values: Values, target: Target) -> None:
     """Merge into a contraction the work on rows before it and the contraction before that, when
     nothing else needs what they compute."""
     sums = sums_of(last)
@@ -47,11 +43,7 @@ def join_row_chain(
             return
 
 
-def join_transform_chain(
-    last: Cluster,
-    values: Values,
-    target: Target | None,
-) -> None:
+def join_transform_chain(last: Cluster, values: Values, target: Target) -> None:
     """Merge into a product with a small constant matrix those before it that nothing else needs,
     as many as fit a tile."""
     chain = sums_of(last)

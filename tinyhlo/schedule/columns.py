@@ -23,16 +23,13 @@ from tinyhlo.schedule.clusters import Reads
 from tinyhlo.target import Target
 
 BLOCK = 256  # columns side by side, all of whose rows are to stay in half of L2 (decision 31)
-COLUMN_LIMIT = 256  # elements of a column where no target is given
 MIN_COLUMNS = 512  # fewer would leave threads or lanes without work
 
 Axes = tuple[int, ...]
 
 
-def column_limit(target: Target | None) -> int:
+def column_limit(target: Target) -> int:
     """Elements of a column that later passes over it still find in the cache."""
-    if target is None:
-        return COLUMN_LIMIT
     return target.l2_bytes // 2 // (BLOCK * F32.itemsize)
 
 

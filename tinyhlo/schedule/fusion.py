@@ -59,7 +59,7 @@ class Fusion:
     stored: frozenset[Node]
 
 
-def fuse(graph: Graph, target: Target | None = None) -> Fusion:
+def fuse(graph: Graph, target: Target) -> Fusion:
     """Cluster the whole graph: consumers with producers, row chains, then siblings."""
     items = find_items(graph)
     clusters, producer = first_clusters(items, graph)

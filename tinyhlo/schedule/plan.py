@@ -16,7 +16,7 @@ from tinyhlo.target import Target
 
 
 def schedule(
-    graph: Graph, name: str, aliases: tuple[tuple[int, int], ...], target: Target | None = None
+    graph: Graph, name: str, aliases: tuple[tuple[int, int], ...], target: Target
 ) -> Program:
     """The Program of `graph`; `aliases` are (output, input) pairs that share memory (donation)."""
     outputs = tuple(
@@ -27,9 +27,8 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
-    if target is not None:
-        graph = hoist(graph, target)
-    context = Context(target=target)
+    graph = hoist(graph, target)
+    context = Context(target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     placed, arena_bytes = plan(body)
     constants = tuple(node for node in context.constants if isinstance(node, Constant))

@@ -36,10 +36,10 @@ SCALAR_BYTES = 64  # buffers up to this size are registers of the entry function
 class Context:
     """What all blocks of a program share."""
 
+    target: Target
     kernels: KernelTable = field(default_factory=KernelTable)
     constants: dict[Node, Buffer] = field(default_factory=dict)
     count: int = 0
-    target: Target | None = None
 
     def temporary(self, type_: TensorType) -> Buffer:
         """A new buffer; the memory plan places it later."""

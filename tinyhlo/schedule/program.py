@@ -2,7 +2,7 @@
 
 In: nothing, these are the border types between `schedule/` and `codegen/`.
 
-    program = schedule(graph)
+    program = schedule(graph, name, aliases, target)
     print(program)
 
 A `Kernel` is itself a small Graph: its params are the buffers it reads, its results the buffers it

@@ -30,7 +30,6 @@ MIN_WORK = 1 << 14  # multiply-adds of the first contraction
 MAX_DEPTH = 1024  # of the first contraction, summed in one go
 SCRATCH_ROWS = 12  # rows of scores that must fit in the cache, as scores and as weights
 SHALLOW = 512  # multiply-adds a score below which its way to memory and back costs as much
-L2_BYTES = 256 << 10  # where no target is given
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -171,7 +170,7 @@ def reduces_over_keys(root: Node, scores: Reduce, keys: int, stop: Callable[[Nod
     return True
 
 
-def pays(chain: RowChain, target: Target | None) -> bool:
+def pays(chain: RowChain, target: Target) -> bool:
     """Whether keeping the scores in the cache saves more than it costs: a few rows of them must
     fit, there must be enough rows to fill a tile, and either the operands that every block of rows
     walks through stay in L2, or the products are so shallow that writing scores would dominate."""
@@ -183,8 +182,8 @@ def pays(chain: RowChain, target: Target | None) -> bool:
         return False
     if not chain.whole_rows and rows * keys < (rows + keys) * (depth + columns):
         return False  # the operands are larger than the scores
-    l2 = L2_BYTES if target is None else target.l2_bytes
-    l3 = 8 * l2 if target is None else max(target.l3_bytes // target.threads, l2)
+    l2 = target.l2_bytes
+    l3 = max(target.l3_bytes // target.threads, l2)
     itemsize = chain.result.dtype.itemsize
     walked = (depth + columns) * keys * itemsize
     scratch = 2 * SCRATCH_ROWS * keys * itemsize

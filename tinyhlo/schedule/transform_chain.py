@@ -24,7 +24,6 @@ from tinyhlo.target import Target
 
 NEAR = 2  # elements apart along an axis that memory runs along: parts of complex numbers lie so
 MIN_BLOCK, MAX_BLOCK = 8, 32  # elements of such an axis in a tile: whole cache lines
-CACHE_BYTES = 32 << 10, 512 << 10  # of L1 and L2 where no target is given
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -52,9 +51,7 @@ class Chain:
         )
 
 
-def find_chain(
-    nodes: Sequence[Node], stop: Callable[[Node], bool], target: Target | None
-) -> Chain | None:
+def find_chain(nodes: Sequence[Node], stop: Callable[[Node], bool], target: Target) -> Chain | None:
     """The chain of `nodes`, first to last; `stop` holds for values in memory."""
     transforms = [find_transform(node) for node in nodes]
     if None in transforms:
@@ -139,7 +136,7 @@ def near_axes(stages: Sequence[Stage], reads: dict[Node, set[Indices]]) -> set[i
 
 
 def tiled(
-    stages: tuple[Stage, ...], extents: dict[int, int], near: set[int], target: Target | None
+    stages: tuple[Stage, ...], extents: dict[int, int], near: set[int], target: Target
 ) -> Chain | None:
     """Blocks of whole cache lines along `near` axes, single points along the others."""
     width = stages[0].node.dtype.itemsize
@@ -147,17 +144,16 @@ def tiled(
         width * prod(n for n, axis in zip(s.node.shape, s.shared, strict=True) if axis is None)
         for s in stages[:-1]
     )
-    l1, l2 = (target.l1_bytes, target.l2_bytes) if target else CACHE_BYTES
     blocks = dict.fromkeys(extents, 1)
     for axis in sorted(near):
-        most = min(MAX_BLOCK, l1 // (point * prod(blocks.values())))
+        most = min(MAX_BLOCK, target.l1_bytes // (point * prod(blocks.values())))
         fitting = [d for d in range(1, most + 1) if extents[axis] % d == 0]
         blocks[axis] = fitting[-1] if fitting else 1
         if blocks[axis] < min(MIN_BLOCK, extents[axis]):
             return None
     tiles = prod(n // blocks[axis] for axis, n in extents.items())
     # A whole row may go to L2: from separate kernels each pass would come from farther away.
-    budget = l1 if near or tiles == 1 else l2 // 2
+    budget = target.l1_bytes if near or tiles == 1 else target.l2_bytes // 2
     if point * prod(blocks.values()) > budget:
         return None
     return Chain(stages, extents, blocks)
