@@ -53,29 +53,27 @@ class Contraction:
         return prod(self.left.shape[axis] for axis in axes)
 
 
-_found: WeakKeyDictionary[Node, Contraction | None] = WeakKeyDictionary()
+# found once a node
+_contractions: WeakKeyDictionary[Node, Contraction | None] = WeakKeyDictionary()
+_varying: WeakKeyDictionary[Node, Axes] = WeakKeyDictionary()
 
 
-def find_contraction(node: Node, memo: dict[Node, Axes] | None = None) -> Contraction | None:
-    """The contraction that `node` computes, or None: at least one k axis and one of m or n; found
-    once a node. `memo` keeps what `varies` finds, for callers that ask about many nodes of one
-    graph."""
+def find_contraction(node: Node) -> Contraction | None:
+    """The contraction that `node` computes, or None: at least one k axis and one of m or n."""
     if not isinstance(node, Reduce) or node.op is not Op.ADD:
         return None
     product = node.inputs[0]
     if not isinstance(product, Elementwise) or product.op is not Op.MUL:
         return None
-    if node not in _found:
-        _found[node] = contraction_of(node, product, {} if memo is None else memo)
-    return _found[node]
+    if node not in _contractions:
+        _contractions[node] = contraction_of(node, product)
+    return _contractions[node]
 
 
-def contraction_of(
-    node: Reduce, product: Elementwise, memo: dict[Node, Axes]
-) -> Contraction | None:
+def contraction_of(node: Reduce, product: Elementwise) -> Contraction | None:
     """The same for a sum of a product."""
     left, right = product.inputs
-    in_left, in_right = varies(left, memo), varies(right, memo)
+    in_left, in_right = varies(left), varies(right)
     axes = [axis for axis, extent in enumerate(product.shape) if extent != 1]
     k = tuple(axis for axis in axes if axis in node.axes)
     if not k or any(axis not in in_left | in_right for axis in k):
@@ -103,25 +101,24 @@ def is_exact_cast(node: Node) -> bool:
     return wide.bits > narrow.bits and (wide.kind == narrow.kind or narrow.kind == "unsigned")
 
 
-def varies(node: Node, memo: dict[Node, Axes] | None = None) -> Axes:
+def varies(node: Node) -> Axes:
     """Axes of extent > 1 along which the value of `node` may change."""
-    memo = {} if memo is None else memo
     pending = [node]
     while pending:
         each = pending[-1]
         inputs = each.inputs if type(each) in THROUGH else ()
-        missing = [child for child in inputs if child not in memo]
+        missing = [child for child in inputs if child not in _varying]
         if missing:
             pending += missing
             continue
         pending.pop()
-        if each not in memo:
+        if each not in _varying:
             shape = each.shape
-            memo[each] = frozenset([k for k in _varies(each, memo) if shape[k] > 1])
-    return memo[node]
+            _varying[each] = frozenset([k for k in _varies(each) if shape[k] > 1])
+    return _varying[node]
 
 
-def _varies(node: Node, memo: dict[Node, Axes]) -> Axes:
+def _varies(node: Node) -> Axes:
     """The same for a node whose inputs are known, axes of extent 1 included."""
     rank = range(len(node.shape))
     match node:
@@ -130,23 +127,23 @@ def _varies(node: Node, memo: dict[Node, Axes]) -> Axes:
         case Iota(axis=axis):
             return frozenset((axis,))
         case Elementwise(inputs=inputs):
-            return frozenset().union(*(memo[child] for child in inputs))
+            return frozenset().union(*(_varying[child] for child in inputs))
         case Expand(inputs=(source,)) | Slice(inputs=(source,)) | Flip(inputs=(source,)):
-            return memo[source]
+            return _varying[source]
         case Permute(inputs=(source,), order=order):
-            return frozenset(k for k, axis in enumerate(order) if axis in memo[source])
+            return frozenset(k for k, axis in enumerate(order) if axis in _varying[source])
         case Pad(inputs=(source, _)):
             padded = (
                 k for k in rank if node.low[k] > 0 or node.high[k] > 0 or node.interior[k] > 0
             )
-            return memo[source] | frozenset(padded)
+            return _varying[source] | frozenset(padded)
         case Window(inputs=(source,)):
             half = len(source.shape)
-            return frozenset(k for k in rank if k % half in memo[source])
+            return frozenset(k for k in rank if k % half in _varying[source])
         case Reshape(inputs=(source,)):
-            return reshaped(source.shape, node.shape, memo[source])
+            return reshaped(source.shape, node.shape, _varying[source])
         case Gather(inputs=(_, *indices)):
-            return frozenset().union(*(memo[child] for child in indices))
+            return frozenset().union(*(_varying[child] for child in indices))
     return frozenset(rank)
 
 

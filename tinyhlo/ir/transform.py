@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tinyhlo.ir.contraction import Axes, varies
+from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Permute, Reduce, Reshape
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
@@ -37,7 +37,7 @@ class Transform:
     constants: tuple[Node, ...]
 
 
-def find_transform(node: Node, memo: dict[Node, Axes] | None = None) -> Transform | None:
+def find_transform(node: Node) -> Transform | None:
     """The product with a small constant matrix that `node` computes, or None; found once a node."""
     if not isinstance(node, Reduce) or node.op is not Op.ADD or not node.dtype.is_float:
         return None
@@ -45,18 +45,16 @@ def find_transform(node: Node, memo: dict[Node, Axes] | None = None) -> Transfor
     if masked is None:
         return None
     if node not in _found:
-        _found[node] = transform_of(node, *masked, {} if memo is None else memo)
+        _found[node] = transform_of(node, *masked)
     return _found[node]
 
 
-def transform_of(
-    node: Reduce, mask: Node | None, product: Elementwise, memo: dict[Node, Axes]
-) -> Transform | None:
+def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Transform | None:
     """The same for a sum of masked products."""
     for factor, source in (product.inputs, product.inputs[::-1]):
         if not is_small_constant(factor):
             continue
-        in_matrix, in_source = varies(factor, memo), varies(source, memo)
+        in_matrix, in_source = varies(factor), varies(source)
         rows = tuple(sorted(in_matrix - set(node.axes)))
         shape = product.shape
         sides = prod(shape[k] for k in rows), prod(shape[k] for k in node.axes)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import prod
 
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Graph, Node, Output, Reduce
+from tinyhlo.ir.graph import Graph, Node, Output
 from tinyhlo.ir.index import index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
@@ -105,7 +105,6 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
 
     clusters: list[Cluster] = []
     producer: dict[Node, Cluster] = {}
-    memo: dict[Node, frozenset[int]] = {}
     structures = set(items.structures)
     for position, node in enumerate(graph.nodes()):
         if node in structures:
@@ -121,10 +120,9 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             reads = {}
             for value, at in access(node, stop).items():
                 reads.setdefault(base(value), set()).update(at)
-            transform = find_transform(node, memo)
-            contraction = isinstance(node, Reduce) and find_contraction(node, memo) is not None
+            transform = find_transform(node)
+            contraction = transform is not None or find_contraction(node) is not None
             if transform is not None:  # its coefficients become part of the code
-                contraction = True
                 reads = {v: at for v, at in reads.items() if v not in transform.constants}
             depth = items.depth[node]
             cluster = Cluster(

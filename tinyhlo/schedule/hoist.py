@@ -38,8 +38,6 @@ from tinyhlo.schedule.lift import Lift, row_number
 from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
 from tinyhlo.target import Target
 
-Axes = dict[Node, frozenset[int]]  # along which values vary, of all nodes looked at so far
-
 MIN_TRIPS = 4
 MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
 MOST_ROWS = 16  # of one iteration: more read what they packed often enough
@@ -171,9 +169,8 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
     """Still values that cost more to compute than to read, or are only read where they are in
     memory, as they are used outside of others."""
     nodes = lift.loop.body.nodes()
-    memo: Axes = {}
     sources = {source for n in nodes if isinstance(n, Gather) for source in must_store(n)}
-    alone = {n for n in lift.still if is_dear(n, memo) or (n in sources and not is_leaf(n))}
+    alone = {n for n in lift.still if is_dear(n) or (n in sources and not is_leaf(n))}
     dear: set[Node] = set()
     for node in nodes:
         if node in alone or (node in lift.still and any(c in dear for c in node.inputs)):
@@ -188,20 +185,20 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if node in alone or (not isinstance(node, VIEWS) and not repeats(node, memo)):
+        if node in alone or (not isinstance(node, VIEWS) and not repeats(node)):
             if node.type.nbytes <= MOST_BYTES:
                 yield node
         else:
             pending += [child for child in node.inputs if child in dear]
 
 
-def is_dear(node: Node, memo: Axes) -> bool:
+def is_dear(node: Node) -> bool:
     if isinstance(node, Elementwise):
-        return node.op in TRANSCENDENTAL and not repeats(node, memo)
+        return node.op in TRANSCENDENTAL and not repeats(node)
     return isinstance(node, (Reduce, Scan)) and node.inputs[0].type.size > 1
 
 
-def repeats(node: Node, memo: Axes) -> bool:
+def repeats(node: Node) -> bool:
     """Whether a value is the same along some axis: then its operands need less memory."""
-    distinct = prod(node.shape[axis] for axis in varies(node, memo))
+    distinct = prod(node.shape[axis] for axis in varies(node))
     return distinct < node.type.size or isinstance(node, Gather)

@@ -103,7 +103,6 @@ def find_items(graph: Graph) -> Items:
     forced: set[Node] = {base(node) for node in graph.results}
     work: Counter[Node] = Counter()
     depth: dict[Node, int] = {}
-    memo: dict[Node, frozenset[int]] = {}
     chosen: set[Node] = set()
     computed: set[Node] = set()
     derived: set[Node] = set()  # values made from results of other kernels
@@ -111,12 +110,12 @@ def find_items(graph: Graph) -> Items:
     for node in nodes:
         for child in (*must_store(node), *made_of_target(node)):
             forced.add(base(child))
-        inlined.update(transform_views(node, memo))
+        inlined.update(transform_views(node))
     meeting = meeting_points(nodes, users, forced)
     for node in nodes:
         if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
             continue
-        if is_turned_product(node, users, memo):
+        if is_turned_product(node, users):
             chosen.add(node)
         work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
         before = (depth.get(child, 0) for child in node.inputs if child not in chosen)
@@ -126,7 +125,7 @@ def find_items(graph: Graph) -> Items:
         if is_index_arithmetic(node, computed):
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
-        for child in () if node in inlined else multiplied(node, memo):
+        for child in () if node in inlined else multiplied(node):
             inner = narrowest(child)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
@@ -135,7 +134,7 @@ def find_items(graph: Graph) -> Items:
             for child in node.inputs
         ):
             derived.add(node)
-        chosen.update(operand for operand in operands(node, memo) if operand in derived)
+        chosen.update(operand for operand in operands(node) if operand in derived)
         shared = is_shared(node, users, work) and meeting[node] is node
         if node in forced or is_reduced(node) or shared:
             chosen.add(node)
@@ -146,13 +145,14 @@ def find_items(graph: Graph) -> Items:
     return Items(values, structures, depth)
 
 
-def operands(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
+def operands(node: Node) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
-    if not isinstance(node, ir.Reduce) or find_contraction(node, memo) is None:
+    product = find_contraction(node)
+    if product is None:
         return ()
     found: list[Node] = []
-    for factor in node.inputs[0].inputs:
+    for factor in (product.left, product.right):
         stored = narrowest(below_views(factor))
         if isinstance(stored, Elementwise):
             found.append(stored)
@@ -177,10 +177,10 @@ def below_views(node: Node) -> Node:
     return node
 
 
-def transform_views(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
+def transform_views(node: Node) -> tuple[Node, ...]:
     """Views between a product with a small constant matrix and what it multiplies: all rows are
     computed together, so a value that they share is needed once."""
-    transform = find_transform(node, memo)
+    transform = find_transform(node)
     if transform is None:
         return ()
     found = [transform.source]
@@ -230,16 +230,14 @@ def is_made_of(node: Node, targets: set[Node]) -> bool:
     return any(base(inner) in targets for inner in reachable([node], below))
 
 
-def is_turned_product(
-    node: Node, users: dict[Node, list[Node]], memo: dict[Node, frozenset[int]]
-) -> bool:
+def is_turned_product(node: Node, users: dict[Node, list[Node]]) -> bool:
     """A contraction that is only needed in another order of axes is stored in that order: it holds
     tiles anyway, where its reader would walk across memory."""
     if not isinstance(node, ir.Permute):
         return False
     if len(users[node.inputs[0]]) > 1:
         return False
-    product = find_contraction(node.inputs[0], memo)
+    product = find_contraction(node.inputs[0])
     return product is not None and bool(product.m and product.n)
 
 
@@ -268,7 +266,7 @@ def is_shared(node: Node, users: dict[Node, list[Node]], work: Counter[Node]) ->
     return work[node] >= SHARED_WORK or (len(users[node]) > 2 and work[node] >= SHARED_WORK // 2)
 
 
-def multiplied(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]:
+def multiplied(node: Node) -> tuple[Node, ...]:
     """Children that `node` would compute many times over: windows, and repeats along an axis
     outside one that varies (repeats along inner axes are hoisted out of the inner loop)."""
     if isinstance(node, ir.Window):
@@ -276,7 +274,7 @@ def multiplied(node: Node, memo: dict[Node, frozenset[int]]) -> tuple[Node, ...]
     if not isinstance(node, ir.Expand):
         return ()
     source = node.inputs[0]
-    inner = varies(source, memo)
+    inner = varies(source)
     repeated = [k for k, n in enumerate(source.shape) if n != node.shape[k]]
     if inner and repeated and min(repeated) < max(inner):
         return (source,)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tinyhlo.ir.build import param
-from tinyhlo.ir.contraction import Axes, find_contraction
+from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import (
     Elementwise,
     Expand,
@@ -118,11 +118,10 @@ def rebuild(
 def describe(graph: Graph) -> str:
     """A readable name from what the kernel does: `matmul_add_max`."""
     words: list[str] = []
-    memo: dict[Node, Axes] = {}
     for node in graph.nodes():
         word = ""
         if isinstance(node, Reduce):
-            word = "matmul" if find_contraction(node, memo) else f"reduce_{node.op.label}"
+            word = "matmul" if find_contraction(node) else f"reduce_{node.op.label}"
         elif isinstance(node, Elementwise):
             word = node.op.label
         elif not isinstance(node, (Param, Expand, Reshape, Permute, Output)):
