@@ -5,7 +5,7 @@
 In reading order:
 
     expressions   values at one point of a loop nest; `walks` says what they consist of, `folding`
-                  keeps their indices affine, `identities` start sums
+                  keeps their indices affine
     loops         LoopProgram: statements around expressions; `printer` writes them like code
     bodies        what statements read, set and store, and how they are rewritten
     lowering/     a fused kernel as serial loops: what is computed

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 from tinyhlo.codegen.folding import fits, fold
+from tinyhlo.ir import meaning
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import (
     Condition,
@@ -331,6 +332,11 @@ def literal(value: Any, dtype: DType) -> Literal:
     """The Literal of a Python or NumPy scalar."""
     raw = np.asarray(value).astype(dtype.numpy).tobytes()
     return Literal(int.from_bytes(raw, "little"), dtype)
+
+
+def identity(op: Op, dtype: DType) -> Literal:
+    """The neutral element of a monoid."""
+    return literal(meaning.identity(op, dtype), dtype)
 
 
 def as_index(value: Expression, bounds: tuple[int, int]) -> Index:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.expressions import identity
 from tinyhlo.codegen.llvm import arithmetic
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.bodies import changed
-from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.expressions import identity
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store

@@ -18,8 +18,7 @@ from tinyhlo.codegen.bodies import (
     stores_in,
     substituted,
 )
-from tinyhlo.codegen.expressions import Memory, index_free
-from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.expressions import Memory, identity, index_free
 from tinyhlo.codegen.llvm import arithmetic, keep, multiply, prefix, reduce_lanes, stores
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register

@@ -35,10 +35,11 @@ from tinyhlo.codegen.expressions import (
     apply,
     as_index,
     has_registers,
+    identity,
     index_free,
+    literal,
     where,
 )
-from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Assign,
@@ -224,7 +225,7 @@ class Lowering:
 
     def constant(self, node: Constant, at: Position) -> Expression:
         if node.value.size == 1:
-            return Literal(int.from_bytes(node.value.tobytes(), "little"), node.dtype)
+            return literal(node.value, node.dtype)
         memory = self.tables.get(node)
         if memory is None:
             name = f"table{len(self.tables)}"
@@ -351,7 +352,7 @@ def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, .
             case Param(position=position):
                 values[node] = arguments[position]
             case Constant(value=value):
-                values[node] = Literal(int.from_bytes(value.tobytes(), "little"), node.dtype)
+                values[node] = literal(value, node.dtype)
             case Elementwise(op=op, inputs=inputs):
                 values[node] = apply(op, tuple(values[source] for source in inputs), node.dtype)
             case _:  # views of scalars

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyhlo.codegen.expressions import Expression, Load, Memory, Read
-from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,

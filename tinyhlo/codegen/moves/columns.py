@@ -27,8 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.expressions import Apply, Load, Memory
-from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.expressions import Apply, Load, Memory, identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Index, Var, index

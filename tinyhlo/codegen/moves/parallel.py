@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import accumulates, below, names_in
-from tinyhlo.codegen.expressions import Load, Memory, Read
-from tinyhlo.codegen.identities import identity
+from tinyhlo.codegen.expressions import Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,

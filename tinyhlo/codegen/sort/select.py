@@ -21,9 +21,9 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Read,
     as_index,
+    identity,
     literal,
 )
-from tinyhlo.codegen.identities import identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, If, Loop, Statement, Store
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
