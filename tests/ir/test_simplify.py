@@ -18,6 +18,7 @@ from tinyhlo.ir.graph import (
     Gather,
     Graph,
     LibraryCall,
+    Node,
     Param,
     Reduce,
     Reshape,
@@ -178,6 +179,27 @@ def test_verifier_names_the_node() -> None:
     bad = intern(Param, TensorType((3,), F32), (), 5)
     with pytest.raises(VerificationError, match=r"Param f32\[3\].*parameter 5"):
         verify_graph(Graph((X.type,), (bad,)))
+
+
+Y = build.param(1, (3,), F32)
+LESS = Graph(
+    (TensorType((), F32),) * 2,
+    (build.elementwise(Op.LT, *(build.param(k, (), F32) for k in (0, 1))),),
+)
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (intern(Elementwise, X.type, (X, Y), Op.ADD), "not of one shape"),
+        (intern(Reshape, TensorType((5,), F32), (X,)), "another size"),
+        (build.sort([Y], 0, LESS, limit=4)[0], "more than it sorts"),
+    ],
+)
+def test_verifier_asks_what_constructors_assert(bad: Node, problem: str) -> None:
+    """By itself: assertions may be off."""
+    with pytest.raises(VerificationError, match=problem):
+        verify_graph(Graph((X.type, Y.type), (bad,)))
 
 
 def test_printed_form() -> None:

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import inf
 
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import DType, is_lossless
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import Apply, Hole, Pattern, Rule, Splat, by_op
 
@@ -56,26 +55,6 @@ ALGEBRA = by_op(
     Rule(_(Op.WHERE, FALSE, X, Y), Y),
     Rule(_(Op.WHERE, _(Op.NOT, C), X, Y), _(Op.WHERE, C, Y, X)),
 )
-
-
-@cache
-def is_lossless(source: DType, target: DType) -> bool:
-    """Every value of `source` is a value of `target`."""
-    if source == target or source.kind == "bool":
-        return True
-    if source.is_float:
-        return (
-            target.is_float
-            and source.mantissa_bits <= target.mantissa_bits
-            and source.exponent_bits <= target.exponent_bits
-        )
-    magnitude = source.bits - (source.kind == "signed")
-    if target.is_float:
-        # the type's own value range is below 2**64, but f16 ends at 65504
-        return magnitude <= target.mantissa_bits + 1 and magnitude <= target.exponent_bias
-    if source.kind == "signed" and target.kind != "signed":
-        return False
-    return target.kind != "bool" and magnitude <= target.bits - (target.kind == "signed")
 
 
 def joins(source: DType, middle: DType, target: DType) -> bool:

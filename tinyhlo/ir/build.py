@@ -160,12 +160,18 @@ def pad(
 def slice_(
     source: Node, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None
 ) -> Node:
-    step = tuple(step) if step is not None else (1,) * len(source.shape)
-    start = tuple(start)
-    shape = tuple(-(-(b - a) // s) for a, b, s in zip(start, stop, step, strict=True))
+    step = step or (1,) * len(source.shape)
+    shape = [-(-(b - a) // s) for a, b, s in zip(start, stop, step, strict=True)]
+    return strided(source, start, shape, step)
+
+
+def strided(source: Node, start: Sequence[int], shape: Sequence[int], step: Sequence[int]) -> Node:
+    """The slice of `shape` elements."""
+    shape = tuple(shape)
     if shape == source.shape:
         return source
-    return intern(ir.Slice, TensorType(shape, source.dtype), (source,), start, step)
+    type_ = TensorType(shape, source.dtype)
+    return intern(ir.Slice, type_, (source,), tuple(start), tuple(step))
 
 
 def flip(source: Node, axes: Sequence[int]) -> Node:
@@ -230,8 +236,14 @@ def scatter(
     return outputs(node, types)
 
 
-def sort(inputs: Sequence[Node], axis: int, comparator: Graph) -> tuple[Node, ...]:
-    types = tuple(node.type for node in inputs)
+def sort(
+    inputs: Sequence[Node], axis: int, comparator: Graph, limit: int | None = None
+) -> tuple[Node, ...]:
+    """`limit`: how many elements of each sorted row are wanted."""
+    shape = inputs[0].shape
+    if limit is not None:
+        shape = (*shape[:axis], limit, *shape[axis + 1 :])
+    types = tuple(TensorType(shape, node.dtype) for node in inputs)
     return outputs(intern(ir.Sort, VOID, tuple(inputs), axis, comparator, types), types)
 
 

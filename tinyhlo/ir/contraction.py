@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from weakref import WeakKeyDictionary
 
+from tinyhlo.ir.dtypes import is_lossless
 from tinyhlo.ir.graph import (
     VIEWS,
     Constant,
@@ -90,15 +91,11 @@ def contraction_of(node: Reduce, product: Elementwise) -> Contraction | None:
 
 
 def is_exact_cast(node: Node) -> bool:
-    """Whether a node is a cast to a wider type that holds every value of the narrower one."""
+    """Whether a node is a cast of numbers to a type that has them all."""
     if not isinstance(node, Elementwise) or node.op is not Op.CAST:
         return False
-    wide, narrow = node.dtype, node.inputs[0].dtype
-    if wide.is_float and narrow.is_integer:
-        return narrow.bits + 8 <= wide.bits  # no float has fewer bits of its own: bf16 has 8
-    if wide.is_float or narrow.is_float:
-        return wide.is_float and narrow.is_float and wide.bits > narrow.bits
-    return wide.bits > narrow.bits and (wide.kind == narrow.kind or narrow.kind == "unsigned")
+    narrow = node.inputs[0].dtype
+    return narrow.kind != "bool" and is_lossless(narrow, node.dtype)
 
 
 def varies(node: Node) -> Axes:

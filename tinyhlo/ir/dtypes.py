@@ -8,6 +8,7 @@ Graph computes in; complex and small types, which it stores as these, are in `ir
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
 from typing import Literal
 
@@ -96,3 +97,23 @@ def signed_of(dtype: DType) -> DType:
 def unsigned_of(dtype: DType) -> DType:
     """The unsigned integer type of the same width."""
     return BY_NAME[f"ui{dtype.bits}"]
+
+
+@cache
+def is_lossless(source: DType, target: DType) -> bool:
+    """Every value of `source` is a value of `target`."""
+    if source == target or source.kind == "bool":
+        return True
+    if source.is_float:
+        return (
+            target.is_float
+            and source.mantissa_bits <= target.mantissa_bits
+            and source.exponent_bits <= target.exponent_bits
+        )
+    magnitude = source.bits - (source.kind == "signed")
+    if target.is_float:
+        # the type's own value range is below 2**64, but f16 ends at 65504
+        return magnitude <= target.mantissa_bits + 1 and magnitude <= target.exponent_bias
+    if source.kind == "signed" and target.kind != "signed":
+        return False
+    return target.kind != "bool" and magnitude <= target.bits - (target.kind == "signed")

@@ -267,7 +267,6 @@ class Output(Node):
 
 
 VIEWS = (Reshape, Permute, Expand, Pad, Slice, Flip, Window)
-STRUCTURES = (MultiReduce, Scatter, UpdateSlice, Scan, Sort, Loop, Branch, LibraryCall, Barrier)
 VOID = TensorType((0,), DType("void", "bool", 8, np.dtype(np.bool_)))  # type of multi-result nodes
 
 

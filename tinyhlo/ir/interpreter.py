@@ -142,13 +142,10 @@ def slice_(node: ir.Slice, source: Array) -> Array:
 
 
 def window(node: ir.Window, source: Array) -> Array:
-    rank = source.ndim
     strides = [s * node.stride[k] for k, s in enumerate(source.strides)]
     strides += [s * node.dilation[k] for k, s in enumerate(source.strides)]
-    if prod(node.shape) == 0 or rank == 0:
-        return (
-            np.broadcast_to(source, node.shape) if rank == 0 else np.empty(node.shape, source.dtype)
-        )
+    if prod(node.shape) == 0:
+        return np.empty(node.shape, source.dtype)
     return np.lib.stride_tricks.as_strided(source, node.shape, strides, writeable=False)
 
 

@@ -8,18 +8,16 @@ the rest.
 
 from __future__ import annotations
 
+from tinyhlo.ir import build
 from tinyhlo.ir.graph import (
-    VOID,
     Graph,
     Node,
     Output,
     Slice,
     Sort,
-    TensorType,
     intern,
     with_inputs,
 )
-from tinyhlo.ir.steps import slice_at
 
 
 def limit_sorts(graph: Graph) -> Graph:
@@ -67,18 +65,12 @@ def limited(node: Node, inputs: list[Node], limits: dict[Sort, int]) -> Node:
     """`node` over other inputs, with shorter results where it is a Sort."""
     match node:
         case Sort(axis=axis, comparator=comparator) if limits[node]:
-            types = tuple(shortened(type_, axis, limits[node]) for type_ in node.results)
-            return intern(Sort, VOID, tuple(inputs), axis, comparator, types)
+            return build.sort(inputs, axis, comparator, limits[node])[0].inputs[0]
         case Output(inputs=(Sort(),), position=position):
             (sort,) = inputs
             assert isinstance(sort, Sort)
             return intern(Output, sort.results[position], (sort,), position)
         case Slice(start=start, step=step) if sort_of(node.inputs[0]) is not None:
-            return slice_at(inputs[0], start, node.shape, step)
+            return build.strided(inputs[0], start, node.shape, step)
         case _:
             return with_inputs(node, tuple(inputs))
-
-
-def shortened(type_: TensorType, axis: int, limit: int) -> TensorType:
-    shape = (*type_.shape[:axis], limit, *type_.shape[axis + 1 :])
-    return TensorType(shape, type_.dtype)

@@ -82,7 +82,7 @@ def label(node: Node) -> str:
 
 
 def type_text(node: Node) -> str:
-    if node.type is VOID or node.type == VOID:
+    if node.type == VOID:
         return "(" + ", ".join(map(str, getattr(node, "results", ()))) + ")"
     return str(node.type)
 

@@ -27,7 +27,6 @@ KINDS = {
     "any": ("bool", "signed", "unsigned", "float"),
     "float": ("float",),
     "integer": ("signed", "unsigned"),
-    "bits": ("bool", "signed", "unsigned"),
     "number": ("signed", "unsigned", "float"),
 }
 

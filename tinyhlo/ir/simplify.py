@@ -121,13 +121,10 @@ def simplify_field(value: Any) -> Any:
 def step(node: Node) -> Node:
     """Apply the steps of the node's class until none changes it."""
     for _ in range(ROUNDS):
-        changed = None
-        for rule in STEPS.get(type(node), ()):
-            changed = rule(node)
-            if changed is not None and changed is not node:
-                break
-        if changed is None or changed is node:
-            return node
+        found = (rule(node) for rule in STEPS.get(type(node), ()))
+        changed = next((new for new in found if new is not None and new is not node), None)
+        if changed is None:
+            break
         node = changed
     return node
 

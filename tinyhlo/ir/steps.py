@@ -7,7 +7,7 @@ In: a node. Out: an equal one, or None where the step does not apply; `simplify`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -81,24 +81,20 @@ def power_by_root(node: Elementwise) -> Node | None:
     x, exponent = node.inputs[0], splat_value(node.inputs[1])
     if exponent is None or abs(exponent) not in (0.5, 1.5):
         return None
-
-    def value(number: float) -> Node:
-        return build.full(number, x.shape, x.dtype)
-
-    root, one = build.elementwise(Op.SQRT, x), value(1.0)
+    root = build.sqrt(x)
     if abs(exponent) == 0.5:
-        root = build.elementwise(Op.ADD, root, value(0.0))  # -0 has the power +0
+        root = root + 0.0  # -0 has the power +0
     match float(exponent):
         case 0.5:
             result = root
         case 1.5:
-            result = build.elementwise(Op.MUL, x, root)
+            result = x * root
         case -0.5:
-            result = build.elementwise(Op.DIV, one, root)
+            result = 1 / root
         case _:
-            result = build.elementwise(Op.DIV, build.elementwise(Op.DIV, one, x), root)
-    end = build.elementwise(Op.EQ, x, value(-np.inf))  # the only negative with a power
-    return build.where(end, value(np.inf if exponent > 0 else 0.0), result)
+            result = 1 / x / root
+    # the only negative with a power
+    return build.where(x.equals(-np.inf), np.inf if exponent > 0 else 0.0, result)
 
 
 def view_of_splat(node: Node) -> Node | None:
@@ -109,8 +105,7 @@ def view_of_splat(node: Node) -> Node | None:
         fill = splat_value(node.inputs[1])
         if fill is None or fill.tobytes() != value.tobytes():
             return None
-    result = build.broadcast(build.constant(np.array(value)), node.shape)
-    return result if result is not node else None
+    return build.broadcast(build.constant(np.array(value)), node.shape)
 
 
 def slice_of(node: Slice) -> Node | None:
@@ -121,19 +116,19 @@ def slice_of(node: Slice) -> Node | None:
     if isinstance(inner, Slice):
         start = [a + b * s for a, b, s in zip(inner.start, node.start, inner.step, strict=True)]
         steps = [a * b for a, b in zip(inner.step, node.step, strict=True)]
-        return slice_at(inner.inputs[0], start, node.shape, steps)
+        return build.strided(inner.inputs[0], start, node.shape, steps)
     if isinstance(inner, Expand):
         source = inner.inputs[0]
         ends = zip(source.shape, node.start, node.step, node.shape, strict=True)
         kept = [(a, s, n) if extent > 1 else (0, 1, 1) for extent, a, s, n in ends]
         start, steps, shape = zip(*kept, strict=True)
-        return build.expand(slice_at(source, start, shape, steps), node.shape)
+        return build.expand(build.strided(source, start, shape, steps), node.shape)
     if isinstance(inner, Pad) and not any(inner.interior):
         source = inner.inputs[0]
         start = [a - low for a, low in zip(node.start, inner.low, strict=True)]
         places = zip(start, node.step, node.shape, source.shape, strict=True)
         if all(a >= 0 and a + (n - 1) * s < extent for a, s, n, extent in places):
-            return slice_at(source, start, node.shape, node.step)
+            return build.strided(source, start, node.shape, node.step)
     return None
 
 
@@ -153,13 +148,6 @@ def slice_of_known(node: Slice) -> Node | None:
         pending += new
     (value,) = run_graph(Graph((), (node,)), ())
     return build.broadcast(build.constant(value.reshape(())), node.shape)
-
-
-def slice_at(
-    source: Node, start: Sequence[int], shape: Sequence[int], steps: Sequence[int]
-) -> Node:
-    stop = [a + (n - 1) * s + 1 for a, n, s in zip(start, shape, steps, strict=True)]
-    return build.slice_(source, start, stop, steps)
 
 
 def pad_of_pad(node: Pad) -> Node | None:
@@ -234,7 +222,7 @@ def gather_of_ranges(node: Gather) -> Node | None:
     axes = [axis for axis in counted if axis is not None]
     if len(set(axes)) < len(axes):
         return None
-    block = slice_at(source, start, sizes, [1] * len(sizes))
+    block = build.strided(source, start, sizes, [1] * len(sizes))
     block = build.reshape(block, tuple(node.shape[axis] for axis in axes))
     return build.broadcast(block, node.shape, axes)
 

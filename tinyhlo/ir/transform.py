@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tinyhlo.ir.contraction import varies
-from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Permute, Reduce, Reshape
+from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
+from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
@@ -98,20 +99,8 @@ def behind_views(node: Node) -> Node:
 
 def values(node: Node, rows: tuple[int, ...], columns: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """The values of such views along `rows` and `columns`; they are the same along other axes."""
-    array = evaluate_views(node)
+    (array,) = run_graph(Graph((), (node,)), ())
     others = tuple(k for k in range(array.ndim) if k not in rows and k not in columns)
     picked = array[tuple(0 if k in others else slice(None) for k in range(array.ndim))]
     kept = [k for k in range(array.ndim) if k not in others]
     return picked.transpose([kept.index(k) for k in (*rows, *columns)])
-
-
-def evaluate_views(node: Node) -> np.ndarray[Any, Any]:
-    match node:
-        case Constant(value=value):
-            return value
-        case Expand(inputs=(source,)):
-            return np.broadcast_to(evaluate_views(source), node.shape)
-        case Permute(inputs=(source,), order=order):
-            return evaluate_views(source).transpose(order)
-        case _:
-            return evaluate_views(node.inputs[0]).reshape(node.shape)

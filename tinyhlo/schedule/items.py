@@ -18,7 +18,8 @@ from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import reachable
 
-STRUCTURES = tuple(kind for kind in ir.STRUCTURES if kind is not ir.MultiReduce)
+STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
+IN_MEMORY = (*STRUCTURES, ir.Barrier)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
@@ -78,8 +79,6 @@ def in_memory(node: Node) -> tuple[Node, ...]:
             return node.inputs[:1]
         case ir.Scatter():
             return node.inputs[: len(node.results)]
-        case ir.Barrier():
-            return ()
         case ir.Sort():
             return tuple(child for child in node.inputs if not is_position(child))
         case _:
@@ -113,7 +112,7 @@ def find_items(graph: Graph) -> Items:
         inlined.update(transform_views(node))
     meeting = meeting_points(nodes, users, forced)
     for node in nodes:
-        if is_leaf(node) or is_structure_value(node) or isinstance(node, STRUCTURES):
+        if is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY):
             continue
         if is_turned_product(node, users):
             chosen.add(node)
@@ -139,9 +138,7 @@ def find_items(graph: Graph) -> Items:
         if node in forced or is_reduced(node) or shared:
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
-    structures = tuple(
-        n for n in nodes if isinstance(n, STRUCTURES) and not isinstance(n, ir.Barrier)
-    )
+    structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
     return Items(values, structures, depth)
 
 
@@ -198,8 +195,8 @@ def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:
 
 def must_store(node: Node) -> tuple[Node, ...]:
     """Children that need memory because of what `node` is."""
-    if isinstance(node, STRUCTURES):
-        return in_memory(node) + (node.inputs if isinstance(node, ir.Barrier) else ())
+    if isinstance(node, IN_MEMORY):
+        return in_memory(node)
     if isinstance(node, ir.Gather):
         source = node.inputs[0]
         while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):

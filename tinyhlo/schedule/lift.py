@@ -117,9 +117,7 @@ class Lift:
             case Flip(axes=axes):
                 return build.flip(of(0), [axis + 1 for axis in axes])
             case Slice(start=start, step=step):
-                ends = zip(start, node.shape, step, strict=True)
-                stop = [a + (n - 1) * s + 1 for a, n, s in ends]
-                return build.slice_(of(0), (0, *start), (count, *stop), (1, *step))
+                return build.strided(of(0), (0, *start), shape, (1, *step))
             case _:
                 raise TypeError(type(node).__name__)  # STACKED lets no other through
 
