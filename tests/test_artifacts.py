@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tinyhlo
+from tests.memory import memory_stats
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedOp
-from tinyhlo.runtime import core
 
 ONE = np.ones((), np.float32)
 NEGATE = """func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
@@ -95,9 +95,9 @@ def test_a_failing_call_leaks_nothing(tmp_path: Path) -> None:
     program = load(tmp_path, NEGATE)
     program(np.ones((2, 3), np.float32))
     gc.collect()
-    before = core.memory_stats().bytes_in_use
+    before = memory_stats().bytes_in_use
     for _ in range(100):
         with pytest.raises(ExecutionError):
             program(np.ones((2, 4), np.float32))
     gc.collect()
-    assert core.memory_stats().bytes_in_use == before
+    assert memory_stats().bytes_in_use == before

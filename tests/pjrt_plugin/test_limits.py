@@ -8,6 +8,7 @@ import jaxlib.xla_client
 import numpy as np
 import pytest
 
+from tests.memory import memory_stats
 from tinyhlo.runtime import core
 
 TINY = jax.devices("tiny")[0]
@@ -20,18 +21,18 @@ def sorted_sum(x: jax.Array) -> jax.Array:
 
 @pytest.mark.parametrize("shape", [(1 << 42,), (1 << 24, 1 << 24)])
 def test_results(shape: tuple[int, ...]) -> None:
-    before = core.memory_stats().bytes_in_use
+    before = memory_stats().bytes_in_use
     with jax.default_device(TINY), pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
         jnp.zeros(shape, jnp.float32)
-    assert core.memory_stats().bytes_in_use == before
+    assert memory_stats().bytes_in_use == before
 
 
 def test_scratch() -> None:
     x = jax.device_put(np.ones((), np.float32), TINY)
-    before = core.memory_stats().bytes_in_use
+    before = memory_stats().bytes_in_use
     with pytest.raises(RuntimeError, match=r"RESOURCE_EXHAUSTED: out of memory: .* scratch"):
         jax.block_until_ready(jax.jit(sorted_sum)(x))
-    assert core.memory_stats().bytes_in_use == before
+    assert memory_stats().bytes_in_use == before
     assert float(jax.jit(lambda x: x + 1)(x)) == 2.0
 
 
@@ -44,7 +45,7 @@ def test_scratch_of_kernels() -> None:
     library, taken = core.library(), list[tuple[int, int]]()
 
     def spare() -> int:
-        stats = core.memory_stats()
+        stats = memory_stats()
         return stats.bytes_limit - stats.bytes_in_use - x.nbytes - scratch // 2
 
     while (part := spare() * 3 // 4) > 1 << 20:  # never touched, so the system does not mind
@@ -60,7 +61,7 @@ def test_scratch_of_kernels() -> None:
 
 def test_together_more_than_the_machine_has() -> None:
     """Each would fit alone; the second is refused, not handed out and then fatal."""
-    count = core.memory_stats().bytes_limit * 3 // 4 // 4
+    count = memory_stats().bytes_limit * 3 // 4 // 4
     library = core.library()
     first = library.tiny_allocate(4 * count)
     try:

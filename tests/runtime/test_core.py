@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.memory import memory_stats
 from tinyhlo.runtime import core
 
 
@@ -112,12 +113,12 @@ def test_allocations_are_aligned_and_reused(size: int) -> None:
 def test_size_classes_waste_at_most_a_quarter() -> None:
     library = core.library()
     for size in (*range(257, 4000, 61), 10**5, 10**6 + 1, 3 * 2**20, 7 * 10**7):
-        before = core.memory_stats().bytes_in_use
+        before = memory_stats().bytes_in_use
         block = library.tiny_allocate(size)
-        taken = core.memory_stats().bytes_in_use - before
+        taken = memory_stats().bytes_in_use - before
         library.tiny_free(block, size)
         assert size <= taken <= size * 1.25 + 64
-        assert core.memory_stats().bytes_in_use == before
+        assert memory_stats().bytes_in_use == before
 
 
 def test_absurd_sizes_are_refused() -> None:
@@ -129,7 +130,7 @@ def test_trim_gives_cached_memory_back() -> None:
     library = core.library()
     library.tiny_free(library.tiny_allocate(1 << 20), 1 << 20)
     library.tiny_trim()
-    stats = core.memory_stats()
+    stats = memory_stats()
     assert stats.pool_bytes == stats.bytes_in_use
 
 
@@ -139,13 +140,13 @@ def test_allocator_under_threads() -> None:
             size = 64 << (k % 8)
             core.library().tiny_free(core.library().tiny_allocate(size), size)
 
-    before = core.memory_stats().bytes_in_use
+    before = memory_stats().bytes_in_use
     workers = [threading.Thread(target=churn) for _ in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert core.memory_stats().bytes_in_use == before
+    assert memory_stats().bytes_in_use == before
 
 
 def test_errors_belong_to_their_thread() -> None:
@@ -168,11 +169,11 @@ def test_addresses_are_those_of_the_library() -> None:
 
 def test_more_than_the_machine_has_is_refused() -> None:
     """Although the system would hand it out: it ends the process that then uses it."""
-    library, stats = core.library(), core.memory_stats()
+    library, stats = core.library(), memory_stats()
     half = stats.bytes_limit * 3 // 4
     first = library.tiny_allocate(half)
     try:
         assert first is None or library.tiny_allocate(half) is None
     finally:
         library.tiny_free(first, half)
-    assert core.memory_stats().bytes_in_use == stats.bytes_in_use
+    assert memory_stats().bytes_in_use == stats.bytes_in_use

@@ -71,11 +71,7 @@ def bind_callback(call: Call) -> Library:
     callback = _alive.get(call.attributes.get(ID, -1))
     if callback is None:
         return bind_missing(call)
-
-    def run(arrays: list[np.ndarray]) -> Sequence[Any]:
-        return callback(*arrays)
-
-    return python_call(run, call.operands, call.results)
+    return python_call(lambda arrays: callback(*arrays), call.operands, call.results)
 
 
 def bind_missing(call: Call) -> Library:

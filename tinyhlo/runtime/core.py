@@ -56,19 +56,6 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
 }
 
 
-class MemoryStats(ctypes.Structure):
-    """Bytes of the caching allocator; `pool_bytes` is what it holds, handed out or cached."""
-
-    _fields_ = [
-        ("bytes_in_use", ctypes.c_int64),
-        ("peak_bytes", ctypes.c_int64),
-        ("bytes_limit", ctypes.c_int64),
-        ("pool_bytes", ctypes.c_int64),
-        ("allocations", ctypes.c_int64),
-        ("largest_bytes", ctypes.c_int64),
-    ]
-
-
 @functools.cache
 def library() -> ctypes.CDLL:
     """The loaded library.
@@ -97,12 +84,6 @@ def address(name: str) -> int:
     if value is None:
         raise TinyhloError(f"{LIBRARY} exports no {name}")
     return value
-
-
-def memory_stats() -> MemoryStats:
-    stats = MemoryStats()
-    library().tiny_memory_stats(ctypes.byref(stats))
-    return stats
 
 
 def last_error() -> str:

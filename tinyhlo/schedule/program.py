@@ -50,8 +50,7 @@ class Kernel:
     that the op itself only touches what it updates. Kinds, by the class of the root node:
       * Elementwise, Reduce, MultiReduce, views, Gather in any combination: one fused loop nest;
         all results have the same shape, or share leading axes;
-      * a kernel whose `contraction` is set holds exactly one sum of products with its prologue
-        and epilogue;
+      * a sum of products with its prologue and epilogue, or two with work on rows between them;
       * Scan, Sort, Scatter, UpdateSlice, LibraryCall: one such node, elementwise producers of its
         updates and indices fused in.
     """

@@ -12,8 +12,8 @@ The passes of a Fourier transform are such a chain, whoever wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from tinyhlo.ir.graph import Node, Reduce
@@ -53,12 +53,15 @@ class Chain:
 
 def find_chain(nodes: Sequence[Node], stop: Callable[[Node], bool], target: Target) -> Chain | None:
     """The chain of `nodes`, first to last; `stop` holds for values in memory."""
-    transforms = [find_transform(node) for node in nodes]
-    if None in transforms:
-        return None
+    stages: list[Stage] = []
+    for node in nodes:
+        transform = find_transform(node)
+        if transform is None or not isinstance(node, Reduce):
+            return None
+        stages.append(Stage(node, transform, own_axes(node, transform)))
     if len(nodes) == 1:
         alone = (None,) * len(nodes[0].shape)
-        return Chain(tuple(stages_of(nodes, transforms, [alone])), {}, {})
+        return Chain((replace(stages[0], shared=alone),), {}, {})
     reads: list[dict[Node, set[Indices]]] = []
     for number, node in enumerate(nodes):
         before = nodes[number - 1] if number else None
@@ -66,57 +69,37 @@ def find_chain(nodes: Sequence[Node], stop: Callable[[Node], bool], target: Targ
         inside = [n for n in nodes[:number] if n in reads[number]]
         if inside != ([before] if number else []):
             return None
-    shared = shared_axes(nodes, transforms, reads)
-    stages = tuple(stages_of(nodes, transforms, shared))
+    stages = share_axes(stages, reads)
     last = stages[-1]
     extents = {axis: last.node.shape[axis] for axis in last.shared if axis is not None}
-    near = near_axes(stages, reads[0])
-    return tiled(stages, extents, near, target)
+    return tiled(tuple(stages), extents, near_axes(stages, reads[0]), target)
 
 
-def stages_of(
-    nodes: Sequence[Node],
-    transforms: Sequence[Transform | None],
-    shared: Sequence[tuple[int | None, ...]],
-) -> Iterator[Stage]:
-    for node, transform, axes in zip(nodes, transforms, shared, strict=True):
-        assert isinstance(node, Reduce) and transform is not None
-        yield Stage(node, transform, axes)
-
-
-def shared_axes(
-    nodes: Sequence[Node],
-    transforms: Sequence[Transform | None],
-    reads: Sequence[dict[Node, set[Indices]]],
-) -> list[tuple[int | None, ...]]:
-    """For each axis of each node the axis of the last node at which alone it is read."""
-    following: list[int | None] = own_axes(nodes[-1], transforms[-1])
-    found = [following]
-    for number in range(len(nodes) - 2, -1, -1):
-        variables = space_of(nodes[number + 1]).kept
-        by_index = {index(v): k for v, k in zip(variables, following, strict=True) if v.extent > 1}
-        own = own_axes(nodes[number], transforms[number])
-        places = reads[number + 1][nodes[number]]
-        current: list[int | None] = []
-        for axis, mark in enumerate(own):
-            at = {place[axis] for place in places}
-            current.append(
-                by_index.get(next(iter(at))) if mark is not None and len(at) == 1 else None
-            )
-        following = current
-        found.insert(0, current)
-    everywhere = set.intersection(*({k for k in axes if k is not None} for axes in found))
-    return [tuple(k if k in everywhere else None for k in axes) for axes in found]
-
-
-def own_axes(node: Node, transform: Transform | None) -> list[int | None]:
+def own_axes(node: Reduce, transform: Transform) -> tuple[int | None, ...]:
     """Axes of a sum that are no rows of its matrix, and have more than one point."""
-    if transform is None or not isinstance(node, Reduce):
-        return [None] * len(node.shape)
     kept = [k for k in range(len(transform.source.shape)) if k not in node.axes]
-    return [
+    return tuple(
         place if axis not in transform.row_axes and node.shape[place] > 1 else None
         for place, axis in enumerate(kept)
+    )
+
+
+def share_axes(stages: Sequence[Stage], reads: Sequence[dict[Node, set[Indices]]]) -> list[Stage]:
+    """The stages with, for each of their own axes, the axis of the last at which alone it is
+    read."""
+    found = [stages[-1].shared]
+    for stage, after, read in zip(stages[-2::-1], stages[:0:-1], reads[:0:-1], strict=True):
+        variables = space_of(after.node).kept
+        by_index = {index(v): k for v, k in zip(variables, found[0], strict=True) if v.extent > 1}
+        shared: list[int | None] = []
+        for axis, own in enumerate(stage.shared):
+            at = {place[axis] for place in read[stage.node]}
+            shared.append(by_index.get(at.pop()) if own is not None and len(at) == 1 else None)
+        found.insert(0, tuple(shared))
+    everywhere = set.intersection(*({k for k in axes if k is not None} for axes in found))
+    return [
+        replace(stage, shared=tuple(k if k in everywhere else None for k in axes))
+        for stage, axes in zip(stages, found, strict=True)
     ]
 
 
