@@ -68,7 +68,7 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
 
         stages = run_stages(source, config)
     executable = native(stages.module, stages.program, stages.compiled, config)
-    if place and not stages.compiled.libraries:
+    if place and not stages.compiled.libraries and not stages.module.asked:
         saved.store(place, executable, stages.compiled.pieces)
     return executable
 

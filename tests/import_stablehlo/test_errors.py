@@ -106,16 +106,6 @@ def test_device_counts(count: str) -> None:
         )
 
 
-def test_shardings_from_before_shardy() -> None:
-    with pytest.raises(UnsupportedOp, match="jax_use_shardy_partitioner"):
-        import_module(
-            """module attributes {mhlo.num_partitions = 2 : i32} {
-            func.func @main(%x: tensor<8xf32> {mhlo.sharding = "{devices=[2]<=[2]}"}) {
-              return
-            } }"""
-        )
-
-
 def test_locations_where_values_are_expected() -> None:
     """jaxlib's bindings cannot give them to Python."""
     for text in (

@@ -179,6 +179,100 @@ PROGRAMS = {
                      devices=list(devices))
         return f(numbers(8, 3), 1.0)
     """,
+    "partitioners": """
+    def run(devices):
+        from jax.experimental.custom_partitioning import custom_partitioning
+        mesh, seen = Mesh(devices.reshape(4, 2), ("x", "y")), set()
+
+        def columns(mesh, sharding):
+            return NamedSharding(mesh, P(sharding.spec[1]))
+
+        def partition(mesh, operands, results):
+            x = operands[0].sharding
+            seen.add((operands[0].shape, x.spec, results[1].sharding.spec))
+
+            def lowered(x, w):
+                y = jax.jit(jnp.sin)(x) * w
+                return y, jax.lax.psum(jnp.sum(y, 0), "x")
+
+            return mesh, lowered, (x, columns(mesh, x)), (x, columns(mesh, x))
+
+        @custom_partitioning
+        def f(x, w):
+            y = jnp.sin(x) * w
+            return y, jnp.sum(y, 0)
+
+        f.def_partition(partition, sharding_rule="i j, j -> i j, j")
+
+        @jax.jit
+        def g(x, w):
+            y, total = f(x * 2, w)
+            last, totals = jax.lax.scan(lambda c, _: f(c, w), y, None, length=3)
+            return total, last, totals.sum(0)
+
+        place, w = NamedSharding(mesh, P("x", "y")), put([0.1, 0.2, 0.3, 0.4], mesh)
+        results = [g(jax.device_put(numbers(8, 4) * a, place), w) for a in (1, 1 + 2j)]
+        assert seen == {((8, 4), P("x", "y"), P("y"))}, seen
+        return results
+    """,
+    "inspected shardings": """
+    def run(devices):
+        mesh, seen = Mesh(devices.reshape(4, 2), ("x", "y")), []
+        show = lambda x: jax.debug.inspect_array_sharding(x, callback=lambda s: seen.append(s.spec))
+
+        @jax.jit
+        def f(a, b):
+            show(a)
+            y = (a @ b) * 2
+            show(y)
+            z = jax.lax.with_sharding_constraint(y, NamedSharding(mesh, P(None, "x")))
+            show(z)
+            return jax.lax.fori_loop(0, 3, lambda _, c: (show(c), c * 0.5)[1], z)
+
+        result = f(put(numbers(8, 4), mesh, "x"), put(numbers(4, 8), mesh, None, "y"))
+        assert sorted(map(str, seen)) == sorted(
+            map(str, (P("x"), P(None, "x"), P(None, "x"), P(None, "x")))
+        ), seen
+        return result
+    """,
+    "shardings from before Shardy": """
+    def run(devices):
+        mesh = Mesh(devices.reshape(4, 2), ("x", "y"))
+        divided = NamedSharding(mesh, P("x", "y"))
+
+        @partial(jax.jit, out_shardings=divided)
+        def moves(x):
+            def body(c, _):
+                ring = [(k, (k + 1) % 4) for k in range(4)]
+                step = lambda a: a + jax.lax.ppermute(a, "x", ring) * jax.lax.axis_index("x")
+                y = shard_map(step, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))(c)
+                return y * 0.5, None
+            return jax.lax.scan(body, x, None, length=4)[0]
+
+        @partial(jax.jit, out_shardings=NamedSharding(mesh, P()))
+        def some(x):
+            total = lambda x: jax.lax.psum(x, "y") * 2
+            return shard_map(
+                total, mesh=mesh, in_specs=P(None, "y"), out_specs=P(), axis_names={"y"}
+            )(x * 2)
+
+        @partial(jax.jit, out_shardings=NamedSharding(mesh, P("y", "x")))
+        def whole(x):
+            return jax.lax.with_sharding_constraint(x @ x.T, divided) + x.sum()
+
+        @partial(jax.jit, out_shardings=NamedSharding(mesh, P("x")))
+        def gathered(x):
+            rows = lambda x: jax.lax.all_gather(x, "y", axis=1, tiled=True)
+            return shard_map(
+                rows, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x"), check_vma=False
+            )(x * (1 + 2j)).real
+
+        jax.config.update("jax_use_shardy_partitioner", False)
+        x = put(numbers(8, 4), mesh, "x", "y")
+        results = [f(x) for f in (moves, some, whole, gathered)]
+        jax.config.update("jax_use_shardy_partitioner", True)
+        return results
+    """,
     "one of several": """
     def run(devices):
         x = jax.device_put(numbers(4), devices[0])

@@ -108,7 +108,7 @@ SMALL_NAMES = frozenset(dtype.name for dtype in SMALL)
 def decode_text(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     """Elements that the bindings cannot read, from the printed text: one hex string (little-endian,
     at least a byte an element), or a list of decimal and 0x numbers."""
-    body = text[text.index("<") + 1 : text.rindex("> :")]
+    body = text[text.index("<") + 1 : text.index("> :")]
     if body.startswith('"0x'):
         array = np.frombuffer(a2b_hex(body[3:-1]), dtype)
     else:

@@ -20,7 +20,7 @@ from tinyhlo.import_stablehlo.lifting import Complex, plane_type, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
 from tinyhlo.import_stablehlo.walker import (
     DTYPE,
@@ -252,9 +252,7 @@ def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(
-        ("stablehlo.constant", "chlo.constant"), on_values(dense_constant, "value", SHAPE)
-    ),
+    **dict.fromkeys(CONSTANTS, on_values(dense_constant, "value", SHAPE)),
     "stablehlo.iota": on_values(iota_along, SHAPE, DTYPE, "iota_dimension"),
     "stablehlo.complex": on_values(Complex),
     "stablehlo.real": on_values(lambda x: x.re),

@@ -9,7 +9,7 @@ After this nothing of MLIR is touched, except locations when somebody asks for t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from tinyhlo.import_stablehlo.attributes import (
 from tinyhlo.import_stablehlo.chlo import chlo_key, legalize
 from tinyhlo.import_stablehlo.lifting import form_of
 from tinyhlo.import_stablehlo.records import (
+    CONSTANTS,
     Block,
     Form,
     Function,
@@ -35,7 +36,6 @@ from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
-CONSTANTS = frozenset({"stablehlo.constant", "chlo.constant"})
 EFFECTS = frozenset(f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "rng"))
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
@@ -47,6 +47,34 @@ def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
         for operation in module.body.operations
         if operation.operation.name == "func.func"
     }
+
+
+def meshes_of(module: ir.Module) -> dict[str, Mesh]:
+    """Meshes of devices by symbol, as "@mesh"."""
+    return {
+        f"@{decode_attribute(op.operation.attributes['sym_name'])}": parse_mesh(
+            str(op.operation.attributes["mesh"])
+        )
+        for op in module.body.operations
+        if op.operation.name == "sdy.mesh"
+    }
+
+
+def calls_of(operation: ir.Operation, targets: Set[str]) -> Iterator[ir.Operation]:
+    """The custom calls of some targets inside of an op."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if target_of(inner.operation) in targets:
+                    yield inner.operation
+                yield from calls_of(inner.operation, targets)
+
+
+def target_of(operation: ir.Operation) -> str:
+    """What a custom call calls; nothing for other ops."""
+    if operation.name != "stablehlo.custom_call":
+        return ""
+    return decode_attribute(operation.attributes["call_target_name"])
 
 
 def entry_of(module: ir.Module) -> str:
@@ -85,13 +113,7 @@ class Decoder:
     def meshes(self) -> dict[str, Mesh]:
         """Meshes of devices by symbol, as "@mesh"."""
         if self._meshes is None:
-            self._meshes = {
-                f"@{decode_attribute(op.operation.attributes['sym_name'])}": parse_mesh(
-                    str(op.operation.attributes["mesh"])
-                )
-                for op in self._module.body.operations
-                if op.operation.name == "sdy.mesh"
-            }
+            self._meshes = meshes_of(self._module)
         return self._meshes
 
     def function(self, name: str) -> Function:

@@ -4,12 +4,14 @@
 
 The body runs in a copy for each place along the manual axes. Inside another such body there is a
 copy for each copy outside and each place. Axes that are not manual do not divide anything here.
+What a partitioner made has a mesh for each sharding (`partitioners.py`): then devices count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
@@ -28,7 +30,7 @@ from tinyhlo.import_stablehlo.sharding import (
 )
 from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values, alone, run_together
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, Walker
-from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.graph import Node, Shape, TensorType
 
 NO_MESH = "no mesh of this program has its manual axes"
 
@@ -38,9 +40,27 @@ class Places:
     """The places along the manual axes of a mesh."""
 
     mesh: Mesh
-    names: tuple[str, ...]
+    names: frozenset[str]
     all: tuple[Coordinates, ...]
-    divided: Divided
+    walker: Walker
+
+    @property
+    def divided(self) -> Divided:
+        return self.walker.divided
+
+    def along(self, sharding: Sharding) -> Callable[[Coordinates, Shape], tuple[Part, int | None]]:
+        """What of an array, and which summand of it, is at a place; axes that are not manual
+        divide nothing."""
+        only = partial(only_named, self.names)
+        along = Sharding(sharding.mesh, tuple(map(only, sharding.axes)), only(sharding.unreduced))
+        mesh = self.walker.mesh(sharding.mesh)
+        own = None if mesh == self.mesh else mesh.coordinates()
+
+        def at(place: Coordinates, shape: Shape) -> tuple[Part, int | None]:
+            there = place if own is None else own.get(self.mesh.device(place), {})
+            return part_at(along, mesh, shape, there), share_at(along, mesh, there)
+
+        return at
 
 
 def manual_computation(
@@ -87,17 +107,11 @@ def places_of(manual: set[str], shardings: Sequence[Sharding], walker: Walker) -
     names = tuple(name for name in mesh.sizes if name in manual)
     numbers = product(*(range(mesh.sizes[name]) for name in names))
     every = tuple(dict(zip(names, place, strict=True)) for place in numbers)
-    return Places(mesh, names, every, walker.divided)
+    return Places(mesh, frozenset(manual), every, walker)
 
 
-def only(axes: Sequence[MeshAxis], names: Sequence[str]) -> tuple[MeshAxis, ...]:
+def only_named(names: frozenset[str], axes: Sequence[MeshAxis]) -> tuple[MeshAxis, ...]:
     return tuple(axis for axis in axes if axis.name in names)
-
-
-def manual_part(sharding: Sharding, names: Sequence[str]) -> Sharding:
-    """A sharding along manual axes only: the others are not divided inside."""
-    axes = tuple(only(axes, names) for axes in sharding.axes)
-    return Sharding(sharding.mesh, axes, only(sharding.unreduced, names))
 
 
 def part_of(
@@ -106,8 +120,7 @@ def part_of(
     """What one copy gets of a value."""
     if not isinstance(type_, TensorType):
         return value
-    along = manual_part(sharding, places.names)
-    part, share = part_at(along, places.mesh, type_.shape, at), share_at(along, places.mesh, at)
+    part, share = places.along(sharding)(at, type_.shape)
     divided = places.divided
     pieces = [divided.share(divided.part(node, part), share) for node in flatten([value])]
     return unflatten(pieces, [type_])[0]
@@ -120,11 +133,11 @@ def whole_of(
     and the first one's is taken; along axes that are not reduced yet they are added."""
     if not isinstance(type_, TensorType):
         return values[0]
-    along = manual_part(sharding, places.names)
+    along = places.along(sharding)
     found: dict[Part, dict[int | None, list[Node]]] = {}
     for value, at in zip(values, places.all, strict=True):
-        shares = found.setdefault(part_at(along, places.mesh, type_.shape, at), {})
-        shares.setdefault(share_at(along, places.mesh, at), flatten([value]))
+        part, share = along(at, type_.shape)
+        found.setdefault(part, {}).setdefault(share, flatten([value]))
     nodes: list[Node] = []
     for plane in range(len(flat_types([type_]))):
         pieces = {

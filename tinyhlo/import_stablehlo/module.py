@@ -19,15 +19,18 @@ from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
+from tinyhlo.import_stablehlo.borders import team_of
 from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
 from tinyhlo.import_stablehlo.partitioned import Division, divide, propagated
+from tinyhlo.import_stablehlo.partitioners import answered
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
 from tinyhlo.import_stablehlo.sharding import Part
+from tinyhlo.import_stablehlo.teams import Team, run_together
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
@@ -51,7 +54,8 @@ class Module:
 
     A program for several devices has the inputs of the first one, then those of the second, and so
     on, and likewise outputs. `shardings`: how the inputs and outputs of one are divided, in XLA's
-    words; () for one device.
+    words; () for one device. `asked`: whether JAX was asked about calls in it, so that its text
+    alone does not say what it does.
     """
 
     graph: Graph
@@ -64,6 +68,7 @@ class Module:
     memories: tuple[int, ...] = ()
     shardings: tuple[str, ...] = ()
     devices: int = 1
+    asked: bool = False
 
     def __str__(self) -> str:
         return f"module {self.name}\n{self.graph}"
@@ -89,12 +94,16 @@ def import_module(source: bytes | str) -> Module:
 
 def read_module(parsed: ir.Module) -> Module:
     """The Module of a parsed program; see `import_module`."""
+    devices = device_count(parsed)
+    written, team = parsed, ()
+    if devices > 1:
+        parsed = answered(written, devices)
+        team = team_of(parsed, devices)
     walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER)
     function = walker.decoder.function(entry_of(parsed))
     given = layouts(function.body.types, function.argument_attributes)
     made = layouts(function.body.returned_types, function.result_attributes)
-    devices = device_count(parsed)
-    before, after = divisions(parsed, function, walker, devices)
+    before, after = divisions(written, function, walker, devices)
     arguments: list[Value] = [
         None
         if division is None
@@ -105,7 +114,7 @@ def read_module(parsed: ir.Module) -> Module:
             zip(function.body.types, given, before, strict=True)
         )
     ]
-    results, effects = walker.region(function.body, arguments, {})
+    results, effects = run_entry(function, arguments, team, walker)
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
         raise UnsupportedOp(refused)
@@ -140,7 +149,18 @@ def read_module(parsed: ir.Module) -> Module:
         memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
         tuple(d.text for d in (*before, *after) if d is not None) if devices > 1 else (),
         devices,
+        parsed is not written,
     )
+
+
+def run_entry(
+    function: Function, arguments: list[Value], team: Team, walker: Walker
+) -> tuple[tuple[Value, ...], tuple[Node, ...]]:
+    """(results, effects) of the entry; all copies of a team have the same results."""
+    if not team:
+        return walker.region(function.body, arguments, {})
+    given, around = [tuple(arguments)] * len(team), [{}] * len(team)
+    return walker.collect(lambda: run_together(function.body, given, around, walker, team)[0])
 
 
 def device_count(parsed: ir.Module) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.attributes import Dense
 from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.walker import (
     DTYPE,
     SHAPE,
@@ -66,7 +66,7 @@ def concatenate(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
 
 CONSTANT = on_values(dense_constant, "value", SHAPE)
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("stablehlo.constant", "chlo.constant"), CONSTANT),
+    **dict.fromkeys(CONSTANTS, CONSTANT),
     "stablehlo.iota": on_values(iota, SHAPE, DTYPE, "iota_dimension"),
     "stablehlo.broadcast_in_dim": on_values(broadcast, SHAPE, "broadcast_dimensions"),
     "stablehlo.broadcast": on_values(new_axes_in_front, SHAPE),

@@ -10,6 +10,7 @@ propagation does. One device is the case where every part is the whole.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +18,14 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
-from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import collect_diagnostics
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
+from tinyhlo.import_stablehlo.hlo_sharding import hlo_text, shardy_text
 from tinyhlo.import_stablehlo.sharding import (
     Coordinates,
     Mesh,
     Part,
-    hlo_text,
     parse_mesh,
     parse_shardings,
     part_at,
@@ -35,8 +35,7 @@ from tinyhlo.import_stablehlo.sharding import (
 from tinyhlo.ir.graph import TensorType
 
 SHARDING = "sdy.sharding"
-XLA_SHARDING, REPLICATED = "mhlo.sharding", "{replicated}"
-XLA_ALONE = "shardings in XLA's own form: leave jax_use_shardy_partitioner on, or export it again"
+HLO_SHARDING = "mhlo.sharding"  # what JAX wrote before there was Shardy
 ONE_DEVICE = Mesh({}, (0,))
 PROPAGATION = "builtin.module(sdy-propagation-pipeline)"
 
@@ -62,13 +61,11 @@ class Division:
 def divide(
     given: Mapping[str, Any], type_: TensorType, meshes: Mapping[str, Mesh], devices: int
 ) -> Division:
-    """The division that the attributes of an argument or result ask for.
-
-    Raises UnsupportedOp for a sharding in the form that JAX had before Shardy."""
-    old = given.get(XLA_SHARDING, REPLICATED)
-    if devices > 1 and SHARDING not in given and old != REPLICATED:
-        raise UnsupportedOp((UnsupportedItem(XLA_SHARDING, str(old), "", XLA_ALONE),))
-    shardings = parse_shardings(given.get(SHARDING, ""))
+    """The division that the attributes of an argument or result ask for."""
+    text = given.get(SHARDING, "")
+    if not text and HLO_SHARDING in given:
+        text = shardy_text(given[HLO_SHARDING], devices)
+    shardings = parse_shardings(text)
     sharding, mesh = None, ONE_DEVICE
     if shardings and devices > 1:
         sharding = shardings[0]
@@ -90,15 +87,24 @@ def propagated(
     those that are given. All are given: nothing to do."""
     if all(SHARDING in given for group in attributes for given in group):
         return attributes
-    copy = ir.Module.parse(str(module), module.context)
-    with module.context, ir.Location.unknown(), collect_diagnostics(module.context):
-        try:
-            PassManager.parse(PROPAGATION).run(copy.operation)
-        except ir.MLIRError:  # whole results are right as well
-            return attributes
+    copy = propagate(module)
     entry = functions_of(copy)[entry_of(copy)]
     found: list[Sequence[Mapping[str, Any]]] = []
     for key, group in zip(("arg_attrs", "res_attrs"), attributes, strict=True):
         now = decode_attribute(entry.attributes[key]) if key in entry.attributes else group
         found.append(now or group)
     return found
+
+
+def propagate(module: ir.Module) -> ir.Module:
+    """A copy in which Shardy's propagation says how everything is divided; where it cannot, only
+    what is given: whole values are right as well."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    copy = ir.Module.parse(written.getvalue(), module.context)
+    with module.context, ir.Location.unknown(), collect_diagnostics(module.context):
+        try:
+            PassManager.parse(PROPAGATION).run(copy.operation)
+        except ir.MLIRError:
+            return ir.Module.parse(written.getvalue(), module.context)
+    return copy

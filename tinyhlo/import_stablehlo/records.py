@@ -15,6 +15,8 @@ from typing import Any
 
 from tinyhlo.ir.graph import TensorType
 
+CONSTANTS = ("stablehlo.constant", "chlo.constant", "sdy.constant")  # the last is propagation's
+
 
 @dataclass(frozen=True, slots=True)
 class OtherType:

@@ -7,6 +7,7 @@ differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo import (
+    borders,
     broadcasting,
     calls,
     collectives,
@@ -62,7 +63,12 @@ FAMILIES = (
     windows,
 )
 
-TOGETHER = {**collectives.TOGETHER, **lockstep.TOGETHER, **manual.TOGETHER}
+TOGETHER = {
+    **borders.TOGETHER,
+    **collectives.TOGETHER,
+    **lockstep.TOGETHER,
+    **manual.TOGETHER,
+}
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
 LIFTED_RULES: dict[Form, dict[str, Rule]] = {
     Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES, **fft.RULES},

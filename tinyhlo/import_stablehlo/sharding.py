@@ -10,7 +10,7 @@ slice of it. A `Part` says where in the whole array it lies.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -197,22 +197,3 @@ def share_at(sharding: Sharding | None, mesh: Mesh, at: Coordinates) -> int | No
         place, size = position(axis, mesh, at)
         share = share * size + place
     return share
-
-
-def hlo_text(parts: Sequence[Part], shares: Sequence[int | None]) -> str:
-    """The sharding that gives devices these parts, as XLA writes it and JAX reads it back:
-
-    {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
-    """
-    owners: dict[tuple[Part, int], list[int]] = {}
-    for device, (part, share) in enumerate(zip(parts, shares, strict=True)):
-        owners.setdefault((part, share or 0), []).append(device)
-    if len(owners) == 1:
-        return "{replicated}"
-    tiles = [len(set(bounds)) for bounds in zip(*parts, strict=True)]
-    devices = ",".join(str(device) for owned in sorted(owners) for device in owners[owned])
-    last = {"unreduced": len(set(shares)), "replicated": len(parts) // len(owners)}
-    kinds = [kind for kind, count in last.items() if count > 1]
-    sizes = ",".join(map(str, [*tiles, *(last[kind] for kind in kinds)]))
-    end = f" last_tile_dims={{{', '.join(kinds)}}}" if kinds else ""
-    return f"{{devices=[{sizes}]{devices}{end}}}"

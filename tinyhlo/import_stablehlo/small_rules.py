@@ -15,7 +15,7 @@ import numpy as np
 from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
 from tinyhlo.import_stablehlo.lifting import with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, on_values
 from tinyhlo.ir.build import cast, elementwise
@@ -52,7 +52,7 @@ def count_leading_zeros(x: Node, dtype: DType) -> Node:
 
 
 RULES: dict[str, Rule] = {
-    "stablehlo.constant": on_values(bits_constant, "value", SHAPE, DTYPE),
+    **dict.fromkeys(CONSTANTS, on_values(bits_constant, "value", SHAPE, DTYPE)),
     "stablehlo.convert": convert_op,
     "stablehlo.shift_right_logical": on_values(operator.rshift),
     "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),

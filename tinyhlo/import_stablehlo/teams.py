@@ -48,16 +48,21 @@ CONTROL = frozenset(
 )
 
 
+def rule_name(operation: Operation) -> str:
+    """An op's name, or what a custom call calls."""
+    return operation.attributes.get("call_target_name") or operation.name
+
+
 def alone(operation: Operation, inputs: Values, scope: Scope) -> Values:
     """The rule of a collective or per-device body that stands outside of per-device bodies."""
-    rule = scope.walker.together[operation.name]
+    rule = scope.walker.together[rule_name(operation)]
     return rule(operation, [inputs], [scope], ALONE)[0]
 
 
 def communicates(operation: Operation, walker: Walker) -> bool:
     """Whether copies must run this op together."""
     if operation.name not in CONTROL:
-        return operation.name in walker.together
+        return rule_name(operation) in walker.together
     return any(has_collectives(block, walker) for block in blocks_of(operation, walker))
 
 
@@ -117,7 +122,7 @@ def step_together(
     """Results of an op that sees all copies."""
     walker = scopes[0].walker
     try:
-        results = walker.together[operation.name](operation, inputs, scopes, team)
+        results = walker.together[rule_name(operation)](operation, inputs, scopes, team)
     except UnsupportedError as reason:
         walker.refuse(operation, str(reason))
         return [tuple(map(placeholder, operation.types))] * len(team)

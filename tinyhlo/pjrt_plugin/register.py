@@ -11,7 +11,7 @@ import functools
 import os
 import re
 
-from tinyhlo.pjrt_plugin import bridge, buffer_callbacks, callbacks, lowerings
+from tinyhlo.pjrt_plugin import bridge, buffer_callbacks, callbacks, lowerings, partitioners
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
@@ -32,6 +32,7 @@ def initialize() -> None:
     lowerings.register(PLATFORM)
     callbacks.install(PLATFORM)
     buffer_callbacks.install(PLATFORM)
+    partitioners.install(PLATFORM)
 
 
 def client_options() -> dict[str, int]:

@@ -1,0 +1,70 @@
+"""Shardings in XLA's own words, which JAX reads, and wrote before there was Shardy.
+
+    {devices=[4,1,2]<=[8] last_tile_dim_replicate}
+
+The first axis of an array is in 4 tiles, the second whole, and each tile on two devices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from tinyhlo.import_stablehlo.sharding import Part
+
+REPLICATED = "{replicated}"
+TILES = re.compile(
+    r"devices=\[(?P<tiles>[\d,]+)\]"
+    r"(?:<=\[(?P<sizes>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<devices>[\d,]+))"
+    r"(?: (?P<replicate>last_tile_dim_replicate)| last_tile_dims=\{(?P<kinds>[\w, ]*)\})?"
+)
+
+
+def hlo_text(parts: Sequence[Part], shares: Sequence[int | None]) -> str:
+    """The sharding that gives devices these parts, as XLA writes it:
+
+    {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
+    """
+    owners: dict[tuple[Part, int], list[int]] = {}
+    for device, (part, share) in enumerate(zip(parts, shares, strict=True)):
+        owners.setdefault((part, share or 0), []).append(device)
+    if len(owners) == 1:
+        return REPLICATED
+    tiles = [len(set(bounds)) for bounds in zip(*parts, strict=True)]
+    devices = ",".join(str(device) for owned in sorted(owners) for device in owners[owned])
+    last = {"unreduced": len(set(shares)), "replicated": len(parts) // len(owners)}
+    kinds = [kind for kind, count in last.items() if count > 1]
+    sizes = ",".join(map(str, [*tiles, *(last[kind] for kind in kinds)]))
+    end = f" last_tile_dims={{{', '.join(kinds)}}}" if kinds else ""
+    return f"{{devices=[{sizes}]{devices}{end}}}"
+
+
+def shardy_text(text: str, devices: int) -> str:
+    """A sharding of XLA's in Shardy's words; its mesh has an axis for each number of tiles.
+
+    {devices=[4,1,2]<=[8] last_tile_dim_replicate}
+    ->  <mesh<["0"=4, "1"=1, "2"=2]>, [{"0"}, {"1"}]>
+    """
+    found = TILES.search(text)
+    if found is None:  # replicated, or on one device, which is the only one to read it
+        return f'<mesh<["0"={devices}]>, []>'
+    tiles = numbers(found["tiles"])
+    order = np.arange(prod(tiles))
+    if found["devices"]:
+        order = np.array(numbers(found["devices"]))
+    elif found["order"]:
+        order = order.reshape(numbers(found["sizes"])).transpose(numbers(found["order"])).ravel()
+    kinds = ["replicated"] if found["replicate"] else re.findall(r"\w+", found["kinds"] or "")
+    rank = len(tiles) - len(kinds)
+    sizes = ", ".join(f'"{axis}"={count}' for axis, count in enumerate(tiles))
+    axes = ", ".join(f'{{"{axis}"}}' for axis in range(rank))
+    sums = ", ".join(f'"{rank + k}"' for k, kind in enumerate(kinds) if kind == "unreduced")
+    unreduced = f", unreduced={{{sums}}}" if sums else ""
+    return f"<mesh<[{sizes}], device_ids={order.tolist()}>, [{axes}]{unreduced}>"
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
