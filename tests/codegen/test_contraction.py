@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
+from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.contraction import planner as contraction_planner
 from tinyhlo.codegen.contraction.lower import lower_contraction
-from tinyhlo.codegen.contraction.planner import split_depth
+from tinyhlo.codegen.contraction.planner import choose_tile, split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
+from tinyhlo.codegen.loops import Loop
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build
@@ -320,14 +322,14 @@ def test_printed_form() -> None:
     left, right = build.param(0, (1024, 1024), F32), build.param(1, (1024, 1024), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
     text = str(lower_contraction(Kernel("kernel", graph), AVX2))
-    assert "parallel 1x18x8 chunks" in text and "right packed once" in text
+    assert "parallel 1x18x16 chunks" in text and "right packed once" in text
     assert "left packed once" in text and "1024 deep" in text  # its rows share cache sets
     assert "left[k1*6 + tile*6160 + 5]" in text  # rows of a tile lie side by side, tiles apart
     assert "for r in 6 unroll:" in text  # sums go from registers to the result
     packing_right, packing_left, product = [x for x in text.splitlines() if " parallel:" in x]
     assert packing_right.split()[1:4] == ["k1", "in", "1024"]  # whole rows
     assert packing_left.split()[1:4] == ["tile", "in", "171"]
-    assert product.split()[3] == "144"  # chunks, for two threads: a slow one takes fewer
+    assert product.split()[3] == "288"  # chunks, for two threads: a slow one takes fewer
 
 
 def test_pieces_of_columns_do_not_overlap_where_that_is_possible() -> None:
@@ -363,3 +365,24 @@ def test_loads_of_shared_parts_are_found_once() -> None:
     for _ in range(60):
         value = Apply(Op.ADD, (value, value), F32)
     assert loads_of(value) == [Load(memory, constant(0))]
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("m", "k", "n"), [(512, 512, 512), (256, 768, 768), (784, 1152, 512)])
+def test_pieces_of_columns_overlap_little(processor: str, m: int, k: int, n: int) -> None:
+    """What a large product computes twice is under a tenth."""
+    left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    graph = Graph((left.type, right.type), (dot(left, right),))
+    loops = lower_contraction(Kernel("kernel", graph), named_target(processor, threads=1))
+    assert loops is not None and "right packed once" in loops.moves
+    inside = [s for s in below(loops.body) if isinstance(s, Loop)]
+    (chunk,) = (loop for loop in inside if loop.var.name == "chunk")
+    (*_, panel) = (loop for loop in inside if loop.var.name == "panel")
+    rows, columns = (int(loops.moves[k].split("x")[1].split()[0]) for k in (0, -1))
+    pieces, panels = chunk.var.extent // rows, panel.var.extent
+    assert n <= pieces * panels * columns < 1.1 * n
+
+
+def test_tiles_of_rows_are_as_even_as_can_be() -> None:
+    assert choose_tile(49, 512, 16, named_target("x86-64-v4", threads=1)) == (13, 2)
+    assert choose_tile(512, 512, 16, named_target("x86-64-v4", threads=1)) == (14, 2)

@@ -31,7 +31,7 @@ MAX_DEPTH = 1024  # k positions in a step
 ACROSS_DEPTH = 256  # where each takes a line of the left operand, of which a tile uses a part
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
-SHARED_RIGHT_BYTES = 1 << 19  # of the columns that a block of rows is multiplied by
+SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplied by
 SHARED_WORK = 1 << 26  # multiply-adds worth two forks for packing
 CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
 SUMS_BYTES = 1 << 20
@@ -378,7 +378,7 @@ def choose_tile(m: int, n: int, lanes: int, target: Target, bias: int = 0) -> tu
     if m < min(rows for rows, _ in tiles):
         return m, max(MIN_SUMS // m, 1)
     rows, vectors = min(tiles, key=padded)
-    return min(rows, m), vectors
+    return ceil_div(m, ceil_div(m, rows)), vectors
 
 
 def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:
