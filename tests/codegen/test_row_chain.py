@@ -196,6 +196,13 @@ def test_tiles_without_rows_are_not_multiplied() -> None:
     assert all(lines[k - 1].startswith("if 0 <= ") for k in products)
 
 
+def test_what_the_next_head_and_the_results_need_is_fetched() -> None:
+    given = arrays(*[(1, 3, 60, 32)] * 3)
+    (loops,) = compiled(graph_of(attention, *given), threads=1).loops
+    first, second = (line for line in str(loops).splitlines() if "depth in" in line)
+    assert first.endswith(", x1 x2 ahead") and second.endswith(", y0 ahead")
+
+
 def test_scores_that_are_needed_elsewhere_stay_in_memory() -> None:
     q, k, v = arrays((2, 3, 48, 32), (2, 3, 64, 32), (2, 3, 64, 32))
 

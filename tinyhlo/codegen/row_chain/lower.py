@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from tinyhlo.codegen.contraction.ahead import memory_ahead
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
@@ -108,7 +109,7 @@ class Builder:
         rows = self.work_on_rows(batch, row)
         work: Body = (
             *self.packing.pack_queries(batch, row),
-            self.first_product(row, rows),
+            self.first_product(row, index(block), rows),
             *rows,
             self.second_product(batch, row),
         )
@@ -136,8 +137,9 @@ class Builder:
         )
         return self.epilogue.program(body, moves)
 
-    def first_product(self, row: Index, rows: Body) -> Statement:
-        """All scores of a block but those that its mask hides."""
+    def first_product(self, row: Index, block: Index, rows: Body) -> Statement:
+        """All scores of a block but those that its mask hides. Meanwhile the next chunk's keys and
+        values are fetched, one of each a tile: packing would wait for every line of them."""
         sizes = self.sizes
         panel, tile = Var("panel", self.packing.key_panels), Var("rows", self.tiles)
         product = self.product(
@@ -145,6 +147,10 @@ class Builder:
             self.scores, index(tile) * (sizes.rows * sizes.stride) + index(panel) * sizes.columns,
         )  # fmt: skip
         first_key = index(panel) * sizes.columns
+        if sizes.row_chunks == 1 and self.batch > 1:
+            key = (block * self.tiles + index(tile)) % sizes.columns + first_key
+            following = self.packing.memory_of_key(index(self.chunk) + 1, key)
+            product = replace(product, ahead=following)
         spans = {
             Var(LETTERS[0], self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
             Var("r", sizes.block_rows): (ZERO, constant(sizes.block_rows - 1)),
@@ -169,6 +175,7 @@ class Builder:
             index(tile) * (sizes.rows * sizes.columns), index(step) * sizes.step_keys,
         )  # fmt: skip
         store = self.store(batch, row + first, index(panel), index(tile))
+        product = replace(product, ahead=memory_ahead(plain_nest(store)))
         if step.extent == 1:
             return Loop(panel, Axis.SERIAL, (over_tiles((product, *store)),))
         lane = Var("lane", self.tile.size)
@@ -297,6 +304,17 @@ class Builder:
 
 def guarded(condition: Condition, statement: Statement) -> Statement:
     return statement if condition.always else If((condition,), (statement,))
+
+
+def plain_nest(body: Body) -> Body:
+    """The nest of loops around one store, without the conditions in it; the last of several."""
+    match body[-1]:
+        case If(body=inner):
+            return plain_nest(inner)
+        case Loop(body=inner) as loop:
+            return (replace(loop, body=plain_nest(inner)),)
+        case _:
+            return body
 
 
 def stored_at_once(body: Body) -> Body:

@@ -15,10 +15,12 @@ from math import gcd
 from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
+from tinyhlo.codegen.contraction.plan import LINE_BYTES
 from tinyhlo.codegen.contraction.planner import choose_tile
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, If, Loop, Store, nested
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -167,6 +169,27 @@ class Packing:
         else:
             body = (Loop(lane, Axis.VECTOR, (store(index(lane)),), width=lanes),)
         return (Loop(panel, Axis.SERIAL, nested(loops, body)),)
+
+    def memory_of_key(self, batch: Index, key: Index) -> tuple[Place, ...]:
+        """Where one key and its values lie in memory, an address a line."""
+        first, second = self.chain.first, self.chain.second
+        key_at = self.first_at(batch, ZERO, key)
+        value_at = self.at(second, batch, ZERO, ZERO)
+        value_at[second.k[0]] = key
+        keys = self.lines(first.right, key_at, self.k_axes[-1])
+        return (*keys, *self.lines(second.right, value_at, second.n[-1]))
+
+    def lines(self, node: Node, at: list[Index], axis: int) -> tuple[Place, ...]:
+        """An address a line of the arguments that an operand reads along an axis; none where they
+        do not lie along it."""
+        lowering = TileLowering(self.kernel, self.chain.result)
+        if operand_strides(lowering, node)[axis] != 1:
+            return ()
+        found: list[Place] = []
+        for place in range(0, node.shape[axis], LINE_BYTES // node.dtype.itemsize):
+            value = lowering.value(node, [*at[:axis], constant(place), *at[axis + 1 :]], ())
+            found += [(x.memory, x.index) for x in loads_of(value) if x.memory in lowering.reads]
+        return tuple(dict.fromkeys(found))
 
     def keys_lie_along_depth(self) -> bool:
         """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
