@@ -16,7 +16,6 @@ import numpy as np
 
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import graph as ir
-from tinyhlo.ir.dtypes import BY_NUMPY
 from tinyhlo.ir.einsum import contract, is_huge_contraction
 from tinyhlo.ir.graph import Elementwise, Graph, Node
 from tinyhlo.ir.meaning import evaluate, identity
@@ -61,17 +60,15 @@ def evaluate_node(node: Node, inputs: list[Array | Arrays]) -> Array | Arrays:
 
 
 def reduce(node: ir.Reduce, source: Array) -> Array:
-    return fold(node.op, source, node.axes).astype(node.dtype.numpy)
-
-
-def fold(op: Op, source: Array, axes: tuple[int, ...]) -> Array:
-    """Monoid `op` over `axes`; floats narrower than f64 add up in f64."""
+    """Floats narrower than f64 add up in f64."""
+    op, axes = node.op, node.axes
     with np.errstate(all="ignore"):
         wide = widened(source)
-        first = wide.dtype.type(identity(op, BY_NUMPY[source.dtype]))
+        first = wide.dtype.type(identity(op, node.dtype))
         result = MONOIDS[op].reduce(wide, axes, dtype=wide.dtype, initial=first)
-        has_signed_zeros = op in (Op.MAX, Op.MIN) and wide is not source
-        return signed_zeros(op, wide, axes, result) if has_signed_zeros else result
+        if op in (Op.MAX, Op.MIN) and wide is not source:
+            result = signed_zeros(op, wide, axes, result)
+        return result.astype(node.dtype.numpy)
 
 
 MONOIDS: dict[Op, np.ufunc] = {

@@ -42,16 +42,9 @@ def divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.divide(a, b)
     quotient = np.abs(a.astype(object)) // np.abs(np.where(b == 0, 1, b).astype(object))
-    # of scalars the quotient is a Python number
-    return _whole(np.asarray(quotient, object), a, b, np.where(b == 0, -1, 0))
-
-
-def _whole(quotient: Array, a: Array, b: Array, by_zero: Array) -> Array:
-    """Truncating integer quotient with the sign put back, wrapped to a's width."""
-    negative = (a < 0) != (b < 0)
-    signed = np.where(negative, -quotient, quotient)
-    bits = a.dtype.itemsize * 8
-    wrapped = np.where(b == 0, by_zero, signed) & ((1 << bits) - 1)
+    quotient = np.asarray(quotient, object)  # of scalars it is a Python number
+    signed = np.where((a < 0) != (b < 0), -quotient, quotient)
+    wrapped = np.where(b == 0, -1, signed) & ((1 << 8 * a.dtype.itemsize) - 1)
     return np.asarray(wrapped).astype(f"u{a.dtype.itemsize}").view(a.dtype)
 
 

@@ -53,6 +53,7 @@ class Callback:
         _alive[self.number] = self
 
     def __call__(self, *arrays: np.ndarray) -> Sequence[Any]:
+        """jaxlib takes only what can be called among the callbacks of a program."""
         return self.function(*arrays)
 
     def __reduce__(self) -> NoReturn:

@@ -24,7 +24,7 @@ from tinyhlo.ir.graph import (
     UpdateSlice,
 )
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.clusters import Cluster
+from tinyhlo.schedule.clusters import Cluster, readers_of
 from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
 from tinyhlo.schedule.in_place import bind_targets, is_read_elsewhere, take_over_operands
@@ -58,10 +58,7 @@ def schedule_block(
     A target may be the memory of a writable param.
     """
     fusion = fuse(graph, context.target)
-    readers: dict[Node, set[Cluster]] = {}
-    for cluster in fusion.clusters:
-        for value in cluster.reads:
-            readers.setdefault(value, set()).add(cluster)
+    readers = readers_of(fusion.clusters)
     own: set[Node] = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
     numbers = {value: number for number, value in enumerate(fusion.producer)}
     planner = Planner(context, graph, fusion, params, own, readers, numbers)
@@ -198,9 +195,8 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     flag = context.temporary(TensorType((), BOOL))
     condition, _ = schedule_block(context, loop.condition, state, [flag])
     moving = [k for k in range(len(state)) if not is_invariant(loop, k)]
-    body_graph = loop.body
     targets = [state[k] if k in moving else None for k in range(len(state))]
-    body, _ = schedule_block(context, body_graph, state, targets, frozenset(moving))
+    body, _ = schedule_block(context, loop.body, state, targets, frozenset(moving))
     statements.append(While(condition, flag, swapped(body, state), loop.trip_count))
 
 

@@ -66,6 +66,15 @@ class Values:
         )
 
 
+def readers_of(clusters: Iterable[Cluster]) -> dict[Node, set[Cluster]]:
+    """Who reads each value."""
+    readers: dict[Node, set[Cluster]] = {}
+    for cluster in clusters:
+        for value in cluster.reads:
+            readers.setdefault(value, set()).add(cluster)
+    return readers
+
+
 def merge(target: Cluster, other: Cluster) -> None:
     """Compute the items of `other` in `target`'s kernel."""
     target.items = other.items + [item for item in target.items if item not in other.items]

@@ -29,6 +29,7 @@ from tinyhlo.schedule.clusters import (
     Values,
     merge,
     reaches_around,
+    readers_of,
 )
 from tinyhlo.schedule.columns import column_limit, share_columns
 from tinyhlo.schedule.items import (
@@ -64,12 +65,8 @@ def fuse(graph: Graph, target: Target) -> Fusion:
     items = find_items(graph)
     clusters, producer = first_clusters(items, graph)
     order_effects(graph, producer)
-    consumers: dict[Node, set[Cluster]] = {}
-    for cluster in clusters:
-        for value in cluster.reads:
-            consumers.setdefault(value, set()).add(cluster)
     results = {base(node) for node in graph.results}
-    values = Values(producer, consumers, results, column_limit(target))
+    values = Values(producer, readers_of(clusters), results, column_limit(target))
     for cluster in clusters:
         if cluster.structure is None:
             join_producers(cluster, values)
@@ -108,32 +105,30 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
     structures = set(items.structures)
     for position, node in enumerate(graph.nodes()):
         if node in structures:
-            reads: Reads = {}
-            for child in node.inputs:
-                inner = base(child)
-                found = {inner: {()}} if stop(inner) else access(inner, stop)
-                for value, at in found.items():
-                    reads.setdefault(base(value), set()).update(at)
-            cluster = Cluster([node], reads, {node: reads}, position, structure=node)
-            producer[node] = cluster
+            given = map(base, node.inputs)
+            found = [{inner: {()}} if stop(inner) else access(inner, stop) for inner in given]
         elif node in stops:
-            reads = {}
-            for value, at in access(node, stop).items():
-                reads.setdefault(base(value), set()).update(at)
-            transform = find_transform(node)
-            contraction = transform is not None or find_contraction(node) is not None
-            if transform is not None:  # its coefficients become part of the code
-                reads = {v: at for v, at in reads.items() if v not in transform.constants}
-            depth = items.depth[node]
-            cluster = Cluster(
-                [node], dict(reads), {node: reads}, position, depth, contraction=contraction
-            )
-            producer[node] = cluster
-        elif isinstance(node, Output) and node.inputs[0] in producer:
-            producer[node] = producer[node.inputs[0]]
-            continue
+            found = [access(node, stop)]
         else:
+            if isinstance(node, Output) and node.inputs[0] in producer:
+                producer[node] = producer[node.inputs[0]]
             continue
+        reads: Reads = {}
+        for places in found:
+            for value, at in places.items():
+                reads.setdefault(base(value), set()).update(at)
+        transform = find_transform(node)
+        if transform is not None:  # its coefficients become part of the code
+            reads = {value: at for value, at in reads.items() if value not in transform.constants}
+        cluster = producer[node] = Cluster(
+            [node],
+            dict(reads),
+            {node: reads},
+            position,
+            items.depth.get(node, 0),
+            node if node in structures else None,
+            transform is not None or find_contraction(node) is not None,
+        )
         cluster.before = {producer[v] for v in cluster.reads if v in producer}
         clusters.append(cluster)
     return clusters, producer

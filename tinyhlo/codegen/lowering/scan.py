@@ -14,7 +14,7 @@ parallel. The cut depends on the length alone, so the result has the same bits o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
@@ -24,7 +24,6 @@ from tinyhlo.codegen.loops import (
     Declare,
     Loop,
     LoopProgram,
-    Statement,
     Store,
 )
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering
@@ -59,6 +58,7 @@ class ScanLowering:
         self.lowering = lowering
         self.lanes = lanes
         self.length = root.shape[root.axis]
+        self.declared = Declare(RUNNING, identity(root.op, root.dtype))
 
     def lower(self) -> None:
         shape, axis = self.root.shape, self.root.axis
@@ -73,7 +73,7 @@ class ScanLowering:
             scope, self.place = self.lowering.nest(self.lowering.root, others)
             step = Var(LETTERS[scope.depth], self.length)
             scope.statements += [
-                self.declare(identity(self.root.op, self.root.dtype)),
+                self.declared,
                 self.running(Loop(step, Axis.ORDERED, (), self.width(self.length))),
             ]
 
@@ -87,7 +87,7 @@ class ScanLowering:
         )
         self.place = (*place[:-1], index(column))
         body = (
-            self.declare(identity(self.root.op, self.root.dtype)),
+            self.declared,
             self.running(Loop(step, Axis.ORDERED, ())),
         )
         chains = COLUMN_CHAINS
@@ -112,12 +112,12 @@ class ScanLowering:
                 strip,
                 Axis.PARALLEL,
                 (
-                    self.declare(identity(op, dtype)),
+                    self.declared,
                     Loop(step, Axis.REDUCE, (own,), 1, start, each),
                     Store(starts, index(strip), Read(RUNNING, dtype)),
                 ),
             ),
-            self.declare(identity(op, dtype)),
+            self.declared,
             Loop(
                 strip,
                 Axis.ORDERED,
@@ -142,13 +142,10 @@ class ScanLowering:
     def width(self, count: int) -> int:
         return self.lanes if self.lanes <= count else 1
 
-    def declare(self, value: Expression) -> Declare:
-        return Declare(RUNNING, value)
-
     def running(self, loop: Loop, name: str = RUNNING) -> Loop:
         """The loop that accumulates and stores, along `loop.var`."""
         along = index(loop.var)
-        body: Sequence[Statement] = (
+        body = (
             Accumulate(name, self.root.op, self.source(along)),
             Store(
                 self.lowering.writes[0],
@@ -156,7 +153,7 @@ class ScanLowering:
                 Read(name, self.root.dtype),
             ),
         )
-        return Loop(loop.var, loop.axis, tuple(body), loop.width, loop.start, loop.count)
+        return replace(loop, body=body)
 
     def source(self, along: Index) -> Expression:
         at = self.lowering.position(self.position(along))

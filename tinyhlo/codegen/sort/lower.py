@@ -63,7 +63,8 @@ def sort_row(
     length, limit = root.inputs[0].shape[root.axis], root.results[0].shape[root.axis]
     order = find_order(root.comparator)
     threads = target.threads if rows < target.threads else 1
-    if order and selection_cost(order, length, limit) < sorting_cost(order, length, target):
+    sorting = min(counting_cost(order, length, target), moving_cost(order, length))
+    if order and selection_cost(order, length, limit) < sorting:
 
         def key(position: Index) -> Expression:
             return signed_key(order[0], [read(k, position) for k in range(len(root.inputs))])
@@ -118,10 +119,6 @@ def selection_cost(order: Order, length: int, limit: int) -> float:
         return inf
     again = limit * block_length(length, limit)
     return 150.0 + 0.12 * length + 1.5 * again + limit * (9.0 + 2.0 * limit)
-
-
-def sorting_cost(order: Order | None, length: int, target: Target) -> float:
-    return min(counting_cost(order, length, target), moving_cost(order, length))
 
 
 def counting_cost(order: Order | None, length: int, target: Target) -> float:

@@ -71,13 +71,9 @@ def select(
         *cleared(best, limit, MOST),
     ]
     if blocks.extent > limit:
-
-        def low_at(at: Index) -> Expression:
-            return Load(lows, at)
-
         bound = Load(best, ZERO) | ((1 << TOP) - 1)
         statements += [
-            scan(low_at, best, ZERO, blocks.extent, blocks.extent, pairs),
+            scan(lambda at: Load(lows, at), best, ZERO, blocks.extent, blocks.extent, pairs),
             Declare("bound", bound),
             *cleared(best, limit, Read("bound", I64)),
         ]
