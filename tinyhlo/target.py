@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it, down to these
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 
 
@@ -28,3 +29,7 @@ class Target:
     l2_bytes: int
     l3_bytes: int
     threads: int
+
+    def short_lanes(self, bits: int) -> int:
+        """Lanes of the shortest vector that a loop runs in."""
+        return max(1, min(SHORT, self.vector_bytes) * 8 // max(bits, 8))

@@ -42,6 +42,16 @@ def module_texts(graph: Graph, target: Target) -> tuple[str, ...]:
     return (*texts, last)
 
 
+def test_many_short_arrays_do_not_become_one_block() -> None:
+    """What computes 16 of 200 arrays is called 12 times, a single one is part of the entry."""
+    many = [param(k, (3,), F32) for k in range(200)]
+    graph = Graph(tuple(x.type for x in many), tuple(add(x, x) for x in many))
+    assert "".join(module_texts(graph, TARGET)).count("alwaysinline") == 1  # of the last few
+    few = Graph((many[0].type,), (add(many[0], many[0]),))
+    (text,) = module_texts(few, TARGET)
+    assert "alwaysinline" in text
+
+
 def test_what_starts_loops_is_glue() -> None:
     """Loops are in a module that is optimised, all else in one that is not."""
     x = param(0, (64, 64), F32)

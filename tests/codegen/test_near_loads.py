@@ -14,6 +14,7 @@ from tinyhlo.ir.build import elementwise, param, permute, reduce, reshape, slice
 from tinyhlo.ir.dtypes import BY_NUMPY
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
 
@@ -23,7 +24,7 @@ def column(x: Node, k: int) -> Node:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.int16])
-@pytest.mark.parametrize("stride", range(2, 10))
+@pytest.mark.parametrize("stride", [*range(2, 13), 15, 16, 17, 24, 33])
 def test_columns_of_few(stride: int, kind: type) -> None:
     for count in (7, 8, 33, 1000):
         value = np.random.default_rng(count).integers(-99, 99, (count, stride)).astype(kind)
@@ -50,4 +51,16 @@ def test_lengths_of_vectors_without_gathers(coordinates: int) -> None:
     kernel = Kernel("length", Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
     here = target(2)
     text = str(render_kernel(choose_moves(lower_fused(kernel), here), here, "length", False, {}))
+    assert "shufflevector" in text and "gather" not in text
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("width", [8, 9, 10, 15])
+def test_rows_shorter_than_a_vector_are_loaded_in_blocks(width: int, processor: str) -> None:
+    x = param(0, (4096, width), F32)
+    kernel = Kernel("length", Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(kernel), there)
+    assert f"vector i {there.vector_bytes // 4}" in loops.moves
+    text = str(render_kernel(loops, there, "length", False, {}))
     assert "shufflevector" in text and "gather" not in text

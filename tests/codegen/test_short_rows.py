@@ -9,6 +9,8 @@ from tests.codegen.harness import TARGET
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, run_native
 from tests.schedule.graphs import F32, add, matmul, mul, over_rows, softmax
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,
@@ -25,6 +27,8 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
 
 WIDTHS = [2, 3, 4, 5, 7]
 
@@ -110,3 +114,17 @@ def test_short_reduces_that_choose_by_position_are_written_out() -> None:
     value = where(elementwise(Op.LT, place, full(2, shape, I32)), mul(wide, held[2]), held[3])
     (loops,) = compiled(Graph((x.type,), (reduce(Op.MAX, value, (0,)),))).loops
     assert " reduce" not in str(loops) and "where(" not in str(loops)
+
+
+@pytest.mark.parametrize(
+    ("processor", "extent", "lanes"),
+    [("x86-64-v4", 16, 16), ("x86-64-v4", 12, 8), ("x86-64-v4", 8, 8), ("x86-64-v3", 12, 8)],
+)
+def test_a_loop_runs_in_the_widest_vectors_that_it_fills(
+    processor: str, extent: int, lanes: int
+) -> None:
+    x = param(0, (extent,), F32)
+    kernel = Kernel("more", Graph((x.type,), (add(x, x),)))
+    loops = choose_moves(lower_fused(kernel), named_target(processor, threads=2))
+    assert loops.moves == (f"vector i {lanes}",)
+    check(Graph((x.type,), (add(x, x), reduce(Op.ADD, x, (0,)))), [normal(extent)], rtol=1e-5)

@@ -19,6 +19,7 @@ from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.codegen.moves.work import work
 from tinyhlo.codegen.report import UNKNOWN_TRIPS
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
@@ -30,7 +31,8 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
 # Kernels of up to so many nodes are inlined into the entry. Straight-line code gains most: what it
 # leaves for the next kernel stays in registers.
 SMALL, STRAIGHT = 64, 256
-COPIED = 4096  # nodes of all copies of one kernel
+COPIED = 1024  # operations in all copies of one kernel
+ONCE, SHORT_ENTRY = 128, 8_000  # the same of what runs once; characters of kernels in the entry
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,14 +96,24 @@ def render(
     loops = lower_kernel(kernel, target)
     if not loops.moves:  # a contraction comes with its own
         loops = choose_moves(loops, target, runs)
-    straight = not any(isinstance(statement, Loop) for statement in loops.body)
-    most = STRAIGHT if straight else 0 if loops.moves else SMALL
-    nodes = len(kernel.graph.nodes())
-    inline = nodes <= most and nodes * places <= COPIED
+    inline = is_inline(kernel, loops, runs, places, modules.entry.length)
     declarations = modules.part(inline).declarations
     text = render_kernel(loops, target, symbol, inline, declarations)
     modules.add(symbol, len(loops.reads + loops.writes), text, inline)
     return Rendered(symbol, loops, inline)
+
+
+def is_inline(kernel: Kernel, loops: LoopProgram, runs: float, places: int, length: int) -> bool:
+    """Whether a kernel becomes part of the entry, in which kernels of so many characters are. What
+    runs once only saves LLVM a function there, and thousands of instructions in one block take it a
+    time that is quadratic in them."""
+    nodes = len(kernel.graph.nodes())
+    if any(isinstance(statement, Loop) for statement in loops.body):
+        return not loops.moves and nodes <= SMALL and nodes * places <= COPIED
+    operations = places * sum(map(work, loops.body))
+    if runs > 1:
+        return nodes <= STRAIGHT and operations <= COPIED
+    return operations <= ONCE and length <= SHORT_ENTRY
 
 
 def kernels_of(block: Block, runs: float = 1.0) -> dict[Kernel, float]:

@@ -22,7 +22,7 @@ from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Store
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
-from tinyhlo.target import NEAR
+from tinyhlo.target import NEAR, SHORT
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
@@ -66,6 +66,11 @@ def is_ascending(v: Values, index: Index) -> bool:
         return False
     stride = indices.stride(v, index)
     return stride is not None and stride > 1
+
+
+def power_of_two(number: int) -> int:
+    """The largest that is not larger."""
+    return 1 << number.bit_length() >> 1
 
 
 def is_row(offsets: Sequence[int], stride: int) -> bool:
@@ -115,7 +120,7 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
     memory, first = block[0].memory, block[0].index
     scalar, lanes, count = stored_type(memory.dtype), v.lanes, len(block)
     stride = indices.stride(v, first) or 0
-    rows = transpose(v, [as_stored(v, s) for s in block], scalar, memory.dtype.itemsize)
+    rows = transpose(v, [as_stored(v, s) for s in block], scalar, memory.dtype.itemsize, lanes)
     per_vector = lanes // count  # rows that one vector holds
     if stride == count:  # rows follow each other without a gap
         per_vector, count = 1, lanes
@@ -134,18 +139,19 @@ def load_near(v: Values, e: Load) -> str | None:
     if v.scope.mask is not None or e.dtype is BOOL:
         return None
     stride = indices.stride(v, e.index)
-    if stride is not None and 2 <= stride <= NEAR:
+    if stride is None:
+        return None
+    unit = min(v.lanes, power_of_two(stride))
+    if in_rows(e.memory, e.index, stride) and unit * e.dtype.itemsize >= SHORT:
+        return load_block(v, e, stride, unit)
+    if 2 <= stride <= NEAR:
         return load_every(v, e, stride)
-    if stride is not None and 2 <= -stride <= NEAR:
+    if 2 <= -stride <= NEAR:
         last = Load(e.memory, e.index + (v.lanes - 1) * stride)
         text = load_every(v, last, -stride)
         type_ = lanes_type(stored_type(e.dtype), v.lanes)
         return v.b.shuffle(type_, range(v.lanes)[::-1], text)
-    if stride is None or stride < v.lanes or v.lanes < 2:
-        return None
-    if not in_rows(e.memory, e.index, stride):
-        return None
-    return load_block(v, e, stride)
+    return None
 
 
 def load_every(v: Values, e: Load, stride: int) -> str:
@@ -156,6 +162,11 @@ def load_every(v: Values, e: Load, stride: int) -> str:
         spread(v, e.memory, e.index + first * stride, stride, unit)
         for first in range(0, v.lanes, unit)
     ]
+    return joined(v, parts, scalar, unit)
+
+
+def joined(v: Values, parts: Sequence[str], scalar: str, unit: int) -> str:
+    """One vector of vectors of `unit` lanes."""
     while len(parts) > 1:
         unit *= 2
         parts = [
@@ -183,19 +194,22 @@ def spread(v: Values, memory: Memory, first: Index, stride: int, lanes: int) -> 
     return text
 
 
-def load_block(v: Values, e: Load, stride: int) -> str:
-    """A vector of every row, transposed: the values of as many neighbours as there are lanes. The
-    last vector ends with the row."""
-    lanes, memory = v.lanes, e.memory
+def load_block(v: Values, e: Load, stride: int, unit: int) -> str:
+    """A vector of `unit` neighbours from every row, transposed: their values in all lanes. The last
+    vector ends with the row."""
+    memory, scalar = e.memory, stored_type(e.dtype)
     place = e.index.offset % stride
-    column = place - min(place - place % lanes, stride - lanes)
+    column = place - min(place - place % unit, stride - unit)
     first = e.index + -column
-    rows = [vector_at(v, memory, first + lane * stride) for lane in range(lanes)]
-    columns = transpose(v, rows, stored_type(e.dtype), e.dtype.itemsize)
+    squares: list[list[str]] = []
+    for start in range(0, v.lanes, unit):
+        rows = [vector_at(v, memory, first + (start + k) * stride, unit) for k in range(unit)]
+        squares.append(transpose(v, rows, scalar, e.dtype.itemsize, unit))
+    columns = [joined(v, parts, scalar, unit) for parts in zip(*squares, strict=True)]
     for number, text in enumerate(columns):
         neighbour = Load(memory, first + number)
         if number != column:
-            v.scope.table(neighbour).setdefault(neighbour, Value(text, lanes))
+            v.scope.table(neighbour).setdefault(neighbour, Value(text, v.lanes))
     return columns[column]
 
 
@@ -205,18 +219,18 @@ def vector_at(v: Values, memory: Memory, index: Index, lanes: int = 0) -> str:
     return v.b.value(f"load {type_}, ptr {address}, align {align(memory)}")
 
 
-def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int) -> list[str]:
+def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int, lanes: int) -> list[str]:
     """The elements of all vectors lane by lane."""
-    lanes, half = v.lanes, v.lanes // 2
+    half = lanes // 2
     group = GROUP_BYTES // itemsize
     if len(vectors) == lanes and group in (2, 4) and lanes >= group:
-        return turn(vectors, group, lambda a, b, order: shuffled(v, a, b, scalar, order))
+        return turn(vectors, group, lambda a, b, order: shuffled(v, a, b, scalar, order, lanes))
     low = [k // 2 + (lanes if k % 2 else 0) for k in range(lanes)]
     high = [k + half for k in low]
     for _ in range(len(vectors).bit_length() - 1):
         count = len(vectors) // 2
         vectors = [
-            shuffled(v, vectors[k], vectors[k + count], scalar, order)
+            shuffled(v, vectors[k], vectors[k + count], scalar, order, lanes)
             for k in range(count)
             for order in (low, high)
         ]

@@ -40,7 +40,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     if not 2 <= modulus <= NEAR or modulus * nodes > MOST_NODES:
         return ()
     count, rest = divmod(var.extent, modulus)
-    if count < target.vector_bytes // 4:
+    if count < target.short_lanes(32):
         return ()
     moves.append(f"turns of {modulus} {var.name}")
     turn = Var(var.name, count)

@@ -78,13 +78,13 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     if not isinstance(statement, Loop):
         return statement
     own = score(statement, target)
-    lanes = lanes_of(own, target)
+    lanes = lanes_of(own, target, statement.var.extent)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
     usable = usable and not own.parts and not has_lanes(statement.body)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
-    short = longest_inside(statement) < lanes
+    short = longest_inside(statement) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(statement.body)
     if usable and (along or waits or (dear and short)):
         chains = 1
@@ -124,8 +124,12 @@ def gain(loop: Loop, target: Target) -> float:
     return found.value if loop.var.extent >= lanes_of(found, target) else -1.0
 
 
-def lanes_of(found: Score, target: Target) -> int:
-    return max(1, target.vector_bytes * 8 // max(found.bits, 8))
+def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
+    """Lanes of the widest vector that a loop of this extent fills, at least of a short one."""
+    lanes, shortest = target.vector_bytes * 8 // found.bits, target.short_lanes(found.bits)
+    while lanes > extent and lanes > shortest:
+        lanes //= 2
+    return lanes
 
 
 def column_chains(loop: Loop, lanes: int, target: Target) -> int:
@@ -176,9 +180,10 @@ def score(loop: Loop, target: Target) -> Score:
             expression(statement.value, loop.var, result)  # only how it is computed counts
         else:
             visit(statement, loop.var, result)
-    lanes = lanes_of(result, target)
     for (_, stride), count in result.far.items():
-        if stride >= lanes and 2 * count > stride:  # most of a row: whole vectors, turned around
+        if (
+            stride >= target.short_lanes(result.bits) and 2 * count > stride
+        ):  # most of a row: whole vectors, turned around
             result.near += count
         else:
             result.gathers += count

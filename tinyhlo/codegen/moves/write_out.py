@@ -77,7 +77,7 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     follow each other, and choices by the position in a row are made. So does one that only reduces
     short rows."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
-    long = loop.axis is Axis.SERIAL and loop.var.extent >= target.vector_bytes // 4
+    long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
     most = vectors_of(inner)
     if not (long and most and all(is_tiny(s, target, NODES_OF_ROW, most) for s in inner)):
         body = (
@@ -132,7 +132,7 @@ def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bo
     trips, longest = extent_of(loop, nodes)
     bits = max((node.dtype.bits for node in nodes if isinstance(node, Load)), default=32)
     few = trips <= MOST_ITERATIONS and trips * len(nodes) <= most_nodes
-    return few and longest < vectors * target.vector_bytes * 8 // bits and not uses_registers(loop)
+    return few and longest < vectors * target.short_lanes(bits) and not uses_registers(loop)
 
 
 def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:
