@@ -58,6 +58,15 @@ def test_rows_are_walked_in_the_order_of_memory() -> None:
     assert "rows outside i" not in loops.moves
 
 
+def test_small_images_of_an_array_beyond_the_last_cache_too() -> None:
+    x = param(0, (64, 32, 256), F32)
+    kernel = Kernel("sums", Graph((x.type,), (reduce(Op.ADD, x, (1,)),)))
+    for bytes_, turned in ((1 << 20, True), (32 << 20, False)):
+        there = replace(target(2), l3_bytes=bytes_)
+        moves = choose_moves(lower_fused(kernel), there).moves
+        assert ("rows outside j" in moves) == turned
+
+
 def test_a_sum_over_a_middle_axis_and_what_follows() -> None:
     x = param(0, (6, 200, 700), F32)
     mean = mul(reduce(Op.ADD, x, (1,)), reduce(Op.MAX, x, (1,)))

@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, compiled, run_native
-from tinyhlo.codegen.lowering.scan import LONG
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lowering.scan import LONG, lower_scan
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import elementwise, param, scan
 from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import MONOIDS, Op
+from tinyhlo.runtime.jit import assembly
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
 
 
 def scanning(
@@ -80,6 +85,17 @@ def test_same_bits_on_any_number_of_threads() -> None:
 def test_one_row_runs_in_vectors_on_all_threads() -> None:
     text = str(compiled(scanning((LONG,))).loops[0])
     assert text.count("parallel") >= 2 and re.search(r"ordered \d", text)
+
+
+def test_nothing_is_shifted_into_a_vector() -> None:
+    """AVX-512 has slow instructions for it only."""
+    there = named_target("x86-64-v4", threads=2)
+    graph = scanning((256,))
+    loops = choose_moves(lower_scan(Kernel("sums", graph), there), there)
+    declarations: dict[str, str] = {}
+    text = str(render_kernel(loops, there, "sums", False, declarations))
+    code = assembly("\n".join([*declarations.values(), text]), there)
+    assert "zmm" in code and "vexpand" not in code
 
 
 def test_computed_operand() -> None:

@@ -156,12 +156,11 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
         elif float_text(0.0)[3:] in y:
             return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
         return value
-    name = "maximum" if op is Op.MAX else "minimum"
-    if lanes > 1:
-        return b.math(name, dtype, lanes, x, y)
-    # of one number LLVM would ask for the sign by a jump
+    if lanes > 1 and not b.masks:
+        return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
+    # LLVM would ask for the sign: of one number by a jump, of lanes by masks, one after the other
     order, joined = ("ogt", "and") if op is Op.MAX else ("olt", "or")
-    bits = f"i{dtype.bits}"
+    bits = lanes_type(f"i{dtype.bits}", lanes)
     either: list[str] = []  # the same twice, but for zeros of either sign
     for one, other in ((x, y), (y, x)):
         better = b.value(f"fcmp {order} {type_} {one}, {other}")

@@ -18,6 +18,7 @@ class Builder:
         self.lines: list[str] = []
         self.declarations = declarations
         self.count = 0
+        self.masks = False  # lanes are chosen by registers of bits, not by other lanes
 
     def fresh(self) -> str:
         self.count += 1

@@ -52,6 +52,7 @@ class Values(Scopes):
 
     def __init__(self, builder, target: Target, pointers: Mapping[Memory, str]) -> None:  # type: ignore[no-untyped-def]
         super().__init__(builder)
+        builder.masks = target.vector_bytes > 32
         self.target = target
         self.pointers = dict(pointers)
         self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory

@@ -105,8 +105,9 @@ def find_columns(statement: Statement) -> Columns | None:
 
 
 def pays(columns: Columns, target: Target) -> bool:
-    """Neighbours along the columns, rows apart, and more data than the cache holds."""
-    if columns.row_count < MIN_ROWS or columns.bytes_ <= target.l2_bytes // 2:
+    """Neighbours along the columns, rows apart, and more data than the second cache holds, or the
+    last one holds of all that the loops around walk."""
+    if columns.row_count < MIN_ROWS:
         return False
     if columns.column.extent * 4 < 2 * target.vector_bytes:
         return False
@@ -114,7 +115,8 @@ def pays(columns: Columns, target: Target) -> bool:
     loads = [load for s in columns.accumulates for load in loads_of(s.value)]
     along = [load for load in loads if load.index.coefficient(columns.column) == 1]
     across = [load for load in loads if load.index.coefficient(inner) == 1]
-    return len(along) > len(across)
+    far = any(2 * x.memory.size * x.dtype.itemsize >= target.l3_bytes for x in along)
+    return len(along) > len(across) and (far or columns.bytes_ > target.l2_bytes // 2)
 
 
 def turned(columns: Columns, top: bool, target: Target) -> Body:

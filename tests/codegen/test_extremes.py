@@ -1,0 +1,47 @@
+"""Maxima and minima in lanes: NaN if either is, and a positive zero above a negative one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import run_native
+from tests.schedule.graphs import F32
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.ir.build import elementwise, param
+from tinyhlo.ir.dtypes import F64, DType
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40]
+
+
+def extreme(op: Op, dtype: DType, size: int) -> Graph:
+    x, y = param(0, (size,), dtype), param(1, (size,), dtype)
+    return Graph((x.type, y.type), (elementwise(op, x, y),))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+def test_special_pairs(op: Op, dtype: DType) -> None:
+    a, b = (m.ravel().astype(dtype.numpy) for m in np.meshgrid(SPECIAL, SPECIAL))
+    (found,) = run_native(extreme(op, dtype, a.size), [a, b])
+    larger = (a > b) | ((a == b) & ~np.signbit(a))
+    expected = np.where(larger == (op is Op.MAX), a, b)
+    number = ~(np.isnan(a) | np.isnan(b))
+    assert np.isnan(found[~number]).all()
+    assert (found == expected)[number].all()
+    assert (np.signbit(found) == np.signbit(expected))[number].all()
+
+
+@pytest.mark.parametrize(("processor", "masks"), [("x86-64-v3", False), ("x86-64-v4", True)])
+def test_lanes_do_not_wait_for_masks(processor: str, masks: bool) -> None:
+    """LLVM's own code is a chain of masks where a processor has them."""
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(Kernel("larger", extreme(Op.MAX, F32, 4096))), there)
+    text = str(render_kernel(loops, there, "larger", False, {}))
+    assert ("llvm.maximum" not in text) == masks
