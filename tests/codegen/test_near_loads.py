@@ -51,7 +51,7 @@ def test_lengths_of_vectors_without_gathers(coordinates: int) -> None:
     kernel = Kernel("length", Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
     here = target(2)
     text = str(render_kernel(choose_moves(lower_fused(kernel), here), here, "length", False, {}))
-    assert "shufflevector" in text and "gather" not in text
+    assert "shufflevector" in text and "load float, ptr" not in text
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
@@ -63,4 +63,17 @@ def test_rows_shorter_than_a_vector_are_loaded_in_blocks(width: int, processor: 
     loops = choose_moves(lower_fused(kernel), there)
     assert f"vector i {there.vector_bytes // 4}" in loops.moves
     text = str(render_kernel(loops, there, "length", False, {}))
-    assert "shufflevector" in text and "gather" not in text
+    assert "shufflevector" in text and "load float, ptr" not in text
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+def test_what_lies_far_apart_is_loaded_lane_by_lane(processor: str) -> None:
+    """The diagonal of x times y, whose rows are columns of x: nothing gathers."""
+    x, y = param(0, (64, 100), F32), param(1, (100, 64), F32)
+    turned = mul(permute(x, (1, 0)), y)
+    kernel = Kernel("diagonal", Graph((x.type, y.type), (reduce(Op.ADD, turned, (0,)),)))
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(kernel), there)
+    assert f"vector i {there.vector_bytes // 4}" in loops.moves
+    text = str(render_kernel(loops, there, "diagonal", False, {}))
+    assert text.count("load float, ptr") >= there.vector_bytes // 4 and "masked" not in text
