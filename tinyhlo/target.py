@@ -22,9 +22,7 @@ class Target:
     fma: bool
     half: bool  # float16 <-> float32 conversion in hardware
     packs: bool  # lanes of 32 bits in an order that is data (vpermd)
-    int16_dot: bool  # sums of two products of 16-bit integers (pmaddwd)
-    int8_dot: bool  # sums of four products of 8-bit integers, one signed, one not (vpdpbusd)
-    bf16_dot: bool  # sums of two products of bf16 (vdpbf16ps)
+    dots: frozenset[str]  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 WIDE = named_target("cooperlake", threads=2)  # has instructions for all of them
 
@@ -109,18 +111,32 @@ def test_few_rows_read_bf16_weights_where_they_lie() -> None:
     assert "at once" not in moves(matrices(40, 1024, 2048, F16, BF16, F32))
 
 
+VNNI = replace(
+    named_target("x86-64-v3", threads=2), features="+avxvnni", dots=frozenset(("ui8 i8", "i16 i16"))
+)
+ARM = named_target("neoverse-n1", threads=2)
+
+
 @pytest.mark.parametrize(
-    ("left", "right", "sums", "instruction"),
+    ("target", "left", "right", "sums", "instruction"),
     [
-        (U8, I8, I32, r"vpdpbusd\s.*zmm"),
-        (I8, U8, I32, r"vpdpbusd\s.*zmm"),
-        (I8, I8, I32, r"vpdpbusd\s.*zmm"),
-        (U8, U8, I32, r"vpdpwssd\s.*zmm"),
-        (BF16, BF16, F32, r"vdpbf16ps\s.*zmm"),
+        (WIDE, U8, I8, I32, r"vpdpbusd\s.*zmm"),
+        (WIDE, I8, U8, I32, r"vpdpbusd\s.*zmm"),
+        (WIDE, I8, I8, I32, r"vpdpbusd\s.*zmm"),
+        (WIDE, U8, U8, I32, r"vpdpwssd\s.*zmm"),
+        (WIDE, BF16, BF16, F32, r"vdpbf16ps\s.*zmm"),
+        (VNNI, I8, I8, I32, r"vpdpbusd\s.*ymm"),
+        (VNNI, U8, I8, I32, r"vpdpbusd\s.*ymm"),
+        (ARM, I8, I8, I32, r"sdot\s"),
+        (ARM, U8, U8, I32, r"udot\s"),
+        (ARM, BOOL, U8, I32, r"udot\s"),
+        (ARM, U8, I8, I8, r"sdot\s"),
     ],
 )
-def test_instructions(left: DType, right: DType, sums: DType, instruction: str) -> None:
-    text = code(matrices(64, 64, 64, left, right, sums), WIDE)
+def test_instructions(
+    target: Target, left: DType, right: DType, sums: DType, instruction: str
+) -> None:
+    text = code(matrices(64, 64, 64, left, right, sums), target)
     assert re.search(instruction, text)
     assert not re.search(rf"{instruction}.*\(%rsp\)", text)  # sums stay in registers
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.codegen.test_dots import extremes, matrices
 from tests.codegen.test_targets import programs
 from tests.random_graphs import random_program
 from tinyhlo.codegen.render import kernels_of, render_program
+from tinyhlo.ir.dtypes import BOOL, I8, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
@@ -90,6 +92,13 @@ def test_programs(name: str, runtime: list[Path], tmp_path: Path) -> None:
     graph = programs()[name]
     draw = np.random.default_rng(0)
     arguments = [draw.uniform(-0.2, 0.2, t.shape).astype(t.dtype.numpy) for t in graph.params]
+    check(graph, arguments, runtime, tmp_path)
+
+
+@pytest.mark.parametrize(("left", "right"), [(I8, I8), (U8, U8), (U8, I8), (BOOL, U8)])
+def test_narrow_products(left: DType, right: DType, runtime: list[Path], tmp_path: Path) -> None:
+    graph = matrices(33, 43, 50, left, right, I32)
+    arguments = [extremes(t.shape, t.dtype, k) for k, t in enumerate(graph.params)]
     check(graph, arguments, runtime, tmp_path)
 
 

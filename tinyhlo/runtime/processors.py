@@ -64,14 +64,25 @@ def target_of(
         fma="fma" in has or "neon" in has,
         half="f16c" in has or "fullfp16" in has,
         packs=x86 and "avx2" in has,
-        int16_dot=x86 and ("avx2" in has or "avx" not in has),
-        int8_dot="avx512vnni" in has if wide else "avxvnni" in has,
-        bf16_dot=wide and "avx512bf16" in has,
+        dots=dots_of(x86, wide, has),
         l1_bytes=caches[0],
         l2_bytes=caches[1],
         l3_bytes=caches[2],
         threads=threads,
     )
+
+
+def dots_of(x86: bool, wide: bool, has: Collection[str]) -> frozenset[str]:
+    """The operands of the processor's instructions that multiply groups of neighbours: pmaddwd,
+    vpdpbusd, vdpbf16ps; sdot and udot."""
+    found = {
+        "i16 i16": x86 and ("avx2" in has or "avx" not in has),
+        "ui8 i8": "avx512vnni" in has if wide else "avxvnni" in has,
+        "bf16 bf16": wide and "avx512bf16" in has,
+        "i8 i8": "dotprod" in has,
+        "ui8 ui8": "dotprod" in has,
+    }
+    return frozenset(operands for operands, there in found.items() if there)
 
 
 @cache

@@ -4,9 +4,9 @@ In: a Contraction, the type of its sum, the Target. Out: a Form, or None where n
 
     f32  x f32  -> f32   Form(f32, f32, f32)            a multiply-add a lane
     bf16 x bf16 -> f32   Form(bf16, bf16, f32, 2)       pairs (vdpbf16ps)
-    i8   x i8   -> i32   Form(i16, i16, i32, 2)         pairs (vpmaddwd)
     ui8  x i8   -> i32   Form(ui8, i8, i32, 4)          groups of four (vpdpbusd)
     i8   x i8   -> i32   Form(ui8, i8, i32, 4, 128)     the same of x + 128, less 128 of each column
+    i16  x i16  -> i32   Form(i16, i16, i32, 2)         pairs (vpmaddwd)
 
 Groups of integers are exact: they wrap around, so only the low bits of operands and products
 matter. A product of two values of 16 bits fits 32, and the sum of two wraps as the sum of the whole
@@ -41,6 +41,11 @@ class Form:
     bias: int = 0
 
     @property
+    def held(self) -> DType:
+        """What holds the numbers on the left before the bias is added."""
+        return I8 if self.bias else self.left
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element of either operand."""
         return self.left.itemsize
@@ -50,26 +55,38 @@ class Form:
         return f"{self.group} {kinds} at once"
 
 
+GROUPS = (
+    Form(U8, I8, I32, 4),
+    Form(I8, U8, I32, 4),
+    Form(I8, I8, I32, 4),
+    Form(U8, U8, I32, 4),
+    Form(U8, I8, I32, 4, SIGN),
+    Form(I16, I16, I32, 2),
+)
+
+
 def find_form(c: Contraction, dtype: DType, target: Target, few: bool) -> Form | None:
     """`few` rows read each element of the right operand too seldom for it to be packed, which
     groups along the depth need."""
     if dtype.is_float:
-        pairs = dtype is F32 and target.bf16_dot and not few
+        pairs = dtype is F32 and has_dot(target, BF16, BF16) and not few
         if pairs and holds_bf16(c.left) and holds_bf16(c.right):
             return Form(BF16, BF16, F32, 2)
         return Form(dtype, dtype, dtype) if dtype in (F32, F64) else None
     if not dtype.is_integer or dtype is BOOL:
         return None
     left, right = bounds(c.left), bounds(c.right)
-    if target.int8_dot and dtype.bits <= 32:
-        if within(left, U8) and within(right, I8):
-            return Form(U8, I8, I32, 4)
-        if within(left, I8) and within(right, U8):
-            return Form(I8, U8, I32, 4)
-        if dtype.bits == 8 or (within(left, I8) and within(right, I8)):
-            return Form(U8, I8, I32, 4, SIGN)
-    low_bits = dtype.bits <= 16 or (dtype.bits == 32 and within(left, I16) and within(right, I16))
-    return Form(I16, I16, I32, 2) if target.int16_dot and low_bits else Form(dtype, dtype, dtype)
+    for form in GROUPS:
+        held = within(left, form.held) and within(right, form.right) and dtype.bits <= 32
+        low_bits = dtype.bits <= form.left.bits
+        if (held or low_bits) and has_dot(target, form.left, form.right):
+            return form
+    return Form(dtype, dtype, dtype)
+
+
+def has_dot(target: Target, left: DType, right: DType) -> bool:
+    """Whether there is an instruction, with either operand first."""
+    return not target.dots.isdisjoint((f"{left} {right}", f"{right} {left}"))
 
 
 def within(values: Bounds, dtype: DType) -> bool:

@@ -51,6 +51,8 @@ DOTS = {
     (U8, I8, 256): Dot("llvm.x86.avx512.vpdpbusd.256", "i8"),
     (U8, I8, 512): Dot("llvm.x86.avx512.vpdpbusd.512", "i8"),
     (BF16, BF16, 512): Dot("llvm.x86.avx512bf16.dpbf16ps.512", "bfloat"),
+    (I8, I8, 128): Dot("llvm.aarch64.neon.sdot.v4i32.v16i8", "i8"),
+    (U8, U8, 128): Dot("llvm.aarch64.neon.udot.v4i32.v16i8", "i8"),
 }
 
 REGISTERS = {"x86_64": "xmm", "aarch64": "v"}  # by architecture: of the SIMD unit
