@@ -67,15 +67,15 @@ def schedule_block(
         if cluster.structure is not None:
             take_over_operands(planner, cluster, keep)
     planner.unread = unread(planner) - keep
-    finals = bind_targets(planner, targets)
+    bind_targets(planner, targets)
     statements: list[Statement] = []
     for cluster in ordered(fusion.clusters):
         emit(planner, cluster, statements)
     results: list[Buffer] = []
     moves: list[tuple[Buffer, Buffer]] = []
-    for node, target, done in zip(graph.results, targets, finals, strict=True):
-        buffer = buffer_of(planner, base(node))
-        if target is not None and not done and buffer != target:
+    for node, target in zip(graph.results, targets, strict=True):
+        buffer = buffer_of(planner, node)
+        if target is not None and buffer != target:
             moves.append((buffer, target))
         results.append(target or buffer)
     statements.extend(parallel_copies(context, moves))

@@ -31,7 +31,7 @@ from tinyhlo.schedule.clusters import (
     reaches_around,
     readers_of,
 )
-from tinyhlo.schedule.columns import column_limit, share_columns
+from tinyhlo.schedule.columns import column_limit, extents, share_columns
 from tinyhlo.schedule.items import (
     LONGEST,
     Items,
@@ -212,18 +212,17 @@ def directions(items: Iterable[Node], reads: Mapping[Node, Reads]) -> set[bool]:
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
     """The leading axes that the results of all items have in common (extent-1 axes aside)."""
-    shapes = [tuple(n for n in item.shape if n != 1) for item in items]
     rows: list[int] = []
-    for extents in zip(*shapes, strict=False):
-        if len(set(extents)) != 1:
+    for found in zip(*(extents(item.shape) for item in items), strict=False):
+        if len(set(found)) != 1:
             break
-        rows.append(extents[0])
+        rows.append(found[0])
     return tuple(rows)
 
 
 def iteration_shape(item: Node) -> tuple[int, ...]:
     space = space_of(item)
-    return tuple(v.extent for v in space.kept + space.reduced if v.extent != 1)
+    return extents(tuple(v.extent for v in space.kept + space.reduced))
 
 
 def iteration_size(item: Node) -> int:

@@ -92,19 +92,13 @@ def run_before(first: set[Cluster], last: Cluster) -> bool:
     return True
 
 
-def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> list[bool]:
+def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> None:
     """Decide which results are computed straight into their target."""
-    done: list[bool] = []
-    taken: set[Node] = set()
-    results = [base(node) for node in planner.graph.results]
-    for value, target in zip(results, targets, strict=True):
-        direct = target is not None and value not in taken and bind(planner, value, target)
-        if direct:
-            assert target is not None
-            taken.add(value)
+    for value, target in zip(map(base, planner.graph.results), targets, strict=True):
+        if target is None or value in planner.bound:
+            continue
+        if bind(planner, value, target):
             planner.bound[value] = target
-        done.append(bool(direct))
-    return done
 
 
 def bind(planner: Planner, value: Node, target: Buffer) -> bool:
