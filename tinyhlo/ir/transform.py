@@ -64,11 +64,8 @@ def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Trans
         if mask is not None and not is_small_constant(mask):
             return None
         matrix = values(factor, rows, node.axes).reshape(sides)
-        if mask is not None and not np.array_equal(
-            values(mask, rows, node.axes).reshape(sides), matrix != 0
-        ):
-            return None
-        if mask is None and not matrix.all():
+        kept = np.True_ if mask is None else values(mask, rows, node.axes).reshape(sides)
+        if not np.all((matrix != 0) == kept):
             return None
         constants = tuple(behind_views(n) for n in (factor, mask) if n is not None)
         return Transform(matrix, rows, source, constants)
