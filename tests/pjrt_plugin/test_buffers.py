@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +127,24 @@ def test_between_tiny_and_cpu_without_a_copy(tiny: jax.Device) -> None:
     assert y.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
     z = jax.device_put(y, tiny)
     np.testing.assert_array_equal(np.asarray(z), np.arange(1000))
+
+
+def test_dlpack_export(tiny: jax.Device) -> None:
+    """The same memory, alive as long as somebody reads it."""
+    x = jax.device_put(np.arange(10, dtype=np.float32), tiny) + 1
+    assert x.__dlpack_device__() == (1, 0)
+    view = np.from_dlpack(x)
+    assert view.ctypes.data == x.unsafe_buffer_pointer()
+    del x
+    gc.collect()
+    assert view.tolist() == list(range(1, 11))
+    half = jax.device_put(np.arange(4, dtype=ml_dtypes.bfloat16), tiny)
+    assert jnp.from_dlpack(half).tolist() == [0, 1, 2, 3]
+
+
+def test_dlpack_export_without_a_cpu_device(python: Callable[..., str]) -> None:
+    program = "import jax.numpy as jnp, numpy as np; print(np.from_dlpack(jnp.arange(3) + 1))"
+    assert python(program, JAX_PLATFORMS="tiny") == "[1 2 3]\n"
 
 
 def test_dlpack_import(tiny: jax.Device) -> None:

@@ -11,7 +11,14 @@ import functools
 import os
 import re
 
-from tinyhlo.pjrt_plugin import bridge, buffer_callbacks, callbacks, lowerings, partitioners
+from tinyhlo.pjrt_plugin import (
+    bridge,
+    buffer_callbacks,
+    callbacks,
+    dlpack,
+    lowerings,
+    partitioners,
+)
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
@@ -33,6 +40,7 @@ def initialize() -> None:
     callbacks.install(PLATFORM)
     buffer_callbacks.install(PLATFORM)
     partitioners.install(PLATFORM)
+    dlpack.install(PLATFORM)
 
 
 def client_options() -> dict[str, int]:
