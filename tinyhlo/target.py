@@ -23,6 +23,7 @@ class Target:
     half: bool  # float16 <-> float32 conversion in hardware
     packs: bool  # lanes of 32 bits in an order that is data (vpermd)
     dots: frozenset[str]  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
+    scales: bool  # floats times powers of two (vscalefps)
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int

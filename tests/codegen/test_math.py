@@ -15,6 +15,8 @@ from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.dtypes import BF16, F32, F64, DType
 from tinyhlo.ir.meaning import evaluate as meaning
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.target import Target
 
 Array = np.ndarray
 INF, NAN = np.inf, np.nan
@@ -64,6 +66,8 @@ def evaluate(root: Expression, values: dict[str, Array]) -> Array:
                 return np.broadcast_to(np.frombuffer(raw, dtype.numpy)[0], size)
             case Apply(op=Op.FMA, arguments=arguments):
                 return fma(*map(visit, arguments))
+            case Apply(op=Op.SCALE, arguments=(x, n)):
+                return scaled(visit(x), visit(n))
             case Apply(op=op, arguments=arguments, dtype=dtype):
                 return meaning(op, [visit(a) for a in arguments], dtype)
             case Rarely(condition=condition, inputs=inputs, value=value, usual=usual):
@@ -75,9 +79,14 @@ def evaluate(root: Expression, values: dict[str, Array]) -> Array:
         return visit(root)
 
 
-def run(op: Op, dtype: DType, *arguments: Array) -> Array:
+def scaled(x: Array, n: Array) -> Array:
+    """x * 2^n rounded once, NaN where n is."""
+    return np.where(np.isnan(n), x.dtype.type(NAN), np.ldexp(x, np.nan_to_num(n).astype(np.int32)))
+
+
+def run(op: Op, dtype: DType, *arguments: Array, target: Target | None = None) -> Array:
     reads = tuple(Read(f"x{k}", dtype) for k in range(len(arguments)))
-    expression = expand(op, reads, dtype)
+    expression = expand(op, reads, dtype, target)
     assert expression is not None
     return evaluate(expression, {f"x{k}": value for k, value in enumerate(arguments)})
 
@@ -145,6 +154,13 @@ DOUBLE = (
     Case(Op.LOG1P, np.log1p, 1.5, 1e-320, 1e308),
     Case(Op.TANH, np.tanh, 2.2, 1e-320, 1e308),
 )
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(F32, np.float32), (F64, np.float64)])
+def test_exp_is_the_same_where_an_instruction_scales(dtype: DType, kind: type) -> None:
+    x = dense(kind, 1e-30, 1500.0)
+    wide = run(Op.EXP, dtype, x, target=named_target("x86-64-v4", 1))
+    np.testing.assert_array_equal(wide, run(Op.EXP, dtype, x))
 
 
 @pytest.mark.parametrize("case", SINGLE, ids=lambda case: case.op.label)

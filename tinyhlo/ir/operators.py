@@ -65,6 +65,10 @@ class Operators(Generic[T]):
         """self * factor + addend, rounded once."""
         return apply(Op.FMA, self, factor, addend)
 
+    def scaled(self, exponent: Operand[T]) -> T:
+        """self * 2^exponent, rounded once; the exponent is a whole number, as a float."""
+        return apply(Op.SCALE, self, exponent)
+
     def cast(self, dtype: DType) -> T:
         return apply(Op.CAST, self, dtype=dtype)
 

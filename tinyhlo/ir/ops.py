@@ -58,6 +58,7 @@ class Op(Enum):
     NE = ("ne", 2)
     LT = ("lt", 2)
     LE = ("le", 2)
+    SCALE = ("scale", 2)  # x * 2^n, n a whole number; only made by codegen, never in a Graph
     # ternary
     WHERE = ("where", 3)  # (i1, T, T) -> T
     FMA = ("fma", 3)  # a * b + c rounded once; only made by codegen, never in a Graph

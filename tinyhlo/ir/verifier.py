@@ -227,7 +227,7 @@ AXES = ("its axes are none, or not ascending", axes_ascend)
 CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
     ir.Iota: (AXIS,),
     Elementwise: (
-        ("is made by code generation only", lambda n: n.op is not Op.FMA),
+        ("is made by code generation only", lambda n: n.op not in (Op.FMA, Op.SCALE)),
         ("has another number of inputs", lambda n: len(n.inputs) == n.op.arity),
         ("its inputs are not of one shape", lambda n: all(x.shape == n.shape for x in n.inputs)),
         ("its inputs are not of one element type", dtypes_agree),

@@ -65,6 +65,7 @@ def target_of(
         half="f16c" in has or "fullfp16" in has,
         packs=x86 and "avx2" in has,
         dots=dots_of(x86, wide, has),
+        scales=x86 and wide,
         l1_bytes=caches[0],
         l2_bytes=caches[1],
         l3_bytes=caches[2],

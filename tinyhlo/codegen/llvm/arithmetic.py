@@ -8,6 +8,7 @@ oversized shifts) StableHLO's meaning is selected around it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import gcd
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import SMALL_FLOATS, bitcast, convert, narrow, widen
@@ -187,6 +188,40 @@ def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes
     return result
 
 
+def scale(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """By AVX-512's instruction on 512 bits, of which a shorter vector is the beginning."""
+    whole = 512 // dtype.bits
+    scalar, vector = value_type(dtype, 1), value_type(dtype, whole)
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype is F32 else 'pd'}.512"
+
+    def scaled(x: str, n: str) -> str:
+        operands = [(vector, x), (vector, n), (vector, "poison")]
+        return b.intrinsic(name, vector, [*operands, (f"i{whole}", "-1"), ("i32", "4")])
+
+    if lanes == 1:
+        x, n = (
+            b.value(f"insertelement {vector} poison, {scalar} {text}, i64 0") for text in arguments
+        )
+        return b.value(f"extractelement {vector} {scaled(x, n)}, i64 0")
+    size = gcd(lanes, whole)
+    outer, inner = value_type(dtype, lanes), value_type(dtype, size)
+    take = f"llvm.vector.extract.{suffix(dtype, size)}.{suffix(dtype, lanes)}"
+    widen_ = f"llvm.vector.insert.{suffix(dtype, whole)}.{suffix(dtype, size)}"
+    narrow_ = f"llvm.vector.extract.{suffix(dtype, size)}.{suffix(dtype, whole)}"
+    join = f"llvm.vector.insert.{suffix(dtype, lanes)}.{suffix(dtype, size)}"
+    result = "poison"
+    for start in range(0, lanes, size):
+        at = ("i64", str(start))
+        parts = [b.intrinsic(take, inner, [(outer, text), at]) for text in arguments]
+        x, n = (
+            b.intrinsic(widen_, vector, [(vector, "poison"), (inner, text), ("i64", "0")])
+            for text in parts
+        )
+        part = b.intrinsic(narrow_, inner, [(vector, scaled(x, n)), ("i64", "0")])
+        result = b.intrinsic(join, outer, [(outer, result), (inner, part), at])
+    return result
+
+
 # --- integers ------------------------------------------------------------------------------------
 
 
@@ -258,6 +293,7 @@ FLOAT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(LIBM, lane_calls),
     Op.MAX: float_extreme,
     Op.MIN: float_extreme,
+    Op.SCALE: scale,
 }
 INT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(INT_INSTRUCTIONS, written(INT_INSTRUCTIONS)),

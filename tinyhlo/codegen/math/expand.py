@@ -45,6 +45,8 @@ RULES: dict[Op, Rule] = {
     Op.REM: remainder.remainder,
 }
 
+SCALING: dict[Op, Rule] = {Op.EXP: exponential.exp_scaled}  # on a Target that `scales`
+
 
 def expand(
     op: Op, arguments: tuple[Expression, ...], dtype: DType, target: Target | None = None
@@ -53,6 +55,8 @@ def expand(
     rule = RULES.get(op)
     if rule is None or (target is not None and not target.fma):
         return None
+    if target is not None and target.scales:
+        rule = SCALING.get(op, rule)
     if dtype in (BF16, F16):
         result = rule(*(argument.cast(F32) for argument in arguments))
         return None if result is None else result.cast(dtype)

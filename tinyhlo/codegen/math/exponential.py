@@ -57,11 +57,15 @@ FORMATS: dict[DType, Format] = {
 def reduce(x: Term, biases: int, offset: int = 0) -> tuple[Term, Term]:
     """(an integer with n + offset and so many exponent biases in its low bits, r)."""
     form = FORMATS[x.dtype]
-    high, low = form.ln2
     magic = form.magic + (biases * form.bias + offset)
     shifted = x.fma(1 / log(2), magic)
-    n = shifted - magic
-    return shifted.as_integer(), n.fma(-low, n.fma(-high, x))
+    return shifted.as_integer(), rest(x, shifted - magic)
+
+
+def rest(x: Term, n: Term) -> Term:
+    """x - n log(2)."""
+    high, low = FORMATS[x.dtype].ln2
+    return n.fma(-low, n.fma(-high, x))
 
 
 def power_of_two(exponent: Term, dtype: DType) -> Term:
@@ -82,6 +86,14 @@ def exp(x: Term) -> Term:
     half = integer.arithmetic_shift(1)
     first = power_of_two(half, x.dtype)
     return less_one(r, form.exp).fma(first, first) * power_of_two(integer - half, x.dtype)
+
+
+def exp_scaled(x: Term) -> Term:
+    """The same, bit for bit, where an instruction multiplies by 2^n."""
+    form = FORMATS[x.dtype]
+    limited = x.at_least(form.low).at_most(form.high)
+    n = limited.fma(1 / log(2), form.magic) - form.magic
+    return (less_one(rest(limited, n), form.exp) + 1.0).scaled(n)
 
 
 def exp_moderate(x: Term) -> Term:
