@@ -142,9 +142,13 @@ def test_dlpack_export(tiny: jax.Device) -> None:
     assert jnp.from_dlpack(half).tolist() == [0, 1, 2, 3]
 
 
-def test_dlpack_export_without_a_cpu_device(python: Callable[..., str]) -> None:
-    program = "import jax.numpy as jnp, numpy as np; print(np.from_dlpack(jnp.arange(3) + 1))"
-    assert python(program, JAX_PLATFORMS="tiny") == "[1 2 3]\n"
+def test_dlpack_without_a_cpu_device(python: Callable[..., str]) -> None:
+    program = """
+    import jax.numpy as jnp, numpy as np
+    x = jnp.from_dlpack(np.arange(3.0))
+    print(np.from_dlpack(x + 1), jnp.from_dlpack(x, copy=True), *x.devices())
+    """
+    assert python(program, JAX_PLATFORMS="tiny") == "[1. 2. 3.] [0. 1. 2.] TinyDevice(id=0)\n"
 
 
 def test_dlpack_import(tiny: jax.Device) -> None:

@@ -1,9 +1,10 @@
 """DLPack, by which other libraries read arrays where they lie.
 
-    np.from_dlpack(x), torch.from_dlpack(x)
+    np.from_dlpack(x), torch.from_dlpack(x), jnp.from_dlpack(tensor)
 
 jaxlib hands out arrays of its own kinds of devices only. Ours lie in the host's memory: so what is
-handed out is the same memory as an array of the CPU's, or of NumPy's in a process without one.
+handed out is the same memory as an array of the CPU's, or of NumPy's in a process without one
+(JAX_PLATFORMS=tiny). There, what comes in goes by NumPy too.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from typing import Any
 import numpy as np
 
 METHODS = ("__dlpack__", "__dlpack_device__")
+HOST = 1  # DLPack's number of the host's memory
 
 
 def install(platform: str) -> None:
     """Put ours before JAX's methods. What a version of JAX does not have is left out."""
+    import jax.dlpack
     from jax._src.array import ArrayImpl
 
     for name in METHODS:
         theirs = getattr(ArrayImpl, name, None)
         if theirs is not None:
             setattr(ArrayImpl, name, method(platform, name, theirs))
+    jax.dlpack.from_dlpack = reading(jax.dlpack.from_dlpack)
 
 
 def method(platform: str, name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,5 +48,28 @@ def on_host(array: Any) -> Any:
 
     try:
         return jax.device_put(array, jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # JAX_PLATFORMS=tiny
+    except RuntimeError:  # there is none
         return np.asarray(array)
+
+
+def reading(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(theirs)
+    def ours(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
+        from jax._src import xla_bridge
+
+        known = hasattr(external_array, "__dlpack_device__")
+        if "cpu" in xla_bridge.backends() or not known:
+            return theirs(external_array, device=device, copy=copy)
+        if external_array.__dlpack_device__()[0] != HOST:
+            return theirs(external_array, device=device, copy=copy)
+        return through_numpy(external_array, device, copy)
+
+    return ours
+
+
+def through_numpy(external_array: Any, device: Any, copy: bool | None) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    array = np.from_dlpack(external_array)
+    return jnp.array(array, device=device) if copy else jax.device_put(array, device)
