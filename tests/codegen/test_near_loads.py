@@ -10,8 +10,8 @@ from tests.schedule.graphs import F32, matmul, mul
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, param, permute, reduce, reshape, slice_
-from tinyhlo.ir.dtypes import BY_NUMPY
+from tinyhlo.ir.build import elementwise, gather, param, permute, reduce, reshape, slice_
+from tinyhlo.ir.dtypes import BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -77,3 +77,22 @@ def test_what_lies_far_apart_is_loaded_lane_by_lane(processor: str) -> None:
     assert f"vector i {there.vector_bytes // 4}" in loops.moves
     text = str(render_kernel(loops, there, "diagonal", False, {}))
     assert text.count("load float, ptr") >= there.vector_bytes // 4 and "masked" not in text
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("tables", "instruction"), [(1, False), (5, True)])
+def test_few_places_that_are_data_are_loaded_lane_by_lane(
+    processor: str, tables: int, instruction: bool
+) -> None:
+    """One look-up in a table; of many, most are instructions, which compile faster."""
+    table, places = param(0, (256,), F32), [param(1 + k, (1000,), I32) for k in range(tables)]
+    total = gather(table, places[:1])
+    for place in places[1:]:
+        total = elementwise(Op.ADD, total, gather(table, (place,)))
+    types = (table.type, *(place.type for place in places))
+    kernel = Kernel("table", Graph(types, (elementwise(Op.TANH, total),)))
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(kernel), there)
+    assert f"vector i {there.vector_bytes // 4}" in loops.moves
+    text = str(render_kernel(loops, there, "table", False, {}))
+    assert ("masked.gather" in text) == instruction

@@ -10,7 +10,7 @@ expression is uniform (one scalar for all lanes) or varying (a vector), by the n
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tinyhlo.codegen.expressions import (
@@ -45,6 +45,7 @@ from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
 WIDEST = 8  # bytes of an element in what is rarely needed
+MOST_COLLECTED = 32  # lanes of a kernel at places that are data: compiling 16 takes 3 ms
 
 
 class Values(Scopes):
@@ -57,6 +58,7 @@ class Values(Scopes):
         self.pointers = dict(pointers)
         self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory
         self.expanded: dict[Expression, Expression] = {}
+        self.collections = 0  # lanes that were loaded one by one
 
     def emit(self, e: Expression) -> Value:
         """The value of `e`, emitted at most once a scope."""
@@ -215,9 +217,9 @@ class Values(Scopes):
         return self.from_stored(self.b.intrinsic(name, type_, given), dtype, lanes)
 
     def gather(self, e: Load) -> str:
-        stride = indices.stride(self, e.index)
-        if self.scope.mask is None and stride is not None:
-            return self.collected(e, stride)
+        addresses = self.lane_by_lane(e) if self.scope.mask is None else []
+        if addresses:
+            return self.collected(e, addresses)
         stored = U8 if e.dtype is BOOL else e.dtype
         lanes = self.lanes
         index, wide = indices.lanes(self, e.index)
@@ -228,13 +230,28 @@ class Values(Scopes):
         name = f"llvm.masked.gather.{suffix(stored, lanes)}.v{lanes}p0"
         return self.masked(name, e.dtype, (lanes_type("ptr", lanes), pointers))
 
-    def collected(self, e: Load, stride: int) -> str:
-        """One load a lane: places that are known need no vector of them, and are read in less time
-        than by an instruction that gathers."""
+    def lane_by_lane(self, e: Load) -> list[str]:
+        """The addresses of all lanes, where one load a lane takes less time than an instruction
+        that gathers: at places that are known, and at the first few of a kernel that are data."""
+        stride = indices.stride(self, e.index)
+        if stride is not None:
+            return [self.address(e.memory, e.index + k * stride) for k in range(self.lanes)]
+        if self.collections + self.lanes > MOST_COLLECTED:
+            return []
+        self.collections += self.lanes
+        index, wide = indices.lanes(self, e.index)
+        vector, element = value_type(wide, self.lanes), stored_type(e.dtype)
+        places = (
+            self.b.value(f"extractelement {vector} {index}, i64 {k}") for k in range(self.lanes)
+        )
+        base = f"getelementptr {element}, ptr {self.pointers[e.memory]}, i{wide.bits}"
+        return [self.b.value(f"{base} {place}") for place in places]
+
+    def collected(self, e: Load, addresses: Sequence[str]) -> str:
+        """A vector from one load a lane."""
         element, type_ = stored_type(e.dtype), lanes_type(stored_type(e.dtype), self.lanes)
         result = "poison"
-        for lane in range(self.lanes):
-            address = self.address(e.memory, e.index + lane * stride)
+        for lane, address in enumerate(addresses):
             one = self.b.value(f"load {element}, ptr {address}, align {e.dtype.itemsize}")
             result = self.b.value(f"insertelement {type_} {result}, {element} {one}, i64 {lane}")
         return self.from_stored(result, e.dtype, self.lanes)

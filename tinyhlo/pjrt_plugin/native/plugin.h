@@ -288,7 +288,7 @@ void stream_push(Job* job);
 bool stream_is_current_thread(void);
 /* Wait until everything queued so far has run; afterwards executions run in their callers. */
 TINY_API void tiny_stream_close(void);
-TINY_API void tiny_stream_wait(void);
+void tiny_stream_wait(void);
 /* Called by Python: the program of this thread goes into a Python function (1) or leaves it (-1). */
 TINY_API void tiny_stream_function(int32_t change);
 

@@ -56,7 +56,7 @@ typedef struct {
 } TinyMemoryStats;
 
 TINY_API void tiny_memory_stats(TinyMemoryStats* stats);
-TINY_API void tiny_reset_memory_peak(void);
+void tiny_reset_memory_peak(void);
 
 /* ---- threads: one pool, parallel-for --------------------------------------------------------- */
 
