@@ -13,7 +13,7 @@ from tinyhlo.codegen.contraction import planner as contraction_planner
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import choose_tile, split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
-from tinyhlo.codegen.loops import Loop
+from tinyhlo.codegen.loops import Loop, TileProduct
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.config import Config
 from tinyhlo.ir import build
@@ -260,6 +260,29 @@ def test_windows_are_read_in_place_or_staged() -> None:
         Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 0, 1),))), TARGET
     )
     assert inside is not None and "left in place" in inside.moves
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_images_of_a_gradient_of_weights_are_turned_when_staged(stride: int) -> None:
+    """A tile walks along places: each of a channel's rows is a run of memory then. The windows'
+    three rows are not cut in two blocks of two."""
+    size = 28 // stride
+    x, dy = build.param(0, (4, 28, 28, 64), F32), build.param(1, (4, size, size, 64), F32)
+    zero, sides = build.scalar(0.0, F32), (0, 1, 1, 0)
+    windows = build.window(
+        build.pad(x, zero, sides, sides), (1, 3, 3, 1), (1, stride, stride, 1), (1, 1, 1, 1)
+    )
+    left = build.reshape(windows, (4, size, size, 64, 3, 3))
+    shape = (4, size, size, 64, 3, 3, 64)
+    total = build.reduce(
+        Op.ADD, product(left, (0, 1, 2, 3, 4, 5), dy, (0, 1, 2, 6), shape), (0, 1, 2)
+    )
+    graph = Graph((x.type, dy.type), (build.permute(total, (1, 2, 0, 3)),))
+    loops = lower_contraction(Kernel("kernel", graph), named_target("x86-64-v4", threads=2))
+    assert loops is not None and "left staged" in loops.moves and "1x1x2 chunks" in loops.moves[0]
+    (tile,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
+    assert tile.left_step.coefficient(tile.depth[-1]) == 1
+    compare(graph, tolerance=2e-5)
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [*SIZES, (250, 300, 70), (64, 1030, 48)])

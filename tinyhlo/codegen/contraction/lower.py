@@ -127,7 +127,8 @@ class Builder:
     def operand_left(self, source: Source | None) -> Operand:
         plan = self.plan
         form, size = plan.form, plan.left_size * (plan.steps if plan.shared else 1)
-        fast = self.layout.contraction.k[-1] if form.group > 1 else None
+        across = form.group > 1 or not self.layout.by_row
+        fast = self.layout.contraction.k[-1] if across else None
         memory = Memory("left", form.left, size, local=True)
         return self.operand(memory, plan.left, source, plan.m, fast, form.bias)
 

@@ -81,6 +81,13 @@ class Source:
                 found[axis] = found.get(axis, 0) + coefficient * stride
         return Affine(offset, found)
 
+    def axis_along(self, axis: int) -> int | None:
+        """The axis of the source along which an axis of the product walks forwards, if no other of
+        the source's does."""
+        steps = {k: place.coefficient(axis) for k, place in enumerate(self.index)}
+        moved = [k for k, step in steps.items() if step]
+        return moved[0] if len(moved) == 1 and steps[moved[0]] > 0 else None
+
 
 def find_source(operand: Node) -> Source | None:
     """The source of an operand, or None where a view is not affine in the product's axes."""
@@ -197,8 +204,8 @@ def stage(
     fast: int | None, bias: int,
 ) -> Staged:  # fmt: skip
     """A box that holds all positions of a block with `inner` positions along every axis; neighbours
-    along axis `fast` of the product, which must lie along one axis of the source, are neighbours
-    in it."""
+    along axis `fast` of the product are neighbours in it, if they lie along an axis of the
+    source."""
     extents: list[int] = []
     lowest: list[int] = []
     for place in source.index:
@@ -208,8 +215,8 @@ def stage(
     strides = operand_strides(lowering, source.node)
     order = sorted(range(len(extents)), key=lambda axis: -strides[axis])
     phases = 1
-    if fast is not None:
-        (along,) = (k for k, place in enumerate(source.index) if place.coefficient(fast))
+    along = None if fast is None else source.axis_along(fast)
+    if fast is not None and along is not None:
         order.remove(along)
         order.append(along)
         phases = source.index[along].coefficient(fast)

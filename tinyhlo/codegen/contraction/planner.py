@@ -25,6 +25,7 @@ from tinyhlo.target import Target
 TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
+MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions in a step
@@ -198,10 +199,8 @@ class Planner:
 
     def groups_in(self, source: Source) -> bool:
         """Whether members of a group can be neighbours in a box of the source."""
-        last = self.c.k[-1]
-        along = [place.coefficient(last) for place in source.index if place.coefficient(last)]
         whole = self.depth_cut(MAX_DEPTH).inside[-1] % self.form.group == 0
-        return whole and len(along) == 1 and along[0] > 0
+        return whole and source.axis_along(self.c.k[-1]) is not None
 
     def right_use(self) -> Use:
         source = self.right_source
@@ -213,8 +212,7 @@ class Planner:
             return Use.PACKED
         memory = self.is_stored(source, self.form.right) and source.flat().coefficient(fast) == 1
         if self.reuse(source, self.c.n) >= REUSE:
-            along = [place for place in source.index if place.coefficient(fast)]
-            usable = len(along) == 1 and along[0].coefficient(fast) > 0
+            usable = source.axis_along(fast) is not None
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_ROWS
         if memory and (few or self.in_panels(source)):
@@ -296,10 +294,12 @@ class Planner:
             count = batch * m.blocks * n.blocks
             return count % wanted == 0 or count >= 4 * wanted
 
-        columns_first = self.left is not Use.STAGED and self.right is Use.PACKED
         by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
         by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
-        wide = n_cuts[by_columns].positions >= 2 * vectors * self.lanes
+        overlap = m_cuts[by_rows].positions * m_cuts[by_rows].blocks > MOST_OVERLAP * c.extent(c.m)
+        columns_first = self.right is Use.PACKED and (self.left is not Use.STAGED or overlap)
+        panels = 1 if overlap else 2
+        wide = n_cuts[by_columns].positions >= panels * vectors * self.lanes
         if enough(m_cuts[i], n_cuts[by_columns]) and columns_first and wide:
             return m_cuts[i], n_cuts[by_columns]
         high = m_cuts[by_rows].positions >= rows
