@@ -262,6 +262,15 @@ def test_windows_are_read_in_place_or_staged() -> None:
     assert inside is not None and "left in place" in inside.moves
 
 
+def test_images_of_one_channel_are_staged_in_lanes() -> None:
+    x, w = build.param(0, (2, 28, 28, 1), F32), build.param(1, (3, 3, 1, 16), F32)
+    graph = Graph((x.type, w.type), (convolution(x, w, 1, 1),))
+    compare(graph)
+    loops = lower_contraction(Kernel("kernel", graph), AVX2)
+    assert loops is not None and "left staged" in loops.moves
+    assert "for b3 in 30 vector 8" in str(loops)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_images_of_a_gradient_of_weights_are_turned_when_staged(stride: int) -> None:
     """A tile walks along places: each of a channel's rows is a run of memory then. The windows'

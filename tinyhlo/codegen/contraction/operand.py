@@ -213,7 +213,7 @@ def stage(
         lowest.append(sum(r for r in reach if r < 0))
         extents.append(1 + sum(map(abs, reach)))
     strides = operand_strides(lowering, source.node)
-    order = sorted(range(len(extents)), key=lambda axis: -strides[axis])
+    order = sorted(range(len(extents)), key=lambda axis: (extents[axis] > 1, -strides[axis]))
     phases = 1
     along = None if fast is None else source.axis_along(fast)
     if fast is not None and along is not None:
