@@ -34,7 +34,7 @@ def inputs() -> tuple[Node, Node]:
 
 
 def items(*results: Node) -> tuple[Node, ...]:
-    return find_items(Graph(tuple(x.type for x in inputs()), results)).values
+    return find_items(Graph(tuple(x.type for x in inputs()), results), bf16=False).values
 
 
 def test_what_flows_into_one_value_needs_no_memory() -> None:
@@ -70,7 +70,7 @@ def test_quantised_rows_are_stored_in_their_narrow_type() -> None:
     rows = cast(elementwise(Op.DIV, x, broadcast(largest, x.shape, (0,))), I8)
     result = matrix_product(cast(rows, I32), cast(w, I32))
     graph = Graph((x.type, w.type), (result,))
-    assert set(find_items(graph).values) == {largest, rows, result}
+    assert set(find_items(graph, bf16=False).values) == {largest, rows, result}
 
 
 def test_a_cache_of_keys_is_widened_where_it_is_read() -> None:
@@ -79,4 +79,15 @@ def test_a_cache_of_keys_is_widened_where_it_is_read() -> None:
     kept_now = update_slice(kept, new, [scalar(7, I32), scalar(0, I32)])
     result = matrix_product(q, permute(cast(kept_now, F32), (1, 0)))
     graph = Graph((kept.type, new.type, q.type), (result, kept_now))
-    assert set(find_items(graph).values) == {result}
+    assert set(find_items(graph, bf16=False).values) == {result}
+
+
+def test_rows_of_bf16_are_stored_so_where_products_take_them() -> None:
+    x, w = param(0, (64, 256), F32), param(1, (256, 128), BF16)
+    largest = reduce(Op.MAX, x, [1])
+    rows = cast(elementwise(Op.DIV, x, broadcast(largest, x.shape, (0,))), BF16)
+    wide = cast(rows, F32)
+    result = matrix_product(wide, cast(w, F32))
+    graph = Graph((x.type, w.type), (result,))
+    assert set(find_items(graph, bf16=True).values) == {largest, rows, result}
+    assert set(find_items(graph, bf16=False).values) == {largest, wide, result}

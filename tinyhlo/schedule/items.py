@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
+from tinyhlo.ir.dtypes import BF16
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
@@ -92,8 +93,8 @@ def is_position(node: Node) -> bool:
     return isinstance(node, ir.Iota)
 
 
-def find_items(graph: Graph) -> Items:
-    """Walk the graph once, inputs first."""
+def find_items(graph: Graph, bf16: bool) -> Items:
+    """Walk the graph once, inputs first. `bf16`: products multiply bf16 as it is stored."""
     nodes = graph.nodes()
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     for node in nodes:
@@ -125,7 +126,7 @@ def find_items(graph: Graph) -> Items:
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
         for child in () if node in inlined else multiplied(node):
-            inner = narrowest(child)
+            inner = narrowest(child, bf16)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
         if any(
@@ -133,7 +134,7 @@ def find_items(graph: Graph) -> Items:
             for child in node.inputs
         ):
             derived.add(node)
-        chosen.update(operand for operand in operands(node) if operand in derived)
+        chosen.update(operand for operand in operands(node, bf16) if operand in derived)
         shared = is_shared(node, users, work) and meeting[node] is node
         if node in forced or is_reduced(node) or shared:
             chosen.add(node)
@@ -142,7 +143,7 @@ def find_items(graph: Graph) -> Items:
     return Items(values, structures, depth)
 
 
-def operands(node: Node) -> tuple[Node, ...]:
+def operands(node: Node, bf16: bool) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
     product = find_contraction(node)
@@ -150,19 +151,21 @@ def operands(node: Node) -> tuple[Node, ...]:
         return ()
     found: list[Node] = []
     for factor in (product.left, product.right):
-        stored = narrowest(below_views(factor))
+        stored = narrowest(below_views(factor), bf16)
         if isinstance(stored, Elementwise):
             found.append(stored)
     return tuple(found)
 
 
-def narrowest(node: Node) -> Node:
+def narrowest(node: Node, bf16: bool) -> Node:
     """What is stored for a value: casts to wider integers, and those of what is in memory already,
-    are done where it is read. That is fewer bytes, and integers that are known to be small."""
+    are done where it is read. That is fewer bytes, and integers that are known to be small. Of bf16
+    if products take it as it is."""
     node = base(node)
     while is_exact_cast(node):
         inner = below_views(node.inputs[0])
-        if not (inner.dtype.is_integer or is_leaf(inner) or is_structure_value(inner)):
+        narrow = inner.dtype.is_integer or (bf16 and inner.dtype is BF16)
+        if not (narrow or is_leaf(inner) or is_structure_value(inner)):
             return node
         node = inner
     return node
