@@ -29,7 +29,7 @@ MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting colum
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions in a step
-ACROSS_DEPTH = 256  # where each takes a line of the left operand, of which a tile uses a part
+ACROSS_DEPTH = 256  # of images that are turned when they are staged
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplied by
@@ -155,13 +155,8 @@ class Planner:
         source = self.left_source
         across = self.left is Use.PACKED and self.form.group == 1 and not self.layout.by_row
         near = self.k.positions * LINE_BYTES <= self.target.l1_bytes  # a line a point of the depth
-        if (
-            across
-            and near
-            and panels < FEW_PANELS
-            and source
-            and self.is_stored(source, self.form.left)
-        ):
+        few = panels < FEW_PANELS
+        if source and across and near and few and self.is_stored(source, self.form.left):
             return Use.IN_PLACE
         return self.left
 

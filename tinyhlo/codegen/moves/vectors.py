@@ -181,10 +181,8 @@ def score(loop: Loop, target: Target) -> Score:
         else:
             visit(statement, loop.var, result)
     for (_, stride), count in result.far.items():
-        if (
-            stride >= target.short_lanes(result.bits) and 2 * count > stride
-        ):  # most of a row: whole vectors, turned around
-            result.near += count
+        if stride >= target.short_lanes(result.bits) and 2 * count > stride:
+            result.near += count  # most of a row: whole vectors, turned around
         else:
             result.gathers += count
     return result
