@@ -1,7 +1,8 @@
-"""The command `tinyhlo`: run, show and time StableHLO programs.
+"""The command `tinyhlo`: run, show, tune and time StableHLO programs.
 
     tinyhlo run model.mlir x.npy w.npy --check xla
     tinyhlo show model.mlir --stage program
+    tinyhlo tune model.mlir --beam 4
     tinyhlo bench --only matmul_512
     tinyhlo devices
 
@@ -82,6 +83,19 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     show.add_argument("--stage", choices=list(FORMS), default="program", help="(%(default)s)")
     show.set_defaults(command=show_command)
+
+    tune = commands.add_parser(
+        "tune",
+        help="search for faster schedules of a program's kernels",
+        description="Time every kernel of MODEL under one schedule after another, keep the fastest "
+        "for TINYHLO_SCHEDULES=FILE, or TINYHLO_BEAM without it.",
+    )
+    tune.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
+    tune.add_argument(
+        "--beam", type=positive, default=4, metavar="N", help="schedules a round (%(default)s)"
+    )
+    tune.add_argument("--out", default="", metavar="FILE", help="where they go (the cache's file)")
+    tune.set_defaults(command=tune_command)
 
     bench = commands.add_parser(
         "bench",
@@ -269,6 +283,32 @@ FORMS: dict[str, Callable[[Stages], object]] = {
     "llvm": lambda stages: "\n\n".join(stages.compiled.modules),
     "asm": assembly_of,
 }
+
+
+# ---------------------------------------------------------------- tune
+
+
+def tune_command(options: argparse.Namespace) -> int:
+    """`tinyhlo tune`: a line for each kernel as its search ends, then what they come to."""
+    from dataclasses import replace
+
+    from tinyhlo.artifact import about, read_program
+    from tinyhlo.compiler import run_stages
+    from tinyhlo.config import from_environment, schedules_file
+    from tinyhlo.report import duration
+
+    config = from_environment()
+    config = replace(config, beam=options.beam, schedules=options.out or config.schedules)
+    source = read_program(options.model, config)
+    with about(options.model):
+        stages = run_stages(source, config)
+    found = stages.compiled.found
+    faster = sum(bool(each.schedule) for each in found)
+    times = (sum(each.before for each in found), sum(each.after for each in found))
+    before, after = (duration(1e-6 * microseconds) for microseconds in times)
+    print(f"{len(found)} kernels, {faster} of them faster; a call of each: {before} -> {after}")
+    print(f"schedules in {schedules_file(config)}")
+    return 0
 
 
 # ---------------------------------------------------------------- bench, devices, options

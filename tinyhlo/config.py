@@ -28,7 +28,14 @@ class Config:
         "1: a line per compiled program, its graphs verified; 2: a line per kernel with time, "
         "GFLOP/s, GB/s; 3: the Program; 4: generated code; 5: the Graph; 6: machine code",
     )
-    beam: int = option(0, "width of the schedule search: not built yet, so 0 (heuristics only)")
+    beam: int = option(
+        0, "width of the search for faster schedules, kernel by kernel (0: heuristics only)"
+    )
+    schedules: str = option(
+        "",
+        "file of schedules that a search found, to be used (empty: while searching, one of "
+        "the cache's folder)",
+    )
     cpu: str = option(
         "", "processor that code is made for, as x86-64-v2 or x86-64-v3 (empty: this machine's)"
     )
@@ -83,6 +90,11 @@ def cache_folder(config: Config) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tinyhlo"))
+
+
+def schedules_file(config: Config) -> Path:
+    """Where schedules that a search found are kept: what the user named, or beside programs."""
+    return Path(config.schedules) if config.schedules else cache_folder(config) / "schedules.jsonl"
 
 
 def thread_count(config: Config) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
 from tinyhlo.codegen.bodies import below
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction import planner as contraction_planner
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import choose_tile, split_depth
@@ -52,7 +53,7 @@ def numbers(shape: Shape, dtype: DType, seed: int) -> np.ndarray:
 
 def compare(graph: Graph, tiled: bool = True, tolerance: float = 5e-6) -> None:
     """The kernel gives what the interpreter gives; `tiled`: it is a packed product."""
-    loops = lower_contraction(Kernel("kernel", graph), TARGET)
+    loops = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
     assert (loops is not None) == tiled
     inputs = [numbers(t.shape, t.dtype, k) for k, t in enumerate(graph.params)]
     (got,) = run_kernel(graph, *inputs)
@@ -231,7 +232,7 @@ def test_few_rows_stream_the_matrix(m: int, k: int, n: int) -> None:
     left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
     compare(graph)
-    loops = lower_contraction(Kernel("kernel", graph), TARGET)
+    loops = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
     assert loops is not None and "right in place" in loops.moves
 
 
@@ -253,11 +254,11 @@ def test_windows_are_read_in_place_or_staged() -> None:
     """Padded ones from a box that is padded once, others where they lie."""
     x, w = build.param(0, (2, 30, 30, 16), F32), build.param(1, (3, 3, 16, 32), F32)
     forward = lower_contraction(
-        Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 1, 1),))), TARGET
+        Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 1, 1),))), TARGET, Moves()
     )
     assert forward is not None and "left staged" in forward.moves
     inside = lower_contraction(
-        Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 0, 1),))), TARGET
+        Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 0, 1),))), TARGET, Moves()
     )
     assert inside is not None and "left in place" in inside.moves
 
@@ -266,7 +267,7 @@ def test_images_of_one_channel_are_staged_in_lanes() -> None:
     x, w = build.param(0, (2, 28, 28, 1), F32), build.param(1, (3, 3, 1, 16), F32)
     graph = Graph((x.type, w.type), (convolution(x, w, 1, 1),))
     compare(graph)
-    loops = lower_contraction(Kernel("kernel", graph), AVX2)
+    loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
     assert loops is not None and "left staged" in loops.moves
     assert "in 30 vector 8" in str(loops)
 
@@ -287,7 +288,9 @@ def test_images_of_a_gradient_of_weights_are_turned_when_staged(stride: int) -> 
         Op.ADD, product(left, (0, 1, 2, 3, 4, 5), dy, (0, 1, 2, 6), shape), (0, 1, 2)
     )
     graph = Graph((x.type, dy.type), (build.permute(total, (1, 2, 0, 3)),))
-    loops = lower_contraction(Kernel("kernel", graph), named_target("x86-64-v4", threads=2))
+    loops = lower_contraction(
+        Kernel("kernel", graph), named_target("x86-64-v4", threads=2), Moves()
+    )
     assert loops is not None and "left staged" in loops.moves and "1x1x2 chunks" in loops.moves[0]
     (tile,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
     assert tile.left_step.coefficient(tile.depth[-1]) == 1
@@ -316,7 +319,7 @@ def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
     x, w = build.param(0, (2, 16, 16, 16), F32), build.param(1, (3, 3, 16, 3), F32)
     graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, 1)),))
     compare(graph, tolerance=1e-4)
-    loops = lower_contraction(Kernel("kernel", graph), AVX2)
+    loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
     assert loops is not None and "tile 8x" in loops.moves[-1]
     assert "for r in" in str(loops).split("for lane in 3")[-1]
 
@@ -330,7 +333,7 @@ def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(channels: i
     total = build.reduce(Op.ADD, product(image, (0, 1, 3), turned, (2, 3), shape), (3,))
     graph = Graph((image.type, weights.type), (build.permute(total, (0, 2, 1)),))
     compare(graph)
-    program = lower_contraction(Kernel("kernel", graph), TARGET)
+    program = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
     assert program is not None and "left in place" in program.moves  # the image
 
 
@@ -353,7 +356,7 @@ def test_split_depth() -> None:
 def test_printed_form() -> None:
     left, right = build.param(0, (1024, 1024), F32), build.param(1, (1024, 1024), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
-    text = str(lower_contraction(Kernel("kernel", graph), AVX2))
+    text = str(lower_contraction(Kernel("kernel", graph), AVX2, Moves()))
     assert "parallel 1x18x16 chunks" in text and "right packed once" in text
     assert "left packed once" in text and "1024 deep" in text  # its rows share cache sets
     assert "left[k1*6 + tile*6160 + 5]" in text  # rows of a tile lie side by side, tiles apart
@@ -367,7 +370,9 @@ def test_printed_form() -> None:
 def test_pieces_of_columns_do_not_overlap_where_that_is_possible() -> None:
     left, right = build.param(0, (1024, 256), F32), build.param(1, (256, 1024), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
-    program = lower_contraction(Kernel("kernel", graph), named_target("x86-64-v4", threads=2))
+    program = lower_contraction(
+        Kernel("kernel", graph), named_target("x86-64-v4", threads=2), Moves()
+    )
     assert program is not None and "parallel 1x3x8 chunks" in program.moves  # not 6 of 192 columns
 
 
@@ -376,7 +381,7 @@ def test_what_lies_across_is_packed_for_many_columns() -> None:
         left, right = build.param(0, (128, 96), F32), build.param(1, (128, columns), F32)
         product = dot(build.permute(left, (1, 0)), right)
         graph = Graph((left.type, right.type), (product,))
-        loops = lower_contraction(Kernel("kernel", graph), TARGET)
+        loops = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
         assert loops is not None and use in loops.moves
         compare(graph)
 
@@ -386,7 +391,9 @@ def test_costly_epilogues_are_loops() -> None:
     value = dot(left, right)
     for _ in range(10):
         value = build.elementwise(Op.SIN, value)
-    text = str(lower_contraction(Kernel("kernel", Graph((left.type, right.type), (value,))), AVX2))
+    text = str(
+        lower_contraction(Kernel("kernel", Graph((left.type, right.type), (value,))), AVX2, Moves())
+    )
     assert "for r in 6:" in text and "unroll" not in text
 
 
@@ -405,7 +412,7 @@ def test_pieces_of_columns_overlap_little(processor: str, m: int, k: int, n: int
     """What a large product computes twice is under a tenth."""
     left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
-    loops = lower_contraction(Kernel("kernel", graph), named_target(processor, threads=1))
+    loops = lower_contraction(Kernel("kernel", graph), named_target(processor, threads=1), Moves())
     assert loops is not None and "right packed once" in loops.moves
     inside = [s for s in below(loops.body) if isinstance(s, Loop)]
     (chunk,) = (loop for loop in inside if loop.var.name == "chunk")
@@ -416,5 +423,5 @@ def test_pieces_of_columns_overlap_little(processor: str, m: int, k: int, n: int
 
 
 def test_tiles_of_rows_are_as_even_as_can_be() -> None:
-    assert choose_tile(49, 512, 16, named_target("x86-64-v4", threads=1)) == (13, 2)
-    assert choose_tile(512, 512, 16, named_target("x86-64-v4", threads=1)) == (14, 2)
+    assert choose_tile(49, 512, 16, named_target("x86-64-v4", threads=1), Moves()) == (13, 2)
+    assert choose_tile(512, 512, 16, named_target("x86-64-v4", threads=1), Moves()) == (14, 2)

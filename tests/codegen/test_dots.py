@@ -11,6 +11,7 @@ import pytest
 from tests.codegen.harness import assert_close, run_kernel
 from tests.codegen.test_contraction import Shape, convolution, dot
 from tests.codegen.test_targets import code
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.form import bounds, holds_bf16
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.ir import build
@@ -39,7 +40,7 @@ def check(graph: Graph, *inputs: np.ndarray) -> None:
 
 
 def moves(graph: Graph) -> str:
-    loops = lower_contraction(Kernel("kernel", graph), WIDE)
+    loops = lower_contraction(Kernel("kernel", graph), WIDE, Moves())
     assert loops is not None
     return " ".join(loops.moves)
 
@@ -142,7 +143,7 @@ def test_instructions(
 
 
 def test_a_bias_in_print() -> None:
-    loops = lower_contraction(Kernel("kernel", matrices(64, 64, 64, I8, I8, I32)), WIDE)
+    loops = lower_contraction(Kernel("kernel", matrices(64, 64, 64, I8, I8, I32)), WIDE, Moves())
     assert "(left[" in str(loops) and " - 128) * right[" in str(loops)
     assert "4 ui8 by i8 at once" in str(loops)
 

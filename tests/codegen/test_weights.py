@@ -7,6 +7,7 @@ import pytest
 
 from tests.codegen.harness import TARGET, run_kernel
 from tests.codegen.test_contraction import compare, dot
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.ir.build import broadcast, cast, elementwise, param
@@ -32,7 +33,7 @@ def product(rows: int, depth: int, columns: int, dtype: DType, scaled: bool = Fa
 
 def lowered(graph: Graph, threads: int = 2) -> LoopProgram:
     target = named_target("x86-64-v3", threads)
-    loops = lower_contraction(Kernel("kernel", graph), target)
+    loops = lower_contraction(Kernel("kernel", graph), target, Moves())
     assert loops is not None
     return loops
 

@@ -41,8 +41,3 @@ def test_registers_fit_the_vectors() -> None:
     for name in PROCESSORS:
         target = named_target(name, 1)
         assert target.vector_registers == (32 if target.vector_bytes != 32 and target.fma else 16)
-
-
-def test_search_is_not_built() -> None:
-    with pytest.raises(TinyhloError, match="not built yet"):
-        target_of(Config(beam=4))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tinyhlo.codegen.choices import NONE, Moves, Schedule
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, LoopProgram
@@ -51,11 +52,13 @@ def render_program(
     finish: Callable[[str], None],
     libraries: Mapping[Kernel, int] | None = None,
     probe: Callable[[Kernel], Probe] | None = None,
+    schedules: Mapping[Kernel, Schedule] | None = None,
 ) -> tuple[dict[Kernel, Rendered], str]:
-    """The code of kernels, and the last module; `finish` got those before (see EntryRenderer)."""
+    """The code of kernels, and the last module; `finish` got those before (see EntryRenderer).
+    `schedules` asks for other ways of some kernels than the heuristics'."""
     modules = Modules(target, finish)
     launched = Counter(s.kernel for s in statements(program.body) if isinstance(s, Launch))
-    rendered = render_kernels(kernels, target, modules, launched)
+    rendered = render_kernels(kernels, target, modules, launched, schedules)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
     declarations: dict[str, str] = {}
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
@@ -68,6 +71,7 @@ def render_kernels(
     target: Target,
     modules: Modules,
     launched: Mapping[Kernel, int] | None = None,
+    schedules: Mapping[Kernel, Schedule] | None = None,
 ) -> dict[Kernel, Rendered]:
     """Code of every kernel, given how often each runs and in how many places it is launched;
     structurally equal ones share it."""
@@ -82,25 +86,31 @@ def render_kernels(
         if found is None:
             number = len(by_structure)
             places = launched[kernel] if launched else 1
-            found = render(kernel, target, runs[key], places, number, modules)
+            moves = Moves(schedules.get(kernel, NONE) if schedules else NONE)
+            found = render(kernel, target, runs[key], places, number, modules, moves)
             by_structure[key] = found
         rendered[kernel] = found
     return rendered
 
 
 def render(
-    kernel: Kernel, target: Target, runs: float, places: int, number: int, modules: Modules
-) -> Rendered:
+    kernel: Kernel, target: Target, runs: float, places: int, number: int, modules: Modules,
+    moves: Moves,
+) -> Rendered:  # fmt: skip
     name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
     symbol = f"k{number}_{name}"
-    loops = lower_kernel(kernel, target)
-    if not loops.moves:  # a contraction comes with its own
-        loops = choose_moves(loops, target, runs)
+    loops = loops_of(kernel, target, runs, moves)
     inline = is_inline(kernel, loops, runs, places, modules.entry.length)
     declarations = modules.part(inline).declarations
     text = render_kernel(loops, target, symbol, inline, declarations)
     modules.add(symbol, len(loops.reads + loops.writes), text, inline)
     return Rendered(symbol, loops, inline)
+
+
+def loops_of(kernel: Kernel, target: Target, runs: float, moves: Moves) -> LoopProgram:
+    """The loops of a kernel that runs so often, as the schedule of `moves` asks for."""
+    loops = lower_kernel(kernel, target, moves)
+    return loops if loops.moves else choose_moves(loops, target, runs, moves)
 
 
 def is_inline(kernel: Kernel, loops: LoopProgram, runs: float, places: int, length: int) -> bool:

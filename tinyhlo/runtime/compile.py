@@ -11,8 +11,9 @@ and what is known of each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +37,9 @@ from tinyhlo.runtime.trace import Trace, trace_to
 from tinyhlo.schedule.program import Kernel, Program
 from tinyhlo.target import Target
 
+if TYPE_CHECKING:
+    from tinyhlo.runtime.search.store import Found
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Compiled:
@@ -54,6 +58,7 @@ class Compiled:
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
     scratch_bytes: int = 0  # of the kernel that allocates most
     first_number: int = 0  # of the kernels in the trace
+    found: tuple[Found, ...] = ()  # by searches for schedules
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.loops), *self.modules])
@@ -69,6 +74,8 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     counters = np.zeros((len(kernels), 2), np.int64) if is_profiled(config) else None
     trace = trace_to(config.profile)
     first = trace.reserve(len(kernels)) if trace else 0
+    own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
+    found = searched(own, target, config) if config.beam or config.schedules else {}
     texts: list[str] = []
     with ObjectCode(target, config if counters is None else replace(config, cache=0)) as code:
 
@@ -78,11 +85,12 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
 
         rendered, last = render_program(
             program,
-            {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries},
+            own,
             target,
             finish,
             {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
             None if counters is None else probes(counters, kernels, first, trace),
+            {kernel: each.schedule for kernel, each in found.items()},
         )
         pieces = code.pieces(last)
     linked = link(pieces)
@@ -108,7 +116,17 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
             (scratch_bytes(r.loops.body, target.threads) for r in rendered.values()), default=0
         ),
         first_number=first,
+        found=tuple(found.values()),
     )
+
+
+def searched(
+    kernels: Mapping[Kernel, float], target: Target, config: Config
+) -> dict[Kernel, Found]:
+    """What searches came to, for the kernels that are known or searched now."""
+    from tinyhlo.runtime.search.beam import search
+
+    return search(kernels, target, config)
 
 
 def is_profiled(config: Config) -> bool:

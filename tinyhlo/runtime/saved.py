@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import tinyhlo
-from tinyhlo.config import Config, cache_folder
+from tinyhlo.config import Config, cache_folder, schedules_file
 from tinyhlo.ir.dtypes import U8
 from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
@@ -81,7 +81,8 @@ def place_of(source: bytes | str, target: Target, config: Config) -> SavedPlace 
     """Where the program is kept; None without a cache, and when its stages are to be shown."""
     if not config.cache or config.debug or config.profile:
         return None
-    key = key_of((VERSION, llvm_version(), package_state(), repr(target), source))
+    state = package_state(), schedules_state(config)
+    key = key_of((VERSION, llvm_version(), *state, repr(target), source))
     return SavedPlace(Cache(cache_folder(config) / "programs"), key, source, config)
 
 
@@ -94,6 +95,13 @@ def package_state() -> str:
         status = path.stat()
         digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def schedules_state(config: Config) -> bytes:
+    """Changes with the schedules that a program is compiled with, if any."""
+    path = schedules_file(config)
+    asked = config.beam or config.schedules
+    return str(config.beam).encode() + path.read_bytes() if asked and path.exists() else b""
 
 
 def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) -> None:

@@ -20,7 +20,9 @@ and the last block: there are no edges. Which thread runs a chunk never changes 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
@@ -66,10 +68,11 @@ from tinyhlo.target import Target
 STRUCTURE = (Reduce, MultiReduce)
 Operand = InPlace | Staged | Memory  # in an argument, in a box of scratch, packed
 PARALLEL_SUMS = 1 << 14  # of all parts of the depth, that are worth another thread
+SMALL_WORK = 1 << 20  # multiply-adds that may be as quick without tiles
 MOST_UNROLLED = 8  # operations an element of an epilogue that is written out for a whole tile
 
 
-def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
+def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
     """The LoopProgram of a contraction kernel, its moves chosen; None for any other kernel and for
     contractions that the general lowering does as well."""
     reduces = [node for node in kernel.graph.nodes() if isinstance(node, STRUCTURE)]
@@ -84,8 +87,11 @@ def lower_contraction(kernel: Kernel, target: Target) -> LoopProgram | None:
         return None
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
     computed = right is not None and in_lanes(layout, TileLowering(kernel, node))
-    plan = plan_contraction(layout, node.dtype, target, left, right, computed)
+    plan = plan_contraction(layout, node.dtype, target, left, right, computed, moves)
     if plan is None:
+        return None
+    small = prod(layout.contraction.left.shape) <= SMALL_WORK
+    if small and not moves.choose("product", {"tiles": True, "loops": False}):
         return None
     return Builder(kernel, node, layout, plan, left, right).program()
 

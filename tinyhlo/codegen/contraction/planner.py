@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, round_up
 from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
@@ -23,6 +24,7 @@ from tinyhlo.target import Target
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
 TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
+MOST_VECTORS = 4  # of a row of other tiles
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
@@ -50,7 +52,7 @@ PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128
 
 def plan_contraction(
     layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None,
-    computed: bool,
+    computed: bool, moves: Moves,
 ) -> Plan | None:  # fmt: skip
     """`computed`: vectors of the right operand can be computed as they are read."""
     c = layout.contraction
@@ -59,7 +61,7 @@ def plan_contraction(
     form = find_form(c, dtype, target, few)
     if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
         return None
-    planner = Planner(layout, form, target, left, right, computed)
+    planner = Planner(layout, form, target, left, right, computed, moves)
     if m < 4 and not planner.streams:
         return None
     return planner.plan()
@@ -68,18 +70,18 @@ def plan_contraction(
 class Planner:
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
-        right: Source | None, computed: bool,
+        right: Source | None, computed: bool, moves: Moves,
     ) -> None:  # fmt: skip
-        self.layout, self.form, self.target = layout, form, target
+        self.layout, self.form, self.target, self.moves = layout, form, target, moves
         self.c = layout.contraction
         self.shape = self.c.left.shape
         self.lanes = target.vector_bytes // form.sums.itemsize
         self.left_source, self.right_source, self.computed = left, right, computed
-        self.left = self.left_use()
-        self.right = self.right_use()
+        self.left = self.chosen("left", self.left_use())
+        self.right = self.chosen("right", self.right_use())
         self.streams = self.is_streamed()
-        self.shared = self.is_shared()
-        self.k = self.depth_cut(self.most_depth())
+        self.shared = self.is_shared() and moves.choose("packed", {"once": True, "twice": False})
+        self.k = self.chosen_depth()
 
     def plan(self) -> Plan:
         c, lanes = self.c, self.lanes
@@ -90,7 +92,9 @@ class Planner:
             rows, vectors = min(round_up(MIN_SUMS, lanes), c.extent(c.m)), 1
         else:
             columns = outer * round_up(last, lanes)
-            rows, vectors = choose_tile(c.extent(c.m), columns, lanes, self.target, self.form.bias)
+            rows, vectors = choose_tile(
+                c.extent(c.m), columns, lanes, self.target, self.moves, self.form.bias
+            )
             vectors = min(vectors, outer * ceil_div(last, lanes))
             if self.right_source and self.in_panels(self.right_source) and last % lanes == 0:
                 rows, vectors = panel_tile(c.extent(c.m), last // lanes, rows, vectors, self.target)
@@ -171,6 +175,19 @@ class Planner:
             return False
         apart = abs(source.flat().coefficient(m[-1])) * self.form.itemsize
         return panels >= FEW_PANELS and apart % WAY_BYTES == 0
+
+    # --- what else could be -----------------------------------------------------------------
+
+    def chosen(self, side: str, use: Use) -> Use:
+        """An operand may always be packed instead."""
+        uses = (use, Use.PACKED) if self.form.group == 1 else (use,)
+        return self.moves.choose(side, {each.value: each for each in uses})
+
+    def chosen_depth(self) -> Cut:
+        """Deeper and shallower steps."""
+        most = self.most_depth()
+        cuts = map(self.depth_cut, (most, most // 2, most // 4, 2 * most))
+        return self.moves.choose("depth", {str(cut.positions): cut for cut in cuts})
 
     # --- how operands are read ---------------------------------------------------------------
 
@@ -356,7 +373,9 @@ def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
     return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
 
 
-def choose_tile(m: int, n: int, lanes: int, target: Target, bias: int = 0) -> tuple[int, int]:
+def choose_tile(
+    m: int, n: int, lanes: int, target: Target, moves: Moves, bias: int = 0
+) -> tuple[int, int]:
     """The tile that computes least beyond the edges; the first of equals. The columns' sums for a
     bias are a row more, and the bias a register."""
 
@@ -371,9 +390,22 @@ def choose_tile(m: int, n: int, lanes: int, target: Target, bias: int = 0) -> tu
         held = target.vector_registers - 2
         tiles = tuple((min(rows, held // vectors - 2), vectors) for rows, vectors in tiles)
     if m < min(rows for rows, _ in tiles):
-        return m, max(MIN_SUMS // m, 1)
-    rows, vectors = min(tiles, key=padded)
-    return ceil_div(m, ceil_div(m, rows)), vectors
+        best = m, max(MIN_SUMS // m, 1)
+    else:
+        rows, vectors = min(tiles, key=padded)
+        best = ceil_div(m, ceil_div(m, rows)), vectors
+    others = other_tiles(m, n // lanes, target.vector_registers - 1 - (1 if bias else 0))
+    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in (best, *others)})
+
+
+def other_tiles(m: int, vectors: int, registers: int) -> Iterator[tuple[int, int]]:
+    """Tiles whose sums and right vectors fit the registers: as many rows as that leaves, then
+    fewer, each so that they divide all rows evenly."""
+    for wide in range(1, min(vectors, MOST_VECTORS) + 1):
+        most = min(registers // wide - 1, m)
+        for rows in {most, most * 3 // 4, most // 2}:
+            if rows * wide >= MIN_SUMS // 2:
+                yield ceil_div(m, ceil_div(m, rows)), wide
 
 
 def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:

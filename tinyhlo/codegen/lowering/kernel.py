@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.layout import in_shape_of_sum
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
@@ -33,8 +34,10 @@ def library_call_of(kernel: Kernel) -> LibraryCall | None:
     return root if isinstance(root, LibraryCall) else None
 
 
-def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
-    """The LoopProgram of any kernel but library calls."""
+def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> LoopProgram:
+    """The LoopProgram of any kernel but library calls; with moves where only its lowering can
+    choose them."""
+    moves = Moves() if moves is None else moves
     root = kernel.graph.results[0]
     if isinstance(root, Output):
         root = root.inputs[0]
@@ -42,8 +45,9 @@ def lower_kernel(kernel: Kernel, target: Target) -> LoopProgram:
     if lowering is not None:
         return lowering(kernel, target)
     kernel = in_shape_of_sum(kernel)
-    for attempt in (lower_transform, lower_contraction, lower_row_chain):
-        program = attempt(kernel, target)
-        if program is not None:
-            return program
-    return lower_fused(kernel)
+    return (
+        lower_transform(kernel, target)
+        or lower_contraction(kernel, target, moves)
+        or lower_row_chain(kernel, target, moves)
+        or lower_fused(kernel)
+    )

@@ -7,9 +7,11 @@ where there is enough work. `moves` lists what was done.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.codegen.choices import Moves
+from tinyhlo.codegen.loops import Body, LoopProgram
 from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.borders import without_borders
 from tinyhlo.codegen.moves.column_blocks import block_columns
@@ -29,19 +31,34 @@ OFTEN = 32  # runs of a kernel from which on a fork costs REPEATED times as much
 REPEATED = 4  # another core wrote in the last one
 
 
-def choose_moves(program: LoopProgram, target: Target, runs: float = 1.0) -> LoopProgram:
+def choose_moves(
+    program: LoopProgram, target: Target, runs: float = 1.0, moves: Moves | None = None
+) -> LoopProgram:
     """All moves in order. `runs` is how often a call of the whole program runs this kernel."""
-    moves: list[str] = []
-    body = by_remainders(join(program.body), target, moves)
-    body = interchange(body, moves)
-    body = write_out(collapse(body), target, moves)
-    body = by_rows(turn_around(program, body, target, moves), target, moves)
-    body = tuple(vectorised(s, target, moves) for s in body)
-    body = stage_rows(block_columns(body, target, moves), target, moves)
-    if not program.in_place:  # a lane may run twice
-        body = without_borders(body, runs, moves)
+    moves = Moves() if moves is None else moves
     least = PARALLEL_WORK * (REPEATED if runs >= OFTEN else 1)
-    body = parallelised(cut_long_bodies(program, body, runs, moves), least, moves)
+    always = ""
+    steps: tuple[tuple[str, Callable[[Body], Body]], ...] = (
+        (always, join),
+        ("remainders", lambda body: by_remainders(body, target, moves)),
+        ("interchange", lambda body: interchange(body, moves)),
+        (always, collapse),
+        ("write out", lambda body: write_out(body, target, moves)),
+        ("turn", lambda body: turn_around(program, body, target, moves)),
+        ("rows", lambda body: by_rows(body, target, moves)),
+        (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),
+        ("blocks", lambda body: block_columns(body, target, moves)),
+        ("stage", lambda body: stage_rows(body, target, moves)),
+        # a lane may run twice
+        ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
+        ("pieces", lambda body: cut_long_bodies(program, body, runs, moves)),
+        (always, lambda body: parallelised(body, least, moves)),
+    )
+    body = program.body
+    for decision, move in steps:
+        body = moves.optional(decision, body, move) if decision else move(body)
     around_cache = streamed(program, body, target)
+    if around_cache and not moves.choose("stream", {"yes": True, "no": False}):
+        around_cache = ()
     moves.extend(f"stream {memory.name}" for memory in around_cache)
     return replace(program, body=body, moves=tuple(moves), streamed=around_cache)

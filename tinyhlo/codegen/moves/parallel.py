@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import accumulates, below, names_in
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -27,11 +28,12 @@ from tinyhlo.codegen.moves.work import work
 from tinyhlo.ir.index import Var, index
 
 PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
+UNSURE = 16  # times as much or as little work: a search may find out what is better
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
 SMALL_STRIP = 512
 
 
-def parallelised(body: Body, least: float, moves: list[str]) -> Body:
+def parallelised(body: Body, least: float, moves: Moves) -> Body:
     """Run top-level loops with at least so much work on all threads. One thread takes the same
     strips, so that results are the same bits on any number of threads."""
     result: list[Statement] = []
@@ -39,7 +41,7 @@ def parallelised(body: Body, least: float, moves: list[str]) -> Body:
         if isinstance(statement, Loop) and statement.axis is Axis.PARALLEL:  # it came so
             moves.append(f"parallel {statement.var.name}")
             result.append(statement)
-        elif not isinstance(statement, Loop) or work(statement) < least:
+        elif not isinstance(statement, Loop) or not is_shared(statement, least, moves):
             result.append(statement)
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))
@@ -55,6 +57,16 @@ def parallelised(body: Body, least: float, moves: list[str]) -> Body:
         else:
             result.append(statement)
     return tuple(result)
+
+
+def is_shared(loop: Loop, least: float, moves: Moves) -> bool:
+    """Whether the threads share a loop; either way where there is about as much work as that
+    takes."""
+    amount = work(loop)
+    answers = {"all": True, "one": False} if amount >= least else {"one": False, "all": True}
+    if not least / UNSURE <= amount <= least * UNSURE:
+        return amount >= least
+    return moves.choose(f"threads {loop.var.name}", answers)
 
 
 def parallel(loop: Loop, moves: list[str]) -> Loop:

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from tinyhlo.codegen.bodies import accumulates, below, values_in
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import (
     Expression,
     Load,
@@ -37,6 +38,7 @@ from tinyhlo.ir.index import Index, Var
 from tinyhlo.target import NEAR, Target
 
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
+CHAINS = (1, 2, 4, 8)
 COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
 # each four cycles long. Half of them where a term takes more than LIGHT operations.
 LIGHT = 8.0
@@ -71,7 +73,7 @@ class Score:
         return self.unit > 0 and self.gathers <= 2 * self.unit
 
 
-def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statement:
+def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
     """Give the best loop of each path a vector width."""
     if isinstance(statement, If):
         return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
@@ -86,6 +88,7 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
     short = longest_inside(statement) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(statement.body)
+    chains = 0  # vectors side by side
     if usable and (along or waits or (dear and short)):
         chains = 1
         if statement.axis is Axis.REDUCE:
@@ -94,12 +97,24 @@ def vectorised(statement: Statement, target: Target, moves: list[str]) -> Statem
             chains = column_chains(statement, lanes, target)
         while chains > 1 and lanes * chains > statement.var.extent:
             chains //= 2
+    if usable:
+        answers = widths(statement, lanes, chains, target.short_lanes(own.bits))
+        lanes, chains = moves.choose(f"vector {statement.var.name}", answers)
         width = lanes * chains
         if width > 1 and statement.var.extent >= lanes:
             moves.append(f"vector {statement.var.name} {width}")
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def widths(loop: Loop, lanes: int, chains: int, least: int) -> dict[str, tuple[int, int]]:
+    """Lanes and vectors side by side that a loop may run in, those of the heuristic first; none of
+    either: another loop may."""
+    others = [(width, count) for width in (lanes, lanes // 2) for count in CHAINS]
+    fitting = [(w, n) for w, n in others if w >= least and w * n <= loop.var.extent]
+    answers = ((lanes, chains), *fitting, (lanes, 0))
+    return {f"{w}x{n}" if n else "no": (w, n) for w, n in answers}
 
 
 def has_lanes(body: Body) -> bool:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
@@ -55,7 +56,7 @@ from tinyhlo.schedule.row_chain import RowChain, find_row_chain
 from tinyhlo.target import Target
 
 
-def lower_row_chain(kernel: Kernel, target: Target) -> LoopProgram | None:
+def lower_row_chain(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
     """The LoopProgram of a kernel that holds a row chain, its moves chosen; None for others."""
     if len(kernel.graph.results) != 1 or kernel.in_place:
         return None
@@ -65,7 +66,7 @@ def lower_row_chain(kernel: Kernel, target: Target) -> LoopProgram | None:
     layout = find_layout(kernel, chain.result, chain.second)
     if layout is None:
         return None
-    return Builder(kernel, chain, layout, target).program()
+    return Builder(kernel, chain, layout, target, moves).program()
 
 
 def chain_in(kernel: Kernel) -> RowChain | None:
@@ -80,14 +81,16 @@ def chain_in(kernel: Kernel) -> RowChain | None:
 class Builder:
     """Builds the loops. Rows are flat positions along the row axes of the second contraction."""
 
-    def __init__(self, kernel: Kernel, chain: RowChain, layout: Layout, target: Target) -> None:
+    def __init__(
+        self, kernel: Kernel, chain: RowChain, layout: Layout, target: Target, moves: Moves
+    ) -> None:
         self.kernel, self.chain, self.target = kernel, chain, target
         self.places = layout.places
-        self.sizes = choose_sizes(chain, target)
+        self.sizes = choose_sizes(chain, target, moves)
         self.packing = Packing(kernel, chain, self.sizes)
         self.tables = self.packing.operands.tables
         self.epilogue = TileLowering(kernel, chain.result, self.tables)
-        self.moves: list[str] = []
+        self.moves = moves
         self.batch = chain.second.extent(chain.second.batch)
         self.chunk = Var("chunk", self.batch * self.sizes.row_chunks)
         sizes, dtype = self.sizes, chain.result.dtype

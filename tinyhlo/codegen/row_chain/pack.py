@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
@@ -47,23 +48,25 @@ class Sizes:
     step_keys: int
 
 
-def choose_sizes(chain: RowChain, target: Target) -> Sizes:
+def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
     """Scores and weights of a block take at most a quarter of L2."""
     second, dtype = chain.second, chain.result.dtype
     batch, m = second.extent(second.batch), second.extent(second.m)
     lanes = target.vector_bytes // dtype.itemsize
-    rows, vectors = choose_tile(m, chain.keys, lanes, target)
+    rows, vectors = choose_tile(m, chain.keys, lanes, target, moves)
     columns = vectors * lanes
     # a further vector apart, so that rows do not fall on the same lines of L1
     stride = round_up(chain.keys, columns) + columns
     most = target.l2_bytes // 4 // (2 * stride * dtype.itemsize) // rows
-    block_rows = min(max(most, 1), BLOCK_TILES) * rows
+    tiles = min(max(most, 1), BLOCK_TILES)
+    block_rows = rows * moves.number("block", tiles, 1, 2, 3, 4, 6, 8)
     wanted = target.threads if batch * m * chain.keys >= PARALLEL_WORK else 1
     row_chunks = min(wanted // gcd(wanted, batch), ceil_div(m, block_rows))
     if batch >= 4 * wanted:
         row_chunks = 1
     chunk_rows = round_up(ceil_div(m, row_chunks), block_rows)
     most_keys = target.l1_bytes // 2 // (columns * dtype.itemsize)
+    steps = (step_of(chain.keys, most) for most in (most_keys, most_keys // 2, 2 * most_keys))
     return Sizes(
         rows,
         columns,
@@ -72,7 +75,7 @@ def choose_sizes(chain: RowChain, target: Target) -> Sizes:
         chunk_rows,
         ceil_div(m, chunk_rows),
         stride,
-        step_of(chain.keys, most_keys),
+        moves.number("keys at once", *steps, chain.keys),
     )
 
 

@@ -1,0 +1,126 @@
+"""The search over schedules: what it finds, what it never takes, and the file it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tinyhlo.cli import main
+from tinyhlo.compiler import compile_module, run_stages, target_of
+from tinyhlo.config import Config
+from tinyhlo.errors import TinyhloError
+from tinyhlo.runtime.saved import place_of
+from tinyhlo.runtime.search import beam
+from tinyhlo.runtime.search.store import Found, Schedules
+from tinyhlo.schedule.program import Kernel
+
+X = np.linspace(-1.0, 1.0, 256 * 200, dtype=np.float32).reshape(256, 200)
+TEXT = jax.jit(lambda x: jax.nn.softmax(jnp.sin(x))).lower(X).as_text()
+
+
+class Landscape:
+    """A Bench of times that are known: two decisions that only pay together with a third answer
+    in between."""
+
+    SECONDS = {"a": 1.0, "b": 0.8, "c": 0.5}
+    kernel = Kernel("hills", None)  # type: ignore[arg-type]
+
+    def __init__(self, lying: str = "") -> None:
+        self.target = target_of(Config(threads=2))
+        self.lying = lying  # a schedule that is fast and wrong
+        self.timed: set[str] = set()
+
+    def name(self, schedule: Any) -> str:
+        return schedule.get("first", "a") + schedule.get("second", "a")
+
+    def loops(self, schedule: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
+        return self.name(schedule), {"first": ("a", "b", "c"), "second": ("a", "b", "c")}
+
+    def code(self, schedule: Any) -> str:
+        return self.name(schedule)
+
+    def results(self, code: str) -> tuple[np.ndarray, ...]:
+        return (np.float32([2.0 if code == self.lying else 1.0]),)
+
+    def race(self, codes: Sequence[str]) -> list[float]:
+        self.timed.update(codes)
+        return [1e-3 * self.SECONDS[c[0]] * self.SECONDS[c[1]] for c in codes]
+
+
+def test_it_finds_what_takes_several_steps() -> None:
+    bench = Landscape()
+    found = beam.search_kernel(bench, 2)  # type: ignore[arg-type]
+    assert found == Found("hills", {"first": "c", "second": "c"}, 1000.0, 250.0)
+    assert bench.timed <= {"".join(pair) for pair in product("abc", repeat=2)}
+
+
+def test_wrong_results_never_win() -> None:
+    bench = Landscape(lying="cc")
+    found = beam.search_kernel(bench, 2)  # type: ignore[arg-type]
+    assert found.after == pytest.approx(400.0) and "cc" not in bench.timed
+
+
+def test_schedules_are_found_once_and_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = Config(cache=0, beam=1, threads=2, schedules=str(tmp_path / "found.jsonl"))
+    (first,) = run_stages(TEXT, config).compiled.found
+    assert first.kernel in capsys.readouterr().err
+    (again,) = run_stages(TEXT, replace(config, beam=0)).compiled.found
+    assert again == first and not capsys.readouterr().err
+    (y,) = compile_module(TEXT, config)(X)
+    np.testing.assert_allclose(y, jax.nn.softmax(jnp.sin(X)), rtol=1e-5)
+
+
+def test_a_file_of_schedules_changes_the_loops(tmp_path: Path) -> None:
+    path = tmp_path / "shipped.jsonl"
+    config = Config(cache=0, beam=1, threads=2, schedules=str(path))
+    run_stages(TEXT, config)
+    (key,) = Schedules(path).found
+    Schedules(path).add(key, Found("mine", {"stage": "no"}, 2.0, 1.0))
+    (loops,) = run_stages(TEXT, replace(config, beam=0)).compiled.loops
+    assert not any(move.startswith("stage") for move in loops.moves)
+
+
+def test_a_stored_program_belongs_to_its_schedules(tmp_path: Path) -> None:
+    path = tmp_path / "found.jsonl"
+    config = Config(cache_dir=str(tmp_path), schedules=str(path))
+    plain, keys = Config(cache_dir=str(tmp_path)), set[str]()
+    for given in (plain, replace(config, beam=2)):
+        place = place_of(TEXT, target_of(given), given)
+        assert place is not None
+        keys.add(place.key)
+        path.write_text("one more line\n")
+    assert len(keys) == 2
+
+
+def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "found.jsonl"
+    Schedules(path).add("k", Found("sum", {"rows": "no"}, 2.0, 1.0))
+    with path.open("a") as file:
+        file.write('{"key": "cut of\n[]\n{"key": "other", "version": 9}\n')
+    assert Schedules(path).found == {"k": Found("sum", {"rows": "no"}, 2.0, 1.0)}
+
+
+def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TinyhloError, match="cannot read the schedules"):
+        Schedules(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TinyhloError, match="cannot write schedules"):
+        Schedules(tmp_path / "file" / "x.jsonl").add("k", Found("sum", {}, 1.0, 1.0))
+
+
+def test_tune_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, out = tmp_path / "model.mlir", tmp_path / "found.jsonl"
+    model.write_text(TEXT)
+    assert main(["tune", str(model), "--beam", "1", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 kernels" in printed and str(out) in printed and len(Schedules(out).found) == 1

@@ -1,0 +1,78 @@
+"""Schedules that were found, in a file that people can read, ship, and load elsewhere.
+
+    found = Schedules(path)
+    found[key_of_kernel(kernel, target)] = Found("matmul_3", {"tile": "6x4"}, 861.0, 790.0)
+
+A line of JSON for each kernel. Of lines for the same kernel the last one counts, and what cannot be
+read is passed over: several processes may append to a file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tinyhlo.codegen.moves.heuristics import OFTEN
+from tinyhlo.errors import TinyhloError
+from tinyhlo.ir.graph import Graph
+from tinyhlo.runtime.cache import key_of
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The schedule of a kernel, empty where the heuristics' is best, and the times of a call in
+    microseconds: with the heuristics' schedule (`before`) and with this one."""
+
+    kernel: str
+    schedule: dict[str, str]
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        changes = "  ".join(f"{decision}: {answer}" for decision, answer in self.schedule.items())
+        return f"{self.kernel[:32]:32} {self.before:10.1f} µs -> {self.after:10.1f} µs  {changes}"
+
+
+class Schedules:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: dict[str, Found] = {}
+        for line in self.lines():
+            try:
+                raw = json.loads(line)
+                key = raw.pop("key")
+                self.found[key] = Found(**raw)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # written by another version, or cut off
+
+    def lines(self) -> list[str]:
+        """Raises TinyhloError for a file that exists and cannot be read."""
+        try:
+            return self.path.read_text().splitlines()
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except (OSError, UnicodeDecodeError) as error:
+            raise TinyhloError(f"cannot read the schedules in {self.path}: {error}") from error
+
+    def get(self, key: str) -> Found | None:
+        return self.found.get(key)
+
+    def add(self, key: str, found: Found) -> None:
+        """Keep it, in the file too. Raises TinyhloError when that cannot be written."""
+        self.found[key] = found
+        line = json.dumps({"key": key, **asdict(found)})
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            raise TinyhloError(f"cannot write schedules to {self.path}: {error}") from error
+
+
+def key_of_kernel(kernel: Kernel, runs: float, target: Target) -> str:
+    """The same in every process for kernels that compute the same on the same target."""
+    graph = Graph(kernel.graph.params, kernel.graph.results, kernel.graph.effects)
+    return key_of((str(graph), str(kernel.in_place), str(runs >= OFTEN), repr(target)))
