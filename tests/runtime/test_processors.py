@@ -6,8 +6,6 @@ import platform
 
 import pytest
 
-from tinyhlo.compiler import target_of
-from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.processors import PROCESSORS, cpu_target, host_target, named_target
 

@@ -26,11 +26,13 @@ X = np.linspace(-1.0, 1.0, 256 * 200, dtype=np.float32).reshape(256, 200)
 TEXT = jax.jit(lambda x: jax.nn.softmax(jnp.sin(x))).lower(X).as_text()
 
 
+SECONDS = {"a": 1.0, "b": 0.8, "c": 0.5}
+
+
 class Landscape:
     """A Bench of times that are known: two decisions that only pay together with a third answer
     in between."""
 
-    SECONDS = {"a": 1.0, "b": 0.8, "c": 0.5}
     kernel = Kernel("hills", None)  # type: ignore[arg-type]
 
     def __init__(self, lying: str = "") -> None:
@@ -52,7 +54,7 @@ class Landscape:
 
     def race(self, codes: Sequence[str]) -> list[float]:
         self.timed.update(codes)
-        return [1e-3 * self.SECONDS[c[0]] * self.SECONDS[c[1]] for c in codes]
+        return [1e-3 * SECONDS[c[0]] * SECONDS[c[1]] for c in codes]
 
 
 def test_it_finds_what_takes_several_steps() -> None:
