@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it, down to these
+LINE_BYTES = 64  # of a line of any cache
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 
 

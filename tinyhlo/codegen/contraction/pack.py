@@ -24,6 +24,7 @@ from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.target import LINE_BYTES
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,8 +135,8 @@ def depth_of(plan: Plan) -> Depth:
 def pack_right(
     frame: Frame, depth: Depth, memory: Memory, source: Source | None, panel: Var
 ) -> Body:
-    """By vectors along the columns; where neighbours lie along the depth, by vectors along that,
-    all columns of a panel side by side: the renderer turns blocks of them around in registers."""
+    """By vectors along the columns; where neighbours lie along the depth, by vectors along that, as
+    many columns side by side as fill lines of the cache: the renderer turns them in registers."""
     plan, lanes = frame.plan, frame.plan.lanes
     base = frame.panel_start(panel) + depth.number * (plan.columns * plan.form.group)
     members = range(plan.form.group)
@@ -151,18 +152,22 @@ def pack_right(
         number = index(unit) if isinstance(unit, Var) else constant(unit)
         return base + (number * lanes + lane) * plan.form.group + member
 
-    pieces = [frame.piece] if plan.shared else []
+    unit = Var("unit", plan.vectors)
     if lies_along_depth(frame, depth, source):
         *outer, along = depth.loops
-        columns = [(v, lane) for v in range(plan.vectors) for lane in range(lanes)]
-        stores = tuple(store(v, constant(lane), j) for v, lane in columns for j in members)
-        body = (vector_loop(along, stores, lanes),)
+        fills_lines = lanes * plan.form.group * memory.dtype.itemsize >= LINE_BYTES
+        units = [unit] if fills_lines else range(plan.vectors)
+        columns = [(u, constant(lane)) for u in units for lane in range(lanes)]
+        stores = tuple(store(u, lane, j) for u, lane in columns for j in members)
+        body: Body = (vector_loop(along, stores, lanes),)
+        body = nested([unit], body) if fills_lines else body
         if plan.shared:
-            return by_all(frame, frame.panels(panel, nested([*pieces, *outer], body)))
+            first, *rest = longest_first((panel, frame.piece, *outer))
+            return by_all(frame, (Loop(first, Axis.SERIAL, nested(rest, body)),))
         return nested(outer, frame.panels(panel, body))
-    unit = Var("unit", plan.vectors)
+    pieces = [frame.piece] if plan.shared else []
     lane = Var("lane", min(lanes, plan.n.inside[-1]))
-    body: Body = (vector_loop(lane, tuple(store(unit, index(lane), j) for j in members), lanes),)
+    body = (vector_loop(lane, tuple(store(unit, index(lane), j) for j in members), lanes),)
     if lane.extent < lanes:
         rest = Var("rest", lanes - lane.extent)
         zero = literal(0, memory.dtype)
@@ -175,8 +180,11 @@ def pack_right(
 def walk(frame: Frame, depth: Depth) -> Sequence[Var]:
     """The loops over the depth where neighbours lie across it: the longest, which threads share,
     comes first."""
-    longest_first = sorted(depth.loops, key=lambda var: -var.extent)
-    return longest_first if frame.plan.shared else depth.loops
+    return longest_first(depth.loops) if frame.plan.shared else depth.loops
+
+
+def longest_first(loops: Sequence[Var]) -> list[Var]:
+    return sorted(loops, key=lambda var: -var.extent)
 
 
 def by_all(frame: Frame, nest: Body) -> Body:

@@ -28,9 +28,8 @@ from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
-from tinyhlo.target import Target
+from tinyhlo.target import LINE_BYTES, Target
 
-LINE_BYTES = 64
 RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come and go
 GROUP_BYTES = 16  # narrow elements are turned in vectors of so many bytes: one instruction each
 NEAR = 4  # elements apart: so few vectors are loaded and picked from
