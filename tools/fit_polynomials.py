@@ -102,6 +102,7 @@ def t_of(x: float) -> float:
 
 
 HALF_LN2 = float(mp.log(2) / 2) * 1.001
+SHORT = HALF_LN2 / 16
 QUARTER_PI = float(mp.pi / 4) * 1.001
 LOG_LOW, LOG_HIGH = float(mp.sqrt(0.5)) - 1, float(mp.sqrt(2)) - 1
 S_HIGH = (LOG_HIGH / (2 + LOG_HIGH)) ** 2 * 1.01
@@ -118,8 +119,10 @@ logarithm_ratio = root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2)
 
 FITS = (
     Fit("EXP_F32", exponential, lambda r: r * r / mp.exp(r), -HALF_LN2, HALF_LN2, 5),
+    Fit("SHORT_F32", exponential, lambda r: r * r / mp.exp(r), -SHORT, SHORT, 2),
     Fit("EXPM1_F32", exponential, lambda r: r * r / mp.expm1(r), -HALF_LN2, HALF_LN2, 6),
     Fit("EXP_F64", exponential, abs, -HALF_LN2, HALF_LN2, 10, np.float64),
+    Fit("SHORT_F64", exponential, lambda r: r * r / mp.exp(r), -SHORT, SHORT, 5, np.float64),
     Fit("EXPM1_F64", exponential, abs, -0.51, 0.51, 12, np.float64),
     Fit("LOG_F32", logarithm, lambda f: abs(f**3 / mp.log1p(f)), LOG_LOW, LOG_HIGH, 9),
     Fit("LOG_F64", logarithm_ratio, lambda z: z, 1e-12, S_HIGH, 7, np.float64),

@@ -66,8 +66,12 @@ class Operators(Generic[T]):
         return apply(Op.FMA, self, factor, addend)
 
     def scaled(self, exponent: Operand[T]) -> T:
-        """self * 2^exponent, rounded once; the exponent is a whole number, as a float."""
+        """self * 2^floor(exponent), rounded once."""
         return apply(Op.SCALE, self, exponent)
+
+    def looked_up(self, op: Op, dtype: DType) -> T:
+        """An entry of a table, by the last four bits of an integer."""
+        return apply(op, self, dtype=dtype)
 
     def cast(self, dtype: DType) -> T:
         return apply(Op.CAST, self, dtype=dtype)

@@ -37,6 +37,8 @@ class Op(Enum):
     # unary, result type given by the node
     CAST = ("cast", 1)  # value conversion; float -> int truncates and saturates, NaN -> 0
     BITCAST = ("bitcast", 1)  # same width
+    SIXTEENTHS = ("sixteenths", 1)  # int -> float: 2^(k/16), k its last four bits; only by codegen
+    SIXTEENTHS_REST = ("sixteenths_rest", 1)  # what rounding that took off
     # binary, result type = operand type
     ADD = ("add", 2)
     SUB = ("sub", 2)
@@ -58,7 +60,8 @@ class Op(Enum):
     NE = ("ne", 2)
     LT = ("lt", 2)
     LE = ("le", 2)
-    SCALE = ("scale", 2)  # x * 2^n, n a whole number; only made by codegen, never in a Graph
+    SCALE = ("scale", 2)  # x * 2^floor(n); only made by codegen, never in a Graph
+    MAXNUM = ("maxnum", 2)  # of what is no NaN; zeros may have either sign; only made by codegen
     # ternary
     WHERE = ("where", 3)  # (i1, T, T) -> T
     FMA = ("fma", 3)  # a * b + c rounded once; only made by codegen, never in a Graph
@@ -80,4 +83,7 @@ TRANSCENDENTAL = frozenset(
     {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
     | {Op.ATAN2}
 )
+CODEGEN = frozenset(
+    {Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.MAXNUM, Op.FMA}
+)  # never in a Graph
 MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)

@@ -17,7 +17,7 @@ from tinyhlo.errors import VerificationError
 from tinyhlo.ir import build, dtypes
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.graph import VOID, Elementwise, Graph, Node, TensorType
-from tinyhlo.ir.ops import COMPARISONS, MONOIDS, Op
+from tinyhlo.ir.ops import CODEGEN, COMPARISONS, MONOIDS, Op
 
 
 def verify_graph(graph: Graph) -> None:
@@ -227,7 +227,7 @@ AXES = ("its axes are none, or not ascending", axes_ascend)
 CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
     ir.Iota: (AXIS,),
     Elementwise: (
-        ("is made by code generation only", lambda n: n.op not in (Op.FMA, Op.SCALE)),
+        ("is made by code generation only", lambda n: n.op not in CODEGEN),
         ("has another number of inputs", lambda n: len(n.inputs) == n.op.arity),
         ("its inputs are not of one shape", lambda n: all(x.shape == n.shape for x in n.inputs)),
         ("its inputs are not of one element type", dtypes_agree),

@@ -13,6 +13,7 @@ from math import gcd
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import SMALL_FLOATS, bitcast, convert, narrow, widen
 from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, suffix, value_type
+from tinyhlo.codegen.math.tables import LOOKUPS
 from tinyhlo.ir.dtypes import BF16, BOOL, F32, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
@@ -71,6 +72,8 @@ def emit(
         return convert(b, a, operand, result, lanes)
     if op is Op.BITCAST:
         return bitcast(b, a, operand, result, lanes)
+    if op in LOOKUPS:
+        return look_up(b, op, a, operand, result, lanes)
     if op is Op.WHERE:
         return b.select(a, arguments[1], arguments[2], value_type(result, lanes), lanes)
     if operand in SMALL_FLOATS:
@@ -173,6 +176,14 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
     return b.select(unordered, b.value(f"fadd {type_} {x}, {y}"), value, type_, lanes)
 
 
+def larger_number(b: Builder, _: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """One instruction of x86, which returns its second operand when unordered: the first here,
+    where a reduce has what it found so far, which is never NaN."""
+    x, y = arguments
+    type_ = value_type(dtype, lanes)
+    return b.select(b.value(f"fcmp ogt {type_} {y}, {x}"), y, x, type_, lanes)
+
+
 def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
     """libm, one lane after the other: for what `codegen/math/expand.py` does not expand."""
     scalar = value_type(dtype, 1)
@@ -189,37 +200,68 @@ def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes
 
 
 def scale(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """By AVX-512's instruction on 512 bits, of which a shorter vector is the beginning."""
+    """By AVX-512's instruction on 512 bits."""
     whole = 512 // dtype.bits
-    scalar, vector = value_type(dtype, 1), value_type(dtype, whole)
+    vector = value_type(dtype, whole)
     name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype is F32 else 'pd'}.512"
 
-    def scaled(x: str, n: str) -> str:
-        operands = [(vector, x), (vector, n), (vector, "poison")]
+    def scaled(parts: Sequence[str]) -> str:
+        operands = [*((vector, part) for part in parts), (vector, "poison")]
         return b.intrinsic(name, vector, [*operands, (f"i{whole}", "-1"), ("i32", "4")])
 
+    return in_registers(b, scaled, arguments, dtype, dtype, lanes)
+
+
+def look_up(b: Builder, op: Op, text: str, operand: DType, dtype: DType, lanes: int) -> str:
+    """In one register, or two of f64, of which AVX-512's instructions take any lane."""
+    whole = 512 // dtype.bits
+    vector, order = value_type(dtype, whole), value_type(operand, whole)
+    entries = [f"{value_type(dtype, 1)} {float_text(dtype.numpy.type(x))}" for x in LOOKUPS[op]]
+    tables = [f"<{', '.join(entries[k : k + whole])}>" for k in range(0, 16, whole)]
+    name = f"llvm.x86.avx512.{'permvar.sf' if dtype is F32 else 'vpermi2var.pd'}.512"
+
+    def chosen(parts: Sequence[str]) -> str:
+        first, *others = ((vector, table) for table in tables)
+        return b.intrinsic(name, vector, [first, (order, parts[0]), *others])
+
+    return in_registers(b, chosen, [text], operand, dtype, lanes)
+
+
+def in_registers(
+    b: Builder,
+    instruction: Callable[[Sequence[str]], str],
+    arguments: Sequence[str],
+    operand: DType,
+    result: DType,
+    lanes: int,
+) -> str:
+    """`instruction` on 512 bits, of which one lane and a shorter vector are the beginning."""
+    whole = 512 // operand.bits
+    scalar, vector = value_type(operand, 1), value_type(operand, whole)
     if lanes == 1:
-        x, n = (
+        parts = [
             b.value(f"insertelement {vector} poison, {scalar} {text}, i64 0") for text in arguments
-        )
-        return b.value(f"extractelement {vector} {scaled(x, n)}, i64 0")
+        ]
+        return b.value(f"extractelement {value_type(result, whole)} {instruction(parts)}, i64 0")
     size = gcd(lanes, whole)
-    outer, inner = value_type(dtype, lanes), value_type(dtype, size)
-    take = f"llvm.vector.extract.{suffix(dtype, size)}.{suffix(dtype, lanes)}"
-    widen_ = f"llvm.vector.insert.{suffix(dtype, whole)}.{suffix(dtype, size)}"
-    narrow_ = f"llvm.vector.extract.{suffix(dtype, size)}.{suffix(dtype, whole)}"
-    join = f"llvm.vector.insert.{suffix(dtype, lanes)}.{suffix(dtype, size)}"
-    result = "poison"
+    outer, inner = value_type(operand, lanes), value_type(operand, size)
+    into, out = value_type(result, lanes), value_type(result, size)
+    take = f"llvm.vector.extract.{suffix(operand, size)}.{suffix(operand, lanes)}"
+    widen_ = f"llvm.vector.insert.{suffix(operand, whole)}.{suffix(operand, size)}"
+    narrow_ = f"llvm.vector.extract.{suffix(result, size)}.{suffix(result, whole)}"
+    join = f"llvm.vector.insert.{suffix(result, lanes)}.{suffix(result, size)}"
+    joined = "poison"
     for start in range(0, lanes, size):
         at = ("i64", str(start))
         parts = [b.intrinsic(take, inner, [(outer, text), at]) for text in arguments]
-        x, n = (
+        parts = [
             b.intrinsic(widen_, vector, [(vector, "poison"), (inner, text), ("i64", "0")])
             for text in parts
-        )
-        part = b.intrinsic(narrow_, inner, [(vector, scaled(x, n)), ("i64", "0")])
-        result = b.intrinsic(join, outer, [(outer, result), (inner, part), at])
-    return result
+        ]
+        found = (value_type(result, whole), instruction(parts))
+        part = b.intrinsic(narrow_, out, [found, ("i64", "0")])
+        joined = b.intrinsic(join, into, [(into, joined), (out, part), at])
+    return joined
 
 
 # --- integers ------------------------------------------------------------------------------------
@@ -294,6 +336,7 @@ FLOAT_RULES: dict[Op, Rule] = {
     Op.MAX: float_extreme,
     Op.MIN: float_extreme,
     Op.SCALE: scale,
+    Op.MAXNUM: larger_number,
 }
 INT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(INT_INSTRUCTIONS, written(INT_INSTRUCTIONS)),

@@ -19,12 +19,15 @@ from tinyhlo.codegen.math.tables import (
     EXPM1_F64,
     LN2_F32,
     LN2_F64,
+    SHORT_F32,
+    SHORT_F64,
     TANH_F32,
     TANH_POLYNOMIAL,
     Table,
 )
 from tinyhlo.codegen.math.terms import Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
+from tinyhlo.ir.ops import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Format:
     `minus_one` and x up to `tiny`, tanh is 1 from `saturated` on."""
 
     exp: Table
+    short: Table
     expm1: Table
     ln2: tuple[float, float]
     fraction_bits: int
@@ -49,8 +53,12 @@ class Format:
 
 
 FORMATS: dict[DType, Format] = {
-    F32: Format(EXP_F32, EXPM1_F32, LN2_F32, 23, 127, -176.0, 89.0, -18.0, 2.0**-25, 9.2),
-    F64: Format(EXP_F64, EXPM1_F64, LN2_F64, 52, 1023, -1418.0, 710.0, -40.0, 2.0**-54, 20.0),
+    F32: Format(
+        EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -176.0, 89.0, -18.0, 2.0**-25, 9.2
+    ),
+    F64: Format(
+        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -1418.0, 710.0, -40.0, 2.0**-54, 20.0
+    ),
 }
 
 
@@ -89,11 +97,18 @@ def exp(x: Term) -> Term:
 
 
 def exp_scaled(x: Term) -> Term:
-    """The same, bit for bit, where an instruction multiplies by 2^n."""
+    """The same where one instruction multiplies by 2^n and another looks 2^(n/16) up: what is left
+    is up to log(2)/32, for which half of the polynomial is enough."""
     form = FORMATS[x.dtype]
     limited = x.at_least(form.low).at_most(form.high)
-    n = limited.fma(1 / log(2), form.magic) - form.magic
-    return (less_one(rest(limited, n), form.exp) + 1.0).scaled(n)
+    shifted = limited.fma(1 / log(2), form.magic / 16)
+    n = shifted - form.magic / 16  # in sixteenths
+    part = shifted.as_integer()
+    root = part.looked_up(Op.SIXTEENTHS, x.dtype)
+    q = less_one(rest(limited, n), form.short)
+    if x.dtype is F64:  # roots are rounded by up to 0.48 units
+        return (q.fma(root, part.looked_up(Op.SIXTEENTHS_REST, F64)) + root).scaled(n)
+    return q.fma(root, root).scaled(n)
 
 
 def exp_moderate(x: Term) -> Term:

@@ -3,11 +3,16 @@
 Lawson fits (close to minimax) of our own; the comment is the largest weighted error of the fit.
 """
 
+from decimal import Decimal
+
+from tinyhlo.ir.ops import Op
+
 ERFC_PIVOT = 1.8359375  # P(0) is nearly an f32
 TANH_POLYNOMIAL = 0.2556  # where tanh is 1/4, and a unit in the last place doubles
 Table = tuple[float, ...]
 
 # exp(r) = 1 + r + r^2 P(r) on |r| <= log(2)/2, EXPM1_F64 on |r| <= 1/2; EXPM1 as exact near 0
+#   SHORT on |r| <= log(2)/32
 # log(1 + f) = f - f^2/2 + f^3 P(f) on sqrt(1/2) <= 1 + f <= sqrt(2); in f64 with s = f/(2 + f),
 #   z = s^2: f - f^2/2 + s (f^2/2 + z P(z))
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2/2 + r^4 P(r^2) on |r| <= pi/4
@@ -21,6 +26,7 @@ EXP_F32: Table = (  # 3.2e-09
     0.008368819952011108,
     0.001382412388920784,
 )
+SHORT_F32: Table = (0.5000161528587341, 0.1666688323020935)  # 1.6e-09
 EXPM1_F32: Table = (  # 4.7e-10
     0.5,
     0.1666666567325592,
@@ -40,6 +46,13 @@ EXP_F64: Table = (  # 1.8e-17
     2.7557228840862078e-06,
     2.762641647886212e-07,
     2.511418856100336e-08,
+)
+SHORT_F64: Table = (  # 1.2e-17
+    0.499999999999996,
+    0.1666666666440924,
+    0.04166666669318608,
+    0.008333472184197376,
+    0.0013888597592578607,
 )
 EXPM1_F64: Table = (  # 6.7e-19
     0.5,
@@ -162,3 +175,9 @@ HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-
 # log(2) in two parts; the first has eleven zero bits at the end, so its multiples are exact
 LN2_F32 = (0.693115234375, 3.194618329871446e-05)
 LN2_F64 = (0.6931471805598903, 5.497923018708371e-14)
+# 2^(k/16) and what rounding to f64 takes off: found by four bits in registers (AVX-512)
+ROOTS = tuple(Decimal(2) ** (Decimal(k) / 16) for k in range(16))
+LOOKUPS: dict[Op, Table] = {
+    Op.SIXTEENTHS: tuple(float(root) for root in ROOTS),
+    Op.SIXTEENTHS_REST: tuple(float(root - Decimal(float(root))) for root in ROOTS),
+}
