@@ -172,6 +172,30 @@ def test_rows_are_divided_once_they_are_multiplied() -> None:
     assert "weights[" in text.split("add1 +=")[1].split("divisors")[0]  # stored as it is summed
 
 
+def test_the_maximum_leaves_out_nan_where_the_sum_shows_it() -> None:
+    q, k, v = arrays((2, 3, 48, 32), (2, 3, 64, 32), (2, 3, 64, 32))
+    q[0, 1, 5, 3] = k[1, 2, 7, 0] = np.nan
+    q[1, 0, 2] = np.inf
+    got, want = check(attention, q, k, v)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    assert (
+        np.isnan(got[0, 1, 5]).all() and np.isnan(got[1, 2]).all() and np.isfinite(got[0, 0]).all()
+    )
+    (loops,) = compiled(graph_of(attention, q, k, v)).loops
+    assert "maxnum(max0" in str(loops)
+
+    def masked_weights(q: Array, k: Array, v: Array) -> Array:  # a hidden NaN is in no sum
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k)
+        most = jnp.max(scores, -1, keepdims=True)
+        weights = jnp.where(jnp.tril(jnp.ones((48, 64), bool)), jnp.exp(scores - most), 0)
+        return jnp.einsum("bhqk,bhkd->bhqd", weights / weights.sum(-1, keepdims=True), v)
+
+    got, want = check(masked_weights, q, k, v)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    (loops,) = compiled(graph_of(masked_weights, q, k, v)).loops
+    assert "divide results" in loops.moves and "maxnum" not in str(loops)
+
+
 def test_a_division_of_what_may_be_large_stays() -> None:
     def normed(q: Array, k: Array, v: Array) -> Array:
         scores = jnp.exp(q @ k.T)
@@ -196,11 +220,11 @@ def test_tiles_without_rows_are_not_multiplied() -> None:
     assert all(lines[k - 1].startswith("if 0 <= ") for k in products)
 
 
-def test_what_the_next_head_and_the_results_need_is_fetched() -> None:
+def test_what_the_next_block_and_head_and_the_results_need_is_fetched() -> None:
     given = arrays(*[(1, 3, 60, 32)] * 3)
     (loops,) = compiled(graph_of(attention, *given), threads=1).loops
     first, second = (line for line in str(loops).splitlines() if "depth in" in line)
-    assert first.endswith(", x1 x2 ahead") and second.endswith(", y0 ahead")
+    assert first.endswith(", x0 x1 x2 ahead") and second.endswith(", y0 ahead")
 
 
 def test_scores_that_are_needed_elsewhere_stay_in_memory() -> None:

@@ -46,7 +46,7 @@ from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
-from tinyhlo.codegen.row_chain.divisor import late_divisor
+from tinyhlo.codegen.row_chain.divisor import comparing_numbers, late_divisor
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, RowLowering, choose_sizes
 from tinyhlo.ir.graph import Param
@@ -112,7 +112,7 @@ class Builder:
         rows = self.work_on_rows(batch, row)
         work: Body = (
             *self.packing.pack_queries(batch, row),
-            self.first_product(row, index(block), rows),
+            self.first_product(batch, row, index(block), rows),
             *rows,
             self.second_product(batch, row),
         )
@@ -140,20 +140,29 @@ class Builder:
         )
         return self.epilogue.program(body, moves)
 
-    def first_product(self, row: Index, block: Index, rows: Body) -> Statement:
-        """All scores of a block but those that its mask hides. Meanwhile the next chunk's keys and
-        values are fetched, one of each a tile: packing would wait for every line of them."""
-        sizes = self.sizes
-        panel, tile = Var("panel", self.packing.key_panels), Var("rows", self.tiles)
+    def first_product(self, batch: Index, row: Index, block: Index, rows: Body) -> Statement:
+        """All scores of a block but those that its mask hides. Meanwhile the next block's queries
+        and the next chunk's keys and values are fetched, a few a tile: packing would wait for every
+        line of them."""
+        sizes, packing = self.sizes, self.packing
+        panel, tile = Var("panel", packing.key_panels), Var("rows", self.tiles)
         product = self.product(
-            self.packing.queries, index(tile) * sizes.rows, self.packing.keys, index(panel),
+            packing.queries, index(tile) * sizes.rows, packing.keys, index(panel),
             self.scores, index(tile) * (sizes.rows * sizes.stride) + index(panel) * sizes.columns,
         )  # fmt: skip
         first_key = index(panel) * sizes.columns
+        if sizes.chunk_rows > sizes.block_rows:
+            count = ceil_div(sizes.block_rows, packing.key_panels * self.tiles)
+            number = (index(panel) * self.tiles + index(tile)) * count
+            rows_ahead = (
+                row + sizes.block_rows + (number + k) % sizes.block_rows for k in range(count)
+            )
+            following = [place for r in rows_ahead for place in packing.memory_of_query(batch, r)]
+            product = replace(product, ahead=tuple(following))
         if sizes.row_chunks == 1 and self.batch > 1:
             key = (block * self.tiles + index(tile)) % sizes.columns + first_key
-            following = self.packing.memory_of_key(index(self.chunk) + 1, key)
-            product = replace(product, ahead=following)
+            following = packing.memory_of_key(index(self.chunk) + 1, key)
+            product = replace(product, ahead=(*product.ahead, *following))
         spans = {
             Var(LETTERS[0], self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
             Var("r", sizes.block_rows): (ZERO, constant(sizes.block_rows - 1)),
@@ -257,7 +266,10 @@ class Builder:
             divide = (Store(self.divisors, index(r), divisor),)
         scope.stores.append(Store(self.weights, start + index(key), value))
 
-        body = (*stored_at_once(join(lowering.root.body())), *divide)
+        body = stored_at_once(join(lowering.root.body()))
+        if late is not None:
+            body = comparing_numbers(body, key, late[1])
+        body = (*body, *divide)
         self.divided = bool(divide)
         body = tuple(vectorised(s, self.target, self.moves) for s in body)
         (whole,) = stage_rows((Loop(r, Axis.SERIAL, body),), self.target, self.moves)

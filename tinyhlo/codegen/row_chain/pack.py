@@ -173,6 +173,10 @@ class Packing:
             body = (Loop(lane, Axis.VECTOR, (store(index(lane)),), width=lanes),)
         return (Loop(panel, Axis.SERIAL, nested(loops, body)),)
 
+    def memory_of_query(self, batch: Index, row: Index) -> tuple[Place, ...]:
+        """Where the query of a row lies in memory, an address a line."""
+        return self.lines(self.chain.first.left, self.first_at(batch, row, ZERO), self.k_axes[-1])
+
     def memory_of_key(self, batch: Index, key: Index) -> tuple[Place, ...]:
         """Where one key and its values lie in memory, an address a line."""
         first, second = self.chain.first, self.chain.second
