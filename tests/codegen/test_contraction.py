@@ -393,7 +393,7 @@ def test_what_is_turned_as_it_is_packed_fills_lines(processor: str, together: in
     Threads share the pieces of columns, however few panels those have."""
     left, right = build.param(0, (512, 768), F32), build.param(1, (768, 768), F32)
     graph = Graph((left.type, right.type), (dot(left, build.permute(right, (1, 0))),))
-    loops = lower_contraction(Kernel("kernel", graph), named_target(processor, threads=2))
+    loops = lower_contraction(Kernel("kernel", graph), named_target(processor, threads=2), Moves())
     text = str(loops)
     assert text.count(" right[k") == together
     assert re.search("for piece in [1-9][0-9] parallel:", text)
