@@ -16,62 +16,44 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 
 from tinyhlo.import_stablehlo.decode import calls_of
-from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
-from tinyhlo.import_stablehlo.partitioned import HLO_SHARDING, Division, divide
+from tinyhlo.import_stablehlo.partitioned import HLO_SHARDING, divide
 from tinyhlo.import_stablehlo.records import Operation, ValueType
-from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values
-from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError
+from tinyhlo.import_stablehlo.sharding import Division
+from tinyhlo.import_stablehlo.teams import ALONE, Copy, Team, TogetherRule, Values
+from tinyhlo.import_stablehlo.walker import UnsupportedError
 from tinyhlo.ir.graph import TensorType
 
 INTO, OUT_OF = "SPMDFullToShardShape", "SPMDShardToFullShape"
 
 
-def team_of(module: ir.Module, devices: int) -> Team:
-    """The copies in which a program runs that has such borders; none for all others. A part's call
+def copies_of(module: ir.Module, devices: int) -> tuple[Copy, ...]:
+    """The copies in which a program runs: one per device where it has such borders. A part's call
     gets the sharding of what it divides, which stands one call before."""
     found = list(calls_of(module.operation, {INTO}))
     for call in found:
         given = call.operands[0]
         if isinstance(given, ir.OpResult) and HLO_SHARDING in given.owner.attributes:
             call.attributes[HLO_SHARDING] = given.owner.attributes[HLO_SHARDING]
-    return tuple(Copy(device, {}) for device in range(devices)) if found else ()
+    return tuple(Copy(device, {}) for device in range(devices)) if found else ALONE
 
 
 def division_of(operation: Operation, type_: ValueType, team: Team) -> Division:
     if not isinstance(type_, TensorType):
         raise UnsupportedError("it divides what is no array")
-    return divide(operation.attributes, type_, {}, len(team))
+    return divide(operation.attributes, type_, {}, len(team.copies))
 
 
-def into_parts(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
+def into_parts(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """The part of a whole array on each device."""
     division = division_of(operation, operation.operand_types[0], team)
-    divided = scopes[0].walker.divided
-    results: list[Values] = []
-    for (value,), part in zip(inputs, division.parts, strict=True):
-        nodes = [divided.part(node, part) for node in flatten([value])]
-        results.append(tuple(unflatten(nodes, operation.types)))
-    return results
+    divided = team.walker.divided
+    return [(divided.part(value, division, copy),) for copy, (value,) in enumerate(inputs)]
 
 
-def out_of_parts(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
-    """The whole array of all parts, for every device; of equal parts the first one."""
+def out_of_parts(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    """The whole array of all parts, for every device."""
     division = division_of(operation, operation.types[0], team)
-    planes = [flatten(values) for values in inputs]
-    wholes = [
-        scopes[0].walker.divided.whole(
-            {
-                part: own[plane]
-                for part, own in reversed(list(zip(division.parts, planes, strict=True)))
-            }
-        )
-        for plane in range(len(flat_types(operation.types)))
-    ]
-    return [tuple(unflatten(wholes, operation.types))] * len(team)
+    return [(team.walker.divided.whole([part for (part,) in inputs], division),)] * len(inputs)
 
 
 TOGETHER: dict[str, TogetherRule] = {INTO: into_parts, OUT_OF: out_of_parts}

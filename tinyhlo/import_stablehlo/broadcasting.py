@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyhlo.import_stablehlo.lifting import Complex
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import broadcast, reshape

@@ -13,17 +13,25 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
 from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
+from tinyhlo.import_stablehlo.lifting import flatten
 from tinyhlo.import_stablehlo.monoids import ROUNDING, monoids_of
 from tinyhlo.import_stablehlo.operands import accumulator, map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.sharding import Mesh
 from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, Walker
+from tinyhlo.import_stablehlo.walker import (
+    Rule,
+    Scope,
+    UnsupportedError,
+    Value,
+    Walker,
+    placeholder,
+)
 from tinyhlo.ir.build import cast, elementwise, full, slice_
 from tinyhlo.ir.dtypes import U32
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.graph import Node
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"
 NOT_ELEMENTWISE = "its reduction is not elementwise"
@@ -33,15 +41,15 @@ NAMES = re.compile(r'name = "([^"]*)"')
 Group = tuple[int, ...]  # numbers of copies, in the order of the group
 
 
-def groups_of(operation: Operation, team: Team, walker: Walker) -> list[Group]:
+def groups_of(operation: Operation, team: Team) -> list[Group]:
     """The group of each copy; () for one that takes part in none."""
-    copies = {copy.device: number for number, copy in enumerate(team)}
-    rows = replica_groups(operation, walker)
+    copies = {copy.device: number for number, copy in enumerate(team.copies)}
+    rows, count = replica_groups(operation, team.walker), len(team.copies)
     if not across_devices(operation):  # among replicas, of which there is one
-        return [(number,) for number in range(len(team))]
+        return [(number,) for number in range(count)]
     if not rows:
-        return [tuple(range(len(team)))] * len(team)
-    found: list[Group] = [()] * len(team)
+        return [tuple(range(count))] * count
+    found: list[Group] = [()] * count
     for row in rows:
         members = tuple(copies[device] for device in row if device in copies)
         if members and len(members) != len(row):
@@ -79,77 +87,79 @@ def across_devices(operation: Operation) -> bool:
 
 
 def by_groups(
-    move: Callable[[Operation, list[Node], int], Node],
+    of_group: Callable[[Operation, list[Value], Team], Any],
+    of_member: Callable[[Operation, Any, int, int], Value],
     operation: Operation,
     inputs: Sequence[Values],
-    scopes: Sequence[Scope],
     team: Team,
 ) -> list[Values]:
-    """`move` gives the result of one member from the nodes of its group."""
-    groups = groups_of(operation, team, scopes[0].walker)
-    flat = [flatten(values) for values in inputs]
-    known: dict[tuple[Any, ...], Node] = {}
-    results: list[Values] = []
-    for copy, group in enumerate(groups):
-        nodes: list[Node] = []
-        for plane in range(len(flat[copy])):
-            members = [flat[member][plane] for member in group]
-            place = group.index(copy) if group else -1
-            key = (*members, place)
-            if key not in known:
-                known[key] = move(operation, members, place)
-            nodes.append(known[key])
-        results.append(tuple(unflatten(nodes, operation.types)))
-    return results
+    """`of_group` gives from the values of a group what is common to its members, `of_member` from
+    that the result of one, by its number in the group and their count. Who is in no group gets
+    zeros."""
+    groups = groups_of(operation, team)
+    common = {
+        group: [
+            of_group(operation, list(column), team)
+            for column in zip(*(inputs[member] for member in group), strict=True)
+        ]
+        for group in dict.fromkeys(groups)
+    }
+    nothing = tuple(map(placeholder, operation.types))
+    return [
+        tuple(of_member(operation, each, group.index(copy), len(group)) for each in common[group])
+        if group
+        else nothing
+        for copy, group in enumerate(groups)
+    ]
 
 
-def all_gather(operation: Operation, members: list[Node], place: int) -> Node:
-    return join(members, operation.attributes["all_gather_dim"])
+def members(operation: Operation, values: list[Value], team: Team) -> list[Value]:
+    return values
 
 
-def all_to_all(operation: Operation, members: list[Node], place: int) -> Node:
+def first(operation: Operation, values: list[Value], team: Team) -> Value:
+    return values[0]
+
+
+def gathered(operation: Operation, values: list[Value], team: Team) -> Value:
+    return side_by_side(values, operation.attributes["all_gather_dim"])
+
+
+def same(operation: Operation, value: Value, number: int, count: int) -> Value:
+    return value
+
+
+def exchanged(operation: Operation, values: list[Value], number: int, count: int) -> Value:
     """Each member sends every other one a piece, and joins what it gets."""
     axis, count = operation.attributes["split_dimension"], operation.attributes["split_count"]
-    pieces = [nth_of(node, axis, place, count) for node in members]
-    return join(pieces, operation.attributes["concat_dimension"])
+    pieces = [nth_of(value, axis, number, count) for value in values]
+    return side_by_side(pieces, operation.attributes["concat_dimension"])
 
 
-def collective_broadcast(operation: Operation, members: list[Node], place: int) -> Node:
-    """What the first one has; zeros for those in no group."""
-    if members:
-        return members[0]
-    (type_, *_) = flat_types(operation.types)
-    return full(0, type_.shape, type_.dtype)  # type: ignore[union-attr]
+def scattered(operation: Operation, value: Value, number: int, count: int) -> Value:
+    """Each member keeps a piece."""
+    return nth_of(value, operation.attributes["scatter_dimension"], number, count)
 
 
-def nth_of(node: Node, axis: int, number: int, count: int) -> Node:
+def side_by_side(values: list[Value], axis: int) -> Value:
+    return by_plane(lambda *nodes: join(list(nodes), axis), *values)
+
+
+def nth_of(value: Value, axis: int, number: int, count: int) -> Value:
     """The piece `number` of `count` equal ones along an axis."""
-    step = node.shape[axis] // count
-    start, stop = [0] * len(node.shape), list(node.shape)
-    start[axis], stop[axis] = number * step, (number + 1) * step
-    return slice_(node, start, stop)
+
+    def piece(node: Node) -> Node:
+        step = node.shape[axis] // count
+        start, stop = [0] * len(node.shape), list(node.shape)
+        start[axis], stop[axis] = number * step, (number + 1) * step
+        return slice_(node, start, stop)
+
+    return by_plane(piece, value)
 
 
-# ---- reductions ----------------------------------------------------------------------------------
-
-
-def all_reduce(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
-    """Each group's values reduced in the order of the group, once for all its members."""
-    region = scopes[0].graph(operation.regions[0])
-    groups = groups_of(operation, team, scopes[0].walker)
-    known: dict[Group, Values] = {}
-    for group in dict.fromkeys(groups):
-        known[group] = tuple(
-            reduced(region, [inputs[member][k] for member in group], type_)
-            for k, type_ in enumerate(operation.operand_types)
-        )
-    return [known[group] for group in groups]
-
-
-def reduced(region: Graph, values: Sequence[Value], type_: Any) -> Value:
-    """All values combined by a region of two scalars."""
+def reduced(operation: Operation, values: list[Value], team: Team) -> Value:
+    """All values combined, in the order of the group, by a region of two scalars."""
+    region = Scope(team.walker, team.around[0]).graph(operation.regions[0])
     planes = [flatten([value]) for value in values]
     result = planes[0]
     monoids = monoids_of(region)
@@ -160,85 +170,50 @@ def reduced(region: Graph, values: Sequence[Value], type_: Any) -> Value:
             for other in planes[1:]:
                 total = elementwise(monoid, total, cast(other[plane], wide))
             result[plane] = cast(total, result[plane].dtype)
-        return unflatten(result, [type_])[0]
+        return rebuilt(values[0], iter(result))
     for other in planes[1:]:
         combined = map_region(region, [*result, *other], result[0].shape)
         if combined is None:
             raise UnsupportedError(NOT_ELEMENTWISE)
         result = list(combined)
-    return unflatten(result, [type_])[0]
-
-
-def reduce_scatter(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
-    """Reduced, and each member keeps a piece."""
-    axis = operation.attributes["scatter_dimension"]
-    totals = all_reduce(operation, inputs, scopes, team)
-    return [
-        tuple(
-            unflatten(
-                [
-                    nth_of(node, axis, group.index(copy), len(group))
-                    for node in flatten(totals[copy])
-                ],
-                operation.types,
-            )
-        )
-        for copy, group in enumerate(groups_of(operation, team, scopes[0].walker))
-    ]
+    return rebuilt(values[0], iter(result))
 
 
 # ---- single messages, and who am I ---------------------------------------------------------------
 
 
-def collective_permute(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
+def collective_permute(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """Each copy gets the value of the one that sends to it, or zeros."""
-    copies = {copy.device: number for number, copy in enumerate(team)}
+    copies = {copy.device: number for number, copy in enumerate(team.copies)}
     pairs = operation.attributes["source_target_pairs"].array.tolist()
     if across_devices(operation):
         sources = {target: source for source, target in pairs}
     else:
-        sources = {copy.device: copy.device for copy in team} if pairs else {}
-    if team_is_whole(team) and not set(chain(*pairs)) <= set(copies):
+        sources = {device: device for device in copies} if pairs else {}
+    is_whole = sorted(copies) == list(range(len(team.copies)))  # no copy stands for several devices
+    if is_whole and not set(chain(*pairs)) <= set(copies):
         raise UnsupportedError(OTHER_DEVICES)
-    results: list[Values] = []
-    for number, copy in enumerate(team):
-        source = copies.get(sources.get(copy.device, -1))
-        nodes = flatten(inputs[number if source is None else source])
-        if source is None:
-            nodes = [full(0, node.shape, node.dtype) for node in nodes]
-        results.append(tuple(unflatten(nodes, operation.types)))
-    return results
+    senders = [copies.get(sources.get(copy.device, -1)) for copy in team.copies]
+    nothing = tuple(map(placeholder, operation.types))
+    return [nothing if sender is None else inputs[sender] for sender in senders]
 
 
-def team_is_whole(team: Team) -> bool:
-    """Whether no copy stands for several devices."""
-    return sorted(copy.device for copy in team) == list(range(len(team)))
+def device_number(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    return [(full(copy.device, (), U32),) for copy in team.copies]
 
 
-def device_number(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
-    return [(full(copy.device, (), U32),) for copy in team]
-
-
-def replica_number(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
-    return [(full(0, (), U32),)] * len(team)
+def replica_number(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    return [(full(0, (), U32),)] * len(inputs)
 
 
 TOGETHER: dict[str, TogetherRule] = {
-    "stablehlo.all_gather": partial(by_groups, all_gather),
-    "stablehlo.all_reduce": all_reduce,
-    "stablehlo.all_to_all": partial(by_groups, all_to_all),
-    "stablehlo.collective_broadcast": partial(by_groups, collective_broadcast),
+    "stablehlo.all_gather": partial(by_groups, gathered, same),
+    "stablehlo.all_reduce": partial(by_groups, reduced, same),
+    "stablehlo.all_to_all": partial(by_groups, members, exchanged),
+    "stablehlo.collective_broadcast": partial(by_groups, first, same),
     "stablehlo.collective_permute": collective_permute,
     "stablehlo.partition_id": device_number,
-    "stablehlo.reduce_scatter": reduce_scatter,
+    "stablehlo.reduce_scatter": partial(by_groups, reduced, scattered),
     "stablehlo.replica_id": replica_number,
 }
 RULES: dict[str, Rule] = dict.fromkeys(TOGETHER, alone)  # type: ignore[arg-type]

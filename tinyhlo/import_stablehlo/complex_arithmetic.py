@@ -1,8 +1,9 @@
-"""Complex numbers: constants, parts, arithmetic, comparisons, products.
+"""Ops on complex numbers: constants, parts, comparisons, conversions, products.
 
-    multiply(x, y)  ->  (x.re*y.re - x.im*y.im, x.re*y.im + x.im*y.re)
+    dot_general(x, y)  ->  (x.re @ y.re - x.im @ y.im, x.re @ y.im + x.im @ y.re)
 
-Functions (exp, tanh, ...) are in `complex_functions.py`; what works plane by plane in `lifting.py`.
+Arithmetic is in `complex_numbers.py`, functions (exp, tanh, ...) in `complex_functions.py`; what
+works plane by plane in `lifting.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo import contraction, conversions, convolution
-from tinyhlo.import_stablehlo.lifting import Complex, plane_type, with_types
+from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane, choose
+from tinyhlo.import_stablehlo.lifting import plane_type, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
-from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
@@ -30,102 +31,11 @@ from tinyhlo.import_stablehlo.walker import (
     UnsupportedError,
     on_values,
 )
-from tinyhlo.ir.build import (
-    cast,
-    elementwise,
-    full,
-    iota,
-    reduce,
-    reshape,
-    sqrt,
-    where,
-)
+from tinyhlo.ir.build import cast, elementwise, full, iota, reduce, reshape
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, Reduce, Shape, TensorType
 from tinyhlo.ir.ops import Op
-
-
-def quotient(x: Complex, y: Complex) -> Complex:
-    """Smith's method ("Algorithm 116: complex division", 1962), which does not overflow on the
-    way; infinities and zeros as in C99, Annex G.5.1."""
-    c, d = y.planes
-    is_wide = abs(d) <= abs(c)
-    long, short = where(is_wide, c, d), where(is_wide, d, c)
-    ratio = short / long
-    scale = long + short * ratio
-    # x / y for |c| >= |d|; the other case is the same with both parts of x exchanged
-    first, second = where(is_wide, x.re, x.im), where(is_wide, x.im, x.re)
-    re = (first + second * ratio) / scale
-    im = (second - first * ratio) / scale
-    im = where(is_wide, im, -im)
-    return infinite_quotient(x, y, Complex(re, im))
-
-
-def infinite_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
-    """Repair quotients that came out as NaN although a limit exists."""
-    (a, b), (c, d) = x.planes, y.planes
-
-    def finite(z: Complex) -> Node:
-        return ~(has_nan(z) | infinite(z))
-
-    def infinite(z: Complex) -> Node:
-        return is_infinite(z.re) | is_infinite(z.im)
-
-    def unit(part: Node) -> Node:
-        """+-1 for infinities, +-0 for the rest."""
-        return copy_sign(where(is_infinite(part), like(1, part), like(0, part)), part)
-
-    lost = is_nan(found.re) & is_nan(found.im)
-    by_zero = c.equals(0) & d.equals(0) & ~(is_nan(a) & is_nan(b))
-    infinity = copy_sign(like(np.inf, a), c)
-    over_finite = infinite(x) & finite(y)
-    p, q = unit(a), unit(b)
-    under_infinite = infinite(y) & finite(x)
-    r, s = unit(c), unit(d)
-    cases = (
-        (under_infinite, 0 * (a * r + b * s), 0 * (b * r - a * s)),
-        (over_finite, np.inf * (p * c + q * d), np.inf * (q * c - p * d)),
-        (by_zero, infinity * a, infinity * b),
-    )
-    re, im = found.planes
-    for test, real, imaginary in cases:
-        test = lost & test
-        re, im = where(test, real, re), where(test, imaginary, im)
-    return Complex(re, im)
-
-
-def magnitude(x: Complex) -> Node:
-    """hypot(re, im), scaled so that squares neither overflow nor vanish."""
-    a, b = abs(x.re), abs(x.im)
-    large, small = elementwise(Op.MAX, a, b), elementwise(Op.MIN, a, b)
-    ratio = small / large
-    root = large * sqrt(1 + ratio * ratio)
-    root = where(small.equals(0), large, root)
-    # equal parts: the ratio of infinities is NaN, and the root of two is better rounded
-    root = where(a.equals(b), np.sqrt(2.0) * a, root)
-    return where(is_infinite(a) | is_infinite(b), np.inf, root)
-
-
-def equal(x: Complex, y: Complex) -> Node:
-    return x.re.equals(y.re) & x.im.equals(y.im)
-
-
-def before(x: Complex, y: Complex) -> Node:
-    """x < y, real parts first."""
-    same = x.re.equals(y.re) & (x.im < y.im)
-    return (x.re < y.re) | same
-
-
-def choose(test: Node, x: Complex, y: Complex) -> Complex:
-    return Complex(where(test, x.re, y.re), where(test, x.im, y.im))
-
-
-def has_nan(x: Complex) -> Node:
-    return is_nan(x.re) | is_nan(x.im)
-
-
-# --- rules -------------------------------------------------------------------------------------
 
 
 def dense_constant(dense: Any, shape: Shape) -> Complex:
@@ -150,32 +60,21 @@ def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node
         return conversions.convert(plain, (x.re,), scope)  # type: ignore[return-value]
     plane = PLANES[target]
     if isinstance(x, Complex):
-        return Complex(cast(x.re, plane), cast(x.im, plane))
+        return by_plane(lambda part: cast(part, plane), x)
     if given.dtype in SMALL:
         x = decode(x, given.dtype)
     return Complex(cast(x, plane), full(0, x.shape, plane))
 
 
-def compare(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    x, y = inputs
-    match operation.attributes["comparison_direction"]:
-        case "EQ":
-            return equal(x, y)
-        case "NE":
-            return ~equal(x, y)
-        case direction:
-            raise UnsupportedError(f"complex numbers have no order ({direction}): compare parts")
+def compare(x: Complex, y: Complex, direction: str) -> Node:
+    if direction not in ("EQ", "NE"):
+        raise UnsupportedError(f"complex numbers have no order ({direction}): compare parts")
+    return x.equals(y) if direction == "EQ" else ~x.equals(y)
 
 
-def extreme(larger: bool) -> Rule:
-    """Maximum or minimum in lexicographic order; a NaN wins."""
-
-    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-        x, y = inputs
-        first = before(y, x) if larger else before(x, y)
-        return choose(first | has_nan(x) | equal(x, y), x, y)
-
-    return rule
+def extreme(x: Complex, y: Complex, first: Node) -> Complex:
+    """`first`: x where it comes first, else y; a NaN wins."""
+    return choose(first | x.is_nan() | x.equals(y), x, y)
 
 
 def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
@@ -258,11 +157,11 @@ RULES: dict[str, Rule] = {
     "stablehlo.real": on_values(lambda x: x.re),
     "stablehlo.imag": on_values(lambda x: x.im),
     "stablehlo.multiply": on_values(operator.mul),
-    "stablehlo.divide": on_values(quotient),
-    "stablehlo.abs": on_values(magnitude),
-    "stablehlo.compare": compare,
-    "stablehlo.maximum": extreme(larger=True),
-    "stablehlo.minimum": extreme(larger=False),
+    "stablehlo.divide": on_values(operator.truediv),
+    "stablehlo.abs": on_values(abs),
+    "stablehlo.compare": on_values(compare, "comparison_direction"),
+    "stablehlo.maximum": on_values(lambda x, y: extreme(x, y, y < x)),
+    "stablehlo.minimum": on_values(lambda x, y: extreme(x, y, x < y)),
     "stablehlo.convert": convert,
     "stablehlo.bitcast_convert": bitcast_convert,
     "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),

@@ -14,28 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.complex_arithmetic import (
-    choose,
-    equal,
-    magnitude,
-    quotient,
-)
-from tinyhlo.import_stablehlo.lifting import Complex
+from tinyhlo.import_stablehlo.complex_numbers import Complex, choose
 from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
 from tinyhlo.import_stablehlo.special_functions import hyperbolic
 from tinyhlo.import_stablehlo.walker import Rule, on_values
-from tinyhlo.ir.build import (
-    atan2,
-    cos,
-    elementwise,
-    exp,
-    expm1,
-    log,
-    sin,
-    sqrt,
-    tan,
-    where,
-)
+from tinyhlo.ir.build import atan2, cos, elementwise, exp, expm1, log, sin, sqrt, tan, where
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 
@@ -49,24 +32,18 @@ def is_zero(x: Node) -> Node:
 def exponential(x: Complex) -> Complex:
     """In two halves, so that the size may overflow only where the result does; a zero imaginary
     part stays zero whatever the size."""
-    half = exp(x.re * 0.5)
-    whole = exp(x.re)
+    half, whole = exp(x.re * 0.5), exp(x.re)
     in_range = whole < np.inf
 
     def scaled(direction: Node) -> Node:
         return where(in_range, whole * direction, half * direction * half)
 
-    re, im = scaled(cos(x.im)), scaled(sin(x.im))
-    real = is_zero(x.im)
-    re, im = where(real, whole, re), where(real, x.im, im)
+    found = Complex(scaled(cos(x.im)), scaled(sin(x.im)))
+    found = choose(is_zero(x.im), Complex(whole, x.im), found)
     # exp(-inf + i anything) is 0, exp(+inf + i inf) is inf + i NaN
-    vanishing = x.re.equals(-np.inf)
     unbounded = is_infinite(x.im) | is_nan(x.im)
-    re = where(vanishing & unbounded, 0, re)
-    im = where(vanishing & unbounded, 0, im)
-    infinite = x.re.equals(np.inf)
-    re = where(infinite & unbounded, np.inf, re)
-    return Complex(re, im)
+    found = choose(x.re.equals(-np.inf) & unbounded, x.constant(0), found)
+    return Complex(where(x.re.equals(np.inf) & unbounded, np.inf, found.re), found.im)
 
 
 def exponential_minus_one(x: Complex) -> Complex:
@@ -77,10 +54,9 @@ def exponential_minus_one(x: Complex) -> Complex:
     re = minus * cos(x.im) - lost
     re = where(is_zero(x.im), minus, re)
     # far from zero the difference to exp is below rounding
-    plain, far = exponential(x), x.re > 40
-    undirected, undefined = is_infinite(x.im), like(np.nan, x.im)
-    re = where(undirected, undefined, where(far, plain.re, re))
-    return Complex(re, where(undirected, undefined, plain.im))
+    plain, undefined = exponential(x), like(np.nan, x.im)
+    found = Complex(where(x.re > 40, plain.re, re), plain.im)
+    return choose(is_infinite(x.im), Complex(undefined, undefined), found)
 
 
 def times(factor: Node, size: Node) -> Node:
@@ -95,22 +71,19 @@ def sine(x: Complex) -> Complex:
 
 def cosine(x: Complex) -> Complex:
     cosh, sinh = hyperbolic(x.im)
-    return Complex(
-        times(cos(x.re), cosh),
-        -times_either(sin(x.re), sinh),
-    )
+    return Complex(times(cos(x.re), cosh), -times_either(sin(x.re), sinh))
 
 
 def hyperbolic_cosine(x: Complex) -> Complex:
     """cosh z = cos iz."""
-    return cosine(Complex(-x.im, x.re))
+    return cosine(x.turned())
 
 
 def quarter_turned(function: Function) -> Function:
     """-i f(iz): sinh of sin, tan of tanh."""
 
     def rule(x: Complex) -> Complex:
-        found = function(Complex(-x.im, x.re))
+        found = function(x.turned())
         return Complex(found.im, -found.re)
 
     return rule
@@ -148,52 +121,38 @@ def tanh(x: Complex) -> Complex:
 def logistic(x: Complex) -> Complex:
     """1 / (1 + exp(-z))."""
     grown = exponential(-x)
-    one = Complex(like(1, x.re), like(0, x.im))
-    return quotient(one, Complex(grown.re + 1, grown.im))
+    return x.constant(1) / Complex(grown.re + 1, grown.im)
 
 
 def sign(x: Complex) -> Complex:
     """z / |z|, and 0 for 0."""
-    size = magnitude(x)
-    unit = Complex(x.re / size, x.im / size)
-    zero = Complex(like(0, size), like(0, size))
-    return choose(is_zero(size), zero, unit)
+    size = abs(x)
+    return choose(is_zero(size), x.constant(0), Complex(x.re / size, x.im / size))
 
 
 def reciprocal_root(x: Complex) -> Complex:
     """|z|**-1/2 at half the opposite angle."""
-    size = 1 / sqrt(magnitude(x))
-    angle = atan2(x.im, x.re) * -0.5
-    re = size * cos(angle)
-    im = times(sin(angle), size)
-    return Complex(re, im)
+    size, angle = 1 / sqrt(abs(x)), atan2(x.im, x.re) * -0.5
+    return Complex(size * cos(angle), times(sin(angle), size))
 
 
 def power(x: Complex, y: Complex) -> Complex:
     """|x|**c e**(-d arg x) at the angle c arg x + d log |x|, for y = c + i d."""
-    zero, one = like(0, x.re), like(1, x.re)
-    size, angle = magnitude(x), atan2(x.im, x.re)
-    log_size = log(size)
+    zero, one = x.constant(0), x.constant(1)
+    size, angle = abs(x), atan2(x.im, x.re)
     grown = elementwise(Op.POW, size, y.re) * exp(-(y.im * angle))
-    turned = y.re * angle + y.im * log_size
+    turned = y.re * angle + y.im * log(size)
     found = Complex(grown * cos(turned), grown * sin(turned))
-    nothing = Complex(zero, zero)
-    positive = (zero < y.re) & is_zero(y.im)
-    found = choose(equal(x, nothing) & positive, nothing, found)
-    unity = Complex(one, zero)
-    found = choose(equal(y, nothing), unity, found)
-    return choose(equal(x, unity), unity, found)
+    positive = (zero.re < y.re) & is_zero(y.im)
+    found = choose(x.equals(zero) & positive, zero, found)
+    return choose(x.equals(one) | y.equals(zero), one, found)
 
 
 def arc_tangent(y: Complex, x: Complex) -> Complex:
     """atan2(y, x) = -i log((x + i y) / sqrt(x**2 + y**2)), by real parts when both are real."""
-    squares = x * x + y * y
-    size = log(magnitude(squares))
-    angle = atan2(squares.im, squares.re)
-    top = Complex(x.re - y.im, x.im + y.re)
-    re = atan2(top.im, top.re) - 0.5 * angle
-    im = 0.5 * size - log(magnitude(top))
-    return Complex(re, im)
+    squares, top = x * x + y * y, Complex(x.re - y.im, x.im + y.re)
+    angle, size = atan2(squares.im, squares.re), log(abs(squares))
+    return Complex(atan2(top.im, top.re) - 0.5 * angle, 0.5 * size - log(abs(top)))
 
 
 RULES: dict[str, Rule] = {

@@ -1,60 +1,182 @@
-"""while, case, if and sort: ops whose regions become Graphs.
+"""while, case and if: ops whose regions become Graphs, for all copies of a per-device body at once.
 
     while (i < 10) { i = i + 1; x = f(x, w) }  ->  Loop((i, x, w), ..., trip_count=10)
+    while (i < 3) { x = all_reduce(x) }        ->  Loop((i, x[0], x[1]), ...)
 
-Outer values that a region reads become extra loop-invariant state, or extra operands of a Branch;
-constants and iotas are simply repeated inside. Tokens are no state: the order of effects is that of
-the Graph's `effects`, where a loop or branch around an effect is one itself.
+Outside of such bodies there is one copy. Outer values that a region reads become extra
+loop-invariant state, or extra operands of a Branch; constants and iotas are simply repeated inside.
+Where copies go different ways, all ways are run, and each copy picks. Tokens are no state: effects
+are in the order of the Graph's `effects`, where a loop or branch around an effect is one itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
-from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
-from tinyhlo.import_stablehlo.operands import known_scalar, map_region
-from tinyhlo.import_stablehlo.records import Block, Operation, ValueType
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, is_closed
-from tinyhlo.ir.build import branch, full, loop, param, sort, where
+from tinyhlo.import_stablehlo.complex_numbers import by_plane
+from tinyhlo.import_stablehlo.operands import known_scalar
+from tinyhlo.import_stablehlo.records import Block, Operation
+from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
+from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, blocks_of
+from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
+from tinyhlo.ir.build import branch, broadcast, elementwise, full, loop, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
 
+INNER_EFFECT = "devices go different ways here, and a callback or other effect is on the way"
 
-def while_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    """State that the body hands on unchanged leaves the loop's results; where it starts from a
-    constant, it leaves the state as well."""
+
+def call(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    (body,) = blocks_of(operation, team.walker)
+    return Team(team.walker, team.copies, [{}] * len(team.copies)).run(body, inputs)
+
+
+def async_start(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    """Its region runs here; the future is the tuple of its results."""
+    return [(results,) for results in team.run(operation.regions[0], inputs)]
+
+
+# ---- branches ------------------------------------------------------------------------------------
+
+
+def case(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    """A branch for all copies that take the same way; else all ways, and each copy picks."""
+    blocks = operation.regions
+    selectors: list[Any] = [given[0] for given in inputs]
+    if operation.name == "stablehlo.if":
+        selectors = list(map(if_selector, selectors))
+    known = [taken_branch(selector, len(blocks)) for selector in selectors]
+    if len(set(selectors)) == 1 and known[0] is None:
+        return branch_on(selectors[0], blocks, team)
+    taken = {number for number in known if number is not None}
+    needed = range(len(blocks)) if None in known else sorted(taken)
+    if len(needed) > 1 and any(blocks[number].effect for number in needed):
+        raise UnsupportedError(INNER_EFFECT)
+    nothing: list[Values] = [()] * len(inputs)
+    runs = {number: team.run(blocks[number], nothing) for number in needed}
+    return [
+        runs[number][copy] if number is not None else chosen(selector, copy, list(runs.values()))
+        for copy, (selector, number) in enumerate(zip(selectors, known, strict=True))
+    ]
+
+
+def if_selector(condition: Node) -> Node:
+    """The number of the block: the first one when the condition holds."""
+    known = known_scalar(condition)
+    if known is not None:
+        return full(0 if known else 1, (), I32)
+    return where(condition, full(0, (), I32), full(1, (), I32))
+
+
+def taken_branch(selector: Node, count: int) -> int | None:
+    """The branch that a known selector takes: the last for all numbers that are none."""
+    number = known_scalar(selector)
+    if number is None:
+        return None
+    return int(number) if 0 <= int(number) < count else count - 1
+
+
+def chosen(selector: Node, copy: int, runs: Sequence[Sequence[Values]]) -> Values:
+    """The results of a copy, all branches having run."""
+    *others, last = [run[copy] for run in runs]
+    result = last
+    for number, values in enumerate(others):
+        result = picked(selector.equals(full(number, (), I32)), values, result)
+    return result
+
+
+def picked(condition: Node, then: Values, other: Values) -> Values:
+    """One of two lists of values."""
+
+    def pick(x: Node, y: Node) -> Node:
+        return where(broadcast(condition, x.shape), x, y)
+
+    return tuple(by_plane(pick, x, y) for x, y in zip(then, other, strict=True))
+
+
+def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Values]:
+    """A Branch whose operands are what any copy reads in any block."""
+    slots = captures(blocks, team)
+    operands = read(slots, team)
+    state = State(operands, classes_of(operands))
+    within = inside(slots, state.params(), team)
+    runs = [within.region(block, [()] * len(operands)) for block in blocks]
+    by_copy = zip(*(values for values, _ in runs), strict=True)  # the results of all branches
+    made = State(runs[0][0], classes_of([tuple(zip(*each, strict=True)) for each in by_copy]))
+    graphs = [state.graph(made.flat(values), effects, team) for values, effects in runs]
+    results = branch(selector, state.initial, graphs)
+    if any(graph.effects for graph in graphs):
+        team.walker.add_effect(results)
+    return made.values(results)
+
+
+# ---- loops ---------------------------------------------------------------------------------------
+
+
+def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    """A Loop over the state of all copies. Copies that start with the same value are taken to keep
+    the same until the body shows that they do not. Where conditions differ, the loop goes on as
+    long as one holds, and copies whose own does not keep what they have. State that the body hands
+    on unchanged leaves the loop's results; where it starts from a constant, it leaves the state as
+    well."""
     condition, body = operation.regions
-    invariant = {
-        k
-        for k, (given, back) in enumerate(zip(body.arguments, body.returned, strict=True))
-        if given == back
-    }
-    fixed = {k: inputs[k] for k in invariant if is_closed(inputs[k])}
-    captures = scope.captures((condition, body))
-    carried = [k for k in range(len(inputs)) if k not in fixed]
-    captured = flatten(scope.value(slot) for slot in captures)
-    initial = flatten(inputs[k] for k in carried) + captured
+    pairs = enumerate(zip(body.arguments, body.returned, strict=True))
+    invariant = {k for k, (given, back) in pairs if given == back}
+    fixed = {k for k in invariant if all(is_closed(given[k]) for given in inputs)}
+    carried = [k for k in range(len(operation.operands)) if k not in fixed]
+    slots, count = captures(operation.regions, team), len(carried)
+    initial = [
+        (*(given[k] for k in carried), *captured)
+        for given, captured in zip(inputs, read(slots, team), strict=True)
+    ]
+    classes = classes_of(initial)
+    while True:
+        state = State(initial, classes)
+        params = state.params()
+        arguments = [
+            placed(given, carried, own[:count]) for given, own in zip(inputs, params, strict=True)
+        ]
+        within = inside(slots, [own[count:] for own in params], team)
+        tests, test_effects = within.region(condition, arguments)
+        results, effects = within.region(body, arguments)
+        goes_on: list[Any] = [test for (test,) in tests]
+        if len(set(goes_on)) > 1:
+            if test_effects or effects:
+                raise UnsupportedError(INNER_EFFECT)
+            results = list(map(picked, goes_on, results, arguments))
+        after = [
+            (*(found[k] for k in carried), *own[count:])
+            for found, own in zip(results, params, strict=True)
+        ]
+        columns = zip(*after, strict=True)
+        refined = [alike(column, old) for column, old in zip(columns, classes, strict=True)]
+        if refined == classes:
+            break
+        classes = refined
+    test = reduce(either, dict.fromkeys(goes_on))
+    condition_graph = state.graph([test], test_effects, team)
+    body_graph = state.graph(state.flat(after), effects, team)
+    trips = trip_count(state.initial, condition_graph, body_graph)
+    final = loop(state.initial, condition_graph, body_graph, trips)
+    if test_effects or effects:
+        team.walker.add_effect(final)
+    changed = [k for k in carried if k not in invariant]
+    return [
+        placed(given, changed, [own[carried.index(k)] for k in changed])
+        for given, own in zip(inputs, state.values(final), strict=True)
+    ]
 
-    condition_graph = scope.graph(condition, captures, fixed, effects=True)
-    body_graph = scope.graph(body, captures, fixed, effects=True)
-    kept = unflatten(body_graph.results, operation.types)
-    body_graph = with_invariants(body_graph, flatten(kept[k] for k in carried), captured)
-    trips = trip_count(initial, condition_graph, body_graph)
-    results = loop(initial, condition_graph, body_graph, trips)
-    if condition_graph.effects or body_graph.effects:
-        scope.walker.add_effect(results)
-    values = unflatten(results, [operation.types[k] for k in carried])
-    final = dict(zip(carried, values, strict=True))
-    return [inputs[k] if k in invariant else final[k] for k in range(len(inputs))]
+
+def placed(values: Values, places: Sequence[int], others: Sequence[Value]) -> Values:
+    """The values, with others at some places."""
+    return tuple({**dict(enumerate(values)), **dict(zip(places, others, strict=True))}.values())
 
 
-def with_invariants(body: Graph, carried: Sequence[Node], captured: Sequence[Node]) -> Graph:
-    """The body's Graph, returning the state still carried and then the captured values."""
-    first = len(body.params) - len(captured)
-    params = [param(first + k, node.shape, node.dtype) for k, node in enumerate(captured)]
-    return Graph(body.params, (*carried, *params), body.effects, body.locations)
+def either(a: Node, b: Node) -> Node:
+    return elementwise(Op.OR, a, b)
 
 
 def trip_count(initial: Sequence[Node], condition: Graph, body: Graph) -> int | None:
@@ -98,73 +220,15 @@ def known_step(result: Node, position: int) -> int | None:
     return int(step)
 
 
-def case(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    (selector,) = inputs
-    blocks = operation.regions
-    known = known_scalar(selector)
-    if known is not None:
-        position = int(known)
-        chosen = blocks[position] if 0 <= position < len(blocks) else blocks[-1]
-        return scope.run(chosen, ())
-    return branch_on(selector, blocks, operation.types, scope)
-
-
-def if_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    (condition,) = inputs
-    known = known_scalar(condition)
-    then, other = operation.regions
-    if known is not None:
-        return scope.run(then if known else other, ())
-    return branch_on(if_selector(condition), (then, other), operation.types, scope)
-
-
-def if_selector(condition: Node) -> Node:
-    """The number of the block: the first one when the condition holds."""
-    return where(condition, full(0, (), I32), full(1, (), I32))
-
-
-def branch_on(
-    selector: Node, blocks: Sequence[Block], types: Sequence[ValueType], scope: Scope
-) -> Sequence[Value]:
-    """A Branch whose operands are the values that any of its blocks captures."""
-    captures = scope.captures(blocks)
-    graphs = [scope.graph(block, captures, effects=True) for block in blocks]
-    operands = flatten(scope.value(slot) for slot in captures)
-    results = branch(selector, operands, graphs)
-    if any(graph.effects for graph in graphs):
-        scope.walker.add_effect(results)
-    return unflatten(results, types)
-
-
-def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    rank = len(inputs[0].shape)
-    axis = operation.attributes.get("dimension", -1)
-    comparator = by_pairs(scope.graph(operation.regions[0]), operation.regions[0])
-    return sort(inputs, axis + rank if axis < 0 else axis, comparator)
-
-
-def by_pairs(comparator: Graph, region: Block) -> Graph:
-    """The comparator with its params in pairs (left, right) also where a complex value is two."""
-    places = list(range(len(comparator.params)))
-    following = iter(places)
-    planes = [[next(following) for _ in flat_types([type_])] for type_ in region.types]
-    pairs = zip(planes[::2], planes[1::2], strict=True)
-    order = [
-        place for left, right in pairs for pair in zip(left, right, strict=True) for place in pair
-    ]
-    if order == places:
-        return comparator
-    types = tuple(comparator.params[place] for place in order)
-    params = [param(order.index(k), t.shape, t.dtype) for k, t in enumerate(comparator.params)]
-    results = map_region(comparator, params, ())
-    if results is None:
-        raise UnsupportedError("its comparator is not elementwise")
-    return Graph(types, results, (), comparator.locations)
-
-
-RULES: dict[str, Rule] = {
-    "stablehlo.while": while_op,
+BRANCHES_AND_LOOPS: dict[str, TogetherRule] = {
     "stablehlo.case": case,
-    "stablehlo.if": if_op,
-    "stablehlo.sort": sort_op,
+    "stablehlo.if": case,
+    "stablehlo.while": while_op,
 }
+TOGETHER: dict[str, TogetherRule] = {
+    **BRANCHES_AND_LOOPS,
+    "func.call": call,
+    "stablehlo.composite": call,
+    "stablehlo.async_start": async_start,
+}
+RULES: dict[str, Rule] = dict.fromkeys(BRANCHES_AND_LOOPS, alone)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo import approximate, linalg
+from tinyhlo.import_stablehlo import linalg, sorting
 from tinyhlo.import_stablehlo.library_calls import (
     call_buffers,
     in_order,
@@ -53,7 +53,7 @@ REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
 
 def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     target = operation.attributes["call_target_name"]
-    rule = linalg.TARGETS.get(target) or approximate.TARGETS.get(target)
+    rule = linalg.TARGETS.get(target) or sorting.TARGETS.get(target)
     if rule is not None:
         return rule(operation, inputs, scope)  # type: ignore[return-value]
     if target in SCHEDULING:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.fft_chirp import convolved
 from tinyhlo.import_stablehlo.fft_passes import Direction, constant_along, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, groups, roots
 from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope

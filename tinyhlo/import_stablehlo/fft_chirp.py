@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, constant_along, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, good_length, groups, roots
-from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.ir.build import pad, scalar, slice_
 from tinyhlo.ir.graph import Node

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
-from tinyhlo.import_stablehlo.lifting import Complex
 from tinyhlo.import_stablehlo.planes import is_real_part
 from tinyhlo.ir.build import (
     broadcast,

@@ -8,12 +8,11 @@ The first axis of an array is in 4 tiles, the second whole, and each tile on two
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.sharding import Part
+from tinyhlo.import_stablehlo.sharding import Division, Part
 
 REPLICATED = "{replicated}"
 TILES = re.compile(
@@ -23,11 +22,12 @@ TILES = re.compile(
 )
 
 
-def hlo_text(parts: Sequence[Part], shares: Sequence[int | None]) -> str:
-    """The sharding that gives devices these parts, as XLA writes it:
+def hlo_text(division: Division) -> str:
+    """A division among devices as XLA writes it:
 
     {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
     """
+    parts, shares = division.parts, division.shares
     owners: dict[tuple[Part, int], list[int]] = {}
     for device, (part, share) in enumerate(zip(parts, shares, strict=True)):
         owners.setdefault((part, share or 0), []).append(device)

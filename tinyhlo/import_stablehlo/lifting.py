@@ -16,42 +16,17 @@ it consists of no nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.ir.build import full
 from tinyhlo.ir.dtypes import U8, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, TensorType
-
-
-@dataclass(frozen=True, slots=True)
-class Complex:
-    """A complex array: its real and its imaginary part."""
-
-    re: Node
-    im: Node
-
-    def __add__(self, other: Complex) -> Complex:
-        return Complex(self.re + other.re, self.im + other.im)
-
-    def __neg__(self) -> Complex:
-        return Complex(-self.re, -self.im)
-
-    def __mul__(self, other: Complex) -> Complex:
-        re = self.re * other.re - self.im * other.im
-        return Complex(re, self.re * other.im + self.im * other.re)
-
-    @property
-    def planes(self) -> tuple[Node, Node]:
-        return self.re, self.im
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.re.shape
 
 
 def names(text: str, dialect: str = "stablehlo") -> frozenset[str]:

@@ -9,13 +9,14 @@ upper one of its transpose, A X = B is the same as X' A' = B'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.library_calls import call_buffers
-from tinyhlo.import_stablehlo.lifting import Complex, zeros
+from tinyhlo.import_stablehlo.lifting import zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
@@ -205,13 +206,6 @@ def wide(value: Value) -> Value:
 
 def narrow(value: Value, type_: TensorType) -> Any:
     return cast(value, type_.dtype) if isinstance(value, Node) else value
-
-
-def by_plane(function: Callable[[Node], Node], value: Any) -> Any:
-    """A function of reals applied to a value, to both planes of a complex one."""
-    if isinstance(value, Complex):
-        return Complex(function(value.re), function(value.im))
-    return function(value)
 
 
 RULES: dict[str, Rule] = {

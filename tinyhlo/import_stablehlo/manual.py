@@ -9,28 +9,24 @@ What a partitioner made has a mesh for each sharding (`partitioners.py`): then d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
+from itertools import chain, product
 
-from tinyhlo.import_stablehlo.lifting import flat_types, flatten, unflatten
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.sharding import (
     Coordinates,
-    Divided,
+    Division,
     Mesh,
     MeshAxis,
-    Part,
     Sharding,
+    division_at,
     parse_axes,
     parse_shardings,
-    part_at,
-    share_at,
 )
-from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values, alone, run_together
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value, Walker
-from tinyhlo.ir.graph import Node, Shape, TensorType
+from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values, alone
+from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Walker
+from tinyhlo.ir.graph import TensorType
 
 NO_MESH = "no mesh of this program has its manual axes"
 
@@ -40,112 +36,63 @@ class Places:
     """The places along the manual axes of a mesh."""
 
     mesh: Mesh
-    names: frozenset[str]
-    all: tuple[Coordinates, ...]
-    walker: Walker
+    names: set[str]
+    all: Sequence[Coordinates]
 
-    @property
-    def divided(self) -> Divided:
-        return self.walker.divided
+    def divide(self, sharding: Sharding, type_: ValueType, walker: Walker) -> Division | None:
+        """How a value is divided among the places; axes that are not manual divide nothing."""
+        if not isinstance(type_, TensorType):
+            return None
+        mesh, places = walker.mesh(sharding.mesh), self.all
+        if mesh != self.mesh:
+            own = mesh.coordinates()
+            places = [own.get(self.mesh.device(place), {}) for place in places]
+        axes = tuple(map(self.manual, sharding.axes))
+        along = Sharding(sharding.mesh, axes, self.manual(sharding.unreduced))
+        return division_at(along, mesh, type_.shape, places)
 
-    def along(self, sharding: Sharding) -> Callable[[Coordinates, Shape], tuple[Part, int | None]]:
-        """What of an array, and which summand of it, is at a place; axes that are not manual
-        divide nothing."""
-        only = partial(only_named, self.names)
-        along = Sharding(sharding.mesh, tuple(map(only, sharding.axes)), only(sharding.unreduced))
-        mesh = self.walker.mesh(sharding.mesh)
-        own = None if mesh == self.mesh else mesh.coordinates()
-
-        def at(place: Coordinates, shape: Shape) -> tuple[Part, int | None]:
-            there = place if own is None else own.get(self.mesh.device(place), {})
-            return part_at(along, mesh, shape, there), share_at(along, mesh, there)
-
-        return at
+    def manual(self, axes: Sequence[MeshAxis]) -> tuple[MeshAxis, ...]:
+        return tuple(axis for axis in axes if axis.name in self.names)
 
 
-def manual_computation(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> list[Values]:
-    walker = scopes[0].walker
-    (body,) = operation.regions
-    given = parse_shardings(operation.attributes["in_shardings"])
-    made = parse_shardings(operation.attributes["out_shardings"])
-    manual = {axis.name for axis in parse_axes(operation.attributes["manual_axes"])}
-    places = places_of(manual, (*given, *made), walker)
-    inner = [
-        Copy(places.mesh.device({**copy.at, **at}), {**copy.at, **at})
-        for copy in team
-        for at in places.all
-    ]
-    arguments = [
-        tuple(
-            part_of(value, sharding, type_, at, places)
-            for value, sharding, type_ in zip(values, given, operation.operand_types, strict=True)
-        )
-        for values in inputs
-        for at in places.all
-    ]
-    outer = [scope.values for scope in scopes for _ in places.all]
-    results = run_together(body, arguments, outer, walker, tuple(inner))
+def manual_computation(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    walker, given = team.walker, operation.attributes
+    sides = parse_shardings(given["in_shardings"]), parse_shardings(given["out_shardings"])
+    names = {axis.name for axis in parse_axes(given["manual_axes"])}
+    places = places_of(names, list(chain(*sides)), walker)
+    before, after = (
+        [places.divide(*one, walker) for one in zip(side, types, strict=True)]
+        for side, types in zip(sides, (operation.operand_types, operation.types), strict=True)
+    )
+    at = [{**copy.at, **place} for copy in team.copies for place in places.all]
+    copies = tuple(Copy(places.mesh.device(each), each) for each in at)
+    inner = Team(walker, copies, [around for around in team.around for _ in places.all])
     count = len(places.all)
+    arguments = [
+        tuple(walker.divided.part(*one, place) for one in zip(values, before, strict=True))
+        for values in inputs
+        for place in range(count)
+    ]
+    results = inner.run(operation.regions[0], arguments)
     groups = [results[first : first + count] for first in range(0, len(results), count)]
     return [
         tuple(
-            whole_of([values[k] for values in group], sharding, type_, places)
-            for k, (sharding, type_) in enumerate(zip(made, operation.types, strict=True))
+            walker.divided.whole([values[k] for values in group], division)
+            for k, division in enumerate(after)
         )
         for group in groups
     ]
 
 
-def places_of(manual: set[str], shardings: Sequence[Sharding], walker: Walker) -> Places:
+def places_of(names: set[str], shardings: Sequence[Sharding], walker: Walker) -> Places:
     """The places in the mesh of a sharding, or else in the first one with these axes."""
     meshes = (*(walker.mesh(sharding.mesh) for sharding in shardings), *walker.meshes.values())
-    mesh = next((found for found in meshes if manual <= set(found.sizes)), None)
+    mesh = next((found for found in meshes if names <= set(found.sizes)), None)
     if mesh is None:
         raise UnsupportedError(NO_MESH)
-    names = tuple(name for name in mesh.sizes if name in manual)
-    numbers = product(*(range(mesh.sizes[name]) for name in names))
-    every = tuple(dict(zip(names, place, strict=True)) for place in numbers)
-    return Places(mesh, frozenset(manual), every, walker)
-
-
-def only_named(names: frozenset[str], axes: Sequence[MeshAxis]) -> tuple[MeshAxis, ...]:
-    return tuple(axis for axis in axes if axis.name in names)
-
-
-def part_of(
-    value: Value, sharding: Sharding, type_: ValueType, at: Coordinates, places: Places
-) -> Value:
-    """What one copy gets of a value."""
-    if not isinstance(type_, TensorType):
-        return value
-    part, share = places.along(sharding)(at, type_.shape)
-    divided = places.divided
-    pieces = [divided.share(divided.part(node, part), share) for node in flatten([value])]
-    return unflatten(pieces, [type_])[0]
-
-
-def whole_of(
-    values: Sequence[Value], sharding: Sharding, type_: ValueType, places: Places
-) -> Value:
-    """The value that the results of all copies are parts of. Copies of the same part give the same,
-    and the first one's is taken; along axes that are not reduced yet they are added."""
-    if not isinstance(type_, TensorType):
-        return values[0]
-    along = places.along(sharding)
-    found: dict[Part, dict[int | None, list[Node]]] = {}
-    for value, at in zip(values, places.all, strict=True):
-        part, share = along(at, type_.shape)
-        found.setdefault(part, {}).setdefault(share, flatten([value]))
-    nodes: list[Node] = []
-    for plane in range(len(flat_types([type_]))):
-        pieces = {
-            part: places.divided.total({share: each[plane] for share, each in shares.items()})
-            for part, shares in found.items()
-        }
-        nodes.append(places.divided.whole(pieces))
-    return unflatten(nodes, [type_])[0]
+    along = {name: size for name, size in mesh.sizes.items() if name in names}
+    numbers = product(*map(range, along.values()))
+    return Places(mesh, names, [dict(zip(along, place, strict=True)) for place in numbers])
 
 
 TOGETHER: dict[str, TogetherRule] = {"sdy.manual_computation": manual_computation}

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from tinyhlo.import_stablehlo.lifting import Complex
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.planes import from_pairs, joined, pairs
 from tinyhlo.import_stablehlo.records import TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value

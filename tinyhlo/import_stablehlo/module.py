@@ -19,22 +19,23 @@ from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.borders import team_of
+from tinyhlo.import_stablehlo.borders import copies_of
 from tinyhlo.import_stablehlo.context import parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
+from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
 from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
 from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
-from tinyhlo.import_stablehlo.partitioned import Division, divide, propagated
+from tinyhlo.import_stablehlo.partitioned import divide, propagated
 from tinyhlo.import_stablehlo.partitioners import answered
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
-from tinyhlo.import_stablehlo.sharding import Part
-from tinyhlo.import_stablehlo.teams import Team, run_together
+from tinyhlo.import_stablehlo.sharding import Division
+from tinyhlo.import_stablehlo.teams import ALONE, Team
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
-from tinyhlo.ir.graph import Graph, Node, TensorType
+from tinyhlo.ir.graph import Graph, TensorType
 
 MOST_DEVICES = 4096  # as in client.c
 PARTITIONS, REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
@@ -95,10 +96,10 @@ def import_module(source: bytes | str) -> Module:
 def read_module(parsed: ir.Module) -> Module:
     """The Module of a parsed program; see `import_module`."""
     devices = device_count(parsed)
-    written, team = parsed, ()
+    written, copies = parsed, ALONE
     if devices > 1:
         parsed = answered(written, devices)
-        team = team_of(parsed, devices)
+        copies = copies_of(parsed, devices)
     walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER)
     function = walker.decoder.function(entry_of(parsed))
     given = layouts(function.body.types, function.argument_attributes)
@@ -114,7 +115,8 @@ def read_module(parsed: ir.Module) -> Module:
             zip(function.body.types, given, before, strict=True)
         )
     ]
-    results, effects = run_entry(function, arguments, team, walker)
+    team = Team(walker, copies, [{}] * len(copies))
+    (results, *_), effects = team.region(function.body, [tuple(arguments)] * len(copies))
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
         raise UnsupportedOp(refused)
@@ -123,7 +125,7 @@ def read_module(parsed: ir.Module) -> Module:
     inputs = local_types(function.body.types, before, given)
     outputs = local_types(function.body.returned_types, after, made)
     nodes = tuple(
-        in_order(piece_of(buffer, division, device, walker), order)
+        in_order(walker.divided.part(buffer, division, device), order)
         for device in range(devices)
         for buffer, division, order in zip(map(buffer_of, results), after, made, strict=True)
         if division is not None
@@ -147,20 +149,10 @@ def read_module(parsed: ir.Module) -> Module:
         tuple(device * len(inputs) + n for device in range(devices) for n in donors),
         () if plain else orders,
         memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
-        tuple(d.text for d in (*before, *after) if d is not None) if devices > 1 else (),
+        tuple(hlo_text(d) for d in (*before, *after) if d is not None) if devices > 1 else (),
         devices,
         parsed is not written,
     )
-
-
-def run_entry(
-    function: Function, arguments: list[Value], team: Team, walker: Walker
-) -> tuple[tuple[Value, ...], tuple[Node, ...]]:
-    """(results, effects) of the entry; all copies of a team have the same results."""
-    if not team:
-        return walker.region(function.body, arguments, {})
-    given, around = [tuple(arguments)] * len(team), [{}] * len(team)
-    return walker.collect(lambda: run_together(function.body, given, around, walker, team)[0])
 
 
 def device_count(parsed: ir.Module) -> int:
@@ -196,19 +188,8 @@ def argument(
 ) -> Value:
     """The value of an argument, from its parts on all devices."""
     kept = stored(in_order_type(division.local(visible(type_)), order))
-    pieces: dict[Part, dict[int | None, Node]] = {}
-    for position, part, share in zip(positions, division.parts, division.shares, strict=True):
-        buffer = out_of_order(param(position, kept.shape, kept.dtype), order)
-        # where several devices have the same, the first one's
-        pieces.setdefault(part, {}).setdefault(share, buffer)
-    sums = {part: walker.divided.total(shares) for part, shares in pieces.items()}
-    return loaded(walker.divided.whole(sums), type_)
-
-
-def piece_of(buffer: Node, division: Division, device: int, walker: Walker) -> Node:
-    """What one device gets of a result."""
-    piece = walker.divided.part(buffer, division.parts[device])
-    return walker.divided.share(piece, division.shares[device])
+    buffers = [out_of_order(param(k, kept.shape, kept.dtype), order) for k in positions]
+    return loaded(walker.divided.whole(buffers, division), type_)
 
 
 def local_types(

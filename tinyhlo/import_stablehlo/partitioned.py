@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -21,16 +20,14 @@ from jaxlib.mlir.passmanager import PassManager
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import collect_diagnostics
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
-from tinyhlo.import_stablehlo.hlo_sharding import hlo_text, shardy_text
+from tinyhlo.import_stablehlo.hlo_sharding import shardy_text
 from tinyhlo.import_stablehlo.sharding import (
     Coordinates,
+    Division,
     Mesh,
-    Part,
+    division_at,
     parse_mesh,
     parse_shardings,
-    part_at,
-    shape_of,
-    share_at,
 )
 from tinyhlo.ir.graph import TensorType
 
@@ -38,24 +35,6 @@ SHARDING = "sdy.sharding"
 HLO_SHARDING = "mhlo.sharding"  # what JAX wrote before there was Shardy
 ONE_DEVICE = Mesh({}, (0,))
 PROPAGATION = "builtin.module(sdy-propagation-pipeline)"
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """How one argument or result is divided: its part on each device, and which summand of it where
-    it is not reduced yet."""
-
-    parts: tuple[Part, ...]
-    shares: tuple[int | None, ...]
-
-    @property
-    def text(self) -> str:
-        """As XLA writes it."""
-        return hlo_text(self.parts, self.shares)
-
-    def local(self, type_: TensorType) -> TensorType:
-        """What one device has; all have parts of the same shape."""
-        return TensorType(shape_of(self.parts[0]), type_.dtype)
 
 
 def divide(
@@ -74,10 +53,7 @@ def divide(
     if len(places) != devices:
         sharding, mesh = None, ONE_DEVICE
     at = [places.get(device, {}) for device in range(devices)]
-    return Division(
-        tuple(part_at(sharding, mesh, type_.shape, place) for place in at),
-        tuple(share_at(sharding, mesh, place) for place in at),
-    )
+    return division_at(sharding, mesh, type_.shape, at)
 
 
 def propagated(

@@ -28,7 +28,7 @@ from tinyhlo.import_stablehlo.decode import (
     meshes_of,
     target_of,
 )
-from tinyhlo.import_stablehlo.hlo_sharding import shardy_text
+from tinyhlo.import_stablehlo.hlo_sharding import hlo_text, shardy_text
 from tinyhlo.import_stablehlo.partitioned import SHARDING, divide, propagate
 from tinyhlo.import_stablehlo.sharding import ONE_SHARDING, Mesh
 from tinyhlo.import_stablehlo.types import decode_type
@@ -105,7 +105,7 @@ def whole(value: ir.Value, meshes: Mapping[str, Mesh], devices: int) -> Whole:
     type_ = decode_type(value.type)
     assert isinstance(type_, TensorType)
     division = divide({SHARDING: sharding_of(value)}, type_, meshes, devices)
-    return Whole(type_.shape, type_.dtype.numpy, division.text)
+    return Whole(type_.shape, type_.dtype.numpy, hlo_text(division))
 
 
 def sharding_of(value: ir.Value) -> str:

@@ -22,7 +22,6 @@ from tinyhlo.import_stablehlo import (
     fft,
     indexing,
     linalg,
-    lockstep,
     manual,
     movement,
     normalization,
@@ -32,6 +31,7 @@ from tinyhlo.import_stablehlo import (
     reductions,
     scattering,
     small_rules,
+    sorting,
     special_functions,
     windows,
 )
@@ -59,6 +59,7 @@ FAMILIES = (
     random_bits,
     reductions,
     scattering,
+    sorting,
     special_functions,
     windows,
 )
@@ -66,7 +67,7 @@ FAMILIES = (
 TOGETHER = {
     **borders.TOGETHER,
     **collectives.TOGETHER,
-    **lockstep.TOGETHER,
+    **control.TOGETHER,
     **manual.TOGETHER,
 }
 RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}

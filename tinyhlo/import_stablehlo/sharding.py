@@ -10,16 +10,12 @@ slice of it. A `Part` says where in the whole array it lies.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import product
 from math import prod
-from operator import add
 
-from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.ir.build import full, slice_
-from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.graph import Shape, TensorType
 
 Part = tuple[tuple[int, int], ...]  # (first, end) along each axis
 Coordinates = Mapping[str, int]  # of a device along the axes of a mesh
@@ -131,63 +127,6 @@ def part_at(sharding: Sharding | None, mesh: Mesh, shape: Shape, at: Coordinates
     return tuple(bounds)
 
 
-def shape_of(part: Part) -> Shape:
-    return tuple(end - first for first, end in part)
-
-
-class Divided:
-    """The parts that whole arrays were joined from: what is divided in the same way again is
-    neither joined nor cut."""
-
-    def __init__(self) -> None:
-        self._parts: dict[Node, dict[Part, Node]] = {}
-        self._shares: dict[Node, dict[int, Node]] = {}
-
-    def whole(self, pieces: Mapping[Part, Node]) -> Node:
-        """The array of these parts, which cover it."""
-        result = joined(pieces, 0)
-        self._parts.setdefault(result, {}).update(pieces)
-        return result
-
-    def total(self, shares: Mapping[int | None, Node]) -> Node:
-        """The sum of what devices have of an array that is not reduced yet."""
-        result = reduce(add, shares.values())
-        if len(shares) > 1:
-            known = self._shares.setdefault(result, {})
-            known.update((share, node) for share, node in shares.items() if share is not None)
-        return result
-
-    def share(self, array: Node, share: int | None) -> Node:
-        """What a device has of a sum: its summand, or else the first device has it all. None: what
-        is reduced all have."""
-        if share is None:
-            return array
-        known = self._shares.get(array, {})
-        if share in known:
-            return known[share]
-        return full(0, array.shape, array.dtype) if share else array
-
-    def part(self, array: Node, part: Part) -> Node:
-        """A part of an array; axes behind those of the part are whole."""
-        known = self._parts.setdefault(array, {})
-        if part not in known:
-            bounds = (*part, *((0, extent) for extent in array.shape[len(part) :]))
-            firsts, ends = zip(*bounds, strict=True) if bounds else ((), ())
-            whole = all(bound == (0, n) for bound, n in zip(bounds, array.shape, strict=True))
-            known[part] = array if whole else slice_(array, firsts, ends, (1,) * len(bounds))
-        return known[part]
-
-
-def joined(pieces: Mapping[Part, Node], axis: int) -> Node:
-    """The parts side by side along this axis and all after it."""
-    if len(pieces) == 1:
-        return next(iter(pieces.values()))
-    groups: dict[tuple[int, int], dict[Part, Node]] = {}
-    for part, node in sorted(pieces.items(), key=lambda item: item[0]):
-        groups.setdefault(part[axis], {})[part] = node
-    return join([joined(group, axis + 1) for group in groups.values()], axis)
-
-
 def share_at(sharding: Sharding | None, mesh: Mesh, at: Coordinates) -> int | None:
     """Which summand of an array that is not reduced yet a device has; None for all others."""
     if sharding is None or not sharding.unreduced:
@@ -197,3 +136,26 @@ def share_at(sharding: Sharding | None, mesh: Mesh, at: Coordinates) -> int | No
         place, size = position(axis, mesh, at)
         share = share * size + place
     return share
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How an array is divided among places: the part at each, and which summand of it where it is
+    not reduced yet."""
+
+    parts: tuple[Part, ...]
+    shares: tuple[int | None, ...]
+
+    def local(self, type_: TensorType) -> TensorType:
+        """What one place has; all have parts of the same shape."""
+        return TensorType(tuple(end - first for first, end in self.parts[0]), type_.dtype)
+
+
+def division_at(
+    sharding: Sharding | None, mesh: Mesh, shape: Shape, places: Sequence[Coordinates]
+) -> Division:
+    """The division of an array of this shape among these places of the mesh."""
+    return Division(
+        tuple(part_at(sharding, mesh, shape, at) for at in places),
+        tuple(share_at(sharding, mesh, at) for at in places),
+    )

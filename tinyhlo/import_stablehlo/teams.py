@@ -2,20 +2,21 @@
 
     y = all_reduce(x)   ->   y[0] = y[1] = x[0] + x[1]
 
-A body runs in one copy per device along its manual axes (a `Team`), the values of all copies side
-by side. A collective sees the values of all copies and becomes ordinary ops over them; every other
-op is applied copy by copy. What copies compute from the same values is the same node, so that
-replicated work is done once.
+A body runs in one copy per device along its manual axes, the values of all copies side by side. A
+collective sees the values of all copies and becomes ordinary ops over them; every other op is
+applied copy by copy. What copies compute from the same values is the same node, so that replicated
+work is done once. Outside of such bodies there is one copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.sharding import Coordinates
 from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder
+from tinyhlo.ir.graph import Node
 
 Values = tuple[Value, ...]  # of one copy
 
@@ -29,11 +30,42 @@ class Copy:
     at: Coordinates
 
 
-Team = tuple[Copy, ...]
-ALONE: Team = (Copy(0, {}),)  # what is outside of per-device bodies
+ALONE = (Copy(0, {}),)  # what is outside of per-device bodies
 
-# (op, operands of each copy, what is around each copy, the copies) -> results of each copy
-TogetherRule = Callable[[Operation, Sequence[Values], Sequence[Scope], Team], Sequence[Values]]
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The copies of a body, and the values around each."""
+
+    walker: Walker
+    copies: tuple[Copy, ...]
+    around: Sequence[Mapping[int, Value]]
+
+    def run(self, block: Block, arguments: Sequence[Values]) -> list[Values]:
+        """Results of a block for each copy; see `Walker.run`."""
+        if self.copies is ALONE:
+            return [self.walker.run(block, arguments[0], self.around[0])]
+        values = [{slot: outer[slot] for slot in block.captures} for outer in self.around]
+        for own, given in zip(values, arguments, strict=True):
+            own.update(zip(block.arguments, given, strict=True))
+        inner = replace(self, around=values)
+        for operation in block.operations:
+            inputs = [tuple([own[slot] for slot in operation.operands]) for own in values]
+            step = step_together if communicates(operation, self.walker) else step_each
+            results = step(operation, inputs, inner)
+            for own, found in zip(values, results, strict=True):
+                own.update(zip(operation.results, found, strict=True))
+        return [tuple([own[slot] for slot in block.returned]) for own in values]
+
+    def region(
+        self, block: Block, arguments: Sequence[Values]
+    ) -> tuple[list[Values], tuple[Node, ...]]:
+        """(results, effects in order) of a block that becomes a Graph of its own."""
+        return self.walker.collect(lambda: self.run(block, arguments))
+
+
+# (op, operands of each copy, the copies and what is around the op) -> results of each copy
+TogetherRule = Callable[[Operation, Sequence[Values], Team], Sequence[Values]]
 
 # ops that see all copies only when there are collectives in their blocks
 CONTROL = frozenset(
@@ -54,9 +86,9 @@ def rule_name(operation: Operation) -> str:
 
 
 def alone(operation: Operation, inputs: Values, scope: Scope) -> Values:
-    """The rule of a collective or per-device body that stands outside of per-device bodies."""
+    """The rule of an op that sees all copies, outside of per-device bodies."""
     rule = scope.walker.together[rule_name(operation)]
-    return rule(operation, [inputs], [scope], ALONE)[0]
+    return rule(operation, [inputs], Team(scope.walker, ALONE, [scope.values]))[0]
 
 
 def communicates(operation: Operation, walker: Walker) -> bool:
@@ -80,52 +112,27 @@ def has_collectives(block: Block, walker: Walker) -> bool:
     return known[id(block)]
 
 
-def run_together(
-    block: Block,
-    arguments: Sequence[Values],
-    outer: Sequence[Mapping[int, Value]],
-    walker: Walker,
-    team: Team,
-) -> list[Values]:
-    """Results of a block for each copy; see `Walker.run`."""
-    values = [{slot: around[slot] for slot in block.captures} for around in outer]
-    for own, given in zip(values, arguments, strict=True):
-        own.update(zip(block.arguments, given, strict=True))
-    scopes = [Scope(walker, own) for own in values]
-    for operation in block.operations:
-        inputs = [tuple([own[slot] for slot in operation.operands]) for own in values]
-        step = step_together if communicates(operation, walker) else step_each
-        results = step(operation, inputs, scopes, team)
-        for own, found in zip(values, results, strict=True):
-            own.update(zip(operation.results, found, strict=True))
-    return [tuple([own[slot] for slot in block.returned]) for own in values]
-
-
-def step_each(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], _: Team
-) -> list[Values]:
+def step_each(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """Results of an op for each copy by itself; once for copies that read the same."""
     captures = sorted({slot for block in operation.regions for slot in block.captures})
     known: dict[Values, Values] = {}
     results: list[Values] = []
-    for given, scope in zip(inputs, scopes, strict=True):
-        read = (*given, *map(scope.value, captures))
+    for given, around in zip(inputs, team.around, strict=True):
+        read = (*given, *(around[slot] for slot in captures))
         if operation.effect or read not in known:
-            known[read] = scope.walker.step(operation, given, scope)
+            known[read] = team.walker.step(operation, given, Scope(team.walker, around))
         results.append(known[read])
     return results
 
 
-def step_together(
-    operation: Operation, inputs: Sequence[Values], scopes: Sequence[Scope], team: Team
-) -> Sequence[Values]:
+def step_together(operation: Operation, inputs: Sequence[Values], team: Team) -> Sequence[Values]:
     """Results of an op that sees all copies."""
-    walker = scopes[0].walker
+    walker = team.walker
     try:
-        results = walker.together[rule_name(operation)](operation, inputs, scopes, team)
+        results = walker.together[rule_name(operation)](operation, inputs, team)
     except UnsupportedError as reason:
         walker.refuse(operation, str(reason))
-        return [tuple(map(placeholder, operation.types))] * len(team)
+        return [tuple(map(placeholder, operation.types))] * len(team.copies)
     for found in results:
         walker.note(operation, found)
     return results

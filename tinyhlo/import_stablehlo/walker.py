@@ -11,24 +11,19 @@ one error can name every such op of the module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar, Union
 
 from tinyhlo.errors import UnsupportedItem, VerificationError
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.decode import Decoder
-from tinyhlo.import_stablehlo.lifting import (
-    Complex,
-    flat_types,
-    flatten,
-    matches,
-    unflatten,
-    zeros,
-)
+from tinyhlo.import_stablehlo.divided import Divided
+from tinyhlo.import_stablehlo.lifting import flat_types, flatten, matches, unflatten, zeros
 from tinyhlo.import_stablehlo.locations import Place
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
-from tinyhlo.import_stablehlo.sharding import Divided, Mesh, parse_mesh
+from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import (
     Constant,
@@ -116,12 +111,6 @@ class Walker:
             if not body.effect:  # an effect happens at every call
                 self._calls[key] = found
         return found
-
-    def region(
-        self, block: Block, arguments: Sequence[Value], outer: Mapping[int, Value]
-    ) -> tuple[tuple[Value, ...], tuple[Node, ...]]:
-        """(results, effects in order) of a block that becomes a Graph of its own; see `run`."""
-        return self.collect(lambda: self.run(block, arguments, outer))
 
     def collect(self, walk: Callable[[], Walked]) -> tuple[Walked, tuple[Node, ...]]:
         """What `walk` returns, and the effects that it came upon."""
@@ -240,61 +229,31 @@ def placeholder(type_: ValueType) -> Value:
 class Scope:
     """What a rule with regions may ask: the values around the op, and regions as Graphs."""
 
-    def __init__(self, walker: Walker, values: dict[int, Value]) -> None:
+    def __init__(self, walker: Walker, values: Mapping[int, Value]) -> None:
         self.walker = walker
         self.values = values
-
-    def value(self, slot: int) -> Value:
-        """The value of a captured slot."""
-        return self.values[slot]
-
-    def captures(self, blocks: Iterable[Block]) -> tuple[int, ...]:
-        """Outer slots that the blocks read and that must become parameters."""
-        slots = sorted({slot for block in blocks for slot in block.captures})
-        return tuple(slot for slot in slots if not is_closed(self.values[slot]))
 
     def run(self, block: Block, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """A region inlined here."""
         return self.walker.run(block, arguments, self.values)
 
-    def graph(
-        self,
-        block: Block,
-        captures: Sequence[int] = (),
-        fixed: Mapping[int, Value] | None = None,
-        effects: bool = False,
-    ) -> Graph:
-        """A region as a Graph whose params are its arguments, then the captured slots; a complex
-        one is two params.
+    def graph(self, block: Block) -> Graph:
+        """A region as a Graph whose params are its arguments; a complex one is two params.
 
-        `fixed` gives values to some argument positions, which then are no params.
-        Raises UnsupportedError when it reads other outer values, or has effects and the op must
-        not have any.
+        Raises UnsupportedError when it has effects, or reads outer values that are no constants.
         """
-        fixed = fixed or {}
-        given = [type_ for k, type_ in enumerate(block.types) if k not in fixed]
-        outer = {slot: self.values[slot] for slot in captures}
-        if not all(isinstance(value, (Node, Complex)) for value in outer.values()):
-            raise UnsupportedError(OUTER_VALUE)
-        types = flat_types(given) + [node.type for node in flatten(outer.values())]
+        types: list[Any] = flat_types(block.types)
         if not all(isinstance(type_, TensorType) for type_ in types):
             raise UnsupportedError("its region has arguments that are no tensors")
-        params = iter([param(k, t.shape, t.dtype) for k, t in enumerate(types)])  # type: ignore[union-attr]
-        following = iter(unflatten(params, given))
-        arguments = [fixed[k] if k in fixed else next(following) for k in range(len(block.types))]
-        for slot, value in outer.items():
-            outer[slot] = (
-                Complex(next(params), next(params)) if isinstance(value, Complex) else next(params)
-            )
-        for slot in block.captures:
-            if slot not in outer:
-                if not is_closed(self.values[slot]):
-                    raise UnsupportedError(OUTER_VALUE)
-                outer[slot] = self.values[slot]
-        results, found = self.walker.region(block, arguments, outer)
-        if found and not effects:
+        if not all(is_closed(self.values[slot]) for slot in block.captures):
+            raise UnsupportedError(OUTER_VALUE)
+        params = [param(k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
+        results, effects = self.walker.collect(
+            lambda: self.run(block, unflatten(params, block.types))
+        )
+        if effects:
             raise UnsupportedError(INNER_EFFECT)
-        return Graph(tuple(types), tuple(flatten(results)), found, self.walker.lines)  # type: ignore[arg-type]
+        return Graph(tuple(types), tuple(flatten(results)), (), self.walker.lines)
 
 
 def is_closed(value: Value) -> bool:

@@ -1,0 +1,87 @@
+"""Whole arrays from their parts, and parts of whole arrays.
+
+divided.whole([a, b], division)   ->   join(a, b), or a + b where they are summands
+divided.part(x, division, 1)      ->   b again, where x is that whole; else a slice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+from tinyhlo.import_stablehlo.complex_numbers import by_plane
+from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.import_stablehlo.sharding import Division, Part
+from tinyhlo.ir.build import full, slice_
+from tinyhlo.ir.graph import Node
+
+
+class Divided:
+    """The parts that whole arrays were joined from: what is divided in the same way again is
+    neither joined nor cut. A division of None: what is no array is the same everywhere."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Node, dict[Part, Node]] = {}
+        self._shares: dict[Node, dict[int, Node]] = {}
+
+    def whole(self, values: Sequence[Any], division: Division | None) -> Any:
+        """The value of which these are at the places. Where several have the same, it is the first
+        one's."""
+        if division is None:
+            return values[0]
+        return by_plane(lambda *nodes: self._whole(nodes, division), *values)
+
+    def part(self, value: Any, division: Division | None, place: int) -> Any:
+        """What is at a place of a value."""
+        if division is None:
+            return value
+        part, share = division.parts[place], division.shares[place]
+        return by_plane(lambda node: self._share(self._part(node, part), share), value)
+
+    def _whole(self, nodes: Sequence[Node], division: Division) -> Node:
+        found: dict[Part, dict[int | None, Node]] = {}
+        for node, part, share in zip(nodes, division.parts, division.shares, strict=True):
+            found.setdefault(part, {}).setdefault(share, node)
+        pieces = {part: self._total(shares) for part, shares in found.items()}
+        result = joined(pieces, 0)
+        self._parts.setdefault(result, {}).update(pieces)
+        return result
+
+    def _total(self, shares: Mapping[int | None, Node]) -> Node:
+        """The sum of what places have of an array that is not reduced yet."""
+        result = reduce(add, shares.values())
+        if len(shares) > 1:
+            known = self._shares.setdefault(result, {})
+            known.update((share, node) for share, node in shares.items() if share is not None)
+        return result
+
+    def _share(self, array: Node, share: int | None) -> Node:
+        """What a place has of a sum: its summand, or else the first place has it all. None: what
+        is reduced all have."""
+        if share is None:
+            return array
+        known = self._shares.get(array, {})
+        if share in known:
+            return known[share]
+        return full(0, array.shape, array.dtype) if share else array
+
+    def _part(self, array: Node, part: Part) -> Node:
+        """A part of an array; axes behind those of the part are whole."""
+        known = self._parts.setdefault(array, {})
+        if part not in known:
+            bounds = (*part, *((0, extent) for extent in array.shape[len(part) :]))
+            firsts, ends = zip(*bounds, strict=True) if bounds else ((), ())
+            known[part] = slice_(array, firsts, ends)
+        return known[part]
+
+
+def joined(pieces: Mapping[Part, Node], axis: int) -> Node:
+    """The parts side by side along this axis and all after it."""
+    if len(pieces) == 1:
+        return next(iter(pieces.values()))
+    groups: dict[tuple[int, int], dict[Part, Node]] = {}
+    for part, node in sorted(pieces.items(), key=lambda item: item[0]):
+        groups.setdefault(part[axis], {})[part] = node
+    return join([joined(group, axis + 1) for group in groups.values()], axis)

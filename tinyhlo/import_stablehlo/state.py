@@ -1,0 +1,90 @@
+"""The values of all copies of a per-device body as the state of one loop, or of one branch.
+
+    State([(i, x[0]), (i, x[1])], ...)   ->   params i, x[0], x[1]
+
+Values that are equal in some copies are one: a counter stays a counter.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tinyhlo.import_stablehlo.complex_numbers import rebuilt
+from tinyhlo.import_stablehlo.lifting import flatten
+from tinyhlo.import_stablehlo.records import Block
+from tinyhlo.import_stablehlo.teams import Team, Values
+from tinyhlo.import_stablehlo.walker import OUTER_VALUE, UnsupportedError, is_closed
+from tinyhlo.ir.build import param
+from tinyhlo.ir.graph import Graph, Node
+
+
+class State:
+    """A param for each distinct value of the copies. `classes`: for each value and copy the first
+    copy that has the same."""
+
+    def __init__(self, values: Sequence[Values], classes: Sequence[Sequence[int]]) -> None:
+        if any(isinstance(value, tuple) for own in values for value in own):
+            raise UnsupportedError(OUTER_VALUE)
+        self._classes = classes
+        self._like = values
+        self._keys = [
+            (k, copy) for k, members in enumerate(classes) for copy in sorted(set(members))
+        ]
+        self.initial = self.flat(values)
+
+    def flat(self, values: Sequence[Values]) -> list[Node]:
+        """The nodes of the distinct values among those of all copies."""
+        return flatten(values[copy][k] for k, copy in self._keys)
+
+    def values(self, nodes: Sequence[Node]) -> list[Values]:
+        """The values of all copies from the nodes of the distinct ones."""
+        following = iter(nodes)
+        found = {(k, copy): rebuilt(self._like[copy][k], following) for k, copy in self._keys}
+        return [
+            tuple(found[k, members[copy]] for k, members in enumerate(self._classes))
+            for copy in range(len(self._like))
+        ]
+
+    def params(self) -> list[Values]:
+        """The values of all copies inside the graph."""
+        return self.values([param(k, x.shape, x.dtype) for k, x in enumerate(self.initial)])
+
+    def graph(self, nodes: Sequence[Node], effects: tuple[Node, ...], team: Team) -> Graph:
+        """A graph over these params."""
+        types = tuple(node.type for node in self.initial)
+        return Graph(types, tuple(nodes), effects, team.walker.lines)
+
+
+def alike(values: Sequence[Any], within: Sequence[int] | None = None) -> list[int]:
+    """For each copy the first one with the same value (and of the same class as `within` says)."""
+    first: dict[Any, int] = {}
+    given = within or [0] * len(values)
+    return [first.setdefault((value, given[copy]), copy) for copy, value in enumerate(values)]
+
+
+def classes_of(values: Sequence[Values]) -> list[list[int]]:
+    """For each value which copies have the same."""
+    return [alike(column) for column in zip(*values, strict=True)]
+
+
+def captures(blocks: Sequence[Block], team: Team) -> list[int]:
+    """Outer slots that the blocks read and that must become params: constants are repeated."""
+    slots = sorted({slot for block in blocks for slot in block.captures})
+    return [slot for slot in slots if not all(is_closed(values[slot]) for values in team.around)]
+
+
+def read(slots: Sequence[int], team: Team) -> list[Values]:
+    """What is in these slots around each copy."""
+    return [tuple(values[slot] for slot in slots) for values in team.around]
+
+
+def inside(slots: Sequence[int], values: Sequence[Values], team: Team) -> Team:
+    """The team in a region in which these slots are params."""
+    around = [
+        ChainMap(dict(zip(slots, own, strict=True)), outer)  # type: ignore[arg-type]
+        for own, outer in zip(values, team.around, strict=True)
+    ]
+    return replace(team, around=around)
