@@ -11,6 +11,7 @@ from the same text for the same target, or compiled now, on as many threads as t
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,10 @@ from tinyhlo.runtime.jit import compile_text, llvm_version
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
+# Seconds until Python hands its lock over to a thread that comes back from LLVM. It is 5 ms usually
+# and taken a dozen times a module: 15 ms of work took 90 while Python was busy.
+HANDOVER = 3e-4
+
 
 class ObjectCode:
     """A program of one module starts no thread."""
@@ -29,6 +34,7 @@ class ObjectCode:
         self.target = target
         self.cache = Cache(cache_folder(config) / "objects") if config.cache else None
         self.threads: ThreadPoolExecutor | None = None
+        self.interval = 0.0  # of Python's, before
         self.futures: list[Future[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -40,13 +46,18 @@ class ObjectCode:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.threads is not None:
-            self.threads.shutdown(cancel_futures=True)
+        if self.threads is None:
+            return
+        self.threads.shutdown(cancel_futures=True)
+        if self.interval > HANDOVER:  # else another program is compiled, and will restore it
+            sys.setswitchinterval(self.interval)
 
     def add(self, text: str) -> None:
         """Begin to compile a module."""
         if self.threads is None:
             self.threads = ThreadPoolExecutor(self.target.threads, "tinyhlo-compile")
+            self.interval = sys.getswitchinterval()
+            sys.setswitchinterval(min(self.interval, HANDOVER))
         try:
             future = self.threads.submit(self.compile, text)
         except RuntimeError:  # a process that is ending starts no threads
