@@ -123,6 +123,7 @@ FITS = (
     Fit("EXPM1_F32", exponential, lambda r: r * r / mp.expm1(r), -HALF_LN2, HALF_LN2, 6),
     Fit("EXP_F64", exponential, abs, -HALF_LN2, HALF_LN2, 10, np.float64),
     Fit("SHORT_F64", exponential, lambda r: r * r / mp.exp(r), -SHORT, SHORT, 5, np.float64),
+    Fit("SHORT_EXPM1", exponential, lambda r: r * r / mp.expm1(r), -1 / 16, 1 / 16, 7, np.float64),
     Fit("EXPM1_F64", exponential, abs, -0.51, 0.51, 12, np.float64),
     Fit("LOG_F32", logarithm, lambda f: abs(f**3 / mp.log1p(f)), LOG_LOW, LOG_HIGH, 9),
     Fit("LOG_F64", logarithm_ratio, lambda z: z, 1e-12, S_HIGH, 7, np.float64),

@@ -175,6 +175,22 @@ def test_exp_is_as_exact_where_instructions_scale_and_look_up(
     assert run(Op.EXP, dtype, np.zeros(1, kind), target=named_target("x86-64-v4", 1)) == 1
 
 
+@pytest.mark.parametrize(
+    ("op", "exact", "limit"), [(Op.EXPM1, np.expm1, 1.5), (Op.TANH, np.tanh, 1.6)]
+)
+def test_differences_are_as_exact_where_instructions_look_up(
+    op: Op, exact: Callable[[Array], Array], limit: float
+) -> None:
+    """Also next to 1/16, where the reduction begins, to the largest number, and for zeros."""
+    x = np.concatenate([dense(np.float64, 1e-30, 700.0), np.linspace(-0.1, 0.1, 20_000)])
+    x = np.concatenate([x, np.linspace(709.7, 709.79, 1000)])
+    found = run(op, F64, x, target=named_target("x86-64-v4", 1))
+    with np.errstate(all="ignore"):
+        error = ulps(found, exact(x.astype(np.longdouble)), np.float64)
+    assert error.max() <= limit, x[error.argmax()]
+    np.testing.assert_array_equal(np.signbit(found[x == 0]), np.signbit(x[x == 0]))
+
+
 @pytest.mark.parametrize("case", SINGLE, ids=lambda case: case.op.label)
 def test_single_precision(case: Case) -> None:
     x = dense(np.float32, case.low, case.high)

@@ -45,7 +45,11 @@ RULES: dict[Op, Rule] = {
     Op.REM: remainder.remainder,
 }
 
-SCALING: dict[Op, Rule] = {Op.EXP: exponential.exp_scaled}  # on a Target that `scales`
+SCALING: dict[Op, Rule] = {  # on a Target that `scales`
+    Op.EXP: exponential.exp_scaled,
+    Op.EXPM1: exponential.expm1_scaled,
+    Op.TANH: exponential.tanh_scaled,
+}
 
 
 def expand(

@@ -7,6 +7,7 @@ into an exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log, nan
 
@@ -19,6 +20,7 @@ from tinyhlo.codegen.math.tables import (
     EXPM1_F64,
     LN2_F32,
     LN2_F64,
+    SHORT_EXPM1,
     SHORT_F32,
     SHORT_F64,
     TANH_F32,
@@ -133,7 +135,34 @@ def expm1(x: Term) -> Term:
     return where(abs(x) < form.tiny, x, value + value)
 
 
-def tanh(x: Term) -> Term:
+def expm1_scaled(x: Term) -> Term:
+    """The same in f64 where instructions scale and look up."""
+    if x.dtype is F32:
+        return expm1(x)
+    form = FORMATS[F64]
+    value = expm1_by_roots(x.at_least(form.minus_one).at_most(form.high))
+    return where(abs(x) < form.tiny, x, value)
+
+
+def expm1_by_roots(x: Term) -> Term:
+    """2 ((2^(n-1) - 1/2) + 2^(n-1) q) with 2^n from a table and what rounding it took off. Up to
+    1/16 there is no reduction: the difference would lose half of its digits."""
+    magic = FORMATS[F64].magic / 16
+    near = abs(x) < 1 / 16
+    shifted = where(near, x.constant(magic), x.fma(1 / log(2), magic))
+    n = shifted - magic
+    part = shifted.as_integer()
+    root, lost = (part.looked_up(op, F64) for op in (Op.SIXTEENTHS, Op.SIXTEENTHS_REST))
+    q = less_one(rest(x, n), SHORT_EXPM1)
+    half = (root.scaled(n - 1.0) - 0.5) + q.fma(root, lost).scaled(n - 1.0)
+    return half + half
+
+
+def tanh_scaled(x: Term) -> Term:
+    return tanh(x, expm1_by_roots)
+
+
+def tanh(x: Term, expm1: Callable[[Term], Term] = expm1) -> Term:
     """t / (t + 2), t = e^(2 |x|) - 1. Below 1/4 its three roundings are more than a unit of the
     result: in f32 a polynomial is better there, in f64 what the sum lost is made up for."""
     form = FORMATS[x.dtype]

@@ -12,7 +12,7 @@ TANH_POLYNOMIAL = 0.2556  # where tanh is 1/4, and a unit in the last place doub
 Table = tuple[float, ...]
 
 # exp(r) = 1 + r + r^2 P(r) on |r| <= log(2)/2, EXPM1_F64 on |r| <= 1/2; EXPM1 as exact near 0
-#   SHORT on |r| <= log(2)/32
+#   SHORT on |r| <= log(2)/32, SHORT_EXPM1 on |r| <= 1/16
 # log(1 + f) = f - f^2/2 + f^3 P(f) on sqrt(1/2) <= 1 + f <= sqrt(2); in f64 with s = f/(2 + f),
 #   z = s^2: f - f^2/2 + s (f^2/2 + z P(z))
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2/2 + r^4 P(r^2) on |r| <= pi/4
@@ -53,6 +53,15 @@ SHORT_F64: Table = (  # 1.2e-17
     0.04166666669318608,
     0.008333472184197376,
     0.0013888597592578607,
+)
+SHORT_EXPM1: Table = (  # 5.9e-18
+    0.5,
+    0.1666666666666968,
+    0.04166666666666055,
+    0.008333333286521232,
+    0.001388888890925052,
+    0.00019843337401070812,
+    2.4802503524252388e-05,
 )
 EXPM1_F64: Table = (  # 6.7e-19
     0.5,
