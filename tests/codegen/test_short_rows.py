@@ -68,6 +68,17 @@ def test_rows_run_in_lanes(width: int) -> None:
         assert width == 2 or " reduce" not in str(loops)
 
 
+@pytest.mark.parametrize("width", [9, 16, 31])
+def test_many_rows_of_some_vectors_run_in_lanes_where_they_are_folded(width: int) -> None:
+    fits = width < 4 * TARGET.short_lanes(32)
+    for rows, folded in ((1030, fits), (100, False)):
+        x = param(0, (rows, width), F32)
+        graph = Graph((x.type,), (softmax(x),))
+        (loops,) = compiled(graph).loops
+        assert (" reduce" not in str(loops)) == folded
+        check(graph, [normal(rows, width)], rtol=1e-4)
+
+
 def test_a_choice_by_position_costs_nothing() -> None:
     x = param(0, (4096, 3), F32)
     (loops,) = compiled(Graph((x.type,), (rotated(x),))).loops

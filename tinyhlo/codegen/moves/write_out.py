@@ -50,6 +50,7 @@ MOST_ITERATIONS = 32
 MOST_NODES = 512  # of expressions, over all iterations
 LEAST_TREE = 4  # terms of a sum
 VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
+MANY_ROWS = 1024  # from here on it pays to compile every element of a row that is stored
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
 
 Values = Mapping[Var, Index]
@@ -78,7 +79,7 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     short rows."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
-    most = vectors_of(inner)
+    most = vectors_of(inner, loop.var.extent)
     if not (long and most and all(is_tiny(s, target, NODES_OF_ROW, most) for s in inner)):
         body = (
             without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
@@ -94,11 +95,12 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
 
 
-def vectors_of(inner: list[Loop]) -> int:
+def vectors_of(inner: list[Loop], rows: int) -> int:
     """How many vectors the rows that these loops walk may have, to be written out: longer ones
     where lanes would have to be folded into one number, none where nothing is won."""
     if any(s.axis is Axis.SERIAL for s in inner):
-        return 1
+        folded = any(s.axis is Axis.REDUCE for s in inner)
+        return VECTORS_OF_ROW if folded and rows >= MANY_ROWS else 1
     if inner and all(is_row(s) for s in inner):
         return VECTORS_OF_ROW
     return int(any(chooses(s) for s in inner))
