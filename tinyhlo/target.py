@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it, down to these
 LINE_BYTES = 64  # of a line of any cache
+WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the first cache
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 
 

@@ -20,7 +20,7 @@ from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import LINE_BYTES, Plan, Use
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param
-from tinyhlo.target import Target
+from tinyhlo.target import WAY_BYTES, Target
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
 TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
@@ -42,7 +42,6 @@ REUSE = 1.5  # windows over each element of a source from which on a box of it i
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
-WAY_BYTES = 1 << 12  # rows that are a multiple apart share a set of the first cache
 DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast

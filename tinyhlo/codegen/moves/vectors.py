@@ -35,7 +35,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.walks import operands
 from tinyhlo.ir.index import Index, Var
-from tinyhlo.target import NEAR, Target
+from tinyhlo.target import NEAR, WAY_BYTES, Target
 
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
 CHAINS = (1, 2, 4, 8)
@@ -58,6 +58,7 @@ class Score:
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
     far: Counter[tuple[object, int]] = field(default_factory=Counter)  # loads of rows, by stride
     bits: int = 8
+    one_set: bool = False  # neighbours share a set of the first cache
     parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
 
@@ -140,9 +141,11 @@ def gain(loop: Loop, target: Target) -> float:
 
 
 def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
-    """Lanes of the widest vector that a loop of this extent fills, at least of a short one."""
+    """Lanes of the widest vector that a loop of this extent fills, at least of a short one. Lines
+    of one set of the first cache are no more than it has ways, or each evicts another."""
     lanes, shortest = target.vector_bytes * 8 // found.bits, target.short_lanes(found.bits)
-    while lanes > extent and lanes > shortest:
+    most = target.l1_bytes // WAY_BYTES if found.one_set else lanes
+    while lanes > min(extent, most) and lanes > shortest:
         lanes //= 2
     return lanes
 
@@ -232,6 +235,7 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     result.seen.add((memory, where))
     stride = where.coefficient(var)
     result.bits = max(result.bits, memory.dtype.bits)
+    result.one_set |= bool(stride) and stride * memory.dtype.itemsize % WAY_BYTES == 0
     if stride == 1:
         result.unit += 1
     elif stride in (2, -1):
