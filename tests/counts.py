@@ -129,7 +129,7 @@ PROGRAMS: dict[str, Texts] = {
 }
 
 # Programs whose code is looked at, and processor -> the register that its vectors fill
-CODE = ("elementwise", "softmax", "layernorm", "matmul_64", "dense_gelu", "cumsum", "normal")
+CODE = ("elementwise", "softmax", "layernorm", "matmul_64", "dense_gelu", "normal")
 REGISTERS = {"x86-64-v3": r"%ymm\d", "x86-64-v4": r"%zmm\d"}
 
 

@@ -93,9 +93,6 @@ class TileRenderer:
         self.free_registers()
         size = f"align {self.dtype.itemsize}"
         totals = dict.fromkeys(self.places, "zeroinitializer")
-        if m.accumulate:
-            for place, at in places.items():
-                totals[place] = b.value(f"load {self.type}, ptr {at}, {size}")
         before = None
         if m.lane is not None:
             before = s.bind(m.lane)
@@ -107,6 +104,9 @@ class TileRenderer:
             total = totals[r, v]
             if m.bias:
                 total = b.value(f"sub {self.type} {total}, {totals[BIAS, v]}")
+            if m.accumulate:
+                held = b.value(f"load {self.type}, ptr {at}, {size}")
+                total = b.value(f"{add(self.dtype)} {self.type} {held}, {total}")
             b.line(f"store {self.type} {total}, ptr {at}, {size}")
         s.stored()
 
@@ -257,6 +257,10 @@ def multiply_add(s: Statements, dtype: DType, lanes: int, x: str, y: str, total:
     if dtype.is_float and s.target.fma:
         return s.b.math("fma", dtype, lanes, x, y, total)
     type_ = value_type(dtype, lanes)
-    prefix = "f" if dtype.is_float else ""
-    product = s.b.value(f"{prefix}mul {type_} {x}, {y}")
-    return s.b.value(f"{prefix}add {type_} {total}, {product}")
+    product = s.b.value(f"{'f' if dtype.is_float else ''}mul {type_} {x}, {y}")
+    return s.b.value(f"{add(dtype)} {type_} {total}, {product}")
+
+
+def add(dtype: DType) -> str:
+    """The instruction that adds numbers of a type."""
+    return "fadd" if dtype.is_float else "add"

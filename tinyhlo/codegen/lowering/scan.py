@@ -10,13 +10,21 @@
 
 One long row is cut into strips: their sums in parallel, then where each begins, then all strips in
 parallel. The cut depends on the length alone, so the result has the same bits on any machine load.
+Long sums of floats round little in blocks, each from its own zero (`moves/long_sums.py`):
+
+    for block in 8 ordered:
+      block0 = -0.0
+      for j in block*1024 .. +1024 ordered 8: block0 += x[j]; y[j] = scan0 + block0
+      scan0 += block0
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isqrt
 
-from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, identity
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -30,6 +38,7 @@ from tinyhlo.codegen.lowering.fused import LETTERS, Lowering
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
+from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -37,6 +46,16 @@ LONG = 1 << 15  # elements of a single row that are worth several threads
 STRIPS = 32
 COLUMN_CHAINS = 4  # vectors side by side hide the latency of an addition
 RUNNING = "scan0"
+BLOCK = 128  # additions of floats, one after another, that round little
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A piece of a row: its number, its elements, and those of a block in it, 0 for no blocks."""
+
+    number: Var
+    length: int
+    block: int
 
 
 def lower_scan(kernel: Kernel, target: Target) -> LoopProgram:
@@ -45,18 +64,20 @@ def lower_scan(kernel: Kernel, target: Target) -> LoopProgram:
     assert isinstance(root, Scan)
     lowering = Lowering(kernel)
     if root.type.size:
-        lanes = 1 if root.dtype is BOOL else target.vector_bytes // root.dtype.itemsize
-        ScanLowering(root, lowering, lanes).lower()
+        ScanLowering(root, lowering, target).lower()
     return lowering.program(lowering.root.body())
 
 
 class ScanLowering:
-    """The loops of one Scan."""
+    """The loops of one Scan. `lanes` are columns side by side; prefixes are made in vectors of
+    `short` lanes, as those of twice as many take a step more."""
 
-    def __init__(self, root: Scan, lowering: Lowering, lanes: int) -> None:
+    def __init__(self, root: Scan, lowering: Lowering, target: Target) -> None:
         self.root = root
         self.lowering = lowering
-        self.lanes = lanes
+        in_lanes = root.dtype is not BOOL
+        self.lanes = target.vector_bytes // root.dtype.itemsize if in_lanes else 1
+        self.short = target.short_lanes(root.dtype.bits) if in_lanes else 1
         self.length = root.shape[root.axis]
         self.declared = Declare(RUNNING, identity(root.op, root.dtype))
 
@@ -72,10 +93,9 @@ class ScanLowering:
             others = (*shape[:axis], 1, *shape[axis + 1 :])
             scope, self.place = self.lowering.nest(self.lowering.root, others)
             step = Var(LETTERS[scope.depth], self.length)
-            scope.statements += [
-                self.declared,
-                self.running(Loop(step, Axis.ORDERED, (), self.width(self.length))),
-            ]
+            width = self.width(self.length)
+            strip = self.strip_of(1, width)
+            scope.statements += [self.declared, self.running(step, width, strip)]
 
     def across(self, columns: int) -> None:
         """All columns of the last axis side by side."""
@@ -86,10 +106,7 @@ class ScanLowering:
             Var(LETTERS[scope.depth + k], n) for k, n in enumerate((columns, self.length))
         )
         self.place = (*place[:-1], index(column))
-        body = (
-            self.declared,
-            self.running(Loop(step, Axis.ORDERED, ())),
-        )
+        body = (self.declared, self.running(step, 1, self.strip_of(1, 1)))
         chains = COLUMN_CHAINS
         while self.lanes * chains > columns:
             chains //= 2
@@ -99,61 +116,94 @@ class ScanLowering:
         """A single row on all threads."""
         self.place = (ZERO,) * len(self.root.shape)
         op, dtype = self.root.op, self.root.dtype
-        each = -(-self.length // (STRIPS * self.lanes)) * self.lanes
-        strip = Var("strip", -(-self.length // each))
+        strip = self.strip_of(STRIPS, self.short)
+        at = index(strip.number)
         step = Var(LETTERS[0], self.length)
-        start = index(strip) * each
-        starts = Memory("starts", dtype, strip.extent, local=True)
-        own = Accumulate(RUNNING, op, self.source(index(step)))
+        starts = Memory("starts", dtype, strip.number.extent, local=True)
+
+        def total(name: str, start: Index, count: int | None) -> Loop:
+            own = Accumulate(name, op, self.source(index(step)))
+            return Loop(step, Axis.REDUCE, (own,), 1, start, count)
+
         before = "before"
         self.lowering.root.statements += [
             Allocate(starts),
             Loop(
-                strip,
+                strip.number,
                 Axis.PARALLEL,
                 (
                     self.declared,
-                    Loop(step, Axis.REDUCE, (own,), 1, start, each),
-                    Store(starts, index(strip), Read(RUNNING, dtype)),
+                    self.in_blocks(Axis.REDUCE, RUNNING, strip, total),
+                    Store(starts, at, Read(RUNNING, dtype)),
                 ),
             ),
             self.declared,
             Loop(
-                strip,
+                strip.number,
                 Axis.ORDERED,
                 (
                     Declare(before, Read(RUNNING, dtype)),
-                    Accumulate(RUNNING, op, Load(starts, index(strip))),
-                    Store(starts, index(strip), Read(before, dtype)),
+                    Accumulate(RUNNING, op, Load(starts, at)),
+                    Store(starts, at, Read(before, dtype)),
                 ),
             ),
             Loop(
-                strip,
+                strip.number,
                 Axis.PARALLEL,
                 (
-                    Declare("scan1", Load(starts, index(strip))),
-                    self.running(
-                        Loop(step, Axis.ORDERED, (), self.width(each), start, each), "scan1"
-                    ),
+                    Declare("scan1", Load(starts, at)),
+                    self.running(step, self.width(strip.length), strip, "scan1"),
                 ),
             ),
         ]
 
     def width(self, count: int) -> int:
-        return self.lanes if self.lanes <= count else 1
+        return self.short if self.short <= count else 1
 
-    def running(self, loop: Loop, name: str = RUNNING) -> Loop:
-        """The loop that accumulates and stores, along `loop.var`."""
-        along = index(loop.var)
+    def strip_of(self, count: int, width: int) -> Strip:
+        """The row in so many strips, of vectors of `width`, and of blocks where a sum is long."""
+        each = -(-self.length // (count * width))
+        block = 0
+        if self.root.op is Op.ADD and self.root.dtype.is_float and each > 2 * BLOCK:
+            block = max(BLOCK, isqrt(each))
+            each = -(-each // block) * block
+        return Strip(Var("strip", -(-self.length // (each * width))), each * width, block * width)
+
+    def running(self, step: Var, width: int, strip: Strip, name: str = RUNNING) -> Loop:
+        """The loop that accumulates and stores, along `step`."""
+        along, dtype = index(step), self.root.dtype
+        place = linear(self.position(along), self.root.shape)
+
+        def prefixes(own: str, start: Index, count: int | None) -> Loop:
+            value: Expression = Read(own, dtype)
+            if own != name:
+                value = Apply(self.root.op, (Read(name, dtype), value), dtype)
+            body = (
+                Accumulate(own, self.root.op, self.source(along)),
+                Store(self.lowering.writes[0], place, value),
+            )
+            return Loop(step, Axis.ORDERED, body, width, start, count)
+
+        return self.in_blocks(Axis.ORDERED, name, strip, prefixes)
+
+    def in_blocks(
+        self, axis: Axis, name: str, strip: Strip, loop: Callable[[str, Index, int | None], Loop]
+    ) -> Loop:
+        """A loop over a strip that accumulates `name`: in blocks, each has an accumulator of its
+        own."""
+        number = index(strip.number)
+        whole = strip.number.extent == 1
+        if not strip.block:
+            return loop(name, number * strip.length, None if whole else strip.length)
+        op, dtype = self.root.op, self.root.dtype
+        block = Var("block", -(-self.length // strip.block))
         body = (
-            Accumulate(name, self.root.op, self.source(along)),
-            Store(
-                self.lowering.writes[0],
-                linear(self.position(along), self.root.shape),
-                Read(name, self.root.dtype),
-            ),
+            Declare("block0", identity(op, dtype)),
+            loop("block0", index(block) * strip.block, strip.block),
+            Accumulate(name, op, Read("block0", dtype)),
         )
-        return replace(loop, body=body)
+        blocks = strip.length // strip.block
+        return Loop(block, axis, body, 1, number * blocks, None if whole else blocks)
 
     def source(self, along: Index) -> Expression:
         at = self.lowering.position(self.position(along))

@@ -16,8 +16,9 @@ outside, the columns inside, so that memory is read from start to end:
 
 Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
 page tables like. The number of strips depends on the shape alone, so results are the same bits on
-any number of threads, and long sums round less. Where columns are many, strips of columns run in
-parallel instead, each with its own row of accumulators.
+any number of threads. Where columns are many, strips of columns run in parallel instead, each with
+its own row of accumulators. Long sums of floats are made of blocks of rows, each in another row of
+scratch first (`long_sums.py`).
 """
 
 from __future__ import annotations
@@ -25,18 +26,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import prod
+from math import isqrt, prod
 
-from tinyhlo.codegen.expressions import Apply, Load, Memory, identity
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
 ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to join quickly
 MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are summed
 WIDEST = 4096  # columns whose accumulators stay in L1
 VECTORS = 8  # added in one turn
+LONG = 256  # rows beyond which sums of floats are made in blocks
+BLOCK = 64  # rows at least
+
+
+Rows = tuple[Loop, ...]  # directly inside each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class Columns:
 
     column: Var
     declares: tuple[Declare, ...]
-    rows: tuple[Loop, ...]
+    rows: Rows
     accumulates: tuple[Accumulate, ...]
     rest: Body
 
@@ -133,13 +140,15 @@ def turned(columns: Columns, top: bool, target: Target) -> Body:
 
 def row_strips(columns: Columns, count: int, lanes: int) -> Body:
     """Each strip of rows has accumulators of its own, joined in order afterwards."""
-    extent, outer = columns.column.extent, columns.rows[0]
+    extent = columns.column.extent
+    rows, block = in_blocks(columns, count)
+    outer = rows[0]
     length = -(-outer.var.extent // count)
     strip = Var("strip", -(-outer.var.extent // length))
     parts = memories(columns, strip.extent * extent)
     start = index(strip) * extent
-    first = replace(outer, start=index(strip) * length, count=length)
-    sums = accumulate(columns, parts, start, (first, *columns.rows[1:]), None, lanes)
+    rows = (replace(outer, start=index(strip) * length, count=length), *rows[1:])
+    sums = accumulate(columns, parts, start, rows, block, None, lanes)
     joined = tuple(
         Accumulate(s.name, s.op, Load(memory, start + index(columns.column)))
         for s, memory in zip(columns.accumulates, parts, strict=True)
@@ -159,7 +168,7 @@ def column_strips(columns: Columns, top: bool, lanes: int) -> Body:
     parts = memories(columns, WIDEST)
     body = (
         *map(Allocate, parts),
-        *accumulate(columns, parts, begin * -1, columns.rows, begin, lanes),
+        *accumulate(columns, parts, begin * -1, *in_blocks(columns), begin, lanes),
         finish(columns, parts, begin * -1, begin),
     )
     return (Loop(strip, Axis.PARALLEL if top else Axis.SERIAL, body),)
@@ -168,15 +177,34 @@ def column_strips(columns: Columns, top: bool, lanes: int) -> Body:
 def whole(columns: Columns, lanes: int) -> Body:
     parts = memories(columns, columns.column.extent)
     start = Index(0, ())
-    sums = accumulate(columns, parts, start, columns.rows, None, lanes)
+    sums = accumulate(columns, parts, start, *in_blocks(columns), None, lanes)
     return (*map(Allocate, parts), *sums, finish(columns, parts, start, None))
 
 
-def memories(columns: Columns, size: int) -> tuple[Memory, ...]:
+def in_blocks(columns: Columns, pieces: int = 1) -> tuple[Rows, Rows]:
+    """The loops over rows, of which `pieces` are added up on their own, and those of a block: none
+    where sums are short or exact."""
+    rows = columns.rows
+    chain = columns.row_count // pieces
+    rounds = any(s.op is Op.ADD and s.value.dtype.is_float for s in columns.accumulates)
+    if not rounds or chain <= LONG:
+        return rows, ()
+    size = max(BLOCK, isqrt(chain))
+    number, below = len(rows) - 1, 1
+    while number > 0 and below * rows[number].var.extent < size:
+        below *= rows[number].var.extent
+        number -= 1
+    loop, each = rows[number], max(1, size // below)
+    block = Var(f"{loop.var.name}_block", -(-loop.var.extent // each))
+    inside = replace(loop, start=index(block) * each, count=each)
+    return (*rows[:number], Loop(block, Axis.ORDERED, ())), (inside, *rows[number + 1 :])
+
+
+def memories(columns: Columns, size: int, use: str = "rows") -> tuple[Memory, ...]:
     """Scratch for each accumulator, in the order in which they accumulate."""
     types = {d.name: d.value.dtype for d in columns.declares}
     return tuple(
-        Memory(f"{s.name}_rows", types[s.name], size, local=True) for s in columns.accumulates
+        Memory(f"{s.name}_{use}", types[s.name], size, local=True) for s in columns.accumulates
     )
 
 
@@ -184,22 +212,52 @@ def accumulate(
     columns: Columns,
     parts: Sequence[Memory],
     start: Index,
-    rows: tuple[Loop, ...],
+    rows: Rows,
+    block: Rows,
     begin: Index | None,
     lanes: int,
 ) -> Body:
-    """Clear the scratch from `start` on, then add row after row."""
+    """Clear the scratch from `start` on, then add row after row; or block after block, each of
+    which is added up in scratch of its own."""
+
+    def over(stores: Sequence[Store]) -> Loop:
+        return wide(column_loop(columns, tuple(stores), begin), lanes)
+
     place = start + index(columns.column)
-    pairs = list(zip(columns.accumulates, parts, strict=True))
-    clear = tuple(Store(memory, place, identity(s.op, memory.dtype)) for s, memory in pairs)
-    add = tuple(
-        Store(memory, place, Apply(s.op, (Load(memory, place), s.value), memory.dtype))
-        for s, memory in pairs
+    values = [s.value for s in columns.accumulates]
+    clear, add = over(cleared(columns, parts, place)), over(added(columns, parts, place, values))
+    if not block:
+        return (clear, *around(rows, (add,)))
+    own = memories(columns, min(columns.column.extent, WIDEST), "block")
+    at = index(columns.column) + (begin * -1 if begin is not None else 0)
+    body = (
+        over(cleared(columns, own, at)),
+        *around(block, (over(added(columns, own, at, values)),)),
+        over(added(columns, parts, place, [Load(memory, at) for memory in own])),
     )
-    body: Body = (wide(column_loop(columns, add, begin), lanes),)
+    return (*map(Allocate, own), clear, *around(rows, body))
+
+
+def cleared(columns: Columns, parts: Sequence[Memory], place: Index) -> list[Store]:
+    pairs = zip(columns.accumulates, parts, strict=True)
+    return [Store(memory, place, identity(s.op, memory.dtype)) for s, memory in pairs]
+
+
+def added(
+    columns: Columns, parts: Sequence[Memory], place: Index, values: Sequence[Expression]
+) -> list[Store]:
+    terms = zip(columns.accumulates, parts, values, strict=True)
+    return [
+        Store(memory, place, Apply(s.op, (Load(memory, place), value), memory.dtype))
+        for s, memory, value in terms
+    ]
+
+
+def around(rows: Rows, body: Body) -> Body:
+    """Loops over rows, one after another."""
     for loop in reversed(rows):
         body = (replace(loop, axis=Axis.ORDERED, body=body),)
-    return (wide(column_loop(columns, clear, begin), lanes), *body)
+    return body
 
 
 def wide(loop: Loop, lanes: int) -> Loop:

@@ -18,6 +18,7 @@ from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
+from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
 from tinyhlo.codegen.moves.staging import stage_rows
@@ -53,6 +54,7 @@ def choose_moves(
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
         ("pieces", lambda body: cut_long_bodies(program, body, runs, moves)),
         (always, lambda body: parallelised(body, least, moves)),
+        (always, lambda body: in_blocks(body, moves)),
     )
     body = program.body
     for decision, move in steps:

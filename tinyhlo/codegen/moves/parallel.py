@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import accumulates, below, names_in
+from tinyhlo.codegen.bodies import accumulates, below, changed, names_in
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
@@ -24,6 +24,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
+from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import work
 from tinyhlo.ir.index import Var, index
 
@@ -46,14 +47,14 @@ def parallelised(body: Body, least: float, moves: Moves) -> Body:
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))
         elif statement.axis is Axis.REDUCE and can_split(statement, result):
-            declares = [
-                s for s in result if isinstance(s, Declare) and s.name in changed_names(statement)
-            ]
+            loop = blocked(statement, moves, STRIPS)
+            names = changed((loop,))
+            declares = [s for s in result if isinstance(s, Declare) and s.name in names]
             for declare in declares:
                 result.remove(declare)
-            length = strip_length(statement)
-            moves.append(f"parallel {statement.var.name}/{length}")
-            result.extend(split_reduce(declares, statement, length))
+            length = strip_length(loop)
+            moves.append(f"parallel {loop.var.name}/{length}")
+            result.extend(split_reduce(declares, loop, length))
         else:
             result.append(statement)
     return tuple(result)
@@ -90,15 +91,11 @@ def strip_length(loop: Loop) -> int:
     return -(-each // unit) * unit
 
 
-def changed_names(loop: Loop) -> frozenset[str]:
-    return frozenset(s.name for s in accumulates(loop.body))
-
-
 def can_split(loop: Loop, before: list[Statement]) -> bool:
     """Only accumulations below, and the accumulators start right before the loop."""
     if not only_accumulates(loop.body):
         return False
-    names = changed_names(loop)
+    names = changed((loop,))
     declared = {s.name: s for s in before if isinstance(s, Declare)}
     if not names <= declared.keys():
         return False
@@ -106,7 +103,7 @@ def can_split(loop: Loop, before: list[Statement]) -> bool:
 
 
 def only_accumulates(body: Body) -> bool:
-    return all(isinstance(s, (Accumulate, Loop, If)) for s in below(body))
+    return all(isinstance(s, (Accumulate, Declare, Loop, If)) for s in below(body))
 
 
 def strips(loop: Loop, length: int) -> Loop:
