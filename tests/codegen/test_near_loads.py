@@ -66,6 +66,16 @@ def test_rows_shorter_than_a_vector_are_loaded_in_blocks(width: int, processor: 
     assert "shufflevector" in text and "load float, ptr" not in text
 
 
+@pytest.mark.parametrize(("processor", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16)])
+def test_llvm_does_not_see_through_the_rounds_of_a_transpose(processor: str, lanes: int) -> None:
+    x = param(0, (4096, lanes), F32)
+    kernel = Kernel("length", Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(kernel), there)
+    text = str(render_kernel(loops, there, "length", False, {}))
+    assert text.count("shufflevector") == text.count("@llvm.arithmetic.fence.v") > lanes
+
+
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
 def test_what_lies_far_apart_is_loaded_lane_by_lane(processor: str) -> None:
     """The diagonal of x times y, whose rows are columns of x: nothing gathers."""

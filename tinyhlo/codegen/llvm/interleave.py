@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
 
 SHORT_ROW = 4  # elements; longer ones go in blocks: as fast, and LLVM compiles far fewer shuffles
+FENCES = {"float": "f32", "double": "f64"}  # what `llvm.arithmetic.fence` takes
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
 
@@ -224,13 +225,13 @@ def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int, lanes: 
     half = lanes // 2
     group = GROUP_BYTES // itemsize
     if len(vectors) == lanes and group in (2, 4) and lanes >= group:
-        return turn(vectors, group, lambda a, b, order: shuffled(v, a, b, scalar, order, lanes))
+        return turn(vectors, group, lambda a, b, order: fixed(v, a, b, scalar, order, lanes))
     low = [k // 2 + (lanes if k % 2 else 0) for k in range(lanes)]
     high = [k + half for k in low]
     for _ in range(len(vectors).bit_length() - 1):
         count = len(vectors) // 2
         vectors = [
-            shuffled(v, vectors[k], vectors[k + count], scalar, order, lanes)
+            fixed(v, vectors[k], vectors[k + count], scalar, order, lanes)
             for k in range(count)
             for order in (low, high)
         ]
@@ -242,6 +243,18 @@ def shuffled(
 ) -> str:
     """Lanes `order` of two vectors."""
     return v.b.shuffle(lanes_type(scalar, lanes or v.lanes), order, first, second)
+
+
+def fixed(
+    v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int
+) -> str:
+    """The same, one of several rounds: LLVM does not see through it. It would look for a shuffle
+    that does for two or three, which there is none, in a time that doubles with each round."""
+    text = shuffled(v, first, second, scalar, order, lanes)
+    if scalar not in FENCES:
+        return text
+    type_ = lanes_type(scalar, lanes)
+    return v.b.intrinsic(f"llvm.arithmetic.fence.v{lanes}{FENCES[scalar]}", type_, [(type_, text)])
 
 
 def align(memory: Memory) -> int:
