@@ -97,6 +97,17 @@ harnesses: .venv/.jax-suite  ## run JAX's primitive harnesses against XLA:CPU, w
 programs: .venv-programs/.installed  ## run programs of PyPI packages against XLA:CPU, write their section
 	@.venv-programs/bin/python -m tests.programs $(NAMES)
 
+.venv-ecosystem/.installed: $(BUILD_INPUTS) tests/ecosystem/requirements.txt
+	@echo "== making .venv-ecosystem with $(PYTHON) and the libraries"
+	@$(PYTHON) -m venv .venv-ecosystem
+	@.venv-ecosystem/bin/python -m pip install --quiet --disable-pip-version-check -e . \
+	  -r tests/ecosystem/requirements.txt
+	@touch $@
+
+# NAMES="optax diffrax" (default: all), MOST=N tests of each (default 150).
+ecosystem: .venv-ecosystem/.installed  ## run the tests of libraries written on JAX, write their section
+	@.venv-ecosystem/bin/python -m tests.ecosystem $(NAMES) --most $(or $(MOST),150)
+
 bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.record
 
@@ -121,9 +132,9 @@ counts: .venv/.installed  ## accept the counts of kernels, bytes and operations 
 	@.venv/bin/python -m tests.counts --record
 
 clean:  ## remove what the targets made
-	rm -rf .venv .venv313 .venv-programs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis \
-	  demo.png
+	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
+	  .ruff_cache .hypothesis demo.png
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
-	fuzz harnesses programs bench-workloads bench-sweep bench-models accuracy docs counts \
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models accuracy docs counts \
 	random-programs clean

@@ -22,13 +22,14 @@ NAMES = (
     "artifacts",
     "fuzz",
     "programs",
+    "ecosystem",
 )  # in the order of the page
 HEAD = """# Conformance
 
 Written by `make conformance` (suites that others wrote), `make harnesses` (JAX's primitives),
 `make jax-suite` (JAX's own tests), `make artifacts` (what older versions of JAX exported),
-`make fuzz` (damaged files) and `make programs` (programs of PyPI packages), each its own section;
-do not edit.
+`make fuzz` (damaged files), `make programs` (programs of PyPI packages) and `make ecosystem` (tests
+of libraries), each its own section; do not edit.
 """
 SECTION = "<!-- begin {name} -->\n{text}\n<!-- end {name} -->\n"
 FOUND = re.compile(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->\n", re.DOTALL)

@@ -1,6 +1,7 @@
 """Run files of JAX's tests in worker processes that may die.
 
-In: names of files. Out: a task per file; its process is pytest with `plugin/jax_suite_plugin.py`.
+In: names of files. Out: a task per file; its process is pytest with the plugins
+of `tests/conformance/plugin` and of `plugin`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from tests.jax_suite.skips import SKIPS
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
-PLUGIN = "jax_suite_plugin"
+PLUGINS = {
+    "recording_plugin": CHECKOUT / "tests/conformance/plugin",
+    "jax_suite_plugin": HERE / "plugin",
+}
 ENDED_WELL = (0, 1, 5)  # of pytest: all passed, some failed, none collected
 
 
@@ -38,14 +42,14 @@ class Settings:
 
 def environment(settings: Settings, orders: Path) -> dict[str, str]:
     """JAX on this platform first; cpu stays for callbacks and for what the tests compare with."""
-    paths = [str(HERE / "plugin"), str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
+    paths = [*map(str, PLUGINS.values()), str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
     return {
         "JAX_PLATFORMS": "tiny,cpu",
         "JAX_SKIP_SLOW_TESTS": "1",
         **os.environ,
         "JAX_ENABLE_X64": str(int(settings.x64)),
         "JAX_NUM_GENERATED_CASES": str(settings.cases),
-        "JAX_SUITE_ORDERS": str(orders),
+        "TEST_ORDERS": str(orders),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
 
@@ -59,9 +63,10 @@ def task(file: str, settings: Settings) -> Task:
 
     def command(done: Sequence[str]) -> list[str]:
         order = {"log": str(log), "done": list(done), "skips": skips, "modules": modules}
-        order["commit"] = commit()
+        order |= {"prefix": f"tests/{file}.py::", "commit": commit()}
         orders.write_text(json.dumps(order))
-        options = ["-q", "-s", "-p", PLUGIN, "-p", "no:cacheprovider", "--tb=short"]
+        options = ["-q", "-s", "-p", "no:cacheprovider", "--tb=short"]
+        options += [f"-p{name}" for name in PLUGINS]
         options += ["-k", settings.matching]
         return [sys.executable, "-m", "pytest", f"tests/{file}.py", *options]
 

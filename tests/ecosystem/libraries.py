@@ -1,0 +1,54 @@
+"""Whose tests are run: a table of libraries, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """`name`: on PyPI. `tests`: files, folders and globs of its source archive.
+
+    `repository`: owner/name@tag on GitHub where the archive on PyPI has no tests.
+    `left_out`: regular expressions of tests -> why they are not run.
+    `known`: regular expressions of tests that pass on XLA:CPU and not on tiny -> why.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    repository: str = ""
+    options: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)
+
+
+LIBRARIES = (
+    Library("optax", ("optax/**/*_test.py",)),
+    Library("chex", ("chex/**/*_test.py",)),
+    Library("distrax", ("distrax/**/*_test.py",)),
+    Library("rlax", ("rlax/**/*_test.py",)),
+    Library("jaxopt", ("tests",), "google/jaxopt@jaxopt-v{version}"),
+    Library("equinox", ("tests",), "patrick-kidger/equinox@v{version}"),
+    Library("diffrax", ("test",), "patrick-kidger/diffrax@v{version}"),
+    Library("lineax", ("tests",), "patrick-kidger/lineax@v{version}"),
+    Library("optimistix", ("tests",), "patrick-kidger/optimistix@v{version}"),
+    Library("blackjax", ("tests",)),
+    Library("numpyro", ("test",)),
+    Library("ott-jax", ("tests",), "ott-jax/ott@{version}"),
+    Library("flax", ("tests",)),
+    Library("dm-haiku", ("haiku/**/*_test.py",)),
+    Library("jraph", ("jraph/_src/*_test.py",)),
+    Library("mctx", ("mctx/**/*_test.py",)),
+    Library("dm-pix", ("dm_pix/**/*_test.py",)),
+    Library("e3nn-jax", ("tests",)),
+    Library("jaxlie", ("tests",)),
+    Library("jax-cosmo", ("tests",)),
+    Library("tinygp", ("tests",)),
+    Library("jax-md", ("tests",)),
+    Library("dynamax", ("dynamax/**/*_test.py",)),
+    Library("flowjax", ("tests",)),
+    Library("interpax", ("tests",)),
+    Library("penzai", ("tests",)),
+    Library("gymnax", ("tests",)),
+    Library("brax", ("brax/**/*_test.py",)),
+)
