@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, run_native
 from tests.schedule.graphs import F32, TARGET, add, mul
+from tinyhlo.compiler import run_stages
+from tinyhlo.config import Config
 from tinyhlo.ir.build import broadcast, elementwise, iota, param, reduce, scalar
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.host import native
 from tinyhlo.schedule import schedule
 
 SHAPES = [(4, 9, 640), (3, 130, 257), (700, 600), (2, 5, 7, 520), (20, 3), (1, 16, 1, 521)]
@@ -67,6 +72,21 @@ def test_one_kernel_without_memory_of_its_own(shape, axis: int, work) -> None:  
     graph = simplify(Graph((x.type,), (work(x, axis),)))
     program = schedule(graph, "test", (), TARGET)
     assert len(program.body) == 1 and program.arena_bytes == 0
+
+
+def test_a_place_that_is_summed_up() -> None:
+    """Rows of a table at what passes over the columns found: the argmax of a softmin."""
+
+    def program(table: jax.Array, key: jax.Array) -> jax.Array:
+        x = jax.random.normal(jax.random.wrap_key_data(key), (10, 2))
+        cost = jnp.sum(x**2, 1)[:, None] - 2 * x @ table.T
+        total = jax.scipy.special.logsumexp(cost, axis=1)
+        return table[jnp.argmax(jnp.exp(total[:, None] - cost), axis=1)]
+
+    given = normal(19, 2), np.array([1, 2], np.uint32)
+    stages = run_stages(jax.jit(program).lower(*given).as_text(), Config(cache=False))
+    (found,) = native(stages.module, stages.program, stages.compiled, Config())(*given)
+    np.testing.assert_array_equal(found, jax.jit(program, backend="cpu")(*given))
 
 
 @pytest.mark.parametrize("shape", [(64, 100, 256), (3, 250, 700)])

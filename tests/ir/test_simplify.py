@@ -70,6 +70,15 @@ def test_a_sum_of_sums_is_one(joined: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found, value.sum(3).reshape(joined).sum(2))
 
 
+def test_a_sum_of_nothing() -> None:
+    """Where an axis is empty, axes of a reshape have no products to be told apart by."""
+    x = build.param(0, (1, 1, 0, 3), F32)
+    sums = build.reduce(Op.ADD, build.reshape(build.elementwise(Op.MUL, x, x), (0, 3)), (0, 1))
+    graph = simplify(Graph((x.type,), (sums, build.reduce(Op.MAX, x, (0, 1, 2)))))
+    total, largest = run_graph(graph, [np.zeros(x.shape, np.float32)])
+    assert total == 0 and largest.tolist() == [-np.inf] * 3
+
+
 def test_a_sum_within_joined_axes_stays() -> None:
     x = build.param(0, (4, 3, 5), F32)
     sums = build.reshape(build.reduce(Op.ADD, x, (1,)), (20, 1))

@@ -146,10 +146,9 @@ def _varies(node: Node) -> Axes:
 
 def reshaped(source: tuple[int, ...], result: tuple[int, ...], inner: Axes) -> Axes:
     """A group of result axes varies when any axis of the source group it is made of does."""
-    groups = axis_groups(source, result) if 0 not in source else ()
     return frozenset(
         axis
-        for first, stop, start, end in groups
+        for first, stop, start, end in axis_groups(source, result)
         if not inner.isdisjoint(range(first, stop))
         for axis in range(start, end)
     )

@@ -77,7 +77,10 @@ def reshape_index(result: tuple[int, ...], source: tuple[int, ...], at: Indices)
 def axis_groups(
     result: tuple[int, ...], source: tuple[int, ...]
 ) -> tuple[tuple[int, int, int, int], ...]:
-    """The runs of axes with equal products: where they begin and end in both shapes."""
+    """The runs of axes with equal products: where they begin and end in both shapes. Without an
+    element there is one run, of all axes."""
+    if 0 in result:
+        return ((0, len(result), 0, len(source)),)
     found: list[tuple[int, int, int, int]] = []
     i = j = 0
     while i < len(result) or j < len(source):

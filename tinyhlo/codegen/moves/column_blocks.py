@@ -33,7 +33,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
-from tinyhlo.codegen.walks import operands, walk
+from tinyhlo.codegen.walks import computed_in, operands, parts, places, walk
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.target import Target
 
@@ -59,7 +59,16 @@ def has_passes(loop: Loop) -> bool:
     """Whether the body consists of registers, results, and passes, one of which follows another."""
     passes = [s for s in loop.body if is_pass(s)]
     flat = all(isinstance(s, (Declare, Store)) or is_pass(s) for s in loop.body)
-    return flat and len(passes) > 1
+    return flat and len(passes) > 1 and not places_are_summed_up(loop)
+
+
+def places_are_summed_up(loop: Loop) -> bool:
+    """Whether a place in memory is computed from what a pass sums up, as in x[argmin(y)]: a
+    register there is one number a lane, not scratch."""
+    inner = (s for each in loop.body for s in (each.body if isinstance(each, Loop) else (each,)))
+    values = walk((value for s in inner for value in values_in(s)), below=parts)
+    computed = [value for e in values for where in places(e) for value in computed_in(where)]
+    return any(isinstance(e, Read) for e in walk(computed, below=parts))
 
 
 @dataclass(slots=True)
