@@ -44,7 +44,8 @@ CHAINS, MORE_CHAINS = 2, 4  # vectors side by side; they cost compile time
 STRIP = 512  # elements between two cuts: a few such rows stay in the first cache
 CROSSING = 4  # values that a cut may hand on
 EXPANSION = 24  # operations of a transcendental once it is written out
-MANY, HUGE = 1 << 14, 1 << 20  # iterations in all runs: below, there is little to win
+MANY = 1 << 14  # iterations in all runs: below, there is little to win
+HEAVY = 1 << 25  # operations in all runs that outweigh compiling more of them
 UNEVEN = 16  # turns of a loop that make up for a last one that is not full
 
 
@@ -77,7 +78,7 @@ def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
     total = sum(weights)
     if total < LONG:
         return loop
-    width = widened(loop, CHAINS if iterations < HUGE else MORE_CHAINS)
+    width = widened(loop, CHAINS if iterations * total < HEAVY else MORE_CHAINS)
     ends = choose_cuts(order, weights) if total > WINDOW and not whole and not declares else []
     if ends:
         moves.append(f"pieces {loop.var.name} {len(ends) + 1} vector {width}")
