@@ -13,7 +13,7 @@ from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction import planner as contraction_planner
 from tinyhlo.codegen.contraction.lower import lower_contraction
-from tinyhlo.codegen.contraction.planner import choose_tile, split_depth
+from tinyhlo.codegen.contraction.planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
 from tinyhlo.codegen.loops import Loop, TileProduct
 from tinyhlo.codegen.walks import loads_of
@@ -358,10 +358,10 @@ def test_printed_form() -> None:
     left, right = build.param(0, (1024, 1024), F32), build.param(1, (1024, 1024), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
     text = str(lower_contraction(Kernel("kernel", graph), AVX2, Moves()))
-    assert "parallel 1x18x16 chunks" in text and "right packed once" in text
+    assert "parallel 1x16x43 chunks" in text and "right packed once" in text
     assert "left packed once" in text and "1024 deep" in text  # its rows share cache sets
-    assert "left[k1*6 + tile*6160 + 5]" in text  # rows of a tile lie side by side, tiles apart
-    assert "for r in 6 unroll:" in text  # sums go from registers to the result
+    assert "left[k1*4 + tile*4112 + 3]" in text  # rows of a tile lie side by side, tiles apart
+    assert "for r in 4 unroll:" in text  # sums go from registers to the result
     packing_right, packing_left, product = [x for x in text.splitlines() if " parallel:" in x]
     assert packing_right.split()[1:4] == ["k1", "in", "1024"]  # whole rows
     assert packing_left.split()[1:4] == ["tile", "in", "171"]
@@ -374,11 +374,11 @@ def test_pieces_of_columns_do_not_overlap_where_that_is_possible() -> None:
     program = lower_contraction(
         Kernel("kernel", graph), named_target("x86-64-v4", threads=2), Moves()
     )
-    assert program is not None and "parallel 1x3x8 chunks" in program.moves  # not 6 of 192 columns
+    assert program is not None and "parallel 1x2x8 chunks" in program.moves  # of 128 columns
 
 
 def test_what_lies_across_is_packed_for_many_columns() -> None:
-    for columns, use in ((16, "left in place"), (256, "left packed")):
+    for columns, use in ((16, "left in place"), (512, "left packed")):
         left, right = build.param(0, (128, 96), F32), build.param(1, (128, columns), F32)
         product = dot(build.permute(left, (1, 0)), right)
         graph = Graph((left.type, right.type), (product,))
@@ -435,6 +435,18 @@ def test_pieces_of_columns_overlap_little(processor: str, m: int, k: int, n: int
     assert n <= pieces * panels * columns < 1.1 * n
 
 
-def test_tiles_of_rows_are_as_even_as_can_be() -> None:
-    assert choose_tile(49, 512, 16, named_target("x86-64-v4", threads=1), Moves()) == (13, 2)
-    assert choose_tile(512, 512, 16, named_target("x86-64-v4", threads=1), Moves()) == (14, 2)
+@pytest.mark.parametrize(
+    "m, k, n, tile",
+    [
+        (49, 512, 512, "7x32"),  # 7 of 7 rows, where 4 of 13 would be 52
+        (200, 200, 200, "29x16"),  # 7 vectors a thread: in pairs they would be 8
+        (512, 512, 512, "4x64"),
+        (8, 512, 512, "4x64"),
+    ],
+)
+def test_tiles_compute_little_beyond_the_edges(m: int, k: int, n: int, tile: str) -> None:
+    x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    graph = Graph((x.type, w.type), (dot(x, w),))
+    target = named_target("x86-64-v4", threads=2)
+    loops = lower_contraction(Kernel("kernel", graph), target, Moves())
+    assert loops is not None and loops.moves[-1] == f"tile {tile}"

@@ -23,8 +23,11 @@ from tinyhlo.ir.graph import Param
 from tinyhlo.target import WAY_BYTES, Target
 
 # (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
-TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
-MOST_VECTORS = 4  # of a row of other tiles
+TILES = {
+    16: ((6, 2), (4, 3), (13, 1)),
+    32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
+}
+TILE_SLOTS, STORE_SLOTS = 10, 3  # multiply-adds that a tile takes besides, and each of its sums
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
@@ -35,13 +38,14 @@ ACROSS_DEPTH = 256  # of images that are turned when they are staged
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplied by
-SHARED_WORK = 1 << 26  # multiply-adds worth two forks for packing
+SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
 CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
 SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
+MOST_SHARING = 16  # such rows of a tile that are read in place
 DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
@@ -81,25 +85,38 @@ class Planner:
         self.streams = self.is_streamed()
         self.shared = self.is_shared() and moves.choose("packed", {"once": True, "twice": False})
         self.k = self.chosen_depth()
+        self.runs = self.column_runs()
 
     def plan(self) -> Plan:
-        c, lanes = self.c, self.lanes
-        runs = self.column_runs()
-        last = prod(self.shape[axis] for axis in runs[-1])
-        outer = c.extent(c.n) // last
+        """With the tile that takes the fewest slots."""
+        plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
+        threads = self.target.threads
+        best = min(plans, key=lambda name: slots(plans[name], threads))
+        return self.moves.choose("tile", {best: plans[best], **plans})
+
+    def tiles(self) -> dict[tuple[int, int], None]:
+        """Tiles no larger than the product, each once."""
+        m, lanes, last = self.c.extent(self.c.m), self.lanes, self.last
         if last < lanes:  # results are written by vectors along the rows
-            rows, vectors = min(round_up(MIN_SUMS, lanes), c.extent(c.m)), 1
-        else:
-            columns = outer * round_up(last, lanes)
-            rows, vectors = choose_tile(
-                c.extent(c.m), columns, lanes, self.target, self.moves, self.form.bias
-            )
-            vectors = min(vectors, outer * ceil_div(last, lanes))
-            if self.right_source and self.in_panels(self.right_source) and last % lanes == 0:
-                rows, vectors = panel_tile(c.extent(c.m), last // lanes, rows, vectors, self.target)
+            return {(min(round_up(MIN_SUMS, lanes), m), 1): None}
+        most = self.c.extent(self.c.n) // last * ceil_div(last, lanes)
+        found = [(r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias)]
+        if self.left is Use.IN_PLACE and self.rows_share_sets():
+            found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
+        if self.right_source and self.in_panels(self.right_source) and last % lanes == 0:
+            found = [panel_tile(m, last // lanes, r, v, self.target) for r, v in found]
+        return dict.fromkeys(found)
+
+    @property
+    def last(self) -> int:
+        """Columns of the last run."""
+        return prod(self.shape[axis] for axis in self.runs[-1])
+
+    def tiled(self, rows: int, vectors: int) -> Plan:
+        c, lanes = self.c, self.lanes
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
-        n_cuts = list(cuts(runs, self.shape, vectors * lanes))
-        parts = self.depth_parts(last)
+        n_cuts = list(cuts(self.runs, self.shape, vectors * lanes))
+        parts = self.depth_parts(self.last)
         choose = self.pieces if self.shared else self.chunks
         m, n = choose(m_cuts, n_cuts, rows, vectors) if parts == 1 else (m_cuts[0], n_cuts[0])
         columns = c.extent(c.n) if self.shared else n.positions
@@ -172,8 +189,14 @@ class Planner:
             or self.reuse(source, m) >= REUSE
         ):
             return False
-        apart = abs(source.flat().coefficient(m[-1])) * self.form.itemsize
-        return panels >= FEW_PANELS and apart % WAY_BYTES == 0
+        return panels >= FEW_PANELS and self.rows_share_sets()
+
+    def rows_share_sets(self) -> bool:
+        """Whether all rows of a left operand in memory fall into the same sets of the cache."""
+        source, m = self.left_source, self.c.m
+        if source is None or not m:
+            return False
+        return abs(source.flat().coefficient(m[-1])) * self.form.itemsize % WAY_BYTES == 0
 
     # --- what else could be -----------------------------------------------------------------
 
@@ -372,39 +395,34 @@ def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
     return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
 
 
-def choose_tile(
-    m: int, n: int, lanes: int, target: Target, moves: Moves, bias: int = 0
-) -> tuple[int, int]:
-    """The tile that computes least beyond the edges; the first of equals. The columns' sums for a
-    bias are a row more, and the bias a register."""
-
-    def padded(tile: tuple[int, int]) -> float:
-        rows, vectors = tile
-        waste = round_up(m, rows) * round_up(n, vectors * lanes)
-        waste *= 1.0 if vectors > 1 else 1.15  # one vector a row: bound by loads
-        return waste * (rows + 1) / rows if bias else waste
-
-    tiles = TILES[32] if target.vector_registers >= 32 else TILES[16]
-    if bias:
-        held = target.vector_registers - 2
-        tiles = tuple((min(rows, held // vectors - 2), vectors) for rows, vectors in tiles)
-    if m < min(rows for rows, _ in tiles):
-        best = m, max(MIN_SUMS // m, 1)
-    else:
-        rows, vectors = min(tiles, key=padded)
-        best = ceil_div(m, ceil_div(m, rows)), vectors
-    others = other_tiles(m, n // lanes, target.vector_registers - 1 - (1 if bias else 0))
-    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in (best, *others)})
+def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
+    """(rows, vectors), the rows as even as that leaves them. The columns' sums for a bias are a row
+    more, and the bias a register."""
+    registers = target.vector_registers
+    known = TILES[32] if registers >= 32 else TILES[16]
+    if m < min(rows for rows, _ in known):
+        known = ((m, max(MIN_SUMS // m, 1)),)
+    for rows, vectors in known:
+        most = min(rows, (registers - 2) // vectors - 2) if bias else rows
+        yield ceil_div(m, ceil_div(m, most)), vectors
 
 
-def other_tiles(m: int, vectors: int, registers: int) -> Iterator[tuple[int, int]]:
-    """Tiles whose sums and right vectors fit the registers: as many rows as that leaves, then
-    fewer, each so that they divide all rows evenly."""
-    for wide in range(1, min(vectors, MOST_VECTORS) + 1):
-        most = min(registers // wide - 1, m)
-        for rows in {most, most * 3 // 4, most // 2}:
-            if rows * wide >= MIN_SUMS // 2:
-                yield ceil_div(m, ceil_div(m, rows)), wide
+def slots(plan: Plan, threads: int) -> int:
+    """Multiply-adds of vectors that take as long as the busiest thread's chunks; within 4 % of what
+    was measured (docs/decisions/0040-tiles.md)."""
+    rows = plan.rows + (1 if plan.form.bias else 0)
+    tiles = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
+    depth = plan.steps * ceil_div(plan.depth, plan.form.group)
+    chunks = plan.chunks
+    if chunks < CHUNKS_A_THREAD * threads:
+        chunks = round_up(chunks, threads)
+    return chunks * tiles * slots_of_tile(rows, plan.vectors, depth)
+
+
+def slots_of_tile(rows: int, vectors: int, depth: int) -> int:
+    """A load takes as long as a multiply-add, both run side by side."""
+    sums = rows * vectors
+    return max(sums, rows + vectors, MIN_SUMS) * depth + TILE_SLOTS + STORE_SLOTS * sums
 
 
 def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.plan import LINE_BYTES
-from tinyhlo.codegen.contraction.planner import choose_tile
+from tinyhlo.codegen.contraction.planner import MIN_SUMS
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
@@ -30,6 +30,8 @@ from tinyhlo.schedule.row_chain import RowChain
 from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 13  # scores worth waking another thread
+# (rows, vectors) of a tile: few rows, as a mask hides whole tiles of scores
+TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
 BLOCK_TILES = 4  # tiles of rows in a block, fewer where long rows would leave the cache
 
 
@@ -53,7 +55,7 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
     second, dtype = chain.second, chain.result.dtype
     batch, m = second.extent(second.batch), second.extent(second.m)
     lanes = target.vector_bytes // dtype.itemsize
-    rows, vectors = choose_tile(m, chain.keys, lanes, target, moves)
+    rows, vectors = choose_tile(m, ceil_div(chain.keys, lanes), target, moves)
     columns = vectors * lanes
     # a further vector apart, so that rows do not fall on the same lines of L1
     stride = round_up(chain.keys, columns) + columns
@@ -77,6 +79,16 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
         stride,
         moves.number("keys at once", *steps, chain.keys),
     )
+
+
+def choose_tile(m: int, keys: int, target: Target, moves: Moves) -> tuple[int, int]:
+    """The tile of `m` times `keys` vectors of scores that computes least beyond the edges."""
+    known = TILES[32] if target.vector_registers >= 32 else TILES[16]
+    if m < min(rows for rows, _ in known):
+        return m, max(MIN_SUMS // m, 1)
+    best = min(known, key=lambda tile: round_up(m, tile[0]) * round_up(keys, tile[1]))
+    found = [(ceil_div(m, ceil_div(m, rows)), vectors) for rows, vectors in (best, *known)]
+    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in found})
 
 
 def step_of(keys: int, most: int) -> int:
