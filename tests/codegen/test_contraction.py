@@ -364,8 +364,8 @@ def test_printed_form() -> None:
     assert "for r in 4 unroll:" in text  # sums go from registers to the result
     packing_right, packing_left, product = [x for x in text.splitlines() if " parallel:" in x]
     assert packing_right.split()[1:4] == ["k1", "in", "1024"]  # whole rows
-    assert packing_left.split()[1:4] == ["tile", "in", "171"]
-    assert product.split()[3] == "288"  # chunks, for two threads: a slow one takes fewer
+    assert packing_left.split()[1:4] == ["tile", "in", "256"]
+    assert product.split()[3] == "688"  # chunks, for two threads: a slow one takes fewer
 
 
 def test_pieces_of_columns_do_not_overlap_where_that_is_possible() -> None:

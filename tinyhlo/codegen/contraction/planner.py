@@ -409,7 +409,7 @@ def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
 
 def slots(plan: Plan, threads: int) -> int:
     """Multiply-adds of vectors that take as long as the busiest thread's chunks; within 4 % of what
-    was measured (docs/decisions/0040-tiles.md)."""
+    was measured (docs/decisions/0041-tiles.md)."""
     rows = plan.rows + (1 if plan.form.bias else 0)
     tiles = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     depth = plan.steps * ceil_div(plan.depth, plan.form.group)
