@@ -14,6 +14,7 @@ with the row above it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAJOR, MINOR = 0, 114
@@ -237,38 +238,17 @@ CONSTANTS = {
     "Buffer_MemoryLayout_Type_Strides": 1,
 }
 
-# StableHLO spelling -> (PJRT_Buffer_Type, bytes of a stored element); sub-byte types are stored
-# one element a byte, as JAX hands them over.
-ELEMENT_TYPES: dict[str, tuple[int, int]] = {
-    "i1": (1, 1),
-    "i8": (2, 1),
-    "i16": (3, 2),
-    "i32": (4, 4),
-    "i64": (5, 8),
-    "ui8": (6, 1),
-    "ui16": (7, 2),
-    "ui32": (8, 4),
-    "ui64": (9, 8),
-    "f16": (10, 2),
-    "f32": (11, 4),
-    "f64": (12, 8),
-    "bf16": (13, 2),
-    "complex<f32>": (14, 8),
-    "complex<f64>": (15, 16),
-    "f8E5M2": (16, 1),
-    "f8E4M3FN": (17, 1),
-    "f8E4M3B11FNUZ": (18, 1),
-    "f8E5M2FNUZ": (19, 1),
-    "f8E4M3FNUZ": (20, 1),
-    "i4": (21, 1),
-    "ui4": (22, 1),
-    "token": (23, 0),
-    "i2": (24, 1),
-    "ui2": (25, 1),
-    "f8E4M3": (26, 1),
-    "f8E3M4": (27, 1),
-    "f8E8M0FNU": (28, 1),
-    "f4E2M1FN": (29, 1),
+# Bytes of a stored element by PJRT_Buffer_Type, from 1 on, as StableHLO spells them; types below a
+# byte are stored one element a byte, as JAX hands them over.
+ELEMENTS = """
+i1:1 i8:1 i16:2 i32:4 i64:8 ui8:1 ui16:2 ui32:4 ui64:8 f16:2 f32:4 f64:8 bf16:2 complex<f32>:8
+complex<f64>:16 f8E5M2:1 f8E4M3FN:1 f8E4M3B11FNUZ:1 f8E5M2FNUZ:1 f8E4M3FNUZ:1 i4:1 ui4:1 token:0
+i2:1 ui2:1 f8E4M3:1 f8E3M4:1 f8E8M0FNU:1 f4E2M1FN:1
+"""
+# spelling -> (PJRT_Buffer_Type, bytes)
+ELEMENT_TYPES = {
+    name: (code, int(size))
+    for code, (name, size) in enumerate((word.split(":") for word in ELEMENTS.split()), 1)
 }
 
 
@@ -301,18 +281,12 @@ def _rows(text: str) -> list[list[str]]:
     return [row.split() for row in text.replace("\n    ", " ").strip().split("\n")]
 
 
-def _argument_structs(slots: str) -> dict[str, Struct]:
+def _structs(text: str, ending: str) -> dict[str, Struct]:
+    """The struct of each row."""
     structs: dict[str, Struct] = {}
-    for name, *words in _rows(slots):
-        structs[f"{name}_Args"] = Struct(f"{name}_Args", HEAD + _fields(words))
-    return structs
-
-
-def _other_structs() -> dict[str, Struct]:
-    structs: dict[str, Struct] = {}
-    for name, *words in _rows(OTHER_STRUCTS):
-        head = () if name.startswith("=") else HEAD
-        name = name.removeprefix("=")
+    for word, *words in _rows(text):
+        head = () if word.startswith("=") else HEAD
+        name = word.removeprefix("=") + ending
         structs[name] = Struct(name, head + _fields(words))
     return structs
 
@@ -323,27 +297,16 @@ UNIMPLEMENTED = tuple(
     row[0] for row in _rows(SLOTS) if len(row) == 1 and row[0] != "Plugin_Initialize"
 )
 
-_TABLES = {
-    "Api": Struct(
-        "Api",
-        (
-            *HEAD,
-            Field("pjrt_api_version", "Api_Version"),
-            *(Field(f"PJRT_{name}", "p") for name in FUNCTIONS),
-        ),
-    ),
-    "Layouts_Extension": Struct(
-        "Layouts_Extension",
-        (
-            Field("base", "Extension_Base"),
-            *(Field(f"PJRT_{name}", "p") for name in LAYOUTS_FUNCTIONS),
-        ),
-    ),
-}
+
+def _table(name: str, functions: Sequence[str], *head: Field) -> dict[str, Struct]:
+    """A struct of pointers to functions."""
+    return {name: Struct(name, (*head, *(Field(f"PJRT_{each}", "p") for each in functions)))}
+
 
 STRUCTS: dict[str, Struct] = {
-    **_other_structs(),
-    **_argument_structs(SLOTS),
-    **_argument_structs(LAYOUTS_SLOTS),
-    **_TABLES,
+    **_structs(OTHER_STRUCTS, ""),
+    **_structs(SLOTS, "_Args"),
+    **_structs(LAYOUTS_SLOTS, "_Args"),
+    **_table("Api", FUNCTIONS, *HEAD, Field("pjrt_api_version", "Api_Version")),
+    **_table("Layouts_Extension", LAYOUTS_FUNCTIONS, Field("base", "Extension_Base")),
 }

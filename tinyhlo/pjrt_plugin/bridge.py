@@ -30,18 +30,12 @@ INVALID_ARGUMENT, UNIMPLEMENTED, INTERNAL = 3, 12, 13
 
 Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
+# (client, program, its bytes, options, their bytes) -> executable
 COMPILE = ctypes.CFUNCTYPE(
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    ctypes.c_int64,
+    ctypes.c_void_p, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )
-
-
 COUNTS = ("device", "input", "output", "alias", "donor", "constant")
-ARRAYS = (
+ARRAYS = [
     "devices",
     "types",
     "ranks",
@@ -51,7 +45,8 @@ ARRAYS = (
     "aliases",
     "donors",
     "constants",
-)
+]
+BYTES = ("program", "shown", "assignment", "options")  # with their lengths
 
 
 class Spec(ctypes.Structure):
@@ -69,14 +64,11 @@ class Spec(ctypes.Structure):
         ("bytes_accessed", ctypes.c_double),
         ("name", ctypes.c_char_p),
         ("fingerprint", ctypes.c_char_p),
-        ("program", ctypes.c_char_p),
-        ("program_bytes", ctypes.c_int64),
-        ("shown", ctypes.c_char_p),
-        ("shown_bytes", ctypes.c_int64),
-        ("assignment", ctypes.c_char_p),
-        ("assignment_bytes", ctypes.c_int64),
-        ("options", ctypes.c_char_p),
-        ("options_bytes", ctypes.c_int64),
+        *(
+            field
+            for name in BYTES
+            for field in ((name, ctypes.c_char_p), (f"{name}_bytes", ctypes.c_int64))
+        ),
         ("effects", ctypes.c_int64),
     ]
 
@@ -149,7 +141,12 @@ def hand_over(
     ]
     codes = [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]
     given = options.parse(option_bytes)
-    shown = shown_to_jax(executable, program)
+    texts = {
+        "program": program,
+        "shown": shown_to_jax(executable, program),
+        "assignment": given.assignment,
+        "options": option_bytes,
+    }
     arrays = {
         "devices": _array(ctypes.c_int32, given.devices),
         "types": _array(ctypes.c_uint32, codes),
@@ -178,14 +175,8 @@ def hand_over(
         bytes_accessed=sum(k.bytes_read + k.bytes_written for k in executable.kernels),
         name=executable.name.encode(),
         fingerprint=digest.encode(),
-        program=program,
-        program_bytes=len(program),
-        shown=shown,
-        shown_bytes=len(shown),
-        assignment=given.assignment,
-        assignment_bytes=len(given.assignment),
-        options=option_bytes,
-        options_bytes=len(option_bytes),
+        **texts,
+        **{f"{name}_bytes": len(text) for name, text in texts.items()},
         effects=executable.effects,
     )
     address = core.library().tiny_executable_new(client, ctypes.byref(spec))

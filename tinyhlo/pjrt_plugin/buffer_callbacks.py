@@ -67,15 +67,9 @@ class Context:
         )
 
 
-def install(platform: str) -> None:
-    """Lower buffer callbacks for `platform`, where JAX has them."""
-    try:
-        from jax._src import buffer_callback
-    except ImportError:
-        return
-    from jax._src.interpreters import mlir
-
-    mlir.register_lowering(buffer_callback.buffer_callback_p, lower, platform=platform)
+def lowering(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Our rule of the primitive, whatever JAX's is."""
+    return lower
 
 
 def lower(
@@ -88,21 +82,11 @@ def lower(
     input_output_aliases: Sequence[tuple[int, int]],
     **_: Any,
 ) -> Sequence[Any]:
-    """The rule of the primitive."""
     shapes = tuple((aval.shape, aval.dtype) for aval in ctx.avals_out)
-    function = functools.partial(
-        call, callback, in_tree, out_tree, shapes, dict(input_output_aliases)
-    )
-    results, _token, _callback = emit(
-        ctx,
-        function,
-        None,
-        operands,
-        ctx.avals_in,
-        ctx.avals_out,
-        has_side_effect=has_side_effect,
-    )
-    return results
+    aliases = dict(input_output_aliases)
+    function = functools.partial(call, callback, in_tree, out_tree, shapes, aliases)
+    avals = ctx.avals_in, ctx.avals_out
+    return emit(ctx, function, None, operands, *avals, has_side_effect=has_side_effect)[0]
 
 
 def call(

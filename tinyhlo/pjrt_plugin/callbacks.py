@@ -4,7 +4,7 @@
 
 JAX lowers pure_callback, io_callback, debug.callback, debug.print and checkify's checks by one
 private function, which refuses platforms that it does not know. `install` puts ours before it, for
-our platform only, and registers JAX's own rules for the primitives that have none by default.
+our platform only; `lowerings.py` registers JAX's own rules, which call it.
 
 JAX hands a callback arrays on a CPU device. In a process without one (JAX_PLATFORMS=tiny) they lie
 on ours, whose memory is the host's too.
@@ -13,7 +13,6 @@ on ours, whose memory is the host's too.
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,18 +22,10 @@ import numpy as np
 from tinyhlo.errors import ExecutionError
 from tinyhlo.runtime.callbacks import ID, TARGET, Callback
 
-# (module, primitive, JAX's rule for it)
-RULES = (
-    ("jax._src.debugging", "debug_callback_p", "debug_callback_lowering"),
-    ("jax._src.debugging", "debug_print_p", "debug_print_lowering_rule"),
-    ("jax._src.checkify", "check_p", "check_lowering_rule"),
-)
-
 
 def install(platform: str) -> None:
     """Lower callbacks for `platform`. What a version of JAX does not have is left out."""
     from jax._src import callback, xla_bridge
-    from jax._src.interpreters import mlir
     from jax.interpreters import mlir as public_mlir
 
     for module, name, ours in (
@@ -44,12 +35,6 @@ def install(platform: str) -> None:
     ):
         if hasattr(module, name):
             setattr(module, name, functools.partial(ours, platform, getattr(module, name)))
-    for module_name, primitive, rule in RULES:
-        module = importlib.import_module(module_name)
-        if hasattr(module, primitive) and hasattr(module, rule):
-            mlir.register_lowering(
-                getattr(module, primitive), getattr(module, rule), platform=platform
-            )
 
 
 def emit_for(platform: str, theirs: Callable[..., Any], ctx: Any, *given: Any, **named: Any) -> Any:

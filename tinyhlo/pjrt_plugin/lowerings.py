@@ -1,8 +1,8 @@
 """Lowerings that JAX lacks for the platform "tiny".
 
 In: nothing. Out: `register()` has given JAX rules for the primitives that it lowers for known
-platforms only. Linear algebra is lowered as for "cpu", to calls of jaxlib's handlers by their
-names, which `runtime/targets.py` knows.
+platforms only, most of them its own. Linear algebra is lowered as for "cpu", to calls of jaxlib's
+handlers by their names, which `runtime/targets.py` knows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from tinyhlo.pjrt_plugin import buffer_callbacks, partitioners
 
 # Primitives that are lowered as for the CPU. (cholesky and triangular_solve are ops of StableHLO,
 # which tinyhlo calls LAPACK for without transposing anything.)
@@ -38,25 +40,85 @@ BORROWED = frozenset(
 
 
 def register(platform: str) -> None:
-    """Register the lowerings for `platform`. JAX versions that arrange their rules in another way
-    keep what they have."""
-    borrow_rules(platform)
-    register_logistic(platform)
-    register_composites(platform)
-    register_ragged_dot(platform)
-    register_branches(platform)
-
-
-def register_logistic(platform: str) -> None:
-    """As one op, which is right down to denormals: exp, add and divide, the default, overflow."""
+    """Register the lowerings for `platform`. What a version of JAX does not have, or arranges in
+    another way, is left out."""
     from jax._src.interpreters import mlir
+
+    borrow_rules(platform)
+    register_composites(platform)
+    for module_name, primitive, rule, adapted in ADAPTED:
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            continue
+        if hasattr(module, primitive) and hasattr(module, rule):
+            ours = adapted(platform, getattr(module, rule))
+            mlir.register_lowering(getattr(module, primitive), ours, platform=platform)
+
+
+def unchanged(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    return theirs
+
+
+def as_one_op(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """logistic is right down to denormals; exp, add and divide, the default, overflow."""
     from jaxlib.mlir.dialects import stablehlo
 
-    lax: Any = importlib.import_module("jax._src.lax.lax")
-    rule = getattr(lax, "_nary_lower_hlo", None)
-    if rule is not None:
-        ours = functools.partial(rule, stablehlo.logistic)
-        mlir.register_lowering(lax.logistic_p, ours, platform=platform)
+    return functools.partial(theirs, stablehlo.logistic)
+
+
+def for_platform(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """ragged_dot as one op, where the default multiplies every row with every group's matrix."""
+    return functools.partial(theirs, platform=platform)
+
+
+def as_on_cpu(parameter: str, platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """lax.platform_dependent without a default, and without a branch for us: that for the CPU.
+    `parameter` has for each branch its platforms, None for the default."""
+
+    def lower(ctx: Any, *given: Any, **named: Any) -> Any:
+        branches = named.get(parameter)
+        if branches and not any(names is None or platform in names for names in branches):
+            named[parameter] = tuple(
+                (*names, platform) if "cpu" in names else names for names in branches
+            )
+        return theirs(ctx, *given, **named)
+
+    return lower
+
+
+# (module, primitive, JAX's rule for it, what makes ours of that and the platform)
+ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
+    ("jax._src.lax.lax", "logistic_p", "_nary_lower_hlo", as_one_op),
+    ("jax._src.lax.lax", "ragged_dot_general_p", "_ragged_dot_general_lower", for_platform),
+    (
+        "jax._src.lax.control_flow.conditionals",
+        "platform_index_p",
+        "_platform_index_lowering",
+        functools.partial(as_on_cpu, "platforms"),
+    ),
+    (
+        "jax._src.lax.control_flow.conditionals",
+        "cond_p",
+        "_cond_lowering",
+        functools.partial(as_on_cpu, "branches_platforms"),
+    ),
+    ("jax._src.debugging", "debug_callback_p", "debug_callback_lowering", unchanged),
+    ("jax._src.debugging", "debug_print_p", "debug_print_lowering_rule", unchanged),
+    ("jax._src.checkify", "check_p", "check_lowering_rule", unchanged),
+    (
+        "jax._src.debugging",
+        "inspect_sharding_p",
+        "_inspect_sharding_lowering_rule",
+        partitioners.inspection,
+    ),
+    (
+        "jax._src.buffer_callback",
+        "buffer_callback_p",
+        "_buffer_callback_lowering",
+        buffer_callbacks.lowering,
+    ),
+)
 
 
 def register_composites(platform: str) -> None:
@@ -96,44 +158,6 @@ def as_composite(name: str, ctx: Any, x: Any, **_: Any) -> list[Any]:
             decomposition=ir.FlatSymbolRefAttr.get(symbol),
         ).result
     ]
-
-
-def register_ragged_dot(platform: str) -> None:
-    """As one op, where the default multiplies every row with every group's matrix."""
-    from jax._src.interpreters import mlir
-
-    lax: Any = importlib.import_module("jax._src.lax.lax")
-    rule = getattr(lax, "_ragged_dot_general_lower", None)
-    if rule is not None:
-        mlir.register_lowering(
-            lax.ragged_dot_general_p, functools.partial(rule, platform=platform), platform=platform
-        )
-
-
-def register_branches(platform: str) -> None:
-    """lax.platform_dependent without a default, and without a branch for us: that for the CPU."""
-    from jax._src.interpreters import mlir
-
-    module: Any = importlib.import_module("jax._src.lax.control_flow.conditionals")
-    for primitive, rule, parameter in (
-        ("platform_index_p", "_platform_index_lowering", "platforms"),
-        ("cond_p", "_cond_lowering", "branches_platforms"),
-    ):
-        if hasattr(module, primitive) and hasattr(module, rule):
-            ours = functools.partial(as_on_cpu, platform, getattr(module, rule), parameter)
-            mlir.register_lowering(getattr(module, primitive), ours, platform=platform)
-
-
-def as_on_cpu(
-    platform: str, theirs: Callable[..., Any], parameter: str, ctx: Any, *given: Any, **named: Any
-) -> Any:
-    """JAX's rule; `named[parameter]`: for each branch its platforms, None for the default."""
-    branches = named.get(parameter)
-    if branches and not any(names is None or platform in names for names in branches):
-        named[parameter] = tuple(
-            (*names, platform) if "cpu" in names else names for names in branches
-        )
-    return theirs(ctx, *given, **named)
 
 
 def borrow_rules(platform: str) -> None:

@@ -6,7 +6,6 @@ inspect_array_sharding   the function that JAX's lowering has handed to XLA
 
 from __future__ import annotations
 
-import functools
 import importlib
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,33 +17,30 @@ from tinyhlo.import_stablehlo.partitioners import ASKED, Asked, Partition, Whole
 _inspectors: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
-def install(platform: str) -> None:
-    """Answer for `platform`. What a version of JAX does not have is left out."""
-    from jax._src import debugging
-    from jax._src.interpreters import mlir
-
-    primitive = getattr(debugging, "inspect_sharding_p", None)
-    rule = getattr(debugging, "_inspect_sharding_lowering_rule", None)
-    if primitive is not None and rule is not None:
-        mlir.register_lowering(primitive, functools.partial(inspect_rule, rule), platform=platform)
+def install() -> None:
+    """From now on it is us whom the compiler asks."""
     ASKED.append(Asked(partition, inspect))
 
 
-def inspect_rule(theirs: Callable[..., Any], ctx: Any, value: Any, *, callback: Any) -> Any:
+def inspection(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     """JAX's lowering, which keeps its function alive until the program is compiled; the call gets a
     key that we know, where JAX writes the addresses of C functions."""
-    from jaxlib.mlir import ir
 
-    kept = ctx.module_context.keepalives
-    before = len(kept)
-    results = theirs(ctx, value, callback=callback)
-    for function in kept[before:]:
-        point: Any = ir.InsertionPoint.current
-        call = list(point.block.operations)[-1]
-        key = str(id(function))
-        call.attributes["backend_config"] = ir.StringAttr.get(key)
-        _inspectors[key] = function
-    return results
+    def lower(ctx: Any, value: Any, *, callback: Any) -> Any:
+        from jaxlib.mlir import ir
+
+        kept = ctx.module_context.keepalives
+        before = len(kept)
+        results = theirs(ctx, value, callback=callback)
+        for function in kept[before:]:
+            point: Any = ir.InsertionPoint.current
+            call = list(point.block.operations)[-1]
+            key = str(id(function))
+            call.attributes["backend_config"] = ir.StringAttr.get(key)
+            _inspectors[key] = function
+        return results
+
+    return lower
 
 
 def jax_client() -> Any:

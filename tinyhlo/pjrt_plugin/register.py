@@ -11,14 +11,7 @@ import functools
 import os
 import re
 
-from tinyhlo.pjrt_plugin import (
-    bridge,
-    buffer_callbacks,
-    callbacks,
-    dlpack,
-    lowerings,
-    partitioners,
-)
+from tinyhlo.pjrt_plugin import bridge, callbacks, dlpack, lowerings, partitioners
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
@@ -38,9 +31,8 @@ def initialize() -> None:
     allow_donation()
     lowerings.register(PLATFORM)
     callbacks.install(PLATFORM)
-    buffer_callbacks.install(PLATFORM)
-    partitioners.install(PLATFORM)
     dlpack.install(PLATFORM)
+    partitioners.install()
 
 
 def client_options() -> dict[str, int]:
