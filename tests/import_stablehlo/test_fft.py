@@ -7,8 +7,10 @@ import pytest
 
 from tests.codegen.harness import TARGET, call
 from tinyhlo.config import Config
-from tinyhlo.import_stablehlo.fft import fft_planes
+from tinyhlo.import_stablehlo.complex_numbers import Complex
+from tinyhlo.import_stablehlo.fft import transform
 from tinyhlo.import_stablehlo.fft_tables import ROW, good_length, groups, primes, radices, roots
+from tinyhlo.import_stablehlo.lifting import flatten
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import param
@@ -37,8 +39,8 @@ def case(shape: tuple[int, ...], kind: str, axes: int, dtype: type) -> Case:
     if kind != "RFFT":
         inputs.append(random.standard_normal(given).astype(dtype))
     parts = [param(k, given, dtypes.BY_NUMPY[np.dtype(dtype)]) for k in range(len(inputs))]
-    re, im = fft_planes(parts[0], parts[1] if len(parts) > 1 else None, kind, lengths)
-    graph = Graph(tuple(p.type for p in parts), (re,) if im is None else (re, im))
+    found = transform(parts[0] if kind == "RFFT" else Complex(*parts), kind, lengths)
+    graph = Graph(tuple(p.type for p in parts), tuple(flatten([found])))
     signal = inputs[0].astype(np.float64) + (1j * inputs[1] if len(inputs) > 1 else 0)
     signal = signal.real if kind == "RFFT" else signal
     wanted = FUNCTIONS[kind](signal, s=lengths, axes=range(len(shape) - axes, len(shape)))
@@ -130,4 +132,4 @@ def test_factors() -> None:
 
 def test_stack_takes_planes_as_one_array() -> None:
     x = param(0, (2, 3), dtypes.F32)
-    assert stack(*planes(x)) is x
+    assert stack(planes(x)) is x

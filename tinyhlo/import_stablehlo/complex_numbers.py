@@ -16,6 +16,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
 from tinyhlo.ir.build import elementwise, sqrt, where
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 
@@ -34,6 +35,11 @@ class Complex:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.re.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Of its planes."""
+        return self.re.dtype
 
     def __add__(self, other: Complex) -> Complex:
         return Complex(self.re + other.re, self.im + other.im)

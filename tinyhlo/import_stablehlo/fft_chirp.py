@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, constant_along, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, good_length, groups, roots
 from tinyhlo.import_stablehlo.planes import planes, stack
@@ -54,10 +53,8 @@ def squares(n: int) -> Array:
 
 def times(x: Node, factors: Array, axis: int) -> Node:
     """x[plane, ...] times a complex vector along `axis`."""
-    re, im = planes(x)
-    assert im is not None
-    vector = constant_along(factors, re.shape, (axis - 1,), x.dtype)
-    return stack(*(Complex(re, im) * vector).planes)
+    vector = constant_along(factors, x.shape[1:], (axis - 1,), x.dtype)
+    return stack(planes(x) * vector)
 
 
 def padded(x: Node, axis: int, length: int) -> Node:

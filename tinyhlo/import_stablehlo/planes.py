@@ -1,22 +1,24 @@
 """The two planes of complex values along an axis of their own, and apart.
 
-stack(re, im)          ->  x[plane, ...]
-planes(x)              ->  (re, im)
-stack(*planes(x))      ->  x itself: what was one array in memory is taken as one
+stack(Complex(re, im))  ->  x[plane, ...]
+planes(x)               ->  Complex(re, im)
+stack(planes(x))        ->  x itself: what was one array in memory is taken as one
 """
 
 from __future__ import annotations
 
+from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir.build import broadcast, full, iota, permute, reshape, slice_, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node, Reshape, Slice
 
 
-def stack(re: Node, im: Node | None) -> Node:
-    """[plane, ...]: two planes, or one when there is no imaginary part."""
-    if im is None:
-        return reshape(re, (1, *re.shape))
+def stack(value: Node | Complex) -> Node:
+    """[plane, ...]: two planes, or the one of real numbers."""
+    if isinstance(value, Node):
+        return reshape(value, (1, *value.shape))
+    re, im = value.planes
     found = joined(re, im)
     if found is not None:
         source, axis = found
@@ -31,13 +33,11 @@ def is_real_part(shape: tuple[int, ...]) -> Node:
     return iota(shape, I32, 0) < full(1, shape, I32)
 
 
-def planes(x: Node) -> tuple[Node, Node | None]:
-    """The parts of what `stack` gives."""
-    rank, shape = len(x.shape), x.shape[1:]
-    if x.shape[0] == 1:
-        return reshape(x, shape), None
-    re, im = (slice_(x, [k] + [0] * (rank - 1), [k + 1, *shape], [1] * rank) for k in (0, 1))
-    return reshape(re, shape), reshape(im, shape)
+def planes(x: Node) -> Complex:
+    """The numbers of which x has both planes."""
+    start, shape = [0] * (len(x.shape) - 1), x.shape[1:]
+    re, im = (slice_(x, [k, *start], [k + 1, *shape]) for k in (0, 1))
+    return Complex(reshape(re, shape), reshape(im, shape))
 
 
 def pairs(re: Node, im: Node) -> Node:
