@@ -7,19 +7,9 @@ The first axis of an array is in 4 tiles, the second whole, and each tile on two
 
 from __future__ import annotations
 
-import re
-from math import prod
-
-import numpy as np
-
 from tinyhlo.import_stablehlo.sharding import Division, Part
 
 REPLICATED = "{replicated}"
-TILES = re.compile(
-    r"devices=\[(?P<tiles>[\d,]+)\]"
-    r"(?:<=\[(?P<sizes>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<devices>[\d,]+))"
-    r"(?: (?P<replicate>last_tile_dim_replicate)| last_tile_dims=\{(?P<kinds>[\w, ]*)\})?"
-)
 
 
 def hlo_text(division: Division) -> str:
@@ -48,23 +38,17 @@ def shardy_text(text: str, devices: int) -> str:
     {devices=[4,1,2]<=[8] last_tile_dim_replicate}
     ->  <mesh<["0"=4, "1"=1, "2"=2]>, [{"0"}, {"1"}]>
     """
-    found = TILES.search(text)
-    if found is None:  # replicated, or on one device, which is the only one to read it
+    from jaxlib.xla_client import HloSharding  # only programs for several devices need it
+
+    given = HloSharding.from_string(text)
+    if not given.is_tiled():  # replicated, or on one device, which is the only one to read it
         return f'<mesh<["0"={devices}]>, []>'
-    tiles = numbers(found["tiles"])
-    order = np.arange(prod(tiles))
-    if found["devices"]:
-        order = np.array(numbers(found["devices"]))
-    elif found["order"]:
-        order = order.reshape(numbers(found["sizes"])).transpose(numbers(found["order"])).ravel()
-    kinds = ["replicated"] if found["replicate"] else re.findall(r"\w+", found["kinds"] or "")
-    rank = len(tiles) - len(kinds)
+    tiles = given.tile_assignment_dimensions()
+    kinds = [kind.name for kind in given.subgroup_types()]
+    rank = len(tiles) - len(kinds) - given.replicate_on_last_tile_dim()
     sizes = ", ".join(f'"{axis}"={count}' for axis, count in enumerate(tiles))
     axes = ", ".join(f'{{"{axis}"}}' for axis in range(rank))
-    sums = ", ".join(f'"{rank + k}"' for k, kind in enumerate(kinds) if kind == "unreduced")
+    sums = ", ".join(f'"{rank + k}"' for k, kind in enumerate(kinds) if kind == "UNREDUCED")
     unreduced = f", unreduced={{{sums}}}" if sums else ""
-    return f"<mesh<[{sizes}], device_ids={order.tolist()}>, [{axes}]{unreduced}>"
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
+    order = given.tile_assignment_devices()
+    return f"<mesh<[{sizes}], device_ids={order}>, [{axes}]{unreduced}>"
