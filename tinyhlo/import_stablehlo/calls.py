@@ -1,4 +1,4 @@
-"""Calls, composites, tuples, barriers and annotations."""
+"""Calls, composites, tuples, futures, barriers and annotations."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ def barriers(*values: Value) -> Sequence[Value]:
     return [barrier(value) if isinstance(value, Node) else value for value in values]
 
 
-def async_start(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    """Its region runs here; the future is the tuple of its results."""
-    return [scope.run(operation.regions[0], inputs)]
-
-
 IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
 
 RULES: dict[str, Rule] = {
@@ -49,7 +44,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.get_tuple_element": on_values(lambda members, index: [members[index]], "index"),
     "stablehlo.after_all": on_values(lambda *tokens: [None]),
     "stablehlo.create_token": on_values(lambda: [None]),
-    "stablehlo.async_start": async_start,
     "stablehlo.async_done": on_values(lambda results: results),
     **dict.fromkeys(IDENTITIES, on_values(lambda *values: values)),
 }

@@ -1,4 +1,4 @@
-"""while, case and if: ops whose regions become Graphs, for all copies of a per-device body at once.
+"""while, case, if and async_start: ops with regions, for all copies of a per-device body at once.
 
     while (i < 10) { i = i + 1; x = f(x, w) }  ->  Loop((i, x, w), ..., trip_count=10)
     while (i < 3) { x = all_reduce(x) }        ->  Loop((i, x[0], x[1]), ...)
@@ -220,15 +220,11 @@ def known_step(result: Node, position: int) -> int | None:
     return int(step)
 
 
-BRANCHES_AND_LOOPS: dict[str, TogetherRule] = {
+WITH_REGIONS: dict[str, TogetherRule] = {
+    "stablehlo.async_start": async_start,
     "stablehlo.case": case,
     "stablehlo.if": case,
     "stablehlo.while": while_op,
 }
-TOGETHER: dict[str, TogetherRule] = {
-    **BRANCHES_AND_LOOPS,
-    "func.call": call,
-    "stablehlo.composite": call,
-    "stablehlo.async_start": async_start,
-}
-RULES: dict[str, Rule] = dict.fromkeys(BRANCHES_AND_LOOPS, alone)
+TOGETHER = {**WITH_REGIONS, "func.call": call, "stablehlo.composite": call}
+RULES: dict[str, Rule] = dict.fromkeys(WITH_REGIONS, alone)

@@ -22,7 +22,7 @@ from tinyhlo.import_stablehlo.attributes import (
     decode_configuration,
 )
 from tinyhlo.import_stablehlo.chlo import chlo_key, legalize
-from tinyhlo.import_stablehlo.lifting import form_of
+from tinyhlo.import_stablehlo.lifting import form_of, is_complex
 from tinyhlo.import_stablehlo.records import (
     CONSTANTS,
     Block,
@@ -130,18 +130,16 @@ class Decoder:
         if len(blocks) != 1:
             raise InvalidProgram(f"function @{name} must have a body of one block")
         body = self._block(blocks[0], {})
-        given: list[tuple[Any, ...]] = []
-        for key, count in (("arg_attrs", len(body.arguments)), ("res_attrs", len(body.returned))):
-            try:
-                found = (
-                    self._attribute(operation.attributes[key])
-                    if key in operation.attributes
-                    else ()
-                )
-            except TypeError as error:
-                raise InvalidProgram(f"an attribute of @{name}'s signature is no value") from error
-            given.append(found or ({},) * count)
-        return Function(name, body, *given)
+        try:
+            given = {
+                key: self._attribute(operation.attributes[key])
+                for key in ("arg_attrs", "res_attrs")
+                if key in operation.attributes
+            }
+        except TypeError as error:
+            raise InvalidProgram(f"an attribute of @{name}'s signature is no value") from error
+        arguments = given.get("arg_attrs") or ({},) * len(body.arguments)
+        return Function(name, body, arguments, given.get("res_attrs") or ({},) * len(body.returned))
 
     def _block(self, block: ir.Block, slots: Slots) -> Block:
         arguments = tuple(block.arguments)
@@ -174,9 +172,8 @@ class Decoder:
         name = operation.name
         attributes = self._attributes_of(operation)
         operands = [slots[value] for value in operation.operands]
-        form = Form.PLAIN
-        if self._has_lifted_types or self._lifts(operation):
-            form = form_of([self._type(v.type) for v in (*operation.operands, *operation.results)])
+        operand_types = tuple([type_ for _, type_ in operands])
+        types = tuple([self._type(value.type) for value in operation.results])
         regions: tuple[Block, ...] = ()
         effect = name in EFFECTS
         if len(operation.regions):
@@ -189,36 +186,27 @@ class Decoder:
         elif name == "func.call":
             effect = self.function(attributes["callee"]).body.effect
         first = len(slots)
-        results: list[ValueType] = []
-        for value in operation.results:
-            type_ = self._type(value.type)
+        for value, type_ in zip(operation.results, types, strict=True):
             slots[value] = (len(slots), type_)
-            results.append(type_)
-        operand_types = tuple([type_ for _, type_ in operands])
+        every = (*operand_types, *types)
         found = Operation(
             name=name,
             operands=tuple([slot for slot, _ in operands]),
-            results=tuple(range(first, first + len(results))),
+            results=tuple(range(first, len(slots))),
             operand_types=operand_types,
-            types=tuple(results),
-            refusal=self._refusal((*operand_types, *results)) if self._has_other_types else "",
+            types=types,
+            refusal=self._refusal(every) if self._has_other_types else "",
             attributes=attributes,
             regions=regions,
             location=operation.location,
             effect=effect,
-            form=form,
+            form=form_of(every) if self._has_lifted_types else Form.PLAIN,
         )
         if is_expandable(found) and self._rule_of(found) is None:
             callee = self._legalized(operation)
             if callee is not None:
                 return replace(found, name="func.call", attributes={"callee": callee})
         return found
-
-    def _lifts(self, operation: ir.Operation) -> bool:
-        """Whether a result is the first value of a complex or small type in the module."""
-        for value in operation.results:
-            self._type(value.type)
-        return self._has_lifted_types
 
     def _legalized(self, operation: ir.Operation) -> str | None:
         """The private function that holds a CHLO op's expansion; None when jaxlib has none."""
@@ -243,9 +231,6 @@ class Decoder:
             self._has_lifted_types = self._has_lifted_types or form_of([found]) is not Form.PLAIN
         return found
 
-    def _is_complex(self, type_: ir.Type) -> bool:
-        return form_of([self._type(type_)]) is Form.COMPLEX
-
     @staticmethod
     def _refusal(types: tuple[ValueType, ...]) -> str:
         return next((type_.hint for type_ in types if isinstance(type_, OtherType)), "")
@@ -253,7 +238,7 @@ class Decoder:
     def _attributes_of(self, operation: ir.Operation) -> dict[str, Any]:
         """All attributes of an op. Complex elements, which the bindings refuse to give (printing
         all of them into the error), are read from the op's text."""
-        if operation.name in CONSTANTS and self._is_complex(operation.results[0].type):
+        if operation.name in CONSTANTS and is_complex(self._type(operation.results[0].type)):
             return {"value": decode_complex_constant(operation)}
         values = operation.attributes
         try:

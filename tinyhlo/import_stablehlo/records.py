@@ -137,13 +137,9 @@ class DotDimensions:
 
 
 @dataclass(frozen=True, slots=True)
-class RaggedDotDimensions:
+class RaggedDotDimensions(DotDimensions):
     """`#chlo.ragged_dot<...>`."""
 
-    lhs_batching_dimensions: tuple[int, ...]
-    rhs_batching_dimensions: tuple[int, ...]
-    lhs_contracting_dimensions: tuple[int, ...]
-    rhs_contracting_dimensions: tuple[int, ...]
     lhs_ragged_dimensions: tuple[int, ...]
     rhs_group_dimensions: tuple[int, ...]
 

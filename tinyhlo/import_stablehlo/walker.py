@@ -233,10 +233,6 @@ class Scope:
         self.walker = walker
         self.values = values
 
-    def run(self, block: Block, arguments: Sequence[Value]) -> tuple[Value, ...]:
-        """A region inlined here."""
-        return self.walker.run(block, arguments, self.values)
-
     def graph(self, block: Block) -> Graph:
         """A region as a Graph whose params are its arguments; a complex one is two params.
 
@@ -248,8 +244,9 @@ class Scope:
         if not all(is_closed(self.values[slot]) for slot in block.captures):
             raise UnsupportedError(OUTER_VALUE)
         params = [param(k, type_.shape, type_.dtype) for k, type_ in enumerate(types)]
+        arguments = unflatten(params, block.types)
         results, effects = self.walker.collect(
-            lambda: self.run(block, unflatten(params, block.types))
+            lambda: self.walker.run(block, arguments, self.values)
         )
         if effects:
             raise UnsupportedError(INNER_EFFECT)
