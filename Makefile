@@ -118,8 +118,8 @@ bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CP
 bench-models: .venv/.installed  ## time models of real size against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.models $(NAMES)
 
-accuracy: .venv/.installed  ## measure every transcendental function against mpmath, write docs/accuracy.md
-	@.venv/bin/python -m tools.accuracy
+accuracy: .venv/.installed  ## measure transcendental functions against mpmath, and long sums, write docs/accuracy.md
+	@.venv/bin/python -m tools.accuracy && .venv/bin/python -m tools.accuracy_of_sums
 
 docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 	@.venv/bin/python -m tools.print_forms docs/how-it-works.md

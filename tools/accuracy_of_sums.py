@@ -25,7 +25,7 @@ SIZES = (10_000, 1_000_000, 16_000_000)
 BACKENDS = ("tiny", "cpu")
 TITLE = "## Long sums"
 TEXT = """
-Written by `python -m tools.accuracy_of_sums`. The largest relative error of sums of float32 over so
+Written by `make accuracy` too. The largest relative error of sums of float32 over so
 many numbers in all: tiny / XLA:CPU / NumPy. Uniform numbers round at random; of equal ones (0.1)
 all additions of a chain err to the same side (`docs/decisions/0039-long-sums.md`).
 """
