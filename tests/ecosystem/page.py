@@ -86,8 +86,9 @@ def section(compared: Sequence[Comparison]) -> str:
 
 
 def row(one: Comparison) -> str:
-    passed, differ = one.tiny.count("passed"), len(one.differences)
-    numbers = [one.tiny.applicable, passed, one.tiny.applicable - passed - differ, differ]
+    failed = {outcome.test for outcome in one.cpu.defects}
+    both = sum(outcome.test in failed for outcome in one.tiny.defects)
+    numbers = [one.tiny.applicable, one.tiny.count("passed"), both, len(one.differences)]
     numbers += [one.tiny.count("skipped")]
     name = one.library.name
     return f"| {name} | {version(name)} | " + " | ".join(map(str, numbers)) + " |"
