@@ -36,6 +36,18 @@ def test_interleaved_arrays() -> None:
     assert "turns of 2" in loops_of(interleaved, normal(3001), normal(3001) + 1)
 
 
+@pytest.mark.parametrize("size, stride", [(2, 2), (3, 2), (3, 3), (4, 4)])
+def test_gradients_of_pooling_along_rows(size: int, stride: int) -> None:
+    """Of the windows that an element may be in, only those are asked that it is in."""
+
+    def pooled(x: jax.Array) -> jax.Array:
+        shape, strides = (1, size, size), (1, stride, stride)
+        return lax.reduce_window(x, -jnp.inf, lax.max, shape, strides, "VALID")
+
+    gradient = jax.grad(lambda x: (pooled(x) ** 2).sum())
+    assert f"turns of {stride}" in loops_of(gradient, normal(3, 50, 61))
+
+
 @pytest.mark.parametrize("width", [9, 10, 16, 23, 31])
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.int8, np.uint8, np.bool_])
 def test_rows_of_a_few_elements(width: int, kind: type) -> None:

@@ -216,6 +216,8 @@ def apply(op: Op, arguments: tuple[Expression, ...], dtype: DType) -> Expression
     """`op` applied, folded where index ranges allow it."""
     if op is Op.WHERE and isinstance(arguments[0], Literal):
         return arguments[1] if arguments[0].bits else arguments[2]
+    if op is Op.WHERE and arguments[1] is arguments[2]:
+        return arguments[1]
     if IndexValue in map(type, arguments):
         match fold(op, tuple(map(as_affine, arguments)), dtype):
             case Index() as where:

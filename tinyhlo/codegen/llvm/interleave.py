@@ -245,9 +245,7 @@ def shuffled(
     return v.b.shuffle(lanes_type(scalar, lanes or v.lanes), order, first, second)
 
 
-def fixed(
-    v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int
-) -> str:
+def fixed(v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int) -> str:
     """The same, one of several rounds: LLVM does not see through it. It would look for a shuffle
     that does for two or three, which there is none, in a time that doubles with each round."""
     text = shuffled(v, first, second, scalar, order, lanes)

@@ -99,18 +99,26 @@ def mentions(where: Index, atoms: set[Atom]) -> bool:
     )
 
 
-def over_nests(body: Body, move: Callable[[Sequence[Loop]], Body]) -> Body:
-    """`move` applied to every nest of loops that only stores; what it gives back replaces the nest,
-    unless it is nothing."""
+def only_stores(body: Body) -> bool:
+    return all(isinstance(s, Store) for s in body)
+
+
+def over_nests(
+    body: Body,
+    move: Callable[[Sequence[Loop]], Body],
+    takes: Callable[[Body], bool] = only_stores,
+) -> Body:
+    """`move` applied to every nest of loops whose innermost body it takes; what it gives back
+    replaces the nest, unless it is nothing."""
     result: list[Statement] = []
     for statement in body:
         nest = nest_of(statement)
         if not nest:
             result.append(statement)
-        elif all(isinstance(s, Store) for s in nest[-1].body):
+        elif takes(nest[-1].body):
             result += move(nest) or [statement]
         else:
-            inner = over_nests(nest[-1].body, move)
+            inner = over_nests(nest[-1].body, move, takes)
             for loop in reversed(nest):
                 inner = (replace(loop, body=inner),)
             result += inner
