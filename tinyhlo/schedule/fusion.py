@@ -62,7 +62,7 @@ class Fusion:
 
 def fuse(graph: Graph, target: Target) -> Fusion:
     """Cluster the whole graph: consumers with producers, row chains, then siblings."""
-    items = find_items(graph, "bf16 bf16" in target.dots)
+    items = find_items(graph, target)
     clusters, producer = first_clusters(items, graph)
     order_effects(graph, producer)
     results = {base(node) for node in graph.results}

@@ -18,6 +18,7 @@ from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import reachable
+from tinyhlo.target import Target
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
@@ -93,8 +94,9 @@ def is_position(node: Node) -> bool:
     return isinstance(node, ir.Iota)
 
 
-def find_items(graph: Graph, bf16: bool) -> Items:
-    """Walk the graph once, inputs first. `bf16`: products multiply bf16 as it is stored."""
+def find_items(graph: Graph, target: Target) -> Items:
+    """Walk the graph once, inputs first."""
+    bf16 = "bf16 bf16" in target.dots  # products multiply it as it is stored
     nodes = graph.nodes()
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     for node in nodes:

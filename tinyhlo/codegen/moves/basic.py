@@ -99,14 +99,14 @@ def mentions(where: Index, atoms: set[Atom]) -> bool:
     )
 
 
-def only_stores(body: Body) -> bool:
+def stores_alone(body: Body) -> bool:
     return all(isinstance(s, Store) for s in body)
 
 
 def over_nests(
     body: Body,
     move: Callable[[Sequence[Loop]], Body],
-    takes: Callable[[Body], bool] = only_stores,
+    takes: Callable[[Body], bool] = stores_alone,
 ) -> Body:
     """`move` applied to every nest of loops whose innermost body it takes; what it gives back
     replaces the nest, unless it is nothing."""
