@@ -17,9 +17,11 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.items import find_items
 
 SHAPE = (64,)
+PLAIN, PAIRS = (named_target(name, threads=1) for name in ("x86-64-v4", "cooperlake"))
 
 
 def rounds(x: Node, y: Node, count: int) -> Node:
@@ -34,7 +36,7 @@ def inputs() -> tuple[Node, Node]:
 
 
 def items(*results: Node) -> tuple[Node, ...]:
-    return find_items(Graph(tuple(x.type for x in inputs()), results), bf16=False).values
+    return find_items(Graph(tuple(x.type for x in inputs()), results), PLAIN).values
 
 
 def test_what_flows_into_one_value_needs_no_memory() -> None:
@@ -70,7 +72,7 @@ def test_quantised_rows_are_stored_in_their_narrow_type() -> None:
     rows = cast(elementwise(Op.DIV, x, broadcast(largest, x.shape, (0,))), I8)
     result = matrix_product(cast(rows, I32), cast(w, I32))
     graph = Graph((x.type, w.type), (result,))
-    assert set(find_items(graph, bf16=False).values) == {largest, rows, result}
+    assert set(find_items(graph, PLAIN).values) == {largest, rows, result}
 
 
 def test_a_cache_of_keys_is_widened_where_it_is_read() -> None:
@@ -79,7 +81,7 @@ def test_a_cache_of_keys_is_widened_where_it_is_read() -> None:
     kept_now = update_slice(kept, new, [scalar(7, I32), scalar(0, I32)])
     result = matrix_product(q, permute(cast(kept_now, F32), (1, 0)))
     graph = Graph((kept.type, new.type, q.type), (result, kept_now))
-    assert set(find_items(graph, bf16=False).values) == {result}
+    assert set(find_items(graph, PLAIN).values) == {result}
 
 
 def test_rows_of_bf16_are_stored_so_where_products_take_them() -> None:
@@ -89,5 +91,5 @@ def test_rows_of_bf16_are_stored_so_where_products_take_them() -> None:
     wide = cast(rows, F32)
     result = matrix_product(wide, cast(w, F32))
     graph = Graph((x.type, w.type), (result,))
-    assert set(find_items(graph, bf16=True).values) == {largest, rows, result}
-    assert set(find_items(graph, bf16=False).values) == {largest, wide, result}
+    assert set(find_items(graph, PAIRS).values) == {largest, rows, result}
+    assert set(find_items(graph, PLAIN).values) == {largest, wide, result}
