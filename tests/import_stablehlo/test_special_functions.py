@@ -23,11 +23,11 @@ def run(op: str, x: np.ndarray) -> np.ndarray:
 
 # op -> (exact function, domain, largest error in units in the last place)
 CASES = {
-    "chlo.sinh": (np.sinh, (-89.4, 89.4), 1.8),
+    "chlo.sinh": (np.sinh, (-89.4, 89.4), 2.4),
     "chlo.cosh": (np.cosh, (-89.4, 89.4), 1.6),
     "chlo.erfc": (special.erfc, (-6, 10.0), 4.1),
     "chlo.erf_inv": (special.erfinv, (-1, 1), 2.1),
-    "stablehlo.logistic": (special.expit, (-100, 40), 2.1),
+    "stablehlo.logistic": (special.expit, (-100, 40), 2.4),
 }
 
 
