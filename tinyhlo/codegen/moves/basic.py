@@ -6,25 +6,31 @@ loops that must run in order are `Axis.ORDERED` and no move touches them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
     all_indices,
+    below,
+    indices_in,
     names_in,
     names_set,
     stores_in,
     substituted,
+    values_in,
 )
+from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.loops import (
     Axis,
     Body,
     Declare,
     If,
     Loop,
+    LoopProgram,
     Statement,
     Store,
 )
+from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index, substitute
 
 
@@ -49,6 +55,67 @@ def join(body: Body) -> Body:
                 continue
         joined.append(statement)
     return tuple(joined)
+
+
+def distribute(program: LoopProgram, body: Body, moves: list[str]) -> Body:
+    """Parts of a loop that have nothing in common become loops of their own:
+
+       for i: a = 0; for j: a += x[j,i]; y[i] = a; for j: z[i,j] = w[i,j]
+    -> for i: a = 0; for j: a += x[j,i]; y[i] = a
+       for i: for j: z[i,j] = w[i,j]
+
+    Each then runs in lanes along its own memory. What reads an array together stays together.
+    """
+    result: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
+            found = parts_of(statement.body, dict(alias_pairs(program)))
+            if len(found) > 1 and any(map(only_nests, found)):
+                moves.append(f"distribute {statement.var.name} {len(found)}")
+                result += [replace(statement, body=part) for part in found]
+                continue
+        result.append(statement)
+    return tuple(result)
+
+
+def alias_pairs(program: LoopProgram) -> Iterator[tuple[Memory, Memory]]:
+    """A result that is computed in place, and the argument whose memory it is."""
+    return ((program.writes[k], program.reads[p]) for k, p in program.in_place)
+
+
+def only_nests(body: Body) -> bool:
+    return all(isinstance(s, Loop) and s.axis is Axis.SERIAL for s in body)
+
+
+def parts_of(body: Body, aliases: Mapping[Memory, Memory]) -> list[Body]:
+    """The statements in groups that share neither registers nor arrays, in order."""
+    groups: list[tuple[set[object], list[Statement]]] = []
+    for statement in body:
+        uses = {name for name in names_in((statement,)) if isinstance(name, str)}
+        uses |= names_set((statement,))
+        used: set[object] = {*uses, *arrays_in(statement, aliases)}
+        rest: list[tuple[set[object], list[Statement]]] = []
+        joined: list[Statement] = []
+        for others, statements in groups:
+            if others.isdisjoint(used):
+                rest.append((others, statements))
+            else:
+                used |= others
+                joined += statements
+        groups = [*rest, (used, [*joined, statement])]
+    order = {id(statement): k for k, statement in enumerate(body)}
+    found = [sorted(part, key=lambda s: order[id(s)]) for _, part in groups]
+    return [tuple(part) for part in sorted(found, key=lambda part: order[id(part[0])])]
+
+
+def arrays_in(statement: Statement, aliases: Mapping[Memory, Memory]) -> set[Memory]:
+    """Memory of more than one element that a statement reads or writes."""
+    statements = list(below((statement,)))
+    values = [value for s in statements for value in values_in(s)]
+    values += [value for s in statements for where in indices_in(s) for value in computed_in(where)]
+    found = {e.memory for e in walk(values, lambda e: e.loads > 0, parts) if isinstance(e, Load)}
+    found |= {s.memory for s in statements if isinstance(s, Store)}
+    return {aliases.get(memory, memory) for memory in found if memory.size > 1}
 
 
 def partner(before: list[Statement], loop: Loop) -> int | None:
