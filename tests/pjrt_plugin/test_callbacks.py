@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,13 +25,33 @@ from tinyhlo.runtime import callbacks
 Python = Callable[..., str]
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
 VECTOR = jax.ShapeDtypeStruct((1000,), jnp.float32)
+RAISED = (jax.errors.JaxRuntimeError, ValueError)  # the latter by jaxlib where calls are short
 jit = partial(jax.jit, backend="tiny")
 
 
 def work(x: jax.Array) -> jax.Array:
-    """Enough of it that the program runs on the stream."""
+    """Enough of it that a program without a callback runs on the stream."""
     rows = jnp.arange(600_000.0).reshape(600, 1000) * x
     return jnp.sum(rows @ rows.T) * 0
+
+
+@contextmanager
+def late(x: Any) -> Iterator[jax.Array]:
+    """x on tiny, still being computed until the block ends: what takes it goes to the stream."""
+    leave = threading.Event()
+
+    def wait(x: jax.Array) -> np.ndarray:
+        assert leave.wait(60)
+        return np.asarray(x)
+
+    x = jnp.asarray(x)
+    many = lambda x: jax.lax.fori_loop(0, 20, lambda _, y: y + work(jnp.sum(y)), x)  # noqa: E731
+    slow = jit(many).lower(x).compile()
+    gate = jit(lambda x: jax.pure_callback(wait, x, x)).lower(x).compile()
+    try:
+        yield gate(slow(x))
+    finally:
+        leave.set()
 
 
 @pytest.mark.parametrize(
@@ -126,6 +147,34 @@ def test_effects_of_different_programs_in_the_order_of_their_calls() -> None:
     assert told == [0, 1, 2, 3, 4] * 3
 
 
+@pytest.mark.parametrize("extra", [lambda x: 0, work], ids=["short", "long"])
+def test_functions_have_run_when_the_call_returns(extra: Callable[[Any], Any]) -> None:
+    """What a program prints stands before what is printed after it, as on XLA:CPU."""
+    seen = list[float]()
+    f = jit(lambda x: (jax.debug.callback(lambda x: seen.append(float(x)), x), extra(x)))
+    for k in range(3):
+        f(np.float32(k))
+        assert seen[-1] == k
+
+
+def test_effects_wait_for_earlier_ones() -> None:
+    """Those of their own thread, as on XLA:CPU; other threads go on."""
+    told: list[str] = []
+
+    def telling(name: str) -> Callable[[Any], Any]:
+        return jit(lambda x: jax.debug.callback(lambda _: told.append(name), x))
+
+    first, second, elsewhere = map(telling, ("first", "second", "elsewhere"))
+    with late(np.float32(0)) as x, ThreadPoolExecutor(1) as pool:
+        first(x)
+        second(np.float32(0))
+        assert told == []
+        pool.submit(elsewhere, np.float32(0)).result(60)
+        assert told == ["elsewhere"]
+    jax.effects_barrier()
+    assert told == ["elsewhere", "first", "second"]
+
+
 def test_debug_print(capfd: pytest.CaptureFixture[str]) -> None:
     @jit
     @jax.vmap
@@ -183,18 +232,27 @@ def fails_for_negative(x: jax.Array) -> jax.Array:
     return x
 
 
-@pytest.mark.parametrize("extra", [lambda x: 0, work], ids=["caller", "stream"])
-def test_exceptions_reach_whoever_needs_the_result(extra: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("extra", [lambda x: 0, work], ids=["short", "long"])
+def test_exceptions_are_raised_by_the_call(extra: Callable[[Any], Any]) -> None:
+    """Nobody need look at the result, as on XLA:CPU."""
     f = jit(lambda x: jax.pure_callback(fails_for_negative, VECTOR, x) + extra(x))
-    after = jit(lambda x: x + 1)
     good = np.ones(1000, np.float32)
     for x in (good, -good, good, -good):
-        y = after(f(x))
         if x is good:
-            assert y[0] == 2
+            assert f(x)[0] == 1
             continue
-        with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: there is no such number"):
-            y.block_until_ready()
+        with pytest.raises(RAISED, match="ValueError: there is no such number"):
+            f(x)
+
+
+def test_exceptions_reach_whoever_needs_the_result() -> None:
+    """Where an argument is still being computed, the call is over before its program."""
+    f = jit(lambda x: jax.pure_callback(fails_for_negative, VECTOR, x))
+    after = jit(lambda x: x + 1)
+    with late(-np.ones(1000, np.float32)) as x:
+        y = after(f(x))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: there is no such number"):
+        y.block_until_ready()
 
 
 @pytest.mark.parametrize("kind", ["debug", "pure"])
@@ -203,7 +261,8 @@ def test_exceptions_of_unused_results_show_at_the_barrier(kind: str) -> None:
         "debug": lambda x: jax.debug.callback(fails_for_negative, x),
         "pure": lambda x: jax.pure_callback(fails_for_negative, VECTOR, x),
     }
-    jit(functions[kind])(-np.ones(1000, np.float32))
+    with late(-np.ones(1000, np.float32)) as x:
+        jit(functions[kind])(x)
     with pytest.raises(jax.errors.JaxRuntimeError, match="there is no such number"):
         jax.effects_barrier()
     jit(functions["debug"])(np.ones(1000, np.float32))
@@ -220,7 +279,7 @@ def test_exceptions_of_unused_results_show_at_the_barrier(kind: str) -> None:
 )
 def test_results_must_be_what_was_promised(returned: Any, message: str) -> None:
     f = jit(lambda: jax.pure_callback(lambda: returned, VECTOR))
-    with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+    with pytest.raises(RAISED, match=message):
         f().block_until_ready()
 
 
@@ -242,12 +301,13 @@ def test_functions_may_use_jax() -> None:
             np.testing.assert_allclose(f(x), np.sin(x) + np.cos(x), rtol=1e-5)
 
 
-@pytest.mark.parametrize("extra", [lambda x: 0, work], ids=["caller", "stream"])
-def test_many_in_flight(extra: Callable[[Any], Any]) -> None:
-    """More than the stream queues, each needing the one before, while this thread goes on."""
-    f = jit(lambda x: jax.pure_callback(lambda x: np.asarray(x) + 1, VECTOR, x) + extra(x))
-    y = np.zeros(1000, np.float32)
-    for _ in range(60):
+def test_many_in_flight() -> None:
+    """As many as the stream queues, each needing the one before, while this thread goes on."""
+    f = jit(lambda x: jax.pure_callback(lambda x: np.asarray(x) + 1, VECTOR, x))
+    with late(np.zeros(1000, np.float32)) as y:
+        for _ in range(30):
+            y = f(y)
+    for _ in range(30):
         y = f(y)
     assert np.asarray(y).tolist() == [60.0] * 1000
 
@@ -290,12 +350,10 @@ def test_exit_with_functions_queued(python: Python) -> None:
             time.sleep(0.02)
             told.append(1)
             return np.asarray(x)
-        def f(x):
-            rows = jnp.arange(600_000.0).reshape(600, 1000) * x
-            y = jax.pure_callback(slow, jax.ShapeDtypeStruct((1000,), jnp.float32), x)
-            return y + jnp.sum(rows @ rows.T)
-        f = jax.jit(f)
-        x = jnp.zeros(1000)
+        work = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: jnp.tanh(y @ y), x))
+        f = jax.jit(lambda x: jax.pure_callback(slow, x, x))
+        x = f(work(jnp.zeros((500, 500))))
+        x = work(x)
         for _ in range(20):
             x = f(x)
         print("left")
@@ -386,14 +444,37 @@ def test_functions_may_wait_for_programs_behind_their_own(thread: bool) -> None:
         order.append("waited")
         return value
 
-    f = jit(lambda x: jax.pure_callback(waiting, F32, x) + work(x))
+    f = jit(lambda x: jax.pure_callback(waiting, F32, x))
     effect = jit(lambda x: (io_callback(lambda _: order.append("effect"), None, x), work(x)))
     slow(np.float32(0)).block_until_ready()
-    y = f(np.float32(1))
-    later = effect(np.float32(2))
+    with late(np.float32(1)) as x:
+        y = f(x)
+        later = effect(x)
     behind.append(slow(np.float32(7)))
     queued.set()
     assert y == 7
     jax.block_until_ready(later)
     jax.effects_barrier()
     assert order[-1] == "effect"
+
+
+@pytest.mark.parametrize("where", ["caller", "stream"])
+def test_functions_may_call_what_has_effects(where: str) -> None:
+    """Themselves and from threads that they start and wait for."""
+    told: list[float] = []
+    tell = jit(lambda x: (io_callback(lambda x: told.append(float(x)), None, x), x + work(x))[1])
+
+    def function(x: jax.Array) -> np.ndarray:
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(lambda: np.asarray(tell(np.float32(2)))).result(60)
+        return elsewhere + np.asarray(tell(np.float32(3)))
+
+    f = jit(lambda x: x + io_callback(function, F32, x))
+    x = np.float32(4)
+    if where == "caller":
+        assert f(x) == 9
+    else:
+        with late(x) as x:
+            y = f(x)
+        assert y == 9
+    assert told == [2, 3]

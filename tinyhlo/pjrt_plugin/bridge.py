@@ -70,6 +70,7 @@ class Spec(ctypes.Structure):
             for field in ((name, ctypes.c_char_p), (f"{name}_bytes", ctypes.c_int64))
         ),
         ("effects", ctypes.c_int64),
+        ("synchronous", ctypes.c_int64),
     ]
 
 
@@ -178,6 +179,7 @@ def hand_over(
         **texts,
         **{f"{name}_bytes": len(text) for name, text in texts.items()},
         effects=executable.effects,
+        synchronous=executable.synchronous,
     )
     address = core.library().tiny_executable_new(client, ctypes.byref(spec))
     if address:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -72,7 +72,8 @@ def bind_callback(call: Call) -> Library:
     callback = _alive.get(call.attributes.get(ID, -1))
     if callback is None:
         return bind_missing(call)
-    return python_call(lambda arrays: callback(*arrays), call.operands, call.results)
+    library = python_call(lambda arrays: callback(*arrays), call.operands, call.results)
+    return replace(library, synchronous=True)
 
 
 def bind_missing(call: Call) -> Library:

@@ -33,8 +33,8 @@ Arrays = tuple[np.ndarray, ...]
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
     are inputs given away without being the memory of an output: they are freed after the run.
-    `effects`: it calls functions for what they do. `orders`, `memories`, `shardings` and
-    `devices`: as of a Module."""
+    `effects`: it calls functions for what they do. `synchronous`: it is over when its call is.
+    `orders`, `memories`, `shardings` and `devices`: as of a Module."""
 
     name: str
     inputs: tuple[TensorType, ...]
@@ -49,6 +49,7 @@ class Executable:
     keepalive: Any = field(default=None, repr=False)
     donors: tuple[int, ...] = ()
     effects: bool = False
+    synchronous: bool = False
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
     orders: tuple[tuple[int, ...], ...] = ()
     memories: tuple[int, ...] = ()

@@ -51,6 +51,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         keepalive=(compiled, constants, entry),
         donors=module.donors,
         effects=bool(module.graph.effects),
+        synchronous=any(library.synchronous for library in compiled.libraries),
         orders=module.orders,
         memories=module.memories,
         shardings=module.shardings,

@@ -59,11 +59,13 @@ class Call:
 @dataclass(frozen=True, eq=False, slots=True)
 class Library:
     """A function that generated code can call: `descriptor` is the memory of its TinyLibrary,
-    `keepalive` what it points to, `seconds` a rough time of one call."""
+    `keepalive` what it points to, `seconds` a rough time of one call. A program that calls a
+    `synchronous` one is over when its own call is."""
 
     descriptor: np.ndarray
     keepalive: Any = field(default=None, repr=False)
     seconds: float = 0.0
+    synchronous: bool = False
 
 
 Maker = Callable[[Call], Library]

@@ -6,7 +6,8 @@
 
 /* Handing a program over to the stream costs 15 to 20 us when the caller then waits for it, and
    hides what JAX needs for a call: about 4 us and 1 us per output. So short programs, and middling
-   ones with few outputs, run in the caller. */
+   ones with few outputs, run in the caller; so do those that call back into Python, as XLA's do on
+   a CPU: what they print is there when they return, and what they raise is raised by the call. */
 enum {
   SHORT_MICROSECONDS = 50,
   MIDDLING_MICROSECONDS = 200,
@@ -87,9 +88,10 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
          executable->memory_kind_sizes && executable->layouts;
 }
 
-static bool is_quick(double microseconds, int64_t outputs) {
-  if (microseconds < SHORT_MICROSECONDS) return true;
-  return microseconds < MIDDLING_MICROSECONDS && outputs < FEW_OUTPUTS;
+static bool runs_in_caller(const ExecutableSpec* spec) {
+  double microseconds = spec->estimated_seconds * 1e6;
+  if (spec->synchronous || microseconds < SHORT_MICROSECONDS) return true;
+  return microseconds < MIDDLING_MICROSECONDS && spec->output_count < FEW_OUTPUTS;
 }
 
 /* False when there is no device of one of these numbers. */
@@ -127,7 +129,7 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   executable->shown_bytes = spec->shown_bytes;
   executable->assignment_bytes = spec->assignment_bytes;
   executable->effects = spec->effects;
-  executable->quick = is_quick(spec->estimated_seconds * 1e6, spec->output_count);
+  executable->in_caller = runs_in_caller(spec);
   executable->cost[0] = cost_property("flops", spec->flops);
   executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed);
   executable->cost[2] = cost_property("optimal_seconds", spec->estimated_seconds);

@@ -1,7 +1,7 @@
 /* Execute: pick inputs, decide donations, find memory for outputs, call the native entry.
 
-   Short programs run in the caller; longer ones, and those whose inputs are still being computed,
-   go to the stream. Python is not involved either way. */
+   Short programs run in the caller, and so do those that call back into Python; longer ones, and
+   those whose inputs are still being computed, go to the stream. */
 #include "plugin.h"
 
 #include <string.h>
@@ -326,24 +326,61 @@ static Error* make_buffers(const Run* run, Event* ready, Buffer*** lists) {
   return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* The event of a run that is over: a failure shows when somebody looks at the results. */
-static Event* outcome(Error* failure) {
-  if (!failure) return READY;
+/* The event of results that are not to be had, as an argument was not: shown to whoever looks. */
+static Event* failed_event(const Error* failure) {
   Event* event = event_new();
-  if (event) event_set(event, failure);
-  else error_free(failure);
+  if (event) event_set(event, error_copy(failure));
   return event;
+}
+
+/* ---- the order of effects -------------------------------------------------------------------- */
+
+/* Of each thread: the event of the last program with effects that it left to the stream. What it
+   calls behind waits its turn there, or would print first. Other threads need not wait, and must
+   not: a function of that very program may have started them, and wait for them. */
+static pthread_key_t last_effect; /* a key, for a thread that ends lets go of its event */
+static bool has_key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+static void release(void* event) { event_release(event); }
+
+static void make_key(void) { has_key = !pthread_key_create(&last_effect, release); }
+
+static Event* get_last_effect(void) {
+  pthread_once(&key_once, make_key);
+  return has_key ? pthread_getspecific(last_effect) : NULL;
+}
+
+static void set_last_effect(Event* event) {
+  Event* before = get_last_effect();
+  if (!has_key || pthread_setspecific(last_effect, event)) return;
+  event_retain(event);
+  event_release(before);
+}
+
+static bool follows_effect(void) {
+  const Event* last = get_last_effect();
+  return last && !event_is_ready(last);
+}
+
+/* ---- in the caller or on the stream ---------------------------------------------------------- */
+
+static bool belongs_on_stream(const Executable* executable) {
+  if (stream_is_current_thread()) return false;
+  return !executable->in_caller || (executable->effects && follows_effect());
 }
 
 static void set_done(void** done, int64_t devices, Event* event) {
   for (int64_t device = 0; done && device < devices; device++) done[device] = event_retain(event);
 }
 
+/* A failure of the program is one of the call: nobody need look at results to hear of it. */
 static Error* run_here(Run* run, Buffer*** lists, void** done) {
-  Event* ready = outcome(run->failed ? error_copy(producer_error(run)) : call_entry(run));
-  Error* error = ready ? make_buffers(run, ready, lists)
-                       : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
-  if (!ready) drop_outputs(run, true);
+  Error* error = run->failed ? NULL : call_entry(run);
+  Event* ready = run->failed ? failed_event(producer_error(run)) : READY;
+  if (!ready) error = error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  if (error) drop_outputs(run, true);
+  else error = make_buffers(run, ready, lists);
   if (!error) set_done(done, run->executable->device_count, ready);
   run_free(run);
   event_release(ready);
@@ -363,6 +400,7 @@ static Error* run_on_stream(Run* run, Buffer*** lists, void** done) {
   for (int64_t k = 0; k < run->executable->output_count; k++) run->output_storage[k]->queued++;
   pthread_mutex_unlock(&buffers_lock);
   set_done(done, run->executable->device_count, run->done);
+  if (run->executable->effects) set_last_effect(run->done);
   run->job = (Job){.run = run_job, .lost = lose_job, .may_overtake = may_overtake};
   stream_push(&run->job);
   return NULL;
@@ -406,7 +444,7 @@ Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   Buffer* const* inputs = all_inputs(run, (Buffer* const* const*)args->argument_lists);
   Device* asked = GET(args, execute_device);
   run->devices = asked ? asked->place : executable->devices;
-  run->queued = !executable->quick && !stream_is_current_thread();
+  run->queued = belongs_on_stream(executable);
   pthread_mutex_lock(&buffers_lock);
   error = check_inputs(run, inputs);
   if (!error && run->queued && stream_is_current_thread())

@@ -214,6 +214,7 @@ typedef struct {
   const void* options;
   int64_t options_bytes;
   int64_t effects; /* whether it has any */
+  int64_t synchronous; /* whether it runs in the caller, however long it takes */
 } ExecutableSpec;
 
 enum { COST_PROPERTIES = 3 };
@@ -238,7 +239,7 @@ typedef struct Executable {
   void** constants;
   Entry entry;
   int64_t arena_bytes, scratch_bytes, code_bytes;
-  bool quick; /* worth running in the caller */
+  bool in_caller; /* where it runs when its inputs are there; else on the stream */
   bool effects;
   char *name, *fingerprint;
   char *program, *options, *shown, *assignment;
