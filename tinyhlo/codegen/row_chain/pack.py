@@ -55,12 +55,12 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
     second, dtype = chain.second, chain.result.dtype
     batch, m = second.extent(second.batch), second.extent(second.m)
     lanes = target.vector_bytes // dtype.itemsize
-    rows, vectors = choose_tile(m, ceil_div(chain.keys, lanes), target, moves)
+    rows, vectors = choose_tile(chain, m, lanes, target, moves)
     columns = vectors * lanes
     # a further vector apart, so that rows do not fall on the same lines of L1
     stride = round_up(chain.keys, columns) + columns
     most = target.l2_bytes // 4 // (2 * stride * dtype.itemsize) // rows
-    tiles = min(max(most, 1), BLOCK_TILES)
+    tiles = min(max(most, 1), BLOCK_TILES, ceil_div(m, rows))
     block_rows = rows * moves.number("block", tiles, 1, 2, 3, 4, 6, 8)
     wanted = target.threads if batch * m * chain.keys >= PARALLEL_WORK else 1
     row_chunks = min(wanted // gcd(wanted, batch), ceil_div(m, block_rows))
@@ -81,14 +81,24 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
     )
 
 
-def choose_tile(m: int, keys: int, target: Target, moves: Moves) -> tuple[int, int]:
-    """The tile of `m` times `keys` vectors of scores that computes least beyond the edges."""
+def choose_tile(
+    chain: RowChain, m: int, lanes: int, target: Target, moves: Moves
+) -> tuple[int, int]:
+    """The tile that computes least beyond the edges, of both products with `m` rows."""
+    keys, width = (ceil_div(n, lanes) for n in (chain.keys, chain.second.extent(chain.second.n)))
+    depth = chain.first.extent(chain.first.k)
+
+    def padded(tile: tuple[int, int]) -> int:
+        rows, vectors = tile
+        scores, values = round_up(keys, vectors) * depth, round_up(width, vectors) * chain.keys
+        return round_up(m, rows) * (scores + values)
+
     known = TILES[32] if target.vector_registers >= 32 else TILES[16]
     if m < min(rows for rows, _ in known):
         return m, max(MIN_SUMS // m, 1)
-    best = min(known, key=lambda tile: round_up(m, tile[0]) * round_up(keys, tile[1]))
-    found = [(ceil_div(m, ceil_div(m, rows)), vectors) for rows, vectors in (best, *known)]
-    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in found})
+    even = [(ceil_div(m, ceil_div(m, rows)), vectors) for rows, vectors in known]
+    best = min(even, key=padded)
+    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in (best, *even)})
 
 
 def step_of(keys: int, most: int) -> int:
