@@ -78,7 +78,7 @@ def staged(source: bytes) -> Row:
             ended("passes")
             pieces.append(llvm.emitted(module))
             ended("select")
-    link(pieces)
+    link(pieces, "timed")
     ended("link")
     return row | {"lines": float(sum(text.count("\n") for text in [*texts, last]))}
 

@@ -117,7 +117,7 @@ def measure(kernel: Kernel, seconds: float) -> tuple[float, tuple[str, ...]]:
     types = [node.type for node in kernel.graph.results]
     outputs = tuple(Buffer(f"y{k}", t, Place.OUTPUT, k) for k, t in enumerate(types))
     inputs = tuple(Buffer(f"x{k}", t, Place.INPUT, k) for k, t in enumerate(kernel.graph.params))
-    program = Program(inputs, outputs, (), (Launch(kernel, inputs, outputs),), 0, ())
+    program = Program("contraction", inputs, outputs, (), (Launch(kernel, inputs, outputs),), 0, ())
     compiled = compile_program(program, host_target(1), Config(cache=False))
     generator = np.random.default_rng(0)
     given = [aligned_empty(buffer.type) for buffer in inputs]
@@ -177,7 +177,7 @@ def fma_peak() -> float:
         "ret void",
         "}",
     ]
-    linked = link([compile_text("\n".join(lines), target)])
+    linked = link([compile_text("\n".join(lines), target)], "timed")
     loop = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(linked.address("entry"))
     memory = np.zeros(64, np.float32)
     address = -(-memory.ctypes.data // 64) * 64

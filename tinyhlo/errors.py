@@ -22,6 +22,10 @@ class ExecutionError(TinyhloError):
     """A compiled program failed while running (wrong arguments, a callback that raised)."""
 
 
+class OutOfMemory(TinyhloError, MemoryError):
+    """The system has no room for what compiling a program takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnsupportedItem:
     """One op that cannot be compiled: `op` as written in StableHLO, `types` its signature,

@@ -31,7 +31,7 @@ def kernel_program(graph: Graph, in_place: tuple[tuple[int, int], ...] = ()) -> 
     )
     kernel = Kernel("kernel", graph, in_place)
     body = (Launch(kernel, inputs, outputs),)
-    return Program(inputs, outputs, (), body, 0, tuple(aliases.items()))
+    return Program("test", inputs, outputs, (), body, 0, tuple(aliases.items()))
 
 
 def call(compiled: Compiled, program: Program, *inputs: np.ndarray) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.memory import memory_stats
-from tinyhlo.runtime import core
+from tinyhlo.runtime import core, jit
 
 TINY = jax.devices("tiny")[0]
 
@@ -88,3 +88,12 @@ def test_damaged_executables_are_refused() -> None:
             except RuntimeError as error:
                 refusals += "not an executable of tinyhlo, or are damaged" in str(error)
     assert refusals > 20
+
+
+def test_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = jax.device_put(np.float32(3), TINY)
+    with monkeypatch.context() as patched:
+        patched.setattr(jit, "FIRST_BYTES", 1 << 60)
+        with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED: out of memory: no room"):
+            jax.jit(lambda x: x * 7 - 3)(x)
+    assert float(jax.jit(lambda x: x * 7 - 3)(x)) == 18.0

@@ -19,14 +19,20 @@ from typing import TypeVar
 
 from tinyhlo import config
 from tinyhlo.collector import collector_paused
-from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp, VerificationError
+from tinyhlo.errors import (
+    OutOfMemory,
+    TinyhloError,
+    UnsupportedItem,
+    UnsupportedOp,
+    VerificationError,
+)
 from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.version import VERSION
 
 # absl::Status codes
-INVALID_ARGUMENT, UNIMPLEMENTED, INTERNAL = 3, 12, 13
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 3, 8, 12, 13
 
 Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
@@ -218,10 +224,12 @@ def status_of(error: BaseException) -> tuple[int, str]:
             return UNIMPLEMENTED, str(error)
         case VerificationError():
             return INTERNAL, _defect(error)
+        case OutOfMemory():
+            return RESOURCE_EXHAUSTED, str(error)
         case TinyhloError():
             return INVALID_ARGUMENT, str(error)
         case MemoryError():
-            return INTERNAL, "out of memory while compiling"
+            return RESOURCE_EXHAUSTED, "out of memory while compiling"
         case _:
             return INTERNAL, _defect(error)
 

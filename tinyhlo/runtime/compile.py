@@ -93,7 +93,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
             {kernel: each.schedule for kernel, each in found.items()},
         )
         pieces = code.pieces(last)
-    linked = link(pieces)
+    linked = link(pieces, program.name)
     loops = {kernel: r.loops for kernel, r in rendered.items()}
     reports = {kernel: report(kernel, loops.get(kernel, "")) for kernel in kernels}
     seconds = {

@@ -33,6 +33,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_allocate": (ctypes.c_void_p, (ctypes.c_int64,)),
     "tiny_free": (None, (ctypes.c_void_p, ctypes.c_int64)),
     "tiny_has_room": (ctypes.c_bool, (ctypes.c_int64,)),
+    "tiny_has_mappings": (ctypes.c_bool, (ctypes.c_int64, ctypes.c_int64)),
     "tiny_scratch": (ctypes.c_void_p, (ctypes.c_int64,)),
     "tiny_trim": (None, ()),
     "tiny_memory_stats": (None, (ctypes.c_void_p,)),

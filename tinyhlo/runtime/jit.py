@@ -1,7 +1,7 @@
 """From LLVM IR text to callable code: passes, object code, link. One JIT a process.
 
     code = compile_text(text, target)          # object code, what the cache keeps
-    linked = link([code])
+    linked = link([code], "sum_of_rows")       # what errors call it
     linked.address("entry")
 
 Names the code imports (`tiny_parallel`) come from the C core; libm's from the process.
@@ -22,7 +22,15 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from tinyhlo.codegen.llvm.types import GLUE
+from tinyhlo.errors import OutOfMemory, TinyhloError
+from tinyhlo.runtime import core
 from tinyhlo.target import Target
+
+# LLVM ends the process when it gets no memory, so we ask before. It took 35 bytes a byte of text
+# to compile long modules, 2 a byte of code to link them; the first bytes are for all that is small.
+FIRST_BYTES = 8 << 20
+BYTES_TO_COMPILE, BYTES_TO_LINK = 70, 4
+MAPPINGS = 4  # of a piece of code: for instructions, constants and variables, and one to spare
 
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -135,8 +143,20 @@ def compiler(text: str, target: Target) -> Generator[Compiler, None, None]:
     idle.append(found)  # not after an error: what state it is in is not known
 
 
+def check_memory(what: str, bytes_needed: int, mappings: int = 0) -> None:
+    """Raises OutOfMemory when the system would not give LLVM so much."""
+    if core.library().tiny_has_mappings(FIRST_BYTES + bytes_needed, mappings):
+        return
+    raise OutOfMemory(
+        f"out of memory: no room {what}. The system gives this process no more memory or no more "
+        "mappings of it; each compiled program that is alive has some. jax.clear_caches() lets go "
+        "of those that JAX keeps; `ulimit -v` and vm.max_map_count are the limits."
+    )
+
+
 def compile_text(text: str, target: Target) -> bytes:
-    """Object code of a module given as LLVM IR text."""
+    """Object code of a module given as LLVM IR text. Raises OutOfMemory."""
+    check_memory("to compile a kernel", BYTES_TO_COMPILE * len(text))
     with compiler(text, target) as found:
         return found.emitted(found.optimized(text))
 
@@ -160,26 +180,32 @@ class Linked:
 @cache
 def _jit() -> Any:
     _initialize(llvm.get_process_triple())
-    return llvm.create_lljit_compiler()
+    # JITLink puts a module's instructions and constants side by side. RuntimeDyld, which is the
+    # default, maps them one by one: in a process with 2 GiB of other mappings they may come to lie
+    # too far apart for the offsets in the instructions, which ended the process.
+    return llvm.create_lljit_compiler(use_jit_link=True)
 
 
-def link(codes: Sequence[bytes], symbols: tuple[str, ...] = ("entry",)) -> Linked:
-    """Load object code."""
+def link(codes: Sequence[bytes], name: str, symbols: tuple[str, ...] = ("entry",)) -> Linked:
+    """Load the object code of a program. Raises OutOfMemory, TinyhloError when LLVM cannot."""
+    size = sum(map(len, codes))
     with _lock:
+        check_memory(f"for the code of {name}", BYTES_TO_LINK * size, MAPPINGS * len(codes))
         builder = llvm.JITLibraryBuilder().add_current_process()
         for code in codes:
             builder.add_object_img(code)
-        for name, address in imports().items():
-            builder.import_symbol(name, address)
-        for name in symbols:
-            builder.export_symbol(name)
-        return Linked(builder.link(_jit(), f"tinyhlo{next(_numbers)}"))
+        for symbol, address in imports().items():
+            builder.import_symbol(symbol, address)
+        for symbol in symbols:
+            builder.export_symbol(symbol)
+        try:
+            return Linked(builder.link(_jit(), f"tinyhlo{next(_numbers)}"))
+        except RuntimeError as error:
+            raise TinyhloError(f"cannot link {name}: {error}") from None
 
 
 @cache
 def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
-    from tinyhlo.runtime.core import address
-
     names = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
-    return {name: address(name) for name in names}
+    return {name: core.address(name) for name in names}

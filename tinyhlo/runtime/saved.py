@@ -136,7 +136,7 @@ def load(place: SavedPlace) -> Executable | None:
         for size in sizes:
             groups[-1].append(payload[start : start + size])
             start += size
-    linked = link(groups[1])
+    linked = link(groups[1], head["name"])
     inputs, outputs = (
         tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in types)
         for types in head["types"]

@@ -32,4 +32,4 @@ def schedule(
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     placed, arena_bytes = plan(body)
     constants = tuple(node for node in context.constants if isinstance(node, Constant))
-    return Program(inputs, outputs, constants, placed, arena_bytes, aliases)
+    return Program(name, inputs, outputs, constants, placed, arena_bytes, aliases)

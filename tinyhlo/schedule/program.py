@@ -128,6 +128,7 @@ class Program:
     """A whole executable. `aliases` lists (output, input) positions that are the same memory
     (donation); then input and output buffers are one Buffer of place OUTPUT."""
 
+    name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     constants: tuple[Constant, ...]

@@ -85,6 +85,26 @@ bool tiny_has_room(int64_t bytes) {
   return used_fits;
 }
 
+/* By asking for them, and giving them back untouched: limits of address space (RLIMIT_AS), of what
+   may be promised (vm.overcommit_memory) and of mappings (vm.max_map_count) answer at once. */
+static bool try_mappings(int64_t bytes, int64_t mappings) {
+  int64_t page = sysconf(_SC_PAGESIZE), least = page * mappings;
+  size_t size = (size_t)(bytes > least ? bytes : least);
+  char* region = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED) return false;
+  bool given = true; /* a page of its own protection, and that after it, are a mapping each */
+  for (int64_t at = 0; at + 1 < mappings && given; at += 2) {
+    given = !mprotect(region + at * page, (size_t)page, PROT_READ);
+  }
+  return !munmap(region, size) && given;
+}
+
+bool tiny_has_mappings(int64_t bytes, int64_t mappings) {
+  if (try_mappings(bytes, mappings)) return true;
+  tiny_trim();
+  return try_mappings(bytes, mappings);
+}
+
 void* tiny_allocate(int64_t bytes) {
   if (bytes < 0 || bytes > (int64_t)1 << 50) return NULL;
   int size_class = class_of(bytes);

@@ -41,6 +41,9 @@ TINY_API void* tiny_allocate(int64_t bytes);
 TINY_API void tiny_free(void* block, int64_t bytes);
 /* Whether that much more may be allocated: asked before a program runs, for its kernels cannot fail. */
 TINY_API bool tiny_has_room(int64_t bytes);
+/* Whether the system would give LLVM, which ends the process when it does not, so many bytes now,
+   and so many mappings of different protection. */
+TINY_API bool tiny_has_mappings(int64_t bytes, int64_t mappings);
 /* Memory for a kernel at work: as tiny_allocate, but does not refuse what the system would give. */
 TINY_API void* tiny_scratch(int64_t bytes);
 /* Give every cached block back to the system. */

@@ -75,7 +75,9 @@ class Bench:
         _, last = render_program(
             self.program, {self.kernel: self.runs}, self.target, texts.append, schedules=schedules
         )
-        linked = link([compile_text(text, self.target) for text in (*texts, last)])
+        linked = link(
+            [compile_text(text, self.target) for text in (*texts, last)], self.program.name
+        )
         return Code(linked.address("entry"), linked)
 
     def results(self, code: Code) -> Arrays:
@@ -116,7 +118,9 @@ def alone(kernel: Kernel) -> Program:
         outputs[shared[k]] if k in shared else Buffer(f"in{k}", type_, Place.INPUT, k)
         for k, type_ in enumerate(kernel.graph.params)
     )
-    return Program(inputs, outputs, (), (Launch(kernel, inputs, outputs),), 0, kernel.in_place)
+    return Program(
+        kernel.name, inputs, outputs, (), (Launch(kernel, inputs, outputs),), 0, kernel.in_place
+    )
 
 
 def least_extent(kernel: Kernel) -> int:
