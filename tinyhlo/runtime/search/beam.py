@@ -30,7 +30,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 WORTH_SECONDS = 5e-6  # of a call: below it the clock and the call are what one measures
-KERNEL_SECONDS = 10.0  # for one kernel
+KERNEL_SECONDS = 10.0  # for one kernel: what has begun then races to its end
 GAIN = 1.03  # times as fast, or a schedule is no better than the one it comes from
 MICRO = 1e6
 
@@ -73,7 +73,7 @@ def search_kernel(bench: Bench, width: int) -> Found:
         found = [
             candidate
             for candidate in compiled(bench, beam, seen)
-            if agree(bench.results(candidate.code), expected)
+            if time.monotonic() < deadline and agree(bench.results(candidate.code), expected)
         ]
         seconds = bench.race([best.code, *(candidate.code for candidate in found)])
         ranked = sorted(zip(seconds, (best, *found), strict=True), key=lambda pair: pair[0])

@@ -26,7 +26,7 @@ from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
 from tinyhlo.target import Target
 
 RACE_SECONDS = 0.03  # of one schedule in a race
-FEWEST, MOST = 5, 100  # turns of each
+FEWEST, MOST = 5, 100  # turns of each, one of what takes longer than a race
 HOPELESS = 1.4  # times the best time so far: no turn beyond the fewest
 BATCH_SECONDS = 50e-6  # of calls between two looks at the clock
 
@@ -101,10 +101,11 @@ class Bench:
         best = [self.call(code, 1) for code in codes]  # memory is there then, and threads awake
         count = max(1, int(BATCH_SECONDS / min(best)))
         turns = int(RACE_SECONDS / (count * min(best)))
-        for turn in range(min(max(turns, FEWEST), MOST)):
+        fewest = FEWEST if turns else 1
+        for turn in range(min(max(turns, fewest), MOST)):
             limit = HOPELESS * min(best)
             for k, code in enumerate(codes):
-                if turn < FEWEST or best[k] <= limit:
+                if turn < fewest or best[k] <= limit:
                     best[k] = min(best[k], self.call(code, count))
         return best
 
