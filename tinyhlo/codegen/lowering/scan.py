@@ -69,8 +69,9 @@ def lower_scan(kernel: Kernel, target: Target) -> LoopProgram:
 
 
 class ScanLowering:
-    """The loops of one Scan. `lanes` are columns side by side; prefixes are made in vectors of
-    `short` lanes, as those of twice as many take a step more."""
+    """The loops of one Scan. `lanes` are columns side by side, and prefixes of a row in one chain;
+    those of a row in blocks are made in vectors of `short` lanes, as twice as many take a step
+    more and blocks overlap."""
 
     def __init__(self, root: Scan, lowering: Lowering, target: Target) -> None:
         self.root = root
@@ -95,6 +96,11 @@ class ScanLowering:
             step = Var(LETTERS[scope.depth], self.length)
             width = self.width(self.length)
             strip = self.strip_of(1, width)
+            if (
+                not strip.block and self.lanes <= self.length
+            ):  # one chain: the fewer steps the better
+                width = self.lanes
+                strip = self.strip_of(1, width)
             scope.statements += [self.declared, self.running(step, width, strip)]
 
     def across(self, columns: int) -> None:
