@@ -86,23 +86,16 @@ fuzz: .venv/.installed  ## load damaged files, write their section of docs/confo
 harnesses: .venv/.jax-suite  ## run JAX's primitive harnesses against XLA:CPU, write their section
 	@.venv/bin/python -m tests.harnesses
 
-.venv-programs/.installed: $(BUILD_INPUTS) tests/programs/requirements.txt
-	@echo "== making .venv-programs with $(PYTHON) and the packages of the programs"
-	@$(PYTHON) -m venv .venv-programs
-	@.venv-programs/bin/python -m pip install --quiet --disable-pip-version-check -e . \
-	  -r tests/programs/requirements.txt
+.venv-%/.installed: $(BUILD_INPUTS) tests/%/requirements.txt
+	@echo "== making .venv-$* with $(PYTHON) and the packages of tests/$*"
+	@$(PYTHON) -m venv .venv-$*
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e . \
+	  -r tests/$*/requirements.txt
 	@touch $@
 
 # NAMES="fno mamba" runs these and writes no page.
 programs: .venv-programs/.installed  ## run programs of PyPI packages against XLA:CPU, write their section
 	@.venv-programs/bin/python -m tests.programs $(NAMES)
-
-.venv-ecosystem/.installed: $(BUILD_INPUTS) tests/ecosystem/requirements.txt
-	@echo "== making .venv-ecosystem with $(PYTHON) and the libraries"
-	@$(PYTHON) -m venv .venv-ecosystem
-	@.venv-ecosystem/bin/python -m pip install --quiet --disable-pip-version-check -e . \
-	  -r tests/ecosystem/requirements.txt
-	@touch $@
 
 # NAMES="optax diffrax" (default: all), MOST=N tests of each (default 150).
 ecosystem: .venv-ecosystem/.installed  ## run the tests of libraries written on JAX, write their section

@@ -30,8 +30,7 @@ SECONDS = {"a": 1.0, "b": 0.8, "c": 0.5}
 
 
 class Landscape:
-    """A Bench of times that are known: two decisions that only pay together with a third answer
-    in between."""
+    """A Bench of times that are known: two decisions, of which each round changes one."""
 
     kernel = Kernel("hills", None)  # type: ignore[arg-type]
 
@@ -96,12 +95,13 @@ def test_a_stored_program_belongs_to_its_schedules(tmp_path: Path) -> None:
     path = tmp_path / "found.jsonl"
     config = Config(cache_dir=str(tmp_path), schedules=str(path))
     plain, keys = Config(cache_dir=str(tmp_path)), set[str]()
-    for given in (plain, replace(config, beam=2)):
+    path.write_text("")
+    for given, line in ((plain, ""), (config, "one"), (config, ""), (replace(config, beam=2), "")):
         place = place_of(TEXT, target_of(given), given)
         assert place is not None
         keys.add(place.key)
-        path.write_text("one more line\n")
-    assert len(keys) == 2
+        path.write_text(path.read_text() + line)
+    assert len(keys) == 4
 
 
 def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:

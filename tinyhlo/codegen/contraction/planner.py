@@ -18,17 +18,17 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import LINE_BYTES, Plan, Use
+from tinyhlo.codegen.contraction.tiles import (
+    CHUNKS_A_THREAD,
+    MIN_SUMS,
+    issue_slots,
+    panel_tile,
+    tiles,
+)
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param
 from tinyhlo.target import WAY_BYTES, Target
 
-# (rows, vectors) of the tile: accumulators, right vectors and one broadcast fill the registers
-TILES = {
-    16: ((6, 2), (4, 3), (13, 1)),
-    32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
-}
-TILE_SLOTS, STORE_SLOTS = 10, 3  # multiply-adds that a tile takes besides, and each of its sums
-MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
@@ -39,7 +39,6 @@ RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplied by
 SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
-CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
 SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_BYTES = 256  # between rows that still share pages and cache sets well
@@ -88,10 +87,10 @@ class Planner:
         self.runs = self.column_runs()
 
     def plan(self) -> Plan:
-        """With the tile that takes the fewest slots."""
+        """With the tile that takes the fewest issue slots."""
         plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
         threads = self.target.threads
-        best = min(plans, key=lambda name: slots(plans[name], threads))
+        best = min(plans, key=lambda name: issue_slots(plans[name], threads))
         return self.moves.choose("tile", {best: plans[best], **plans})
 
     def tiles(self) -> dict[tuple[int, int], None]:
@@ -393,46 +392,6 @@ def cuts(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int) -
 def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
     """The number of the first option for which `holds`, or the last one's."""
     return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
-
-
-def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
-    """(rows, vectors), the rows as even as that leaves them. The columns' sums for a bias are a row
-    more, and the bias a register."""
-    registers = target.vector_registers
-    known = TILES[32] if registers >= 32 else TILES[16]
-    if m < min(rows for rows, _ in known):
-        known = ((m, max(MIN_SUMS // m, 1)),)
-    for rows, vectors in known:
-        most = min(rows, (registers - 2) // vectors - 2) if bias else rows
-        yield ceil_div(m, ceil_div(m, most)), vectors
-
-
-def slots(plan: Plan, threads: int) -> int:
-    """Multiply-adds of vectors that take as long as the busiest thread's chunks; within 4 % of what
-    was measured (docs/decisions/0041-tiles.md)."""
-    rows = plan.rows + (1 if plan.form.bias else 0)
-    tiles = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
-    depth = plan.steps * ceil_div(plan.depth, plan.form.group)
-    chunks = plan.chunks
-    if chunks < CHUNKS_A_THREAD * threads:
-        chunks = round_up(chunks, threads)
-    return chunks * tiles * slots_of_tile(rows, plan.vectors, depth)
-
-
-def slots_of_tile(rows: int, vectors: int, depth: int) -> int:
-    """A load takes as long as a multiply-add, both run side by side."""
-    sums = rows * vectors
-    return max(sums, rows + vectors, MIN_SUMS) * depth + TILE_SLOTS + STORE_SLOTS * sums
-
-
-def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:
-    """As wide as a panel, if its sums hide their latency and stay in registers: a wider tile would
-    read half a line of some panels, and those panels twice."""
-    if panel >= vectors or panel * m < MIN_SUMS:
-        return rows, vectors
-    most = min(m, (target.vector_registers - panel - 1) // panel)
-    fitting = range(ceil_div(MIN_SUMS, panel), most + 1)
-    return min(reversed(fitting), key=lambda count: round_up(m, count), default=rows), panel
 
 
 def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:

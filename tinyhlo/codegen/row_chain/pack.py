@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.plan import LINE_BYTES
-from tinyhlo.codegen.contraction.planner import MIN_SUMS
+from tinyhlo.codegen.contraction.tiles import MIN_SUMS
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables

@@ -1,0 +1,60 @@
+"""Register tiles that a product may have, and what a plan with one of them takes.
+
+In: rows of a product and the Target, or a Plan. Out: (rows, vectors) of tiles; issue slots:
+
+    tiles(49, AVX-512)  ->  (4, 4), (6, 4), (13, 2), (10, 2), (7, 2), ...
+    49x512x512          ->  7x2 takes the fewest: 7 tiles of 7 rows, where 4 of 13 would be 52
+
+The numbers were fitted to what was measured (docs/decisions/0041-tiles.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinyhlo.codegen.contraction.cut import ceil_div, round_up
+from tinyhlo.codegen.contraction.plan import Plan
+from tinyhlo.target import Target
+
+# registers -> tiles: accumulators, right vectors and one broadcast fill them
+TILES = {
+    16: ((6, 2), (4, 3), (13, 1)),
+    32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
+}
+MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
+TILE_SLOTS, STORE_SLOTS = 10, 3  # that a tile takes besides its products, and each of its sums
+CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
+
+
+def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
+    """(rows, vectors), the rows as even as that leaves them. The columns' sums for a bias are a row
+    more, and the bias a register."""
+    registers = target.vector_registers
+    known = TILES[32] if registers >= 32 else TILES[16]
+    if m < min(rows for rows, _ in known):
+        known = ((m, max(MIN_SUMS // m, 1)),)
+    for rows, vectors in known:
+        most = min(rows, (registers - 2) // vectors - 2) if bias else rows
+        yield ceil_div(m, ceil_div(m, most)), vectors
+
+
+def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:
+    """As wide as a panel, if its sums hide their latency and stay in registers: a wider tile would
+    read half a line of some panels, and those panels twice."""
+    if panel >= vectors or panel * m < MIN_SUMS:
+        return rows, vectors
+    most = min(m, (target.vector_registers - panel - 1) // panel)
+    fitting = range(ceil_div(MIN_SUMS, panel), most + 1)
+    return min(reversed(fitting), key=lambda count: round_up(m, count), default=rows), panel
+
+
+def issue_slots(plan: Plan, threads: int) -> int:
+    """In multiply-adds of a vector, of all chunks, as if each thread had as many: a load takes as
+    long as a multiply-add, both run side by side."""
+    sums = (plan.rows + (1 if plan.form.bias else 0)) * plan.vectors
+    loads = sums // plan.vectors + plan.vectors
+    depth = plan.steps * ceil_div(plan.depth, plan.form.group)
+    tile = max(sums, loads, MIN_SUMS) * depth + TILE_SLOTS + STORE_SLOTS * sums
+    count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
+    few = plan.chunks < CHUNKS_A_THREAD * threads
+    return (round_up(plan.chunks, threads) if few else plan.chunks) * count * tile
