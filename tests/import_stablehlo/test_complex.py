@@ -48,6 +48,7 @@ BINARY: list[Callable[..., Any]] = [
     jnp.add, jnp.subtract, jnp.multiply, jnp.divide, jnp.power, jnp.equal, jnp.maximum, jnp.minimum,
     lambda x, y: x @ y.T,
     lambda x, y: x.real @ y.T,
+    lambda x, y: jax.lax.dot(x.real, y.imag.T, preferred_element_type=x.dtype),
     lambda x, y: jnp.stack([x, y]),
     lambda x, y: jax.lax.complex(x.real, y.imag),
 ]  # fmt: skip

@@ -109,6 +109,19 @@ def test_arithmetic(name: str, dtype: DType) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", SMALL_INTEGERS, ids=str)
+@pytest.mark.parametrize("source", ("f16", "f32", "f64", "f8E5M2"))
+def test_floats_beyond_an_integers_range_saturate(dtype: DType, source: str) -> None:
+    text = f"""func.func @main(%x: tensor<18x{source}>) -> tensor<18x{dtype}> {{
+      %0 = stablehlo.convert %x : (tensor<18x{source}>) -> tensor<18x{dtype}>
+      return %0 : tensor<18x{dtype}> }}"""
+    x = np.array([*range(-2, 3), *np.outer((-300, -20, -8.5, 7.5, 16, 300), (0.5, 1)).flat, np.inf])
+    x = x.astype(BY_NAME[source].numpy)
+    expected = np.trunc(np.clip(x.astype(np.float32), *dtype.bounds))
+    (found,) = compile_module(text, Config())(x)
+    np.testing.assert_array_equal(found.astype(np.float32), expected)
+
+
 def test_bits_of_integers() -> None:
     text = """func.func @main(%x: tensor<16xi4>, %n: tensor<16xi4>)
         -> (tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<8xui8>) {

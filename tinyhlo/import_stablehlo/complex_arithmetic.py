@@ -20,6 +20,7 @@ from tinyhlo.import_stablehlo import contraction, conversions, convolution
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane, choose
 from tinyhlo.import_stablehlo.lifting import plane_type, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
+from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
@@ -78,7 +79,7 @@ def extreme(x: Complex, y: Complex, first: Node) -> Complex:
 
 
 def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    """A sum of products: four real ones, or two where an operand is real."""
+    """A sum of products: four real ones, two where an operand is real, one where both are."""
     plain = with_types(operation, plane_type)
     plane = plain.type.dtype
     operands: list[Sequence[Node]] = []
@@ -96,16 +97,18 @@ def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Sc
         return rule(plain, (a, b), scope)
 
     match operands:
+        case [[a], [c]]:
+            product = real(a, c)
+            return Complex(product, like(0, product))
         case [[a], [c, d]]:
             return Complex(real(a, c), real(a, d))
         case [[a, b], [c]]:
             return Complex(real(a, c), real(b, c))
-        case [[a, b], [c, d]]:
+        case _:
+            [a, b], [c, d] = operands
             return Complex(
                 together(Op.SUB, real(a, c), real(b, d)), together(Op.ADD, real(a, d), real(b, c))
             )
-        case _:
-            raise UnsupportedError("a complex product of real operands: convert one to complex")
 
 
 FEW_PRODUCTS = 1 << 14  # below, one pass over both operands beats two tiled products

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
+from tinyhlo.import_stablehlo.elementwise import clamp
 from tinyhlo.import_stablehlo.lifting import with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
+from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, on_values
@@ -31,7 +33,8 @@ def bits_constant(dense: Any, shape: Shape, dtype: DType) -> Node:
 
 
 def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    """Floats are rounded to a small float once, from their own type."""
+    """Floats are rounded to a small float once, from their own type; those beyond the range of a
+    small integer become its largest or smallest, as with wider integers."""
     (x,) = inputs
     source: DType = operation.operand_types[0].dtype  # type: ignore[union-attr]
     target = operation.type.dtype
@@ -40,11 +43,16 @@ def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> N
     if target not in SMALL:
         return convert(with_types(operation, compute_type), (x,), scope)
     if target in SMALL_INTEGERS:
-        wide = x if x.dtype.is_integer else cast(x, compute_type(target))
-        return encode(wide, target)
+        return encode(saturated(x, target) if x.dtype.is_float else x, target)
     if not x.dtype.is_float:
         x = cast(x, F32 if x.dtype.bits <= 16 else F64)
     return encode(x, target)
+
+
+def saturated(x: Node, dtype: DType) -> Node:
+    wide = cast(x, compute_type(dtype))
+    smallest, largest = (like(limit, wide) for limit in dtype.bounds)
+    return clamp(smallest, wide, largest)
 
 
 def count_leading_zeros(x: Node, dtype: DType) -> Node:
