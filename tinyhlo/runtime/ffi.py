@@ -4,14 +4,14 @@ In: the handlers of a target (PyCapsules by stage) and a `Call`. Out: the `Libra
 
     library = ffi_call({"execute": capsule}, call)
 
-What does not change from call to call (shapes, attributes) is laid out here once; native/ffi.c puts
-the call frame around it. The structures mirror native/ffi_abi.h and native/ffi.h.
+What does not change from call to call (shapes, attributes) is laid out here once, as native/ffi.h
+and native/ffi_abi.h say; native/ffi.c puts the call frame around it.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
-from tinyhlo.runtime.library import Call, Library, memory_of
+from tinyhlo.runtime.library import Call, Library
 
 STAGES = ("instantiate", "prepare", "initialize", "execute")
 ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4  # kinds of attributes
+
+BUFFER_WORDS, ATTRIBUTES_WORDS = 6, 6
 
 # XLA_FFI_DataType
 CODES = {
@@ -59,69 +61,6 @@ CODES = {
 NUMPY_CODES = {BY_NAME[name].numpy: code for name, code in CODES.items()}
 
 
-class Buffer(ctypes.Structure):
-    """FfiBuffer."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("dtype", ctypes.c_int32),
-        ("data", ctypes.c_void_p),
-        ("rank", ctypes.c_int64),
-        ("dims", ctypes.POINTER(ctypes.c_int64)),
-    ]
-
-
-class Span(ctypes.Structure):
-    """FfiSpan: text with its length."""
-
-    _fields_ = [("text", ctypes.c_char_p), ("length", ctypes.c_size_t)]
-
-
-class Scalar(ctypes.Structure):
-    """One number as an attribute."""
-
-    _fields_ = [("dtype", ctypes.c_int32), ("value", ctypes.c_void_p)]
-
-
-class Array(ctypes.Structure):
-    """Numbers as an attribute."""
-
-    _fields_ = [("dtype", ctypes.c_int32), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p)]
-
-
-class Attributes(ctypes.Structure):
-    """FfiAttributes: a dictionary, sorted by name."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("size", ctypes.c_int64),
-        ("types", ctypes.POINTER(ctypes.c_int32)),
-        ("names", ctypes.POINTER(ctypes.POINTER(Span))),
-        ("values", ctypes.POINTER(ctypes.c_void_p)),
-    ]
-
-
-class Descriptor(ctypes.Structure):
-    """FfiLibrary."""
-
-    _fields_ = [
-        ("run", ctypes.c_void_p),
-        ("handlers", ctypes.c_void_p * len(STAGES)),
-        ("input_count", ctypes.c_int64),
-        ("output_count", ctypes.c_int64),
-        ("buffers", ctypes.POINTER(Buffer)),
-        ("aliases", ctypes.POINTER(ctypes.c_int64)),
-        ("output_bytes", ctypes.POINTER(ctypes.c_int64)),
-        ("batch", ctypes.c_int64),
-        ("batch_bytes", ctypes.POINTER(ctypes.c_int64)),
-        ("attributes", Attributes),
-        ("states", ctypes.c_void_p * len(STAGES)),
-        ("state_types", ctypes.c_int64 * len(STAGES)),
-    ]
-
-
 def ffi_call(
     handlers: Mapping[str, Any], call: Call, seconds: float = 0.0, batch: int = 1
 ) -> Library:
@@ -130,35 +69,47 @@ def ffi_call(
 
     Raises TinyhloError with the handler's words when it refuses to be instantiated.
     """
-    alive: list[Any] = [call, dict(handlers)]
+    words = Words()
     types = (*call.operands, *call.results)
-    buffers = (Buffer * max(1, len(types)))(*map(buffer_of, types))
     shared = dict(call.aliases)
-    aliases = integers([shared.get(k, -1) for k in range(len(call.results))])
-    sizes = integers([type_.nbytes for type_ in call.results])
-    batch_bytes = integers([type_.nbytes // max(1, batch) for type_ in types])
-    descriptor = Descriptor(
-        core.address("tiny_ffi_run"),
-        (ctypes.c_void_p * len(STAGES))(*(pointer_of(handlers.get(stage)) for stage in STAGES)),
-        len(call.operands),
-        len(call.results),
-        buffers,
-        aliases,
-        sizes,
-        batch,
-        batch_bytes,
-        attributes_of(call.attributes, alive),
+    descriptor = words.array(
+        [
+            core.address("tiny_ffi_run"),
+            *(pointer_of(handlers.get(stage)) for stage in STAGES),
+            *(len(call.operands), len(call.results)),
+            words.address([word for type_ in types for word in buffer_of(type_, words)]),
+            words.address([shared.get(k, -1) for k in range(len(call.results))]),
+            words.address([type_.nbytes for type_ in call.results]),
+            batch,
+            words.address([type_.nbytes // max(1, batch) for type_ in types]),
+            *attributes_of(call.attributes, words),
+            *(0 for _ in (*STAGES, *STAGES)),  # states and their types
+        ]
     )
-    if core.library().tiny_ffi_instantiate(ctypes.byref(descriptor)):
+    if core.library().tiny_ffi_instantiate(descriptor.ctypes.data):
         raise TinyhloError(f"{call.target} cannot be instantiated: {core.last_error()}")
-    alive += [buffers, aliases, sizes, batch_bytes, descriptor]
-    return Library(memory_of(descriptor), alive, seconds)
+    return Library(descriptor, (call, dict(handlers), words), seconds)
 
 
-def pointer_of(capsule: Any) -> int | None:
-    """The handler that a PyCapsule holds."""
+class Words:
+    """Memory of C structures, as long as this object lives. Each of their fields fills a word of 8
+    bytes: narrower ones are followed by padding."""
+
+    def __init__(self) -> None:
+        self.alive: list[np.ndarray] = []
+
+    def array(self, values: Any, dtype: Any = np.int64) -> np.ndarray:
+        self.alive.append(np.array(values, dtype))
+        return self.alive[-1]
+
+    def address(self, values: Any, dtype: Any = np.int64) -> int:
+        return self.array(values, dtype).ctypes.data
+
+
+def pointer_of(capsule: Any) -> int:
+    """The handler that a PyCapsule holds; 0 for none."""
     if capsule is None:
-        return None
+        return 0
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_void_p, (ctypes.py_object,)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -166,50 +117,41 @@ def pointer_of(capsule: Any) -> int | None:
     return pointer(capsule, name(capsule))
 
 
-def integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * max(1, len(values)))(*values)
+def buffer_of(type_: TensorType, words: Words) -> tuple[int, ...]:
+    """An FfiBuffer."""
+    rank = len(type_.shape)
+    return 8 * BUFFER_WORDS, 0, CODES[str(type_.dtype)], 0, rank, words.address(type_.shape)
 
 
-def buffer_of(type_: TensorType) -> Buffer:
-    size = ctypes.sizeof(Buffer)
-    return Buffer(
-        size, None, CODES[str(type_.dtype)], None, len(type_.shape), integers(type_.shape)
-    )
+def attributes_of(values: Mapping[str, Any], words: Words) -> tuple[int, ...]:
+    """FfiAttributes: a dictionary, sorted by name."""
+    names = [words.address(span_of(name, words)) for name in sorted(values)]
+    found = [attribute_of(name, values[name], words) for name in sorted(values)]
+    kinds = words.address([kind for kind, _ in found], np.int32)
+    structures = words.address([words.address(structure) for _, structure in found])
+    return 8 * ATTRIBUTES_WORDS, 0, len(names), kinds, words.address(names), structures
 
 
-def attributes_of(values: Mapping[str, Any], alive: list[Any]) -> Attributes:
-    """A dictionary of attributes. What it points to goes into `alive`."""
-    names = [span_of(name) for name in sorted(values)]
-    found = [attribute_of(name, values[name], alive) for name in sorted(values)]
-    count = max(1, len(names))
-    kinds = (ctypes.c_int32 * count)(*(kind for kind, _ in found))
-    pointers = (ctypes.POINTER(Span) * count)(*map(ctypes.pointer, names))
-    structures = (ctypes.c_void_p * count)(*(ctypes.addressof(value) for _, value in found))
-    alive += [names, found, kinds, pointers, structures]
-    size = ctypes.sizeof(Attributes)
-    return Attributes(size, None, len(names), kinds, pointers, structures)
-
-
-def attribute_of(name: str, value: Any, alive: list[Any]) -> tuple[int, ctypes.Structure]:
+def attribute_of(name: str, value: Any, words: Words) -> tuple[int, tuple[int, ...]]:
     """(kind, structure) of one attribute.
 
     Raises TinyhloError for what the ABI has no kind for.
     """
     match value:
         case str():
-            return STRING, span_of(value)
+            return STRING, span_of(value, words)
         case np.generic() if value.dtype in NUMPY_CODES:
-            memory = np.array(value)
-            alive.append(memory)
-            return SCALAR, Scalar(NUMPY_CODES[value.dtype], memory.ctypes.data)
+            return SCALAR, (NUMPY_CODES[value.dtype], words.address(value, value.dtype))
         case np.ndarray() if value.dtype in NUMPY_CODES and value.ndim == 1:
-            return ARRAY, Array(NUMPY_CODES[value.dtype], value.size, value.ctypes.data)
+            elements = words.address(value, value.dtype)
+            return ARRAY, (NUMPY_CODES[value.dtype], value.size, elements)
         case Mapping():
-            return DICTIONARY, attributes_of(value, alive)
+            return DICTIONARY, attributes_of(value, words)
         case _:
             raise TinyhloError(f"attribute {name}={value!r} has no form in the XLA FFI")
 
 
-def span_of(text: str) -> Span:
+def span_of(text: str, words: Words) -> tuple[int, ...]:
+    """An FfiSpan: text with its length."""
     raw = text.encode()
-    return Span(raw, len(raw))
+    return words.address(list(raw), np.uint8), len(raw)

@@ -58,8 +58,8 @@ class Call:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Library:
-    """A function that generated code can call: `descriptor` is the memory of its TinyLibrary,
-    `keepalive` what it points to, `seconds` a rough time of one call. A program that calls a
+    """A function that generated code can call: `descriptor` is its TinyLibrary, word by word,
+    `keepalive` what that points to, `seconds` a rough time of one call. A program that calls a
     `synchronous` one is over when its own call is."""
 
     descriptor: np.ndarray
@@ -123,17 +123,6 @@ def take_exception() -> BaseException | None:
     return raised
 
 
-class Head(ctypes.Structure):
-    """Mirror of TinyLibrary in native/library.h."""
-
-    _fields_ = [("run", ctypes.c_void_p)]
-
-
-def memory_of(structure: ctypes.Structure) -> np.ndarray:
-    """The bytes of a C structure, as an entry of a table of constants."""
-    return np.frombuffer(memoryview(structure).cast("B"), np.uint8)
-
-
 def python_call(
     function: Function, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Library:
@@ -160,8 +149,8 @@ def python_call(
             stream_function(-1)
         return 0
 
-    head = Head(ctypes.cast(trampoline, ctypes.c_void_p).value)
-    return Library(memory_of(head), trampoline, PYTHON_SECONDS)
+    head = np.array([ctypes.cast(trampoline, ctypes.c_void_p).value], np.int64)
+    return Library(head, trampoline, PYTHON_SECONDS)
 
 
 def random_state(call: Call) -> Library:
@@ -176,17 +165,7 @@ _draws = itertools.count(1)
 # --- plain C functions -------------------------------------------------------------------------
 
 
-class Plain(ctypes.Structure):
-    """Mirror of PlainLibrary in native/library.c."""
-
-    _fields_ = [
-        ("run", ctypes.c_void_p),
-        ("function", ctypes.c_void_p),
-        ("output_count", ctypes.c_int64),
-    ]
-
-
-def plain_call(address: int | None, call: Call) -> Library:
+def plain_call(address: int, call: Call) -> Library:
     """A call of `void function(void* output, const void** inputs)`, the custom calls of old; with
     several results `output` is an array of pointers.
 
@@ -198,5 +177,5 @@ def plain_call(address: int | None, call: Call) -> Library:
         )
         types = ", ".join(map(str, call.operands))
         raise UnsupportedOp((UnsupportedItem(call.target, f"({types})", "", hint),))
-    descriptor = Plain(core.address("tiny_plain_run"), address, len(call.results))
-    return Library(memory_of(descriptor), descriptor)
+    plain = [core.address("tiny_plain_run"), address, len(call.results)]  # a PlainLibrary
+    return Library(np.array(plain, np.int64))

@@ -8,7 +8,7 @@
 /* Ranks of the buffers of a call that may be split: a batch of matrices. */
 enum { FFI_BATCH_RANK = 3 };
 
-/* The descriptor of one call; tinyhlo/runtime/ffi.py has its mirror and fills it. */
+/* The descriptor of one call; tinyhlo/runtime/ffi.py fills it, word by word. */
 typedef struct {
   TinyLibrary head;
   FfiHandler* handlers[FFI_STAGES]; /* NULL: nothing to do in this stage */

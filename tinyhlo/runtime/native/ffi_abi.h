@@ -1,6 +1,6 @@
 /* The C ABI of XLA FFI handlers (API 0.3 to 0.5): names and layouts are facts of XLA.
 
-   What tinyhlo never looks into is void*. tests/runtime/test_ffi_abi.py holds every offset against
+   What tinyhlo never looks into is void*. tests/runtime/ffi_layouts.c holds every offset against
    the header that jaxlib ships. */
 #ifndef TINYHLO_FFI_ABI_H
 #define TINYHLO_FFI_ABI_H
