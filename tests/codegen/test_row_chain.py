@@ -221,7 +221,7 @@ def test_tiles_without_rows_are_not_multiplied() -> None:
 
 
 def test_what_the_next_block_and_head_and_the_results_need_is_fetched() -> None:
-    given = arrays(*[(1, 3, 60, 32)] * 3)
+    given = arrays(*[(1, 3, 100, 32)] * 3)
     (loops,) = compiled(graph_of(attention, *given), threads=1).loops
     first, second = (line for line in str(loops).splitlines() if "depth in" in line)
     assert first.endswith(", x0 x1 x2 ahead") and second.endswith(", y0 ahead")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tinyhlo.codegen.loops import Accumulate, Loop
+from tinyhlo.codegen.loops import Loop
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
 from tinyhlo.runtime.host import native
@@ -68,16 +68,3 @@ def test_every_element_of_a_written_out_product_has_its_own_sum(size: int) -> No
     stages = run_stages(text, Config(cache=False))
     (product,) = native(stages.module, stages.program, stages.compiled, Config())(left, right)
     np.testing.assert_allclose(product, left @ right, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("terms", [3, 4, 5, 7])
-def test_sums_are_trees(terms: int) -> None:
-    """No chain of additions is longer than the logarithm of the terms."""
-    x = np.random.default_rng(terms).standard_normal(terms).astype(np.float32)
-    text = jax.jit(lambda x: (x * x).sum()).lower(x).as_text()
-    stages = run_stages(text, Config(cache=False))
-    (loops,) = stages.compiled.loops
-    chain = sum(isinstance(s, Accumulate) for s in loops.body)
-    assert chain == {3: 3, 4: 3, 5: 4, 7: 4}[terms]
-    (found,) = native(stages.module, stages.program, stages.compiled, Config())(x)
-    np.testing.assert_allclose(found, np.square(x, dtype=np.float64).sum(), rtol=1e-6)

@@ -48,13 +48,17 @@ def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> t
     return min(reversed(fitting), key=lambda count: round_up(m, count), default=rows), panel
 
 
+def tile_slots(rows: int, vectors: int, depth: int) -> int:
+    """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by
+    side."""
+    sums = rows * vectors
+    return max(sums, rows + vectors, MIN_SUMS) * depth + TILE_SLOTS + STORE_SLOTS * sums
+
+
 def issue_slots(plan: Plan, threads: int) -> int:
-    """In multiply-adds of a vector, of all chunks, as if each thread had as many: a load takes as
-    long as a multiply-add, both run side by side."""
-    sums = (plan.rows + (1 if plan.form.bias else 0)) * plan.vectors
-    loads = sums // plan.vectors + plan.vectors
-    depth = plan.steps * ceil_div(plan.depth, plan.form.group)
-    tile = max(sums, loads, MIN_SUMS) * depth + TILE_SLOTS + STORE_SLOTS * sums
+    """Of all chunks, as if each thread had as many."""
+    rows = plan.rows + (1 if plan.form.bias else 0)
+    tile = tile_slots(rows, plan.vectors, plan.steps * ceil_div(plan.depth, plan.form.group))
     count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     few = plan.chunks < CHUNKS_A_THREAD * threads
     return (round_up(plan.chunks, threads) if few else plan.chunks) * count * tile

@@ -11,9 +11,8 @@ that fill a vector are left to the vector moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import groupby
 from math import inf
 
 from tinyhlo.codegen.bodies import all_indices, rewritten, values_in
@@ -43,12 +42,10 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
-from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
 MOST_ITERATIONS = 32
 MOST_NODES = 512  # of expressions, over all iterations
-LEAST_TREE = 4  # terms of a sum
 VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
 MANY_ROWS = 1024  # from here on it pays to compile every element of a row that is stored
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
@@ -67,7 +64,7 @@ def write_out(body: Body, target: Target, moves: list[str]) -> Body:
             result.append(statement)
         elif is_tiny(statement, target, MOST_NODES):
             moves.append(f"write out {statement.var.name} {statement.var.extent}")
-            result += in_pairs(iterations(statement, {}, {}))
+            result += iterations(statement, {}, {})
         else:
             result.append(without_short_loops(statement, target, moves))
     return tuple(result)
@@ -210,40 +207,6 @@ def specialised(
                 lambda name: names.get(name, name),
             )
             return [known]
-
-
-def in_pairs(body: list[Statement]) -> list[Statement]:
-    """Sums that are written out as trees: a small body waits for the last of their terms, behind
-    which all the other additions of a chain would follow, but few of a tree."""
-    result: list[Statement] = []
-    for name, group in groupby(body, key=summed):
-        statements = list(group)
-        terms = [s.value for s in statements if isinstance(s, Accumulate)]
-        if not name or len(terms) < LEAST_TREE:
-            result += statements
-            continue
-        result += statements[:2]
-        begin = 2
-        while begin < len(terms):
-            result.append(Accumulate(name, Op.ADD, tree(terms[begin : 2 * begin])))
-            begin *= 2
-    return result
-
-
-def summed(statement: Statement) -> str:
-    """The register to which a statement adds a float."""
-    match statement:
-        case Accumulate(name=name, op=Op.ADD, value=value) if value.dtype.is_float:
-            return name
-        case _:
-            return ""
-
-
-def tree(terms: Sequence[Expression]) -> Expression:
-    if len(terms) == 1:
-        return terms[0]
-    half = (len(terms) + 1) // 2
-    return Apply(Op.ADD, (tree(terms[:half]), tree(terms[half:])), terms[0].dtype)
 
 
 def undecided(conditions: tuple[Condition, ...], values: Values) -> tuple[Condition, ...] | None:

@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.plan import LINE_BYTES
-from tinyhlo.codegen.contraction.tiles import MIN_SUMS
+from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
@@ -30,9 +30,7 @@ from tinyhlo.schedule.row_chain import RowChain
 from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 13  # scores worth waking another thread
-# (rows, vectors) of a tile: few rows, as a mask hides whole tiles of scores
-TILES = {16: ((6, 2), (4, 3), (12, 1)), 32: ((8, 3), (14, 2), (24, 1))}
-BLOCK_TILES = 4  # tiles of rows in a block, fewer where long rows would leave the cache
+BLOCK_ROWS = 64  # fewer where long rows would leave the cache; a mask hides scores of all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,8 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
     # a further vector apart, so that rows do not fall on the same lines of L1
     stride = round_up(chain.keys, columns) + columns
     most = target.l2_bytes // 4 // (2 * stride * dtype.itemsize) // rows
-    tiles = min(max(most, 1), BLOCK_TILES, ceil_div(m, rows))
-    block_rows = rows * moves.number("block", tiles, 1, 2, 3, 4, 6, 8)
+    count = max(min(most, BLOCK_ROWS // rows, ceil_div(m, rows)), 1)
+    block_rows = rows * moves.number("block", count, 1, 2, 3, 4, 6, 8)
     wanted = target.threads if batch * m * chain.keys >= PARALLEL_WORK else 1
     row_chunks = min(wanted // gcd(wanted, batch), ceil_div(m, block_rows))
     if batch >= 4 * wanted:
@@ -84,21 +82,18 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
 def choose_tile(
     chain: RowChain, m: int, lanes: int, target: Target, moves: Moves
 ) -> tuple[int, int]:
-    """The tile that computes least beyond the edges, of both products with `m` rows."""
+    """The tile that takes the fewest issue slots, of both products with `m` rows."""
     keys, width = (ceil_div(n, lanes) for n in (chain.keys, chain.second.extent(chain.second.n)))
     depth = chain.first.extent(chain.first.k)
 
-    def padded(tile: tuple[int, int]) -> int:
+    def slots(tile: tuple[int, int]) -> int:
         rows, vectors = tile
-        scores, values = round_up(keys, vectors) * depth, round_up(width, vectors) * chain.keys
-        return round_up(m, rows) * (scores + values)
+        scores = ceil_div(keys, vectors) * tile_slots(rows, vectors, depth)
+        values = ceil_div(width, vectors) * tile_slots(rows, vectors, chain.keys)
+        return ceil_div(m, rows) * (scores + values)
 
-    known = TILES[32] if target.vector_registers >= 32 else TILES[16]
-    if m < min(rows for rows, _ in known):
-        return m, max(MIN_SUMS // m, 1)
-    even = [(ceil_div(m, ceil_div(m, rows)), vectors) for rows, vectors in known]
-    best = min(even, key=padded)
-    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in (best, *even)})
+    fitting = sorted(tiles(m, target), key=slots)
+    return moves.choose("tile", {f"{r}x{v}": (r, v) for r, v in fitting})
 
 
 def step_of(keys: int, most: int) -> int:
