@@ -12,11 +12,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.conformance.foreign import Settings
 from tests.conformance.outcomes import Group, read_log, summary
 from tests.conformance.sections import write_section
 from tests.ecosystem.libraries import LIBRARIES, Library
 from tests.ecosystem.page import Comparison, section
-from tests.ecosystem.run import PLATFORMS, Settings, log_of, run_libraries
+from tests.ecosystem.run import PLATFORMS, log_of, run_libraries
 from tests.ecosystem.sources import NoSources, cache_folder
 
 
@@ -31,12 +32,11 @@ def main() -> int:
     settings = Settings(
         logs=arguments.results,
         test_limit=arguments.test_limit,
-        library_limit=arguments.library_limit,
-        most=arguments.most,
+        limit=arguments.library_limit,
         matching=arguments.k,
     )
     try:
-        for group in run_libraries(libraries, settings, arguments.processes):
+        for group in run_libraries(libraries, arguments.most, settings, arguments.processes):
             print(f"{summary(group)} ({group.seconds:.0f} s)", flush=True)
     except NoSources as error:
         print(f"nothing run: {error}", file=sys.stderr)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.foreign import Settings
 from tests.ecosystem.__main__ import comparison
 from tests.ecosystem.libraries import Library
 from tests.ecosystem.page import section
-from tests.ecosystem.run import Settings, run_libraries
+from tests.ecosystem.run import run_libraries
 from tests.ecosystem.sources import normal, unpack
 
 EXAMPLE = """
@@ -39,8 +40,8 @@ def test_what_fails_is_held_against_xla(tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir(parents=True)
     (folder / "test_example.py").write_text(EXAMPLE)
     monkeypatch.setenv("TINYHLO_ECOSYSTEM_SOURCES", str(tmp_path))
-    settings = Settings(tmp_path / "logs", test_limit=60, library_limit=300, most=100)
-    ours, theirs, again = run_libraries([library], settings, processes=1)
+    settings = Settings(logs=tmp_path / "logs", test_limit=60, limit=300)
+    ours, theirs, again = run_libraries([library], 100, settings, processes=1)
     assert (ours.count("passed"), ours.applicable, theirs.applicable) == (2, 6, 4)
     assert again.applicable == 4
     one = comparison(library, settings.logs)

@@ -46,7 +46,7 @@ def main() -> int:
             x64=key == "x64",
             cases=arguments.cases,
             test_limit=arguments.test_limit,
-            file_limit=arguments.file_limit,
+            limit=arguments.file_limit,
             matching=arguments.k,
         )
         print(f"== {TITLES[key]}", flush=True)

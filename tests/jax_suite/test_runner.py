@@ -47,7 +47,7 @@ def test_deaths_are_attributed_and_the_file_goes_on(tmp_path: Path) -> None:
         x64=False,
         cases=1,
         test_limit=3,
-        file_limit=300,
+        limit=300,
     )
     (outcomes,) = run_files(["example_test"], settings, processes=1)
     found = {o.test.removeprefix("Example::test_"): o.outcome for o in outcomes.outcomes}
