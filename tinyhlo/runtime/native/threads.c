@@ -6,7 +6,9 @@
    that others use too, what they wait for each other at the end is a part of the last, small round.
    Which iterations make a part never depends on who runs it. Workers
    spin for a moment after a task, because the next kernel of a program usually follows within
-   microseconds, then sleep on a condition variable. */
+   microseconds, then sleep on a condition variable. Whoever has spun a while without luck gives
+   way: a library's threads spin too (OpenBLAS's do so for milliseconds after each call), and two
+   of ours on the core that is left would hold each other up. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -19,6 +21,8 @@
 enum {
   MOST_THREADS = 256,
   SPINS = 4000, /* about 50 us on current x86: longer than the gap between two kernels */
+  PATIENCE = SPINS / 4, /* before the core is offered to others */
+  OFFERS = 64, /* spins from one offer to the next */
   ROUNDS = 5,
   WORKER_STACK_BYTES = 16 << 20,
 };
@@ -104,7 +108,8 @@ static uint32_t wait_for_task(uint32_t seen) {
   for (int spin = 0; spin < SPINS; spin++) {
     uint32_t now = task_number(atomic_load_explicit(&claims, memory_order_acquire));
     if (now != seen) return now;
-    relax();
+    if (spin >= PATIENCE && spin % OFFERS == 0) sched_yield();
+    else relax();
   }
   pthread_mutex_lock(&sleep_lock);
   atomic_fetch_add(&sleepers, 1);
@@ -152,7 +157,7 @@ static void announce_task(int32_t parts) {
 
 static void wait_for_parts(int32_t parts) {
   for (int spin = 0; atomic_load_explicit(&finished, memory_order_acquire) < parts; spin++) {
-    if (spin < SPINS) relax();
+    if (spin < PATIENCE) relax();
     else sched_yield(); /* a worker lost its core */
   }
 }
