@@ -292,7 +292,7 @@ def test_images_of_a_gradient_of_weights_are_turned_when_staged(stride: int) -> 
     loops = lower_contraction(
         Kernel("kernel", graph), named_target("x86-64-v4", threads=2), Moves()
     )
-    assert loops is not None and "left staged" in loops.moves and "1x1x2 chunks" in loops.moves[0]
+    assert loops is not None and "left staged" in loops.moves
     (tile,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
     assert tile.left_step.coefficient(tile.depth[-1]) == 1
     compare(graph, tolerance=2e-5)
@@ -336,6 +336,44 @@ def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(channels: i
     compare(graph)
     program = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
     assert program is not None and "left in place" in program.moves  # the image
+
+
+@pytest.mark.parametrize(("n", "lanes"), [(9, 16), (8, 8), (5, 8), (4, 4), (3, 4)])
+def test_few_columns_are_multiplied_by_shorter_vectors(n: int, lanes: int) -> None:
+    left, right = build.param(0, (900, 40), F32), build.param(1, (40, n), F32)
+    graph = Graph((left.type, right.type), (dot(left, right),))
+    compare(graph)
+    target = named_target("x86-64-v4", threads=2)
+    loops = lower_contraction(Kernel("kernel", graph), target, Moves())
+    assert loops is not None
+    (product,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
+    assert product.lanes == lanes
+
+
+def gram(rows: int, columns: int) -> Graph:
+    x = build.param(0, (rows, columns), F32)
+    return Graph((x.type,), (dot(build.permute(x, (1, 0)), x),))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(20000, 4), (16000, 100), (8000, 250)])
+def test_few_sums_of_a_long_depth_are_shared_by_depth(rows: int, columns: int) -> None:
+    """Each part multiplies its own rows, whatever the number of threads."""
+    graph = gram(rows, columns)
+    compare(graph, tolerance=2e-5)
+    loops = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
+    assert loops is not None and "parts of the depth" in loops.moves[0]
+    program, x = kernel_program(graph), numbers((rows, columns), F32, 3)
+    one, many = (
+        call(compile_program(program, replace(TARGET, threads=n), Config()), program, x)
+        for n in (1, 3)
+    )
+    assert one[0].tobytes() == many[0].tobytes()
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3000, 100), (8000, 500)])
+def test_short_depths_and_many_sums_are_not(rows: int, columns: int) -> None:
+    loops = lower_contraction(Kernel("kernel", gram(rows, columns)), TARGET, Moves())
+    assert loops is not None and "chunks" in loops.moves[0]
 
 
 def test_nan_stays_in_its_row() -> None:

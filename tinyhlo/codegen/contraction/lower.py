@@ -213,7 +213,7 @@ class Builder:
         first = number * (plan.rows * plan.columns)
         body = self.frame.tiles(tile, self.store(self.frame.row(tile), panel, first))
         axis = Axis.PARALLEL if self.tile.size >= PARALLEL_SUMS else Axis.SERIAL
-        return (Loop(panel, axis, body),)
+        return (Loop(panel, axis, loop_over(self.block, body)),)
 
     def steps(self) -> Body:
         plan = self.plan
@@ -242,16 +242,13 @@ class Builder:
         number = self.frame.in_block(tile) if plan.shared else index(tile)
         number = index(panel) * self.held_tiles + number
         first = number * (plan.rows * plan.columns) if plan.steps > 1 else ZERO
-        multiply = self.product(tile, panel, first)
-        if plan.parts > 1:
-            multiply = self.product(tile, panel, self.first_sum + first)
-            return (Loop(panel, Axis.SERIAL, self.frame.tiles(tile, (multiply,))),)
-        store = self.store(self.frame.row(tile), panel, first)
-        if plan.steps > 1:
+        multiply = self.product(tile, panel, self.first_sum + first)
+        store = self.store(self.frame.row(tile), panel, first) if plan.parts == 1 else ()
+        if plan.steps == 1:
+            multiply = replace(multiply, ahead=memory_ahead(store))
+        elif store:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
             store = (If((last,), store),)
-        else:
-            multiply = replace(multiply, ahead=memory_ahead(store))
         body = self.frame.tiles(tile, (multiply, *store))
         if plan.shared or plan.right is not Use.PACKED or plan.row_blocks > 1:
             return (Loop(panel, Axis.SERIAL, body),)

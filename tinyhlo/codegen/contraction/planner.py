@@ -31,6 +31,7 @@ from tinyhlo.target import WAY_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
+FEWEST_LANES = 4  # of a vector that few columns fill
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
 MAX_DEPTH = 1024  # k positions in a step
@@ -46,6 +47,8 @@ FEW_ROWS = 18  # too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
 MOST_SHARING = 16  # such rows of a tile that are read in place
 DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
+MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of them
+FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
@@ -77,14 +80,15 @@ class Planner:
         self.layout, self.form, self.target, self.moves = layout, form, target, moves
         self.c = layout.contraction
         self.shape = self.c.left.shape
-        self.lanes = target.vector_bytes // form.sums.itemsize
+        self.lanes = self.fitting_lanes()
         self.left_source, self.right_source, self.computed = left, right, computed
         self.left = self.chosen("left", self.left_use())
         self.right = self.chosen("right", self.right_use())
         self.streams = self.is_streamed()
-        self.shared = self.is_shared() and moves.choose("packed", {"once": True, "twice": False})
         self.k = self.chosen_depth()
-        self.runs = self.column_runs()
+        once = self.is_shared() and self.parts_of_sums() == 1
+        self.shared = once and moves.choose("packed", {"once": True, "twice": False})
+        self.runs = self.column_runs(self.right)
 
     def plan(self) -> Plan:
         """With the tile that takes the fewest issue slots."""
@@ -109,13 +113,13 @@ class Planner:
     @property
     def last(self) -> int:
         """Columns of the last run."""
-        return prod(self.shape[axis] for axis in self.runs[-1])
+        return self.positions(self.runs[-1])
 
     def tiled(self, rows: int, vectors: int) -> Plan:
         c, lanes = self.c, self.lanes
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
         n_cuts = list(cuts(self.runs, self.shape, vectors * lanes))
-        parts = self.depth_parts(self.last)
+        parts = max(self.parts_of_rows(self.last), self.parts_of_sums())
         choose = self.pieces if self.shared else self.chunks
         m, n = choose(m_cuts, n_cuts, rows, vectors) if parts == 1 else (m_cuts[0], n_cuts[0])
         columns = c.extent(c.n) if self.shared else n.positions
@@ -125,10 +129,18 @@ class Planner:
             self.right, self.shared, parts,
         )  # fmt: skip
 
-    def depth_parts(self, columns: int) -> int:
-        """In how many parts threads share the depth of a matrix that is read once: whole rows are
-        read faster than pieces of them, if their sums are little beside the matrix. Whatever the
-        number of threads, so that sums are the same."""
+    def parts_of_sums(self) -> int:
+        """Threads share the depth rather than rows or columns where it is long and sums are few.
+        Whatever the number of threads, so that sums are the same."""
+        sums = self.c.extent(self.c.m) * self.c.extent(self.c.n)
+        if self.streams or self.c.batch or sums > FEW_SUMS:
+            return 1
+        fitting = (p for p in MANY_PARTS if self.steps % p == 0 and p * sums <= PARTS_SUMS)
+        return next(fitting, 1)
+
+    def parts_of_rows(self, columns: int) -> int:
+        """Nor do they share columns of a matrix that is read once: whole rows are read faster than
+        pieces of them, if their sums are little beside the matrix."""
         source, c = self.right_source, self.c
         if not self.streams or c.batch or source is None or len(c.n) > 1:
             return 1
@@ -288,7 +300,18 @@ class Planner:
             tuple((axis,) for axis in self.c.k), self.shape, number, extents[number] // parts
         )
 
-    def column_runs(self) -> tuple[tuple[int, ...], ...]:
+    def fitting_lanes(self) -> int:
+        """Half a vector, or less, for columns that fill no more."""
+        columns = self.positions(self.column_runs(Use.PACKED)[-1])
+        lanes = self.target.vector_bytes // self.form.sums.itemsize
+        while self.form.group == 1 and lanes > FEWEST_LANES and columns <= lanes // 2:
+            lanes //= 2
+        return lanes
+
+    def positions(self, axes: tuple[int, ...]) -> int:
+        return prod(self.shape[axis] for axis in axes)
+
+    def column_runs(self, right: Use) -> tuple[tuple[int, ...], ...]:
         """The axes n; those at the end that are one run in the result (and in the right operand,
         where a tile reads that directly) count as one."""
         axes, places = self.c.n, self.layout.places
@@ -297,7 +320,7 @@ class Planner:
         rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
         first = len(axes) - 1
         while first > 0 and rank[axes[first - 1]] == rank[axes[first]] - 1:
-            if self.right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
+            if right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
                 break
             first -= 1
         return (*((axis,) for axis in axes[:first]), axes[first:])
