@@ -43,7 +43,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.codegen.walks import computed_in, parts, walk
-from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder
+from tinyhlo.ir.index import ZERO, Condition, Data, Index, Quotient, Remainder
 from tinyhlo.ir.ops import Op
 
 INFIX = {
@@ -152,6 +152,8 @@ class _Printer:
 
     def header(self, loop: Loop) -> str:
         text = f"{loop.var} in {loop.var.extent}"
+        if loop.count is None and loop.start != ZERO:
+            text = f"{loop.var} in {self.index(loop.start)} .. {loop.var.extent}"
         if loop.count is not None:
             text = f"{loop.var} in {self.index(loop.start)} .. +{loop.count} of {loop.var.extent}"
         if loop.axis is not Axis.SERIAL:

@@ -13,6 +13,7 @@ from tinyhlo.codegen.lowering.scan import lower_scan
 from tinyhlo.codegen.lowering.scatter import lower_scatter
 from tinyhlo.codegen.lowering.update import lower_update_slice
 from tinyhlo.codegen.row_chain.lower import lower_row_chain
+from tinyhlo.codegen.small_matrices.lower import is_small, lower_small_matrices
 from tinyhlo.codegen.sort.lower import lower_sort
 from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
@@ -24,6 +25,7 @@ LOWERINGS: dict[type[Node], Callable[[Kernel, Target], LoopProgram]] = {
     Scan: lower_scan,
     UpdateSlice: lower_update_slice,
     Scatter: lower_scatter,
+    LibraryCall: lower_small_matrices,
 }
 
 
@@ -31,7 +33,7 @@ def library_call_of(kernel: Kernel) -> LibraryCall | None:
     """The call that a kernel consists of, when it does; such a kernel has no loops of its own."""
     roots = (*kernel.graph.results, *kernel.graph.effects)
     root = roots[0].inputs[0] if isinstance(roots[0], Output) else roots[0]
-    return root if isinstance(root, LibraryCall) else None
+    return root if isinstance(root, LibraryCall) and not is_small(root) else None
 
 
 def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> LoopProgram:

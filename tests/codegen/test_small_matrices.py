@@ -1,0 +1,127 @@
+"""LAPACK's calls for small matrices, as loops, against LAPACK."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.codegen.harness import TARGET, run_kernel
+from tinyhlo.codegen.lowering.kernel import library_call_of
+from tinyhlo.codegen.small_matrices.lower import lower_small_matrices
+from tinyhlo.import_stablehlo.linalg import lapack
+from tinyhlo.ir import build
+from tinyhlo.ir.dtypes import F32, F64, I32, DType
+from tinyhlo.ir.graph import Graph, Node, TensorType
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.schedule.program import Kernel
+
+SIZES = [(1, 1), (1, 2), (3, 3), (37, 3), (16, 4), (50, 8), (7, 16)]  # batch, rows
+DIGITS = {F32: 2e-5, F64: 1e-13}
+
+
+def matrices(batch: int, rows: int, columns: int, dtype: DType) -> np.ndarray:
+    generator = np.random.default_rng(batch + rows)
+    return generator.standard_normal((batch, rows, columns)).astype(dtype.numpy)
+
+
+def lu_graph(batch: int, rows: int, dtype: DType) -> Graph:
+    a = build.param(0, (batch, rows, rows), dtype)
+    types = [a.type, TensorType((batch, rows), I32), TensorType((batch,), I32)]
+    results = lapack("getrf", dtype, [(a, a.type)], [(t, t) for t in types], shared=0)
+    return Graph((a.type,), tuple(results))
+
+
+def cholesky_graph(batch: int, rows: int, dtype: DType, triangle: str) -> Graph:
+    a = build.param(0, (batch, rows, rows), dtype)
+    types = [a.type, TensorType((batch,), I32)]
+    pairs = [(t, t) for t in types]
+    results = lapack("potrf", dtype, [(a, a.type)], pairs, shared=0, uplo=triangle)
+    return Graph((a.type,), tuple(results))
+
+
+def compare(graph: Graph, *inputs: np.ndarray, in_place: bool = False) -> list[np.ndarray]:
+    """The kernel is loops, and gives what LAPACK gives."""
+    assert library_call_of(Kernel("kernel", graph)) is None
+    got = run_kernel(graph, *inputs, in_place=((0, len(inputs) - 1),) if in_place else ())
+    for mine, other in zip(got, run_graph(graph, list(inputs)), strict=True):
+        if mine.dtype == np.int32:
+            assert mine.tolist() == other.tolist()
+        else:
+            scale = np.abs(other[np.isfinite(other)]).max(initial=1.0)
+            np.testing.assert_allclose(
+                mine, other, rtol=0, atol=scale * DIGITS[graph.params[0].dtype]
+            )
+    return got
+
+
+@pytest.mark.parametrize(("batch", "rows"), SIZES)
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_lu(batch: int, rows: int, dtype: DType, in_place: bool) -> None:
+    compare(lu_graph(batch, rows, dtype), matrices(batch, rows, rows, dtype), in_place=in_place)
+
+
+def test_lu_of_singular_matrices() -> None:
+    """The first column without a pivot is told, and the others are eliminated as ever."""
+    a = matrices(20, 5, 5, F32)
+    a[4, :, 1], a[5], a[6, 4] = 0.0, 0.0, 0.0
+    _, _, failed = compare(lu_graph(20, 5, F32), a)
+    assert failed[5] == 1 and failed[4] > 0 and not failed[:3].any()
+
+
+@pytest.mark.parametrize(("batch", "rows"), SIZES)
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("triangle", "LU")
+def test_cholesky(batch: int, rows: int, dtype: DType, triangle: str) -> None:
+    root = matrices(batch, rows, rows, dtype)
+    a = root @ root.swapaxes(1, 2) + np.eye(rows, dtype=dtype.numpy)
+    compare(cholesky_graph(batch, rows, dtype, triangle), a)
+
+
+def test_cholesky_of_what_is_not_positive_definite() -> None:
+    a = np.tile(np.eye(4, dtype="f4"), (9, 1, 1))
+    a[2, 0, 0], a[5, 3, 3], a[6, 2, 2] = -1.0, 0.0, np.nan
+    _, failed = run_kernel(cholesky_graph(9, 4, F32, "L"), a)
+    assert failed.tolist() == [0, 0, 1, 0, 0, 4, 3, 0, 0]
+
+
+def solve_graph(batch: int, rows: int, columns: int, dtype: DType, **options: str) -> Graph:
+    left = options["side"] == "L"
+    a = build.param(0, (batch, rows, rows), dtype)
+    b = build.param(1, (batch, columns, rows) if left else (batch, rows, columns), dtype)
+    seen = TensorType((batch, *b.shape[:0:-1]), dtype)  # column-major
+    operands: list[tuple[Node, TensorType]] = [(a, a.type), (b, seen)]
+    results = lapack("trsm", dtype, operands, [(seen, b.type)], shared=1, **options)  # type: ignore[arg-type]
+    return Graph((a.type, b.type), tuple(results))
+
+
+@pytest.mark.parametrize("options", list(product("LR", "LU", "NTC", "NU")), ids=lambda options: "".join(options))
+@pytest.mark.parametrize(("batch", "rows", "columns"), [(1, 3, 2), (21, 4, 1), (5, 8, 3)])
+def test_triangular_solve(batch: int, rows: int, columns: int, options: tuple[str, ...]) -> None:
+    side, triangle, turned, diagonal = options
+    graph = solve_graph(
+        batch, rows, columns, F32, side=side, uplo=triangle, trans_x=turned, diag=diagonal
+    )
+    a = matrices(batch, rows, rows, F32) / 4 + 2 * np.eye(rows, dtype="f4")
+    b = matrices(batch, *graph.params[1].shape[1:], F32)
+    compare(graph, a, b)
+    compare(graph, a, b, in_place=True)
+
+
+def test_large_matrices_and_many_sides_are_calls() -> None:
+    options = {"side": "L", "uplo": "L", "trans_x": "N", "diag": "N"}
+    for graph in (
+        lu_graph(100, 17, F32),
+        lu_graph(1, 9, F32),
+        solve_graph(100, 8, 17, F32, **options),
+    ):
+        assert library_call_of(Kernel("kernel", graph)) is not None
+
+
+def test_groups_run_in_parallel_where_there_is_work() -> None:
+    loops = lower_small_matrices(Kernel("kernel", lu_graph(2000, 8, F32)), TARGET)
+    assert "parallel" in str(loops) and "matrices" in loops.moves[0]
+    few = lower_small_matrices(Kernel("kernel", lu_graph(20, 4, F32)), TARGET)
+    assert "parallel" not in str(few)

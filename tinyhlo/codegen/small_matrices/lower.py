@@ -1,0 +1,187 @@
+"""Calls of LAPACK for small matrices, as loops.
+
+In: a kernel that is such a call. Out: a LoopProgram. A group of matrices is copied to scratch, one
+a lane, worked on there, and copied out; groups run in parallel:
+
+    lapack_sgetrf_ffi of f32[2000,8,8]  ->  125 groups of 16
+
+LAPACK's matrices are column-major. What is an upper triangle becomes a lower one on the way: its
+rows and columns are copied from the last to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from tinyhlo.codegen.expressions import Expression, Load, Memory
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
+from tinyhlo.codegen.lowering.fused import Lowering, Position
+from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
+from tinyhlo.codegen.small_matrices.algorithms import Lanes, cholesky, lu, solve
+from tinyhlo.ir.dtypes import F32, F64, I32
+from tinyhlo.ir.graph import LibraryCall, Output
+from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+MOST_ROWS, FEW_MATRICES, FEW_MOST_ROWS = 16, 4, 8  # of fewer, LAPACK's vectors lie better
+Place = Callable[[Index, Index], Position]  # the last axes of a buffer, for element (i, j)
+PREFIXES = {F32: "s", F64: "d"}
+
+
+def is_small(call: LibraryCall) -> bool:
+    """Whether a call is written as loops."""
+    matrix = call.inputs[0] if call.inputs else None
+    if matrix is None or matrix.dtype not in PREFIXES or len(matrix.shape) < 2:
+        return False
+    if call.target not in {f"lapack_{PREFIXES[matrix.dtype]}{name}_ffi" for name in BUILDERS}:
+        return False
+    batch, (columns, rows) = prod(matrix.shape[:-2]), matrix.shape[-2:]
+    most = MOST_ROWS if batch >= FEW_MATRICES else FEW_MOST_ROWS
+    return 0 < rows == columns <= most and 0 < call.results[0].size <= batch * rows * most
+
+
+def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
+    root = kernel.graph.results[0]
+    call = root.inputs[0] if isinstance(root, Output) else root
+    assert isinstance(call, LibraryCall)
+    name = call.target.removesuffix("_ffi")[len("lapack_s") :]
+    builder = Builder(kernel, call, target)
+    body = BUILDERS[name](builder, dict(call.attributes))
+    work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
+    groups = Axis.PARALLEL if work >= PARALLEL_WORK else Axis.SERIAL
+    body = (Loop(builder.group, groups, body),) if builder.group.extent > 1 else body
+    lanes = f"{builder.group.extent} groups of {builder.lane.extent} matrices"
+    return builder.lowering.program(body, (lanes,))
+
+
+class Builder:
+    """Writes what is done with one group."""
+
+    def __init__(self, kernel: Kernel, call: LibraryCall, target: Target) -> None:
+        self.lowering, self.call = Lowering(kernel), call
+        matrix = call.inputs[0]
+        self.dtype, self.rows = matrix.dtype, matrix.shape[-1]
+        self.batch_shape, self.batch = matrix.shape[:-2], prod(matrix.shape[:-2])
+        self.columns = call.results[0].size // (self.batch * self.rows)
+        lanes = target.vector_bytes // self.dtype.itemsize
+        while lanes > self.batch:
+            lanes //= 2
+        self.lane = Var("lane", lanes)
+        self.group = Var("group", -(-self.batch // lanes))
+
+    def scratch(self, name: str, rows: int, columns: int) -> Lanes:
+        size = rows * columns * self.lane.extent
+        return Lanes(Memory(name, self.dtype, size, local=True), rows, columns, self.lane)
+
+    def copied(self, inside: Lanes, move: Callable[[Index, Position], Store]) -> Body:
+        """`move` of every element of a group: its place in scratch, and (matrix, i, j). The last
+        group may be smaller."""
+        i, j = Var("i", inside.rows), Var("j", inside.columns)
+        matrix = Var("matrix", self.batch)
+        first = index(self.group) * self.lane.extent
+        lane = index(matrix) - first
+        near = (index(i) * inside.columns + index(j)) * self.lane.extent + lane
+        here = (*unravel(index(matrix), self.batch_shape), index(i), index(j))
+        loop = Loop(matrix, Axis.SERIAL, (move(near, here),), 1, first, self.lane.extent)
+        return nested([i, j], (loop,))
+
+    def read(self, operand: int, inside: Lanes, place: Place) -> Body:
+        def move(near: Index, here: Position) -> Store:
+            *batch, i, j = here
+            at = self.lowering.position((*batch, *place(i, j)))
+            value = self.lowering.emit(self.call.inputs[operand], at, self.lowering.root, ())
+            return Store(inside.memory, near, value)
+
+        return (Allocate(inside.memory), *self.copied(inside, move))
+
+    def write(
+        self, inside: Lanes, result: int, place: Place,
+        value: Callable[[Expression], Expression] = lambda value: value,
+    ) -> Body:  # fmt: skip
+        """Nothing where nobody reads the result."""
+        body: Body = ()
+        shape = self.call.results[result].shape
+        results = self.lowering.kernel.graph.results
+        for memory, node in zip(self.lowering.writes, results, strict=True):
+            if isinstance(node, Output) and node.position == result:
+
+                def move(near: Index, here: Position, memory: Memory = memory) -> Store:
+                    *batch, i, j = here
+                    where = linear((*batch, *place(i, j)), shape)
+                    return Store(memory, where, value(Load(inside.memory, near)))
+
+                body += self.copied(inside, move)
+        return body
+
+
+def by_columns(i: Index, j: Index) -> Position:
+    """Where a buffer in LAPACK's order has element (i, j)."""
+    return (j, i)
+
+
+def by_rows(i: Index, j: Index) -> Position:
+    return (i, j)
+
+
+def factor_lu(builder: Builder, options: dict[str, Any]) -> Body:
+    a = builder.scratch("a", builder.rows, builder.rows)
+    pivots, failed = builder.scratch("pivots", builder.rows, 1), builder.scratch("failed", 1, 1)
+    return (
+        *map(Allocate, (pivots.memory, failed.memory)),
+        *builder.read(0, a, by_columns),
+        *lu(a, pivots, failed),
+        *builder.write(a, 0, by_columns),
+        *builder.write(pivots, 1, lambda i, j: (i,), lambda row: (row + 1.0).cast(I32)),
+        *builder.write(failed, 2, lambda i, j: (), lambda column: column.cast(I32)),
+    )
+
+
+def factor_cholesky(builder: Builder, options: dict[str, Any]) -> Body:
+    a, failed = builder.scratch("a", builder.rows, builder.rows), builder.scratch("failed", 1, 1)
+    place = by_columns if letter(options, "uplo") == "L" else by_rows
+    return (
+        Allocate(failed.memory),
+        *builder.read(0, a, place),
+        *cholesky(a, failed),
+        *builder.write(a, 0, place),
+        *builder.write(failed, 1, lambda i, j: (), lambda column: column.cast(I32)),
+    )
+
+
+def solve_triangle(builder: Builder, options: dict[str, Any]) -> Body:
+    """X op(A) = B is solved as op(A)' X' = B'."""
+    rows, columns = builder.rows, builder.columns
+    left = letter(options, "side") == "L"
+    turned = (letter(options, "trans_x") == "N") != left
+    lower = (letter(options, "uplo") == "L") != turned
+    t, x = builder.scratch("t", rows, rows), builder.scratch("x", rows, columns)
+
+    def row(i: Index) -> Index:
+        return i if lower else constant(rows - 1) - i
+
+    def of_triangle(i: Index, j: Index) -> Position:
+        return by_rows(row(i), row(j)) if turned else by_columns(row(i), row(j))
+
+    def of_solution(i: Index, c: Index) -> Position:
+        return by_columns(row(i), c) if left else by_rows(row(i), c)
+
+    return (
+        *builder.read(0, t, of_triangle),
+        *builder.read(1, x, of_solution),
+        *solve(t, x, letter(options, "diag") == "U"),
+        *builder.write(x, 0, of_solution),
+    )
+
+
+def letter(options: dict[str, Any], name: str) -> str:
+    return chr(int(options[name]))
+
+
+BUILDERS: dict[str, Callable[[Builder, dict[str, Any]], Body]] = {
+    "getrf": factor_lu,
+    "potrf": factor_cholesky,
+    "trsm": solve_triangle,
+}
