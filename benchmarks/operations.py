@@ -192,6 +192,8 @@ def pool(x: jax.Array, window: tuple[int, ...] = (1, 2, 2, 1)) -> jax.Array:
 PRODUCTS: dict[str, Operation] = {
     "matrix times vector": (jnp.matmul, "f32[2000,1000] f32[1000]"),
     "x times its transpose": (lambda x: x @ x.T, "f32[256,2000]"),
+    "few columns' inner products": (lambda x: x.T @ x, "f32[1000000,4]"),
+    "many rows times 8x8": (jnp.matmul, "f32[1000000,8] f32[8,8]"),
     "einsum abc,cba->ab": (
         lambda x, y: jnp.einsum("abc,cba->ab", x, y),
         "f32[64,64,64] f32[64,64,64]",
@@ -213,6 +215,7 @@ PRODUCTS: dict[str, Operation] = {
     ),
     "convolution 3x3": (convolve, "f32[4,28,28,64] f32[3,3,64,64]"),
     "convolution, depthwise": (lambda x, w: convolve(x, w, 64), "f32[4,28,28,64] f32[3,3,1,64]"),
+    "convolution, eight groups": (lambda x, w: convolve(x, w, 8), "f32[4,28,28,64] f32[3,3,8,64]"),
     "convolution, stride 2": (lambda x, w: convolve(x, w, 1, 2), "f32[4,56,56,32] f32[3,3,32,64]"),
     "convolution, one channel out": (convolve, "f32[2,64,64,32] f32[3,3,32,1]"),
     "convolution, 1-D": (jnp.convolve, "f32[20000] f32[64]"),
@@ -225,6 +228,12 @@ PRODUCTS: dict[str, Operation] = {
     "Cholesky 200": (lambda x: jnp.linalg.cholesky(x @ x.T + 200 * jnp.eye(200)), "f32[200,200]"),
     "solve 200": (jnp.linalg.solve, "f32[200,200] f32[200,10]"),
     "many 8x8 solutions": (jnp.linalg.solve, "f32[2000,8,8] f32[2000,8,1]"),
+    "many 3x3 solutions": (jnp.linalg.solve, "f32[10000,3,3] f32[10000,3,1]"),
+    "many 4x4 Cholesky factors": (
+        lambda x: jnp.linalg.cholesky(x @ x.mT + 4 * jnp.eye(4)),
+        "f32[5000,4,4]",
+    ),
+    "inverse of 100x100": (jnp.linalg.inv, "f32[100,100]"),
     "matrix exponential": (linalg.expm, "f32[64,64]+"),
     "FFT": (jnp.fft.fft, "c64[200,1024]"),
     "FFT, real, 1000": (jnp.fft.rfft, "f32[100,1000]"),
