@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, check
+from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.config import Config
+from tinyhlo.import_stablehlo.fft_passes import Direction, passes
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
 from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.ir.build import (
@@ -28,8 +31,9 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.runtime.compile import compile_program
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
-from tinyhlo.schedule.program import Kernel
+from tinyhlo.schedule.program import Kernel, Launch
 
 
 def fourier(n: int) -> np.ndarray:
@@ -129,3 +133,35 @@ def test_joined_parts(lengths: tuple[int, ...]) -> None:
     joined = elementwise(Op.ADD, x, join(pieces, 1))
     arrays = [np.full((2, n), k, np.float32) for k, n in enumerate(lengths)]
     check(joined, inputs=(values, *arrays))
+
+
+def two_passes(rows: int) -> tuple[Node, Node]:
+    """64 points of each row in two passes of 8, real and imaginary parts side by side."""
+    x = param(0, (2, rows, 64), F32)
+    return x, passes(x, 2, ((8, 8),), Direction(False, 1.0), True)
+
+
+def lowered(graph: Graph, name: str) -> LoopProgram:
+    """The only kernel of a graph, lowered."""
+    (launch,) = schedule(graph, "fft", (), named_target(name, 2)).body
+    assert isinstance(launch, Launch)
+    return lower_kernel(launch.kernel, named_target(name, 2))
+
+
+def test_results_of_the_last_pass_are_used_in_another_shape() -> None:
+    """Rows of numbers in which both parts are one axis: the epilogue of a chain, not its end."""
+    x, y = two_passes(24)
+    other = param(1, (4, 6, 128), F32)
+    spectrum = reshape(permute(y, (1, 2, 0)), other.shape)
+    result = elementwise(Op.ADD, other, elementwise(Op.MUL, other, spectrum))
+    graph = Graph((x.type, other.type), (result,))
+    moves = lowered(graph, "x86-64-v3").moves
+    assert [move for move in moves if move.startswith("unroll")] == ["unroll 16x16"] * 2
+
+
+@pytest.mark.parametrize(("name", "lanes"), [("x86-64-v4", 8), ("x86-64-v3", 8), ("x86-64-v2", 4)])
+def test_columns_that_fill_no_vector_run_in_halves_of_one(name: str, lanes: int) -> None:
+    x, y = two_passes(100)
+    found = lowered(Graph((x.type,), (permute(y, (1, 2, 0)),)), name).moves
+    widths = [move.split()[-1] for move in found if move.startswith("vector")]
+    assert widths == [str(lanes)] * 2

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.fft_passes import Direction, both_planes, constant_along, passes
-from tinyhlo.import_stablehlo.fft_tables import GROUP, good_length, groups, roots
+from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, good_length, groups, roots
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.ir.build import pad, scalar, slice_
 from tinyhlo.ir.graph import Node
@@ -28,7 +28,7 @@ def convolved(x: Node, axis: int, direction: Direction) -> Node:
     """The transform of x[plane, ...] along `axis`."""
     n = x.shape[axis]
     length = good_length(2 * n - 1)
-    factors = groups(length, GROUP)
+    factors = groups(length, ROW if axis == len(x.shape) - 1 else GROUP)
     assert factors is not None
     chirp = roots(squares(n), 2 * n)
     if direction.inverse:

@@ -20,7 +20,7 @@ PASS_COST = 10.0  # operations an element of loads, stores and twiddle factors
 SPILL_COST = 0.75  # operations an element for each point beyond what registers hold
 REGISTER_POINTS = 8
 GROUP = 128  # points whose passes share a tile in L1, some columns of them side by side
-ROW = 1024  # points of a whole row that do
+ROW = 4096  # points of a whole row that share one in L2
 
 
 def roots(numerators: Array, n: int) -> Array:

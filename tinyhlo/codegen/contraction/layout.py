@@ -19,6 +19,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce
 from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.transform import find_transform
 from tinyhlo.schedule.program import Kernel
 
 NARROW, WIDE = 4, 16  # elements
@@ -59,14 +60,16 @@ class Layout:
 
 
 def in_shape_of_sum(kernel: Kernel) -> Kernel:
-    """The kernel with its result in the shape of the one sum of products that it is a reshape of,
-    which is the same memory: loops then run over the axes of the operands."""
+    """The kernel with its result in the shape of the sum of products that it is a reshape of, the
+    only one or the last of a transform's passes, which is the same memory: loops then run over the
+    axes of the operands."""
     sums = [node for node in kernel.graph.nodes() if isinstance(node, Reduce)]
-    if len(sums) != 1 or len(kernel.graph.results) != 1 or kernel.in_place:
+    if not sums or len(kernel.graph.results) != 1 or kernel.in_place:
         return kernel
-    (node,), (result,) = sums, kernel.graph.results
+    node, result = sums[-1], kernel.graph.results[0]
     axes, own = (sorted(n for n in shape if n > 1) for shape in (node.shape, result.shape))
-    if axes == own or node.type.size != result.type.size or find_contraction(node) is None:
+    product = find_transform(node) or (len(sums) == 1 and find_contraction(node))
+    if axes == own or node.type.size != result.type.size or not product:
         return kernel
     reshaped = build.reshape(result, node.shape)
     graph = kernel.graph

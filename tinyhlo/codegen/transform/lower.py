@@ -14,23 +14,24 @@ views around them. Out: a LoopProgram without loops over a matrix: its network o
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
+from math import log2, prod
 
-from tinyhlo.codegen.bodies import all_indices, nested_loops
-from tinyhlo.codegen.expressions import Memory
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement
+from tinyhlo.codegen.bodies import below, nested_loops, values_in
+from tinyhlo.codegen.expressions import Apply, Memory, in_rows
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallel
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
+from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
-from tinyhlo.ir.index import ZERO, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
-from tinyhlo.target import Target
-
-NEAR = 64  # elements apart: interleaved loads and stores
+from tinyhlo.target import NEAR, SHORT, Target
 
 
 def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
@@ -104,7 +105,7 @@ class ChainBuilder:
         self.moves.append("unroll {}x{}".format(*stage.transform.matrix.shape))
         steps = len(lowering.network.steps) + sum(stage.transform.matrix.shape)
         self.work += steps * points(body)
-        return (*allocate, *(vectorised(s, lanes, self.moves) for s in body))
+        return (*allocate, *(vectorised(s, self.target, lanes, self.moves) for s in body))
 
     def lowering(self, stage: Stage) -> NetworkLowering:
         fma, scratch, tables = self.target.fma, self.scratch, self.tables
@@ -121,17 +122,28 @@ def remainder(statement: Statement, lanes: int) -> int:
     return nest[-1].var.extent % lanes if nest else 0
 
 
-def vectorised(statement: Statement, lanes: int, moves: list[str]) -> Statement:
-    """Give the loop of a nest along which memory runs best a vector width."""
+def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str]) -> Statement:
+    """Give the loop of a nest that so takes fewest instructions a vector width; loops too short for
+    whole vectors run in halves. What fills no vector is in a last one that overlaps."""
     nest = nested_loops(statement)
-    usable = [loop for loop in nest if loop.var.extent >= lanes]
-    if not usable:
+    least = min(lanes, lanes * SHORT // target.vector_bytes)
+    widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
+    choices = [(loop, width) for loop in nest for width in widths if loop.var.extent >= width]
+    if not choices:
         return statement
-    best = min(reversed(usable), key=lambda loop: access_cost(loop, lanes))
-    moves.append(f"vector {best.var.name} {lanes}")
+    values = (value for s in nest[-1].body for value in values_in(s))
+    work = sum(isinstance(value, Apply) for value in walk(values))
+
+    def cost(choice: tuple[Loop, int]) -> float:
+        loop, width = choice
+        vectors = -(-loop.var.extent // width)
+        return (work + access_cost(loop, width)) * vectors / loop.var.extent
+
+    best, width = min(reversed(choices), key=cost)
+    moves.append(f"vector {best.var.name} {width}")
     inner: Body = nest[-1].body
     for loop in reversed(nest):
-        vector = {"axis": Axis.VECTOR, "width": lanes} if loop is best else {}
+        vector = {"axis": Axis.VECTOR, "width": width} if loop is best else {}
         inner = (replace(loop, body=inner, **vector),)
     return inner[0]
 
@@ -144,15 +156,44 @@ def points(body: Body) -> int:
 def access_cost(loop: Loop, lanes: int) -> float:
     """Instructions for a vector of every access below `loop`, its variable across the lanes."""
     total = 0.0
-    for place in set(all_indices(loop.body)):
-        stride = place.coefficient(loop.var)
-        match stride:
+    runs: dict[tuple[Memory, object, int, bool], set[int]] = defaultdict(set)
+    for memory, where, written in accesses(loop.body):
+        match where.coefficient(loop.var):
             case 0:
                 total += 0.25
             case 1:
                 total += 1
-            case int() if abs(stride) <= NEAR:
-                total += 3  # neighbours are taken together and shuffled
+            case int(stride) if stride > 1:
+                runs[memory, where.terms, stride, written].add(where.offset)
             case _:
                 total += 2 * lanes
+    for (memory, terms, stride, written), offsets in runs.items():
+        together = min(lanes, neighbours(offsets))
+        if written:  # neighbours are shuffled into short rows
+            total += len(offsets) * (log2(together) + 2 * lanes / together)
+        elif stride <= NEAR:
+            total += 3 * len(offsets)  # whole vectors, shuffled
+        elif in_rows(memory, Index(0, terms), stride):  # type: ignore[arg-type]
+            total += len(offsets) * (1 + log2(lanes)) * lanes / together  # squares, turned around
+        else:
+            total += 2 * lanes * len(offsets)
     return total
+
+
+def accesses(body: Body) -> Iterator[tuple[Memory, Index, bool]]:
+    """Each load and each store once, and whether it is a store."""
+    found: dict[tuple[Memory, Index, bool], None] = {}
+    for statement in below(body):
+        loads = (load for value in values_in(statement) for load in loads_of(value))
+        found |= dict.fromkeys((load.memory, load.index, False) for load in loads)
+        if isinstance(statement, Store):
+            found[statement.memory, statement.index, True] = None
+    yield from found
+
+
+def neighbours(offsets: set[int]) -> int:
+    """How many follow each other from the first on: a power of two."""
+    first, count = min(offsets), 1
+    while offsets.issuperset(range(first, first + 2 * count)):
+        count *= 2
+    return count
