@@ -12,6 +12,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tinyhlo.import_stablehlo.lifting import plane_type, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
-from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
+from tinyhlo.import_stablehlo.records import CONSTANTS, DotDimensions, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
 from tinyhlo.import_stablehlo.walker import (
     DTYPE,
@@ -32,7 +33,7 @@ from tinyhlo.import_stablehlo.walker import (
     UnsupportedError,
     on_values,
 )
-from tinyhlo.ir.build import cast, elementwise, full, iota, reduce, reshape
+from tinyhlo.ir.build import cast, elementwise, full, iota, permute, reduce, reshape
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, Reduce, Shape, TensorType
@@ -78,8 +79,32 @@ def extreme(x: Complex, y: Complex, first: Node) -> Complex:
     return choose(first | x.is_nan() | x.equals(y), x, y)
 
 
-def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    """A sum of products: four real ones, two where an operand is real, one where both are."""
+def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    """Vectors run along a batch that is innermost in the memory of both operands, as the modes of
+    a spectral convolution are."""
+    numbers: DotDimensions = operation.attributes["dot_dimension_numbers"]
+    left, right = (type_.shape for type_ in operation.operand_types)  # type: ignore[union-attr]
+    inside = is_innermost(left, numbers.lhs_batching_dimensions)
+    inside &= is_innermost(right, numbers.rhs_batching_dimensions)
+    batch = len(numbers.lhs_batching_dimensions) if inside else 0
+    return bilinear(contraction.RULES["stablehlo.dot_general"], operation, inputs, scope, batch)
+
+
+def is_innermost(shape: Shape, batch: Sequence[int]) -> bool:
+    """Whether memory runs along the batch far enough to fill vectors, and what each of its points
+    multiplies is too small to be worth tiles, which would have to be gathered."""
+    start = len(shape) - len(batch)
+    fills = prod(shape[start:]) >= LANES
+    return (
+        tuple(batch) == tuple(range(start, len(shape))) and fills and prod(shape[:start]) <= TILED
+    )
+
+
+def bilinear(
+    rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope, inside: int = 0
+) -> Complex:
+    """A sum of products: four real ones, two where an operand is real, one where both are. The
+    first `inside` axes of the result are summed innermost."""
     plain = with_types(operation, plane_type)
     plane = plain.type.dtype
     operands: list[Sequence[Node]] = []
@@ -107,19 +132,27 @@ def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Sc
         case _:
             [a, b], [c, d] = operands
             return Complex(
-                together(Op.SUB, real(a, c), real(b, d)), together(Op.ADD, real(a, d), real(b, c))
+                together(Op.SUB, real(a, c), real(b, d), inside),
+                together(Op.ADD, real(a, d), real(b, c), inside),
             )
 
 
 FEW_PRODUCTS = 1 << 14  # below, one pass over both operands beats two tiled products
+LANES = 8  # of a batch, for a vector
+TILED = 1 << 13  # elements of a matrix in a batch: more are turned into tiles
 
 
-def together(op: Op, left: Node, right: Node) -> Node:
-    """The sum or difference of two sums of products; of small ones, in one sum."""
+def together(op: Op, left: Node, right: Node, inside: int) -> Node:
+    """The sum or difference of two sums of products; in one sum where they are small, or where the
+    first `inside` axes are to be the innermost of the loops."""
     if isinstance(left, Reduce) and isinstance(right, Reduce) and left.axes == right.axes:
         (a,), (b,) = left.inputs, right.inputs
-        if a.type == b.type and a.type.size <= FEW_PRODUCTS:
-            return reduce(left.op, elementwise(op, a, b), left.axes)
+        if a.type == b.type and (inside or a.type.size <= FEW_PRODUCTS):
+            rank, kept = len(a.shape), len(left.shape)
+            order = (*range(inside, kept), *range(inside))
+            terms = permute(elementwise(op, a, b), (*order, *range(kept, rank)))
+            total = reduce(left.op, terms, left.axes)
+            return permute(total, tuple(map(order.index, range(kept))))
     return elementwise(op, left, right)
 
 
@@ -167,6 +200,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.minimum": on_values(lambda x, y: extreme(x, y, x < y)),
     "stablehlo.convert": convert,
     "stablehlo.bitcast_convert": bitcast_convert,
-    "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),
+    "stablehlo.dot_general": dot_general,
     "stablehlo.convolution": partial(bilinear, convolution.convolution),
 }
