@@ -16,7 +16,7 @@ from tests.schedule.graphs import (
     relu,
     softmax,
 )
-from tinyhlo.ir.build import broadcast, elementwise, param, permute, reduce, reshape
+from tinyhlo.ir.build import broadcast, elementwise, pad, param, permute, reduce, reshape, scalar
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 
@@ -152,3 +152,14 @@ def test_sums_of_rows_and_of_columns_walk_memory_apart() -> None:
     total = add(reduce(Op.ADD, x, (1,)), reduce(Op.ADD, x, (0,)))
     program = planned(Graph((x.type,), (total,)), [normal(300, 300)])
     assert len(launches(program.body)) == 2
+
+
+def test_a_sum_whose_results_lie_in_vectors_is_not_padded_on_the_way() -> None:
+    """The sum of modes of a spectral convolution: behind a test for each of the padded ones, its
+    vectors would run across memory."""
+    x = param(0, (16, 24, 32, 12), F32)
+    modes = reduce(Op.ADD, x, (2,))
+    spectrum = pad(modes, scalar(0, F32), (0, 0, 0), (0, 0, 53))
+    graph = Graph((x.type,), (mul(spectrum, spectrum),))
+    program = planned(graph, [normal(16, 24, 32, 12)])
+    assert [len(k.kernel.graph.results) for k in launches(program.body)] == [1, 1]

@@ -36,7 +36,7 @@ from tinyhlo.import_stablehlo.walker import (
 from tinyhlo.ir.build import cast, elementwise, full, iota, permute, reduce, reshape
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
-from tinyhlo.ir.graph import Node, Reduce, Shape, TensorType
+from tinyhlo.ir.graph import Elementwise, Node, Permute, Reduce, Shape, TensorType
 from tinyhlo.ir.ops import Op
 
 
@@ -83,21 +83,25 @@ def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     """Vectors run along a batch that is innermost in the memory of both operands, as the modes of
     a spectral convolution are."""
     numbers: DotDimensions = operation.attributes["dot_dimension_numbers"]
-    left, right = (type_.shape for type_ in operation.operand_types)  # type: ignore[union-attr]
+    left, right = inputs
     inside = is_innermost(left, numbers.lhs_batching_dimensions)
     inside &= is_innermost(right, numbers.rhs_batching_dimensions)
     batch = len(numbers.lhs_batching_dimensions) if inside else 0
     return bilinear(contraction.RULES["stablehlo.dot_general"], operation, inputs, scope, batch)
 
 
-def is_innermost(shape: Shape, batch: Sequence[int]) -> bool:
+def is_innermost(value: Node | Complex, batch: Sequence[int]) -> bool:
     """Whether memory runs along the batch far enough to fill vectors, and what each of its points
     multiplies is too small to be worth tiles, which would have to be gathered."""
-    start = len(shape) - len(batch)
-    fills = prod(shape[start:]) >= LANES
-    return (
-        tuple(batch) == tuple(range(start, len(shape))) and fills and prod(shape[:start]) <= TILED
-    )
+    node = value.re if isinstance(value, Complex) else value
+    while isinstance(node, (Permute, Elementwise)):
+        if isinstance(node, Permute):
+            batch = [node.order[axis] for axis in batch]
+        node = node.inputs[0]
+    start = len(node.shape) - len(batch)
+    fills = prod(node.shape[start:]) >= LANES
+    last = list(batch) == list(range(start, len(node.shape)))
+    return last and fills and prod(node.shape[:start]) <= TILED
 
 
 def bilinear(

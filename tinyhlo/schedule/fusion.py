@@ -177,8 +177,10 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
     largest = max(map(iteration_size, every))
     if prod(rows) * ROW_LIMIT < largest:
         return False
-    if largest > SERIAL_LIMIT and len(directions(every, reads)) > 1:
-        return False
+    if largest > SERIAL_LIMIT:
+        inner = [item for item in every if len(extents(item.shape)) > len(rows)]
+        if len(directions(every, reads)) > 1 or any(runs_along(x, reads[x]) for x in inner):
+            return False  # vectors would run across memory, or along sums behind a test
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
     return (same and plain) or prod(rows) >= MIN_ROWS or largest <= SERIAL_LIMIT
@@ -208,6 +210,15 @@ def directions(items: Iterable[Node], reads: Mapping[Node, Reads]) -> set[bool]:
             if set(moving) == own:
                 found.add(moving[-1] in kept)
     return found
+
+
+def runs_along(item: Node, reads: Reads) -> bool:
+    """Whether memory that a reduce reads runs along its results."""
+    if reducer_of(item) is None:
+        return False
+    kept = {index(v) for v in space_of(item).kept if v.extent > 1}
+    every = ([i for i in at if not i.is_constant] for places in reads.values() for at in places)
+    return any(moving and moving[-1] in kept for moving in every)
 
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
