@@ -206,6 +206,10 @@ PRODUCTS: dict[str, Operation] = {
     "many 16x16 products": (jnp.matmul, "f32[4000,16,16] f32[4000,16,16]"),
     "f64 product": (jnp.matmul, "f64[256,256] f64[256,256]"),
     "complex matrix product": (jnp.matmul, "c64[200,200] c64[200,200]"),
+    "spectral convolution": (
+        lambda x, w: jnp.einsum("bixy,ioxy->boxy", x, w),
+        "c64[16,32,12,12] c64[32,32,12,12]",
+    ),
     "i32 matrix product": (jnp.matmul, "i32[256,256] i32[256,256]"),
     "outer": (jnp.outer, "f32[2000] f32[1000]"),
     "dot": (jnp.dot, "f32[1000000] f32[1000000]"),
@@ -237,6 +241,10 @@ PRODUCTS: dict[str, Operation] = {
     "matrix exponential": (linalg.expm, "f32[64,64]+"),
     "FFT": (jnp.fft.fft, "c64[200,1024]"),
     "FFT, real, 1000": (jnp.fft.rfft, "f32[100,1000]"),
+    "FFT, rows of 64": (jnp.fft.fft, "c64[1000,64]"),
+    "FFT, real, rows of 160": (jnp.fft.rfft, "f32[1000,160]"),
+    "FFT of a prime": (jnp.fft.fft, "c64[32,1009]"),
+    "FFT, real, two axes": (jnp.fft.rfft2, "f32[16,128,128]"),
     "FFT, two axes": (jnp.fft.fft2, "c64[256,256]"),
 }
 

@@ -182,3 +182,34 @@ def ray_march(random: np.random.Generator) -> Model:
     ways = normal(160, 160, 3, scale=1.0) + np.array([0, 0, 3], np.float32)
     ways /= np.linalg.norm(ways, axis=-1, keepdims=True)
     return render, (np.zeros(3, np.float32), ways)
+
+
+@model
+def spectral_train(random: np.random.Generator) -> Model:
+    """A Fourier neural operator, 4 layers of 32 channels on 64 x 64: the gradient"""
+    normal = normal_of(random)
+    modes, width, points = 12, 32, 64
+    layers = [
+        {"spectrum": normal(2, width, width, 2 * modes, modes), "bypass": normal(width, width)}
+        for _ in range(4)
+    ]
+    p = {"lift": normal(3, width), "layers": layers, "project": normal(width, 1)}
+
+    def spectral(weights: jax.Array, x: jax.Array) -> jax.Array:
+        full = jnp.fft.rfft2(x)
+        low = jnp.concatenate([full[:, :, :modes, :modes], full[:, :, -modes:, :modes]], 2)
+        mixed = jnp.einsum("bixy,ioxy->boxy", low, lax.complex(*weights))
+        spectrum = jnp.zeros_like(full)
+        spectrum = spectrum.at[:, :, :modes, :modes].set(mixed[:, :, :modes])
+        spectrum = spectrum.at[:, :, -modes:, :modes].set(mixed[:, :, modes:])
+        return jnp.fft.irfft2(spectrum, s=(points, points))
+
+    def loss(p: Parameters, x: jax.Array, y: jax.Array) -> jax.Array:
+        x = jnp.einsum("bcxy,cd->bdxy", x, p["lift"])
+        for layer in p["layers"]:
+            beside = jnp.einsum("bcxy,cd->bdxy", x, layer["bypass"])
+            x = jax.nn.gelu(spectral(layer["spectrum"], x) + beside)
+        return jnp.square(jnp.einsum("bcxy,cd->bdxy", x, p["project"]) - y).mean()
+
+    grid = (points, points)
+    return jax.value_and_grad(loss), (p, normal(8, 3, *grid, scale=1.0), normal(8, 1, *grid))

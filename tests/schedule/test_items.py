@@ -93,3 +93,18 @@ def test_rows_of_bf16_are_stored_so_where_products_take_them() -> None:
     graph = Graph((x.type, w.type), (result,))
     assert set(find_items(graph, PAIRS).values) == {largest, rows, result}
     assert set(find_items(graph, PLAIN).values) == {largest, wide, result}
+
+
+def test_what_a_complex_product_takes_many_times_is_stored() -> None:
+    """A sum of both products of planes is no contraction, but repeats what it multiplies as one."""
+    shape = (32, 24, 16, 8)  # rows, columns, batch, summed
+    x, y = param(0, (32, 16, 8), F32), param(1, (24, 16, 8), F32)
+    scale = reduce(Op.MAX, x, (0, 1, 2))
+    everywhere = expand(reshape(scale, (1, 1, 1)), x.shape)
+    planes = [elementwise(op, x, everywhere) for op in (Op.ADD, Op.SUB)]
+    left = [broadcast(plane, shape, (0, 2, 3)) for plane in planes]
+    right = broadcast(y, shape, (1, 2, 3))
+    terms = elementwise(Op.SUB, *(elementwise(Op.MUL, plane, right) for plane in left))
+    result = reduce(Op.ADD, terms, (3,))
+    graph = Graph((x.type, y.type), (result,))
+    assert set(find_items(graph, PLAIN).values) == {scale, *planes, result}

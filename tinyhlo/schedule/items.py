@@ -28,6 +28,7 @@ MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
+FEW_PRODUCTS = 1 << 14  # of a sum that computes what it multiplies on the way
 DEAR_OPS = frozenset({Op.DIV, Op.REM, Op.SQRT})
 
 
@@ -149,14 +150,22 @@ def operands(node: Node, bf16: bool) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
     product = find_contraction(node)
-    if product is None:
+    factors = (product.left, product.right) if product is not None else repeated_factors(node)
+    below = (narrowest(below_views(factor), bf16) for factor in factors)
+    return tuple(stored for stored in below if isinstance(stored, Elementwise))
+
+
+def repeated_factors(node: Node) -> tuple[Node, ...]:
+    """What a sum of two products at a time, as those of complex numbers are, takes many times."""
+    if not isinstance(node, ir.Reduce) or node.inputs[0].type.size <= FEW_PRODUCTS:
         return ()
-    found: list[Node] = []
-    for factor in (product.left, product.right):
-        stored = narrowest(below_views(factor), bf16)
-        if isinstance(stored, Elementwise):
-            found.append(stored)
-    return tuple(found)
+    terms = node.inputs[0]
+    while isinstance(terms, ir.Permute):
+        terms = terms.inputs[0]
+    products = terms.inputs if isinstance(terms, Elementwise) else ()
+    if not all(isinstance(each, Elementwise) and each.op is Op.MUL for each in products):
+        return ()
+    return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
 
 
 def narrowest(node: Node, bf16: bool) -> Node:
