@@ -14,6 +14,7 @@ from tinyhlo.import_stablehlo.lifting import flatten
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import param
+from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph, Reduce
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
@@ -133,3 +134,11 @@ def test_factors() -> None:
 def test_stack_takes_planes_as_one_array() -> None:
     x = param(0, (2, 3), dtypes.F32)
     assert stack(planes(x)) is x
+
+
+def test_planes_of_a_stack_are_its_parts() -> None:
+    """Else the spectrum of a real signal is written once more before it is used."""
+    parts = param(0, (3, 5), F32), param(1, (3, 5), F32)
+    assert planes(stack(Complex(*parts))).planes == parts
+    both = param(0, (2, 3, 5), F32)
+    assert stack(planes(both)) is both

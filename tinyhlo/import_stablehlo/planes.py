@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.ir.build import broadcast, full, iota, permute, reshape, slice_, where
+from tinyhlo.ir.build import broadcast, expand, full, iota, permute, reshape, slice_, where
 from tinyhlo.ir.dtypes import I32
-from tinyhlo.ir.graph import Node, Reshape, Slice
+from tinyhlo.ir.graph import Elementwise, Expand, Node, Reshape, Slice
 
 
 def stack(value: Node | Complex) -> Node:
@@ -36,7 +36,13 @@ def is_real_part(shape: tuple[int, ...]) -> Node:
 def planes(x: Node) -> Complex:
     """The numbers of which x has both planes."""
     start, shape = [0] * (len(x.shape) - 1), x.shape[1:]
-    re, im = (slice_(x, [k, *start], [k + 1, *shape]) for k in (0, 1))
+    match x:
+        case Elementwise(inputs=(test, Expand(inputs=(re,)), Expand(inputs=(im,)))) if (
+            test is is_real_part(x.shape) and re.shape[0] == im.shape[0] == 1
+        ):  # what `stack` joined
+            re, im = (expand(part, (1, *shape)) for part in (re, im))
+        case _:
+            re, im = (slice_(x, [k, *start], [k + 1, *shape]) for k in (0, 1))
     return Complex(reshape(re, shape), reshape(im, shape))
 
 
