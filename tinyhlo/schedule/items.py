@@ -162,7 +162,9 @@ def repeated_factors(node: Node) -> tuple[Node, ...]:
     terms = node.inputs[0]
     while isinstance(terms, ir.Permute):
         terms = terms.inputs[0]
-    products = terms.inputs if isinstance(terms, Elementwise) else ()
+    if not isinstance(terms, Elementwise) or terms.op not in (Op.ADD, Op.SUB):
+        return ()
+    products = terms.inputs
     if not all(isinstance(each, Elementwise) and each.op is Op.MUL for each in products):
         return ()
     return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
