@@ -51,21 +51,21 @@ class Config:
 OPTIONS: dict[str, str] = {field.name: field.metadata["meaning"] for field in fields(Config)}
 
 
-def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
+def from_environment() -> Config:
     """Read TINYHLO_<OPTION> for every option.
 
     Raises TinyhloError when a number is expected and something else is given.
     """
     given = {
-        name: environment[f"TINYHLO_{name.upper()}"]
+        name: os.environ[f"TINYHLO_{name.upper()}"]
         for name in OPTIONS
-        if f"TINYHLO_{name.upper()}" in environment
+        if f"TINYHLO_{name.upper()}" in os.environ
     }
     return with_options(Config(), given, lambda name: f"TINYHLO_{name.upper()}")
 
 
 def with_options(
-    config: Config, options: Mapping[str, str], spelled: Callable[[str], str] = str
+    config: Config, options: Mapping[str, str], spelled: Callable[[str], str]
 ) -> Config:
     """`config` with the given option texts applied; unknown names are an error."""
     kinds = {field.name: field.type for field in fields(Config)}

@@ -3,7 +3,7 @@
 In: a module whose `main` takes `tensor<?x4xf32>`, and the types of the arrays at hand. Out: a
 module in which every shape is known.
 
-    static = refine(parse_module(artifact), [TensorType((2, 4), F32)])
+    static = refine_source(artifact, [TensorType((2, 4), F32)])
 
 jaxlib's own passes do the work: the arguments get their types, shapes flow through the program,
 and the assertions that JAX wrote about dimensions (`b >= 2`) are checked; one that fails is an
@@ -65,11 +65,6 @@ class DynamicShapes(UnsupportedOp):
                 if None in argument.shape
             )
         )
-
-
-def refine(module: ir.Module, types: Sequence[TensorType]) -> ir.Module:
-    """The program for arguments of these types; see `refined_bytes`."""
-    return parse_module(refined_bytes(module, types))
 
 
 def refined_bytes(module: ir.Module, types: Sequence[TensorType]) -> bytes:
@@ -139,7 +134,7 @@ def with_known_shapes(module: ir.Module) -> ir.Module:
     arguments = argument_types([str(a.type) for a in entry.regions[0].blocks[0].arguments])
     if arguments is not None and any(None in argument.shape for argument in arguments):
         raise DynamicShapes(arguments)
-    return refine(module, ())
+    return parse_module(refined_bytes(module, ()))
 
 
 def argument_types(types: Sequence[str]) -> tuple[ArgumentType, ...] | None:

@@ -79,8 +79,6 @@ def conjuncts(condition: Expression) -> Held:
     match condition:
         case Apply(op=Op.AND, arguments=(left, right)):
             return conjuncts(left) | conjuncts(right)
-        case Apply(op=Op.WHERE, arguments=(inner, Literal(bits=1), Literal(bits=0))):
-            return conjuncts(inner)
         case Apply(op=Op.WHERE, arguments=(inner, then, Literal(bits=0))):
             return conjuncts(inner) | conjuncts(then)
         case _:
