@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import run_native
-from tests.schedule.graphs import F32, add, matmul, softmax
-from tinyhlo.codegen import modules
-from tinyhlo.codegen.llvm.types import GLUE
-from tinyhlo.codegen.render import kernels_of, render_program
-from tinyhlo.ir.build import param
+from tests.schedule.graphs import F32, I32, add, matmul, softmax
+from tinyhlo.codegen import modules, render
+from tinyhlo.codegen.llvm.types import QUICK
+from tinyhlo.codegen.render import BRIEF, kernels_of, render_program
+from tinyhlo.ir.build import elementwise, loop, param, scalar
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
 from tinyhlo.target import Target
@@ -56,24 +57,47 @@ def test_what_starts_loops_is_glue() -> None:
     """Loops are in a module that is optimised, all else in one that is not."""
     x = param(0, (64, 64), F32)
     loops, glue = module_texts(Graph((x.type,), (softmax(x),)), TARGET)
-    assert "phi" in loops and not loops.startswith(GLUE)
-    assert glue.startswith(GLUE) and "define i32 @entry" in glue
+    assert "phi" in loops and not loops.startswith(QUICK)
+    assert glue.startswith(QUICK) and "define i32 @entry" in glue
     assert "phi" not in glue
 
 
 def test_a_program_without_parallel_loops_is_one_module() -> None:
     x = param(0, (8,), F32)
     (text,) = module_texts(Graph((x.type,), (add(x, x),)), TARGET)
-    assert "fadd" in text and not text.startswith(GLUE)
+    assert "fadd" in text and not text.startswith(QUICK)
+
+
+def doubled(size: int, times: int) -> Graph:
+    """An array doubled, in a loop if more than once."""
+    x = param(0, (size,), F32)
+    if times == 1:
+        return Graph((x.type,), (add(x, x),))
+    i, state = param(0, (), I32), param(1, (size,), F32)
+    types = (i.type, state.type)
+    test = Graph(types, (elementwise(Op.LT, i, scalar(times, I32)),))
+    body = Graph(types, (add(i, scalar(1, I32)), add(state, state)))
+    return Graph((x.type,), (loop([scalar(0, I32), x], test, body, times)[1],))
+
+
+@pytest.mark.parametrize(
+    "size, times, quick", [(8, 1, True), (100, 1, True), (10_000, 1, False), (8, 1000, False)]
+)
+def test_what_is_over_soon_is_not_optimised(
+    monkeypatch: pytest.MonkeyPatch, size: int, times: int, quick: bool
+) -> None:
+    monkeypatch.setattr(render, "BRIEF", BRIEF)
+    (text,) = module_texts(doubled(size, times), TARGET)
+    assert text.startswith(QUICK) == quick
 
 
 def test_the_end_of_a_program_is_shared_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "LONG_ENOUGH", 1 << 20)
-    long = [text for text in module_texts(chain(), TARGET) if not text.startswith(GLUE)]
+    long = [text for text in module_texts(chain(), TARGET) if not text.startswith(QUICK)]
     assert len(long) == 2
     assert min(map(len, long)) > max(map(len, long)) // 3
     alone = module_texts(chain(), named_target("x86-64-v3", threads=1))
-    assert sum(not text.startswith(GLUE) for text in alone) == 1
+    assert sum(not text.startswith(QUICK) for text in alone) == 1
 
 
 def test_modules_are_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

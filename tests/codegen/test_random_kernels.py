@@ -1,4 +1,5 @@
-"""Random programs in the shapes of real ones: generated code against the interpreter.
+"""Random programs in the shapes of real ones: generated code, optimised or not, against the
+interpreter.
 
 More than the tests run: make random-programs
 """
@@ -6,6 +7,8 @@ More than the tests run: make random-programs
 from __future__ import annotations
 
 import sys
+from math import inf
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from rich.progress import track
 from tests.codegen.native import check, run_native
 from tests.random_kernels import random_kernels, tolerance
 from tests.schedule.graphs import F32, mul, normal, over_rows
+from tinyhlo.codegen import render
 from tinyhlo.ir.build import broadcast, elementwise, param, permute, reduce
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
@@ -26,8 +30,12 @@ def wrong(seed: int) -> list[str]:
     graph, arguments = random_kernels(seed)
     expected, allowed = run_graph(graph, arguments), tolerance(graph, arguments)
     found: list[str] = []
-    results = run_native(simplify(graph), arguments)
-    for k, (got, want, most) in enumerate(zip(results, expected, allowed, strict=True)):
+    results: list[np.ndarray] = []
+    for brief in (-1, inf):
+        with patch.object(render, "BRIEF", brief):
+            results += run_native(simplify(graph), arguments)
+    for k, got in enumerate(results):
+        want, most = expected[k % len(expected)], allowed[k % len(expected)]
         if got.dtype != want.dtype or got.shape != want.shape:
             found.append(f"result {k} is {got.dtype}{got.shape}, not {want.dtype}{want.shape}")
         else:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
-from tinyhlo.import_stablehlo import import_module, read_artifact
+from tinyhlo.import_stablehlo import context, import_module, read_artifact
+from tinyhlo.import_stablehlo.context import lent_context
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -107,6 +108,25 @@ def test_dead_code_is_dropped() -> None:
           return %a : tensor<4xf32> }"""
     ).graph
     assert len(graph.nodes()) == 1
+
+
+def test_programs_share_a_context_until_it_has_read_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None is lent twice at a time, or used again after an error."""
+    monkeypatch.setattr(context, "_idle", [])
+    monkeypatch.setattr(context, "MOST_READ", 100)
+    with lent_context(60) as first, lent_context(10) as other:
+        assert other is not first
+    with lent_context(39) as again:
+        assert again is first
+    with lent_context(80) as third:
+        assert third not in (first, other)
+    with pytest.raises(ValueError), lent_context(1) as failed:
+        raise ValueError
+    assert failed is third
+    with lent_context(1) as last:
+        assert last is other
 
 
 def test_eight_threads(sources: dict[str, bytes | str]) -> None:

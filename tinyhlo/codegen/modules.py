@@ -8,10 +8,10 @@ an earlier process may have left the code of each in the cache.
     modules = Modules(target, texts.append)
     declarations = modules.part(inline=False).declarations
     modules.add("k0", 2, render_kernel(loops, target, "k0", False, declarations))
-    texts.append(modules.last(entry, is_glue=True))
+    texts.append(modules.last(entry, declarations, is_glue=True))
 
 What does nothing but start loops is *glue* and has a module of its own, which LLVM compiles without
-optimising, in a quarter of the time.
+optimising, in a quarter of the time. So is the whole of a program that does next to nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from tinyhlo.codegen.llvm import half
 from tinyhlo.codegen.llvm.kernel import KernelText
-from tinyhlo.codegen.llvm.types import GLUE
+from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.target import Target
 
 # A module costs LLVM 1.5 ms before its first instruction, and 1.5 ms for each 1000 characters.
@@ -64,7 +64,7 @@ class Modules:
         self.target = target
         self.finish = finish
         self.entry, self.open = hot(target), hot(target)
-        self.glue = Part({}, GLUE)
+        self.glue = Part({}, QUICK)
         self.elsewhere: dict[str, str] = {}  # declares the kernels of finished modules
 
     def part(self, inline: bool) -> Part:
@@ -95,9 +95,15 @@ class Modules:
         self.finish(str(part))
         self.elsewhere |= part.symbols
 
-    def last(self, entry: str, declarations: dict[str, str], is_glue: bool) -> str:
+    def last(
+        self, entry: str, declarations: dict[str, str], is_glue: bool, is_brief: bool = False
+    ) -> str:
         """The last module, with the text of the entry and what it needs declared, once no kernel
-        follows; `is_glue`: the entry does nothing but start kernels, each once."""
+        follows; `is_glue`: the entry does nothing but start kernels, each once; `is_brief`: running
+        all of the program takes less than optimising it is worth."""
+        if is_brief and not self.glue.functions:
+            self.open.head = QUICK
+            return self.with_entry(self.open, entry, declarations)
         worth = bool(self.glue.functions) or len(entry) >= WORTH_A_MODULE
         is_glue = is_glue and worth and not self.entry.functions
         parts = list(halves(self.open, self.target))
@@ -106,6 +112,10 @@ class Modules:
             parts.append(self.glue)
         for part in parts:
             self.close(part)
+        return self.with_entry(home, entry, declarations)
+
+    def with_entry(self, home: Part, entry: str, declarations: dict[str, str]) -> str:
+        """A part as the last module."""
         home.declarations = {
             **home.declarations, **self.entry.declarations, **declarations, **self.elsewhere
         }  # fmt: skip

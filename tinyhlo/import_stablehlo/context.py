@@ -4,8 +4,8 @@ In: MLIR text, MLIR bytecode, a portable artifact, or a `jax.export` file. Out: 
 
     module = parse_module("module { func.func @main() { return } }")
 
-Only `jaxlib` is needed, `jax` is never imported. A context is made for each module (0.5 ms): what
-MLIR interns dies with it, and threads share nothing.
+Only `jaxlib` is needed, `jax` is never imported. Making and freeing a context takes longer than to
+parse a small module, so one serves many.
 """
 
 from __future__ import annotations
@@ -29,8 +29,27 @@ PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portabl
 PORTABLE_VERSION = re.compile(PORTABLE_PRODUCER + rb"(\d+)\.(\d+)\.(\d+)")
 HEAD_BYTES = 64
 
+# Bytes of programs that one context reads: what MLIR interns, constants too, lives as long as it.
+MOST_READ = 1 << 20
+
 _registry = ir.DialectRegistry()
 _jax_mlir_ext.register_dialects(_registry)
+
+_idle: list[tuple[ir.Context, int]] = []  # contexts, and how many bytes each may still read
+
+
+@contextmanager
+def lent_context(length: int) -> Generator[ir.Context]:
+    """A context to read so many bytes in, which the next program may get then."""
+    try:
+        context, left = _idle.pop()
+    except IndexError:
+        context, left = None, 0
+    if context is None or left < length:
+        context, left = make_context(), MOST_READ
+    yield context
+    if left > length:  # and no error: who still looks at it then is not known
+        _idle.append((context, left - length))
 
 
 def make_context() -> ir.Context:
@@ -44,29 +63,29 @@ def make_context() -> ir.Context:
     return context
 
 
-def parse_module(source: bytes | str) -> ir.Module:
-    """Parse and verify `source`.
+def parse_module(source: bytes | str, context: ir.Context | None = None) -> ir.Module:
+    """Parse and verify `source`, in a context of its own unless one is given.
 
     Raises InvalidProgram with the parser's own message when it is not a StableHLO module.
     """
     if isinstance(source, str):
-        return parse_source(source)
+        return parse_source(source, context)
     source = bytes(source)
     if is_artifact(source):
-        module = parse_source(read_artifact(source))
+        module = parse_source(read_artifact(source), context)
         choose_platform(module, read_platforms(source))
         return module
     if not source.startswith(BYTECODE_MAGIC):
-        return parse_source(_decode_text(source))
-    return parse_source(source)
+        return parse_source(_decode_text(source), context)
+    return parse_source(source, context)
 
 
-def parse_source(source: bytes | str) -> ir.Module:
+def parse_source(source: bytes | str, context: ir.Context | None) -> ir.Module:
     """A module from text, bytecode or a portable artifact. What MLIR would print about a bad one
     goes into the error instead."""
     if not source.strip():
         raise InvalidProgram("the program is empty: expected a StableHLO module")
-    context = make_context()
+    context = context or make_context()
     quantized = mentions_quantized(source)
     portable = isinstance(source, bytes) and PORTABLE_PRODUCER in source[:HEAD_BYTES]
     with collect_diagnostics(context) as complaints:

@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.borders import copies_of
-from tinyhlo.import_stablehlo.context import parse_module
+from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
 from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
@@ -82,13 +82,14 @@ def import_module(source: bytes | str) -> Module:
     compiled.
     """
     try:
-        parsed = parse_module(source)
-        try:
-            return read_module(parsed)
-        except UnsupportedOp as error:
-            if not needs_refining(error):
-                raise
-        return read_module(with_known_shapes(parsed))
+        with lent_context(len(source)) as context:
+            parsed = parse_module(source, context)
+            try:
+                return read_module(parsed)
+            except UnsupportedOp as error:
+                if not needs_refining(error):
+                    raise
+            return read_module(with_known_shapes(parsed))
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 

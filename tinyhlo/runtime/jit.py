@@ -21,7 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from tinyhlo.codegen.llvm.types import GLUE
+from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.errors import OutOfMemory, TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.target import Target
@@ -67,8 +67,8 @@ def llvm_version() -> str:
 
 class Compiler:
     """LLVM for one target, made once and used for one module after the other, by one thread at a
-    time (making one takes 1 ms). `level` 0 is for what runs once (`codegen/modules.py`): no passes,
-    and the quickest choice of instructions.
+    time (making one takes 1 ms). `level` 0 is for what is soon over (`codegen/modules.py`): no
+    passes, and the quickest choice of instructions.
 
     The passes are those that our IR needs: it is already simplified, hoisted, vectorised and
     free of duplicates. LLVM's level 2 as a whole takes 1.6 to 2.4 times as long and gives code
@@ -133,7 +133,7 @@ _idle: dict[tuple[Target, int], list[Compiler]] = {}
 @contextmanager
 def compiler(text: str, target: Target) -> Generator[Compiler, None, None]:
     """A Compiler for a module that nobody else uses."""
-    level = 0 if text.startswith(GLUE) else 2
+    level = 0 if text.startswith(QUICK) else 2
     idle = _idle.setdefault((target, level), [])
     try:
         found = idle.pop()

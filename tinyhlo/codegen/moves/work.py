@@ -6,10 +6,11 @@ work(for i in 1000: y[i] = exp(x[i]))  ->  11000.0      # exp counts as 10, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Apply, Expression
-from tinyhlo.codegen.loops import If, Loop, Statement
+from tinyhlo.codegen.loops import If, Loop, Statement, TileProduct
 from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.ops import TRANSCENDENTAL
 
@@ -23,6 +24,8 @@ def work(statement: Statement) -> float:
             return min(count or var.extent, var.extent) * max(1.0, sum(map(work, body)))
         case If(body=body):
             return sum(map(work, body))
+        case TileProduct(left_rows=rows, vectors=vectors, lanes=lanes, depth=depth):
+            return len(rows) * vectors * lanes * prod(var.extent for var in depth)
         case _:
             return sum(cost(value, parts) for value in values_in(statement))
 
