@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -27,6 +27,7 @@ from tinyhlo.errors import ExecutionError, InvalidProgram
 from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.records import dataclass
 from tinyhlo.runtime.arrays import checked
 from tinyhlo.runtime.cache import Cache
 from tinyhlo.runtime.executable import Executable

@@ -8,11 +8,11 @@ In: a module and arrays. Out: one `Comparison` per output.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
 
 # Allowed difference, as a share of the largest magnitude of the output: a sum of n terms may be
 # taken in another order, so it is more than one unit in the last place.

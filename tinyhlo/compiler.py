@@ -17,12 +17,12 @@ import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tinyhlo.collector import collector_paused
 from tinyhlo.config import Config, thread_count
 from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import assembly

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
 
 
 def option(default: Any, meaning: str) -> Any:

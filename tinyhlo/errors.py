@@ -3,7 +3,7 @@ user's own source line and the next step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tinyhlo.records import dataclass
 
 
 class TinyhloError(Exception):

@@ -8,7 +8,9 @@ In: what `Executable.profile()` lists: (KernelReport, calls, seconds of all call
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

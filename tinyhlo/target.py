@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tinyhlo.records import dataclass
 
 SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it, down to these
 LINE_BYTES = 64  # of a line of any cache

@@ -97,7 +97,9 @@ def solve_graph(batch: int, rows: int, columns: int, dtype: DType, **options: st
     return Graph((a.type, b.type), tuple(results))
 
 
-@pytest.mark.parametrize("options", list(product("LR", "LU", "NTC", "NU")), ids=lambda options: "".join(options))
+@pytest.mark.parametrize(
+    "options", list(product("LR", "LU", "NTC", "NU")), ids=lambda options: "".join(options)
+)
 @pytest.mark.parametrize(("batch", "rows", "columns"), [(1, 3, 2), (21, 4, 1), (5, 8, 3)])
 def test_triangular_solve(batch: int, rows: int, columns: int, options: tuple[str, ...]) -> None:
     side, triangle, turned, diagonal = options

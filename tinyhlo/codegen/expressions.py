@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple, Union
 
@@ -35,6 +35,7 @@ from tinyhlo.ir.index import (
 from tinyhlo.ir.interned import Interned
 from tinyhlo.ir.operators import Operators, dtype_of
 from tinyhlo.ir.ops import COMPARISONS, Op
+from tinyhlo.records import dataclass
 
 
 class Memory(NamedTuple):

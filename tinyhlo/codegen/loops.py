@@ -12,7 +12,7 @@ may use the same variable again: each loop binds it anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Union
 
@@ -21,6 +21,7 @@ import numpy as np
 from tinyhlo.codegen.expressions import Expression, Memory
 from tinyhlo.ir.index import ZERO, Condition, Index, Var
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 
 class Axis(Enum):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tinyhlo.codegen.choices import NONE, Moves, Schedule
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
@@ -23,6 +22,7 @@ from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.moves.work import work
 from tinyhlo.codegen.report import UNKNOWN_TRIPS
 from tinyhlo.ir.graph import graph_key
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
 from tinyhlo.target import Target
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_hex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tinyhlo.import_stablehlo.records import (
     WindowDimensions,
 )
 from tinyhlo.ir.elements import BY_NAME, SMALL
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,6 @@ to each plane by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tinyhlo.ir.build import elementwise, sqrt, where
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ A length with a large prime factor is left to `fft_chirp.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -40,6 +39,7 @@ from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.graph import Node, Shape
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import MAX_SIDE
+from tinyhlo.records import dataclass
 
 Array = np.ndarray[Any, Any]
 TABLE = 1 << 13  # twiddle factors up to which all of them are in one table

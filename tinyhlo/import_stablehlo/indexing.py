@@ -8,7 +8,6 @@ Starts are clamped so that the whole slice lies inside; every index of a Gather 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

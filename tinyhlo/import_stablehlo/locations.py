@@ -9,8 +9,9 @@ location and turns it into text on access.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from tinyhlo.records import dataclass
 
 FRAME = re.compile(r'(?:"((?:[^"\\]|\\.)*)"\()?"((?:[^"\\]|\\.)*)":(\d+):')
 NOT_A_FUNCTION = re.compile(r"[/(]|^<module>$")  # op paths such as jit(f)/sin, and module level

@@ -10,7 +10,6 @@ What a partitioner made has a mesh for each sharding (`partitioners.py`): then d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, product
 
 from tinyhlo.import_stablehlo.records import Operation, ValueType
@@ -27,6 +26,7 @@ from tinyhlo.import_stablehlo.sharding import (
 from tinyhlo.import_stablehlo.teams import Copy, Team, TogetherRule, Values, alone
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Walker
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.records import dataclass
 
 NO_MESH = "no mesh of this program has its manual axes"
 

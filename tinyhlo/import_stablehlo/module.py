@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -36,6 +35,7 @@ from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Graph, TensorType
+from tinyhlo.records import dataclass
 
 MOST_DEVICES = 4096  # as in client.c
 PARTITIONS, REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"

@@ -6,12 +6,12 @@ inference:  (x - mean) / sqrt(variance + epsilon) * scale + offset
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import broadcast, reduce, sqrt
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

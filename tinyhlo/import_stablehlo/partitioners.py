@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -33,6 +32,7 @@ from tinyhlo.import_stablehlo.partitioned import SHARDING, divide, propagate
 from tinyhlo.import_stablehlo.sharding import ONE_SHARDING, Mesh
 from tinyhlo.import_stablehlo.types import decode_type
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.records import dataclass
 
 AXES = re.compile(r'"\d+"')  # in what `shardy_text` writes
 PARTITION, INSPECT = "CustomSPMDPartitioning", "InspectSharding"

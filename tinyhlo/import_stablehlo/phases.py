@@ -12,11 +12,11 @@ as many more features; their results are joined side by side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
 
 from tinyhlo.ir.build import flip, pad, permute, reshape, scalar, slice_
 from tinyhlo.ir.graph import Node
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ over instead, `sum over rows of group: x[k, m] y[k, n]`, each block adds to its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -40,6 +39,7 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 BLOCK = 64  # rows: enough for full register tiles, few enough that little is padding
 

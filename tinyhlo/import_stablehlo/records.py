@@ -9,11 +9,11 @@ the blocks around it, they are listed in `Block.captures`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.records import dataclass
 
 CONSTANTS = ("stablehlo.constant", "chlo.constant", "sdy.constant")  # the last is propagation's
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jaxlib import _jax  # type: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
@@ -28,6 +27,7 @@ from tinyhlo.import_stablehlo.decode import entry_of, functions_of
 from tinyhlo.import_stablehlo.types import tensor_of
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.records import dataclass
 
 stablehlo.register_stablehlo_passes()
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from tinyhlo.ir.graph import Shape, TensorType
+from tinyhlo.records import dataclass
 
 Part = tuple[tuple[int, int], ...]  # (first, end) along each axis
 Coordinates = Mapping[str, int]  # of a device along the axes of a mesh

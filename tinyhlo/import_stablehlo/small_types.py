@@ -10,7 +10,6 @@ Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022 (the FNUZ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import ml_dtypes
@@ -22,6 +21,7 @@ from tinyhlo.ir.build import bitcast, cast, elementwise, where
 from tinyhlo.ir.dtypes import F32, F64, I8, U8, DType, unsigned_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ work is done once. Outside of such bodies there is one copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.sharding import Coordinates
 from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder
 from tinyhlo.ir.graph import Node
+from tinyhlo.records import dataclass
 
 Values = tuple[Value, ...]  # of one copy
 

@@ -7,7 +7,6 @@ window [n], padding (n-1, 0)              ->  Scan(ADD)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tinyhlo.import_stablehlo.monoids import is_idle, monoids_of, widen, with_initial
@@ -28,6 +27,7 @@ from tinyhlo.ir.build import (
     window,
 )
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

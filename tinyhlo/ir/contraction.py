@@ -7,7 +7,6 @@ contraction that a user wrote as broadcast, multiply and sum has it too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from weakref import WeakKeyDictionary
 
@@ -30,6 +29,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import axis_groups
+from tinyhlo.records import dataclass
 
 Axes = frozenset[int]
 THROUGH = frozenset((Elementwise, Gather, *VIEWS))  # a value varies as its inputs do

@@ -7,13 +7,15 @@ Graph computes in; complex and small types, which it stores as these, are in `ir
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from math import inf
 from typing import Literal
 
 import ml_dtypes
 import numpy as np
+
+from tinyhlo.records import dataclass
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 

@@ -16,7 +16,7 @@ is only a position. Source locations are kept beside the nodes, in `Graph.locati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.interned import Interned
 from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 Shape = tuple[int, ...]
 

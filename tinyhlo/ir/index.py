@@ -13,9 +13,11 @@ are equal values, so a stride is a dictionary lookup and simplification is const
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd
 from typing import Any, NamedTuple, Union
+
+from tinyhlo.records import dataclass
 
 Bounds = tuple[int, int]
 

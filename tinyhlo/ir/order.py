@@ -15,13 +15,13 @@ be the same nodes but for their params.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tinyhlo.ir.build import bitcast, cast, elementwise, full, param, where
 from tinyhlo.ir.dtypes import BOOL, U8, signed_of, unsigned_of
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param, TensorType, topological
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ tried both ways round.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import copysign
 from typing import Union
 
@@ -21,6 +20,7 @@ from tinyhlo.ir.build import elementwise, full
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Reshape
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.EQ, Op.NE})
 KINDS = {

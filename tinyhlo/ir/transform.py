@@ -9,7 +9,6 @@ coefficient: code generation computes such a product without a loop over t or k.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,6 +20,7 @@ from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Permute
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
+from tinyhlo.records import dataclass
 
 _found: WeakKeyDictionary[Node, Transform | None] = WeakKeyDictionary()
 MAX_SIDE = 32  # rows and columns of the matrix

@@ -15,7 +15,8 @@ with the row above it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from tinyhlo.records import dataclass
 
 MAJOR, MINOR = 0, 114
 

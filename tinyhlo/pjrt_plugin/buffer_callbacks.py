@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.pjrt_plugin.callbacks import emit
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,13 +8,14 @@ In: its bytes. Out: `CompileOptions` with what tinyhlo needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.config import Config, with_options
 from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
 
 PREFIX = "tinyhlo_"
 LENGTH_DELIMITED = 2  # the wire type of messages and lists

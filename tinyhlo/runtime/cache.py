@@ -17,8 +17,9 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from tinyhlo.records import dataclass
 
 MAGIC = b"tinyhlo1"
 DIGEST_BYTES = 32

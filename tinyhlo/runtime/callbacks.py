@@ -14,12 +14,13 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tinyhlo.errors import ExecutionError
+from tinyhlo.records import dataclass
 from tinyhlo.runtime.library import Call, Library, python_call
 
 TARGET = "tiny.callback"

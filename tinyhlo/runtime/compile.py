@@ -12,7 +12,7 @@ and what is known of each kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ from tinyhlo.codegen.report import (
     scratch_bytes,
 )
 from tinyhlo.config import Config
+from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.jit import Linked, link
 from tinyhlo.runtime.library import Library

@@ -12,13 +12,14 @@ which returns 0, or an error code whose text `tiny_last_error()` gives. For each
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.errors import ExecutionError
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers

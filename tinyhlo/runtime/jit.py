@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from llvmlite.binding import ffi
 
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.errors import OutOfMemory, TinyhloError
+from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
 from tinyhlo.target import Target
 

@@ -18,7 +18,7 @@ import itertools
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy as np
 from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType
+from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, checked, pointers, view
 

@@ -8,13 +8,13 @@ cpu_target("x86-64-v2", threads=2)         # as named, refused where it would no
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
 from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"

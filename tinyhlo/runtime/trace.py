@@ -15,12 +15,13 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 
 CAPACITY = 1 << 20  # calls that are kept; memory is touched only as they come

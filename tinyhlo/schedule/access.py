@@ -10,12 +10,12 @@ producer would be computed again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from tinyhlo.ir.graph import VIEWS, Gather, MultiReduce, Node, Output, Pad, Reduce, Reshape
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.views import reshape_index, through
+from tinyhlo.records import dataclass
 
 Indices = tuple[Index, ...]
 UNKNOWN: Indices = (Index(-1, ()),)  # an index that is data

@@ -6,11 +6,12 @@ merge(consumer, producer)     # the producer's items are computed in the consume
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from graphlib import TopologicalSorter
 
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.walks import reachable
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import Indices
 
 MAX_READS = 32

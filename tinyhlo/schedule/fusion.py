@@ -9,7 +9,6 @@ own leading axes computes it in the same loop nest, so softmax is one kernel per
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -19,6 +18,7 @@ from tinyhlo.ir.index import index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
 from tinyhlo.ir.walks import reachable
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import access, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
 from tinyhlo.schedule.clusters import (

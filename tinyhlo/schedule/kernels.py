@@ -7,7 +7,7 @@ Kernel (and later one compiled function).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tinyhlo.ir.build import param
 from tinyhlo.ir.contraction import find_contraction
@@ -27,6 +27,7 @@ from tinyhlo.ir.graph import (
     intern,
     with_inputs,
 )
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
 InPlace = tuple[tuple[int, int], ...]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import (
     Block,
     Buffer,

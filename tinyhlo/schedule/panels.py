@@ -13,13 +13,13 @@ turns in a few sets of the first cache, and it packs nothing in any iteration
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Loop, Node, Permute
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.lift import Lift
 from tinyhlo.target import Target
 

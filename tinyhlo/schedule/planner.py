@@ -6,7 +6,7 @@ buffer_of(planner, value)  ->  the Buffer of an argument, a constant, a target o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tinyhlo.ir.graph import (
     Branch,
@@ -22,6 +22,7 @@ from tinyhlo.ir.graph import (
     TensorType,
     intern,
 )
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.clusters import Cluster
 from tinyhlo.schedule.fusion import Fusion
 from tinyhlo.schedule.items import base, is_leaf

@@ -13,11 +13,11 @@ compute it is codegen's business; correctness never depends on how nodes were gr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
 from tinyhlo.ir.graph import Constant, Graph, TensorType
+from tinyhlo.records import dataclass
 
 
 class Place(Enum):

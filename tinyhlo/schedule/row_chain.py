@@ -14,7 +14,7 @@ heads, what stands between the contractions and who wrote it do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tinyhlo.ir.contraction import Contraction, find_contraction
@@ -22,6 +22,7 @@ from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
 from tinyhlo.ir.walks import reachable
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.target import Target
 

@@ -13,12 +13,13 @@ The passes of a Fourier transform are such a chain, whoever wrote them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.transform import Transform, find_transform
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import Indices, access, space_of
 from tinyhlo.target import Target
 

@@ -13,13 +13,13 @@ the same value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tinyhlo.codegen.expressions import Apply, IndexValue, literal
 from tinyhlo.ir.dtypes import I64
 from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 Positions = Mapping[int, Index]  # by axis of the product
 

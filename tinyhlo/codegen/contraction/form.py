@@ -15,12 +15,11 @@ does; so does the sum of four products of 8 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinyhlo.ir.contraction import Contraction, is_exact_cast
 from tinyhlo.ir.dtypes import BF16, BOOL, F32, F64, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Node, Pad
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 Bounds = tuple[float, float]

@@ -10,7 +10,7 @@ sorted by how far apart neighbours lie.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Expression, literal
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
@@ -20,6 +20,7 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Reduce
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
 NARROW, WIDE = 4, 16  # elements

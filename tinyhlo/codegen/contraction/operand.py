@@ -16,7 +16,6 @@ quarter of the memory's time that those of 32 do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tinyhlo.codegen.contraction.cut import Positions, ceil_div
@@ -40,6 +39,7 @@ from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
+from tinyhlo.records import dataclass
 
 MOST_OPERATIONS = 6  # of a vector that is computed each time a tile reads it
 

@@ -13,7 +13,7 @@ each other in `right`; the last group of an odd depth is filled up with zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering
@@ -24,6 +24,7 @@ from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 
 

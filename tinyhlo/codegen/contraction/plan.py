@@ -15,12 +15,12 @@ of columns times blocks of rows run in parallel:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, round_up
 from tinyhlo.codegen.contraction.form import Form
+from tinyhlo.records import dataclass
 
 NEAR_BYTES = 1 << 14  # of panels that stay in the first cache
 DEEP_BYTES, DEEP_PANELS = 1 << 18, 4  # in the second: so many make use of whole rows of memory

@@ -13,10 +13,10 @@ constants points to, so the code holds no address of this process; one that fail
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.ir.graph import Node, Output, Param
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import (
     Block,
     Buffer,

@@ -13,7 +13,6 @@ the last two for each PARALLEL loop: `tiny_parallel(body, context, count)` runs 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tinyhlo.codegen.bodies import names_in
 from tinyhlo.codegen.expressions import Memory
@@ -32,6 +31,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Var
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, splat, stored_ty
 from tinyhlo.codegen.loops import TileProduct
 from tinyhlo.ir.dtypes import BF16, I8, I16, U8, DType
 from tinyhlo.ir.index import Index, Var, constant, substitute
+from tinyhlo.records import dataclass
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements

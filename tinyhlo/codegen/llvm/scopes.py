@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tinyhlo.codegen.expressions import Expression, Name, Read, has_registers, index_free
@@ -17,6 +17,7 @@ from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Index, Var
+from tinyhlo.records import dataclass
 
 
 class Value(NamedTuple):

@@ -19,7 +19,7 @@ loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 from tinyhlo.codegen.expressions import (
@@ -73,6 +73,7 @@ from tinyhlo.ir.graph import (
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.columns import loop_order
 from tinyhlo.schedule.program import Kernel
 

@@ -15,7 +15,6 @@ holds more often than the whole), and rows are read by the thread that needs the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from tinyhlo.codegen.expressions import (
@@ -45,6 +44,7 @@ from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.updates import Updates
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, linear
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 FEWEST = 1 << 16  # elements of updates that outweigh waking threads

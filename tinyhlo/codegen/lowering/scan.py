@@ -21,7 +21,6 @@ Long sums of floats round little in blocks, each from its own zero (`moves/long_
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isqrt
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
@@ -39,6 +38,7 @@ from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

@@ -6,13 +6,12 @@ updates.stores(place, values)        ->  (y0[place] = y0[place] + x1[i],)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Body, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Position, Scope, inline
 from tinyhlo.ir.graph import Node, Scatter, Shape
 from tinyhlo.ir.index import Index
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
 

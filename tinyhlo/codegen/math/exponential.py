@@ -8,7 +8,6 @@ into an exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf, log, nan
 
 from tinyhlo.codegen.expressions import where
@@ -30,6 +29,7 @@ from tinyhlo.codegen.math.tables import (
 from tinyhlo.codegen.math.terms import Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, log, nan
 
 from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.tables import LN2_F32, LN2_F64, LOG_F32, LOG_F64
 from tinyhlo.codegen.math.terms import Term, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
+from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ Memory is read once, by lines next to each other; later passes find the block in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read
@@ -35,6 +35,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
 from tinyhlo.codegen.walks import computed_in, operands, parts, places, walk
 from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 WIDEST, NARROW = 256, 128  # columns: a row of a block is then a few lines of memory in order

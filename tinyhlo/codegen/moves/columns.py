@@ -24,7 +24,7 @@ scratch first (`long_sums.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from math import isqrt, prod
 
@@ -33,6 +33,7 @@ from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loo
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to join quickly

@@ -16,7 +16,7 @@ again costs more than a store and a load that stay in the cache: that is the onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from tinyhlo.codegen.bodies import rewritten, values_in
@@ -25,6 +25,7 @@ from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Loop, Statem
 from tinyhlo.codegen.walks import arguments, operands, walk
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 STORE_AND_LOAD = 4.0  # operations that one staged element costs, cache misses of L1 included

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
@@ -28,6 +27,7 @@ from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
+from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES, Target
 
 RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come and go

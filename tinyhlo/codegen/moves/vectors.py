@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tinyhlo.codegen.bodies import accumulates, below, values_in
 from tinyhlo.codegen.choices import Moves
@@ -35,6 +35,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.walks import operands
 from tinyhlo.ir.index import Index, Var
+from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
 
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition

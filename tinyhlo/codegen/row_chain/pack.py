@@ -9,7 +9,6 @@ the program does to them on the way:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import gcd
 
 from tinyhlo.codegen.choices import Moves
@@ -25,6 +24,7 @@ from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain
 from tinyhlo.target import Target

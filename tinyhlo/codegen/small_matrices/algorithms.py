@@ -11,7 +11,6 @@ number of its column but the last, after which no rows are left (and loops run a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tinyhlo.codegen.expressions import (
     Expression,
@@ -35,6 +34,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 LANE = "lane"
 

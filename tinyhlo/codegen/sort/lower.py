@@ -8,7 +8,6 @@ merge sort where it does not. Of a row of which little is wanted, that is found 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
@@ -21,6 +20,7 @@ from tinyhlo.codegen.sort.select import block_length, position_of, select
 from tinyhlo.ir.graph import Output, Sort
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.order import Order, find_order
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

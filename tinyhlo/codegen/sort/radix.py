@@ -14,7 +14,6 @@ LSD radix sort: Knuth, The Art of Computer Programming 3, section 5.2.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tinyhlo.codegen.expressions import (
     Expression,
@@ -41,6 +40,7 @@ from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import Key
+from tinyhlo.records import dataclass
 
 WIDEST = (8, 11)  # bits of a digit: 256 counters are cleared quickly, 2048 fit the first cache
 STRIP = 512  # elements whose digits are computed at once: they stay in the first cache

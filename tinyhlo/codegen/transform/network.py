@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 Matrix = np.ndarray[Any, Any]
 Pair = tuple[int, int]

@@ -7,7 +7,6 @@ numbers, and the stores of a whole result, of which only a tile may be computed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -18,6 +17,7 @@ from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.transform import Transform
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
 

@@ -18,11 +18,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from tinyhlo.check import TOLERANCES, scaled_error
 from tinyhlo.codegen.choices import NONE, Schedule
 from tinyhlo.config import Config, schedules_file
+from tinyhlo.records import dataclass
 from tinyhlo.runtime.executable import Arrays
 from tinyhlo.runtime.search.measure import Bench, Code
 from tinyhlo.runtime.search.store import Found, Schedules, key_of_kernel

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from tinyhlo.codegen.choices import Moves, Schedule
 from tinyhlo.codegen.render import loops_of, render_program
 from tinyhlo.ir.graph import Gather, Scatter, TensorType, UpdateSlice
+from tinyhlo.records import dataclass
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
 from tinyhlo.runtime.executable import ENTRY, Arrays
 from tinyhlo.runtime.jit import Linked, compile_text, link

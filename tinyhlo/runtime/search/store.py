@@ -10,12 +10,13 @@ read is passed over: several processes may append to a file.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from tinyhlo.codegen.moves.heuristics import OFTEN
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.graph import Graph
+from tinyhlo.records import dataclass
 from tinyhlo.runtime.cache import key_of
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
