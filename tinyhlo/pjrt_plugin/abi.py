@@ -15,8 +15,7 @@ with the row above it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from tinyhlo.records import dataclass
+from dataclasses import dataclass
 
 MAJOR, MINOR = 0, 114
 
