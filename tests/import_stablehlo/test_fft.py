@@ -142,3 +142,9 @@ def test_planes_of_a_stack_are_its_parts() -> None:
     assert planes(stack(Complex(*parts))).planes == parts
     both = param(0, (2, 3, 5), F32)
     assert stack(planes(both)) is both
+
+
+def test_rows_leave_whole_vectors_to_the_passes_that_follow() -> None:
+    assert [radices(n) for n in (80, 768, 1000)] == [(10, 8), (12, 8, 8), (10, 10, 10)]
+    assert [radices(n, alone=True) for n in (80, 768)] == [(8, 10), (8, 12, 8)]
+    assert groups(1000, ROW) == ((8, 5, 5, 5),)

@@ -1,13 +1,13 @@
 """Numbers of Fourier transforms: roots of unity, matrices, how a length is factored.
 
 roots(numerators, n)   ->  exp(-2 pi i numerators / n), float64, exactly symmetric
-radices(1000)          ->  (10, 10, 10)
+radices(1000)          ->  (10, 10, 10), a row alone (8, 5, 5, 5)
 """
 
 from __future__ import annotations
 
 from functools import cache
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ MAX_PRIME = 127  # larger ones by a convolution (Bluestein)
 PASS_COST = 10.0  # operations an element of loads, stores and twiddle factors
 SPILL_COST = 0.75  # operations an element for each point beyond what registers hold
 REGISTER_POINTS = 8
+LANES = 8  # of the shortest vectors
+SINGLE = 3.0  # times as long: a pass whose columns fill none
 GROUP = 128  # points whose passes share a tile in L1, some columns of them side by side
 ROW = 4096  # points of a whole row that share one in L2
 
@@ -51,23 +53,36 @@ def planes_matrix(weights: Array, real_input: bool) -> Array:
     return matrix[:, :, :1] if real_input else matrix
 
 
-@cache
-def radices(n: int) -> tuple[int, ...] | None:
-    """Factors of n, first pass first, that cost least; None when a prime factor is too large."""
-    if n == 1:
-        return ()
-    largest = max(primes(n))
-    if largest > MAX_PRIME:
+def radices(n: int, alone: bool = False) -> tuple[int, ...] | None:
+    """Factors of n, first pass first, that cost least; None when a prime factor is too large. Of a
+    row that is `alone`, vectors of a pass take what passes before it left side by side."""
+    if max(primes(n), default=1) > MAX_PRIME:
         return None
-    choices = [r for r in range(2, min(n, MAX_RADIX) + 1) if n % r == 0]
-    choices += [p for p in set(primes(n)) if p > MAX_RADIX]
+    return cheapest(n, 1 if alone else 0)[1]
+
+
+@cache
+def cheapest(n: int, done: int) -> tuple[float, tuple[int, ...]]:
+    """The cost of the passes that are left after `done` points, 0 where columns are plenty, and
+    their factors."""
+    if n == 1:
+        return 0.0, ()
+    choices = {r for r in range(2, min(n, MAX_RADIX) + 1) if n % r == 0}
+    choices |= {p for p in primes(n) if p > MAX_RADIX}
     best: tuple[float, tuple[int, ...]] = (inf, ())
-    for radix in choices:
-        rest = radices(n // radix)
-        assert rest is not None
-        found = tuple(sorted((radix, *rest), reverse=True))
-        best = min(best, (sum(map(radix_cost, found)), found))
-    return best[1]
+    for radix in sorted(choices, reverse=True):
+        after, factors = cheapest(n // radix, done * radix)
+        cost = radix_cost(radix) * idle(done) + after
+        if cost < best[0] - 1e-9:
+            best = cost, (radix, *factors)
+    return best
+
+
+def idle(done: int) -> float:
+    """How much longer a pass takes because so many columns do not fill its vectors."""
+    if done < 2:
+        return 1.0  # vectors run along the points that are left
+    return LANES * ceil(done / LANES) / done if done >= LANES else SINGLE
 
 
 def radix_cost(radix: int) -> float:
@@ -91,7 +106,8 @@ def groups(n: int, whole: int) -> tuple[tuple[int, ...], ...] | None:
         wanted = n ** (1 / left)
         divisors = [d for d in range(1, n + 1) if n % d == 0] if left > 1 else [n]
         size = min(divisors, key=lambda d: max(d / wanted, wanted / d))
-        found.append(radices(size) or ())
+        alone = count == 1 and whole == ROW
+        found.append(radices(size, alone) or ())
         n //= size
     return tuple(group for group in found if group)
 
