@@ -41,7 +41,7 @@ LIBRARIES = (
     Library("mctx", ("mctx/**/*_test.py",)),
     Library("dm-pix", ("dm_pix/**/*_test.py",)),
     Library("e3nn-jax", ("tests",)),
-    Library("jaxlie", ("tests",)),
+    Library("jaxlie", ("tests",), "brentyi/jaxlie@v{version}"),
     Library("jax-cosmo", ("tests",)),
     Library("tinygp", ("tests",)),
     Library("jax-md", ("tests",)),
