@@ -13,6 +13,7 @@ import pytest
 from tests.codegen.native import run_native
 from tests.schedule.graphs import F32, I32, add, matmul, softmax
 from tinyhlo.codegen import modules, render
+from tinyhlo.codegen.choices import NONE
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import BRIEF, kernels_of, render_program
 from tinyhlo.ir.build import elementwise, loop, param, scalar
@@ -89,6 +90,15 @@ def test_what_is_over_soon_is_not_optimised(
     monkeypatch.setattr(render, "BRIEF", BRIEF)
     (text,) = module_texts(doubled(size, times), TARGET)
     assert text.startswith(QUICK) == quick
+
+
+def test_a_search_times_what_is_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "BRIEF", BRIEF)
+    program = schedule(doubled(8, 1), "test", (), TARGET)
+    kernels = kernels_of(program.body)
+    schedules = dict.fromkeys(kernels, NONE)
+    _, text = render_program(program, kernels, TARGET, print, schedules=schedules)
+    assert not text.startswith(QUICK)
 
 
 def test_the_end_of_a_program_is_shared_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:

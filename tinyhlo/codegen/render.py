@@ -59,7 +59,8 @@ def render_program(
     schedules: Mapping[Kernel, Schedule] | None = None,
 ) -> tuple[dict[Kernel, Rendered], str]:
     """The code of kernels, and the last module; `finish` got those before (see EntryRenderer).
-    `schedules` asks for other ways of some kernels than the heuristics'."""
+    `schedules` asks for other ways of some kernels than the heuristics': a search times and chooses
+    them, optimised."""
     modules = Modules(target, finish)
     launched = Counter(s.kernel for s in statements(program.body) if isinstance(s, Launch))
     rendered = render_kernels(kernels, target, modules, launched, schedules)
@@ -67,7 +68,7 @@ def render_program(
     declarations: dict[str, str] = {}
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
     runs_once = not any(isinstance(s, While) for s in statements(program.body))
-    brief = runs_once and is_brief(rendered, launched)
+    brief = runs_once and not schedules and is_brief(rendered, launched)
     return rendered, modules.last(entry.render("entry"), declarations, runs_once, brief)
 
 
