@@ -15,23 +15,25 @@ views around them. Out: a LoopProgram without loops over a matrix: its network o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from math import log2, prod
 
-from tinyhlo.codegen.bodies import below, nested_loops, values_in
-from tinyhlo.codegen.expressions import Apply, Memory, in_rows
+from tinyhlo.codegen.bodies import nested_loops, values_in
+from tinyhlo.codegen.expressions import Apply, Load, Memory, in_rows
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallel
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
-from tinyhlo.codegen.walks import loads_of, walk
+from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
 from tinyhlo.target import NEAR, SHORT, Target
+
+Access = tuple[Memory, Index, bool]  # whether it is a store
 
 
 def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
@@ -131,13 +133,16 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
     choices = [(loop, width) for loop in nest for width in widths if loop.var.extent >= width]
     if not choices:
         return statement
-    values = (value for s in nest[-1].body for value in values_in(s))
-    work = sum(isinstance(value, Apply) for value in walk(values))
+    values = [value for s in nest[-1].body for value in values_in(s)]
+    computed = list(walk(values))
+    work = sum(isinstance(value, Apply) for value in computed)
+    found = {(e.memory, e.index, False) for e in computed if isinstance(e, Load)}
+    found |= {(s.memory, s.index, True) for s in nest[-1].body if isinstance(s, Store)}
 
     def cost(choice: tuple[Loop, int]) -> float:
         loop, width = choice
         vectors = -(-loop.var.extent // width)
-        return (work + access_cost(loop, width)) * vectors / loop.var.extent
+        return (work + access_cost(found, loop.var, width)) * vectors / loop.var.extent
 
     best, width = min(reversed(choices), key=cost)
     moves.append(f"vector {best.var.name} {width}")
@@ -153,12 +158,12 @@ def points(body: Body) -> int:
     return sum(s.var.extent * points(s.body) if isinstance(s, Loop) else 0 for s in body) or 1
 
 
-def access_cost(loop: Loop, lanes: int) -> float:
-    """Instructions for a vector of every access below `loop`, its variable across the lanes."""
+def access_cost(accesses: Iterable[Access], var: Var, lanes: int) -> float:
+    """Instructions for a vector of every access, `var` across the lanes."""
     total = 0.0
     runs: dict[tuple[Memory, object, int, bool], set[int]] = defaultdict(set)
-    for memory, where, written in accesses(loop.body):
-        match where.coefficient(loop.var):
+    for memory, where, written in accesses:
+        match where.coefficient(var):
             case 0:
                 total += 0.25
             case 1:
@@ -178,17 +183,6 @@ def access_cost(loop: Loop, lanes: int) -> float:
         else:
             total += 2 * lanes * len(offsets)
     return total
-
-
-def accesses(body: Body) -> Iterator[tuple[Memory, Index, bool]]:
-    """Each load and each store once, and whether it is a store."""
-    found: dict[tuple[Memory, Index, bool], None] = {}
-    for statement in below(body):
-        loads = (load for value in values_in(statement) for load in loads_of(value))
-        found |= dict.fromkeys((load.memory, load.index, False) for load in loads)
-        if isinstance(statement, Store):
-            found[statement.memory, statement.index, True] = None
-    yield from found
 
 
 def neighbours(offsets: set[int]) -> int:
