@@ -55,6 +55,16 @@ def test_many_pieces_are_stored_one_by_one() -> None:
     assert "where" not in loops_of(lambda *pieces: jnp.concatenate(pieces), *pieces)
 
 
+def test_borders_of_small_images_are_copied_apart() -> None:
+    """Rows of 32 pixels of three bytes hold enough to pay for a loop, though 32 alone do not."""
+
+    def wrapped(x: jax.Array) -> jax.Array:
+        return jnp.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)), mode="wrap")
+
+    text = loops_of(wrapped, normal(8, 32, 32, 3))
+    assert "where" not in text and " in 96 vector" in text
+
+
 def test_reversed_rows_run_in_lanes() -> None:
     assert "vector" in loops_of(lambda x: x[:, ::-1], normal(50, 200))
 

@@ -20,7 +20,7 @@ from tinyhlo.ir.walks import reachable
 
 MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
-LONG = 64  # elements of a piece that make a loop of its own worth while
+LONG = 64  # elements of a piece, with the axes inside, that make a loop of its own worth while
 
 Bounds = tuple[int, int]
 
@@ -37,15 +37,18 @@ def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
             if position.terms == ((variable, 1),) and 0 < cut < variable.extent:
                 cuts[k].add(cut)
     parts = [tuple(pairwise(sorted(found))) for found in cuts]
-    parts = [p if pays(p) else ((0, n),) for p, n in zip(parts, node.shape, strict=True)]
+    for k, extent in enumerate(node.shape):
+        if not pays(parts[k], prod(node.shape[k + 1 :])):
+            parts[k] = ((0, extent),)
     if prod(map(len, parts)) > MAX_PIECES:
         return tuple(((0, n),) for n in node.shape)
     return tuple(parts)
 
 
-def pays(parts: tuple[Bounds, ...]) -> bool:
-    lengths = [stop - start for start, stop in parts]
-    return len(parts) <= MAX_PIECES and (max(lengths, default=0) in (0, 1) or max(lengths) >= LONG)
+def pays(parts: tuple[Bounds, ...], inside: int) -> bool:
+    """Whether parts whose positions hold so many elements each get loops of their own."""
+    longest = max((stop - start for start, stop in parts), default=0)
+    return len(parts) <= MAX_PIECES and (longest <= 1 or longest * inside >= LONG)
 
 
 def is_joined(node: Node) -> bool:
