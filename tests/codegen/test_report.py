@@ -53,3 +53,12 @@ def test_what_a_loop_reads_again_is_in_the_cache() -> None:
 
     given = np.ones((64, 64), np.float32), np.ones(64, np.float32)
     assert 20e-6 < compiled(program, *given).estimated_seconds < 200e-6
+
+
+def test_what_the_last_cache_holds_is_not_read_from_memory() -> None:
+    """A million floats reversed take 50 us, less than handing them to another thread would hide;
+    a sort of as many takes milliseconds."""
+    given = np.ones((1000, 1000), np.float32)
+    assert 40e-6 < compiled(lambda x: x[::-1], given).estimated_seconds < 200e-6
+    assert compiled(lambda x: jnp.sort(x.ravel()), given).estimated_seconds > 1e-3
+    assert compiled(lambda x: x + 1, np.ones((16000, 1000), np.float32)).estimated_seconds > 1e-3

@@ -20,6 +20,7 @@ from tinyhlo.ir.graph import (
     Scan,
     Scatter,
     Slice,
+    Sort,
     UpdateSlice,
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
@@ -29,10 +30,12 @@ from tinyhlo.target import Target
 
 FREE = frozenset({Op.CAST, Op.BITCAST, Op.WHERE})
 BYTES_PER_SECOND = 10e9  # of one core, to and from memory
-L1_BYTES_PER_SECOND, L2_BYTES_PER_SECOND = 120e9, 40e9  # to and from the caches
+L3_BYTES_PER_SECOND = 80e9  # what all cores share, which vectors run through once
+L1_BYTES_PER_SECOND, L2_BYTES_PER_SECOND = 120e9, 40e9  # of what small loops run over
 FLOPS_PER_SECOND = 5e9  # one by one
 VECTOR_FLOPS_PER_SECOND = 40e9
 VECTOR = 16  # elements that fill vectors
+GATHER_STEPS, SCATTER_STEPS, SORT_STEPS = 2, 5, 1  # an element, and a comparison of a sort
 SECONDS_PER_CALL = 20e-9  # of a kernel that is not inlined
 UNKNOWN_TRIPS = 100
 
@@ -125,9 +128,9 @@ def kernel_seconds(
     kernel: Kernel, report: KernelReport, inlined: bool, runs: float, target: Target
 ) -> float:
     """A rough time on one core: the slower of memory and arithmetic. What a kernel moves that runs
-    again and again is in the cache that holds it."""
+    again and again is in the cache that holds it; else the last one has what somebody wrote."""
     moved = report.bytes_read + report.bytes_written
-    bandwidth = BYTES_PER_SECOND
+    bandwidth = BYTES_PER_SECOND if moved > target.l3_bytes else L3_BYTES_PER_SECOND
     if runs > 1 and moved <= target.l2_bytes:
         bandwidth = L1_BYTES_PER_SECOND if moved <= target.l1_bytes else L2_BYTES_PER_SECOND
     call = 0.0 if inlined else SECONDS_PER_CALL
@@ -135,7 +138,17 @@ def kernel_seconds(
 
 
 def seconds_of(node: Node) -> float:
-    """Of the arithmetic of a node."""
+    """Of the arithmetic of a node, or of what it does element by element."""
+    match node:
+        case Gather():
+            return GATHER_STEPS * node.type.size / FLOPS_PER_SECOND
+        case Scatter(inputs=inputs, results=results):
+            return SCATTER_STEPS * inputs[len(results)].type.size / FLOPS_PER_SECOND
+        case Sort(inputs=(first, *_), axis=axis):
+            compared = first.type.size * max(first.shape[axis], 2).bit_length()
+            return SORT_STEPS * compared / FLOPS_PER_SECOND
+        case Scan():
+            return node.type.size / FLOPS_PER_SECOND
     transcendental = isinstance(node, Elementwise) and node.op in TRANSCENDENTAL
     size = node.inputs[0].type.size if isinstance(node, Reduce) else node.type.size
     speed = VECTOR_FLOPS_PER_SECOND if size >= VECTOR else FLOPS_PER_SECOND
