@@ -34,6 +34,23 @@ def test_columns_of_few(stride: int, kind: type) -> None:
         check(Graph((x.type,), results), [value])
 
 
+@pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("kind", "stride"), [("?", 4), ("?", 8), ("i1", 8), ("i2", 2)])
+def test_rows_of_narrow_elements_are_loaded_as_integers(
+    processor: str, kind: str, stride: int
+) -> None:
+    """Nothing is taken from memory element by element."""
+    value = np.random.default_rng(1).integers(0, 2, (1000, stride)).astype(kind)
+    x = param(0, value.shape, BY_NUMPY[value.dtype])
+    columns = [elementwise(Op.EQ, column(x, 0), column(x, k)) for k in range(1, stride)]
+    graph = Graph((x.type,), (elementwise(Op.XOR, columns[0], columns[-1]),))
+    check(graph, [value])
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(Kernel("rows", graph)), there)
+    text = str(render_kernel(loops, there, "rows", False, {}))
+    assert "insertelement" not in text and "masked" not in text
+
+
 @pytest.mark.parametrize("shape", [(150, 120, 3), (9, 33, 2), (20, 1000, 3)])
 def test_products_of_points(shape: tuple[int, int, int]) -> None:
     rows, columns, depth = shape

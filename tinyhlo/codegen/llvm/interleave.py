@@ -18,7 +18,7 @@ from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
-from tinyhlo.codegen.llvm.types import lanes_type, stored_type
+from tinyhlo.codegen.llvm.types import lanes_type, splat, stored_type
 from tinyhlo.codegen.loops import Store
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SHORT_ROW = 4  # elements; longer ones go in blocks: as fast, and LLVM compiles far fewer shuffles
 FENCES = {"float": "f32", "double": "f64"}  # what `llvm.arithmetic.fence` takes
+WORDS = (2, 4, 8)  # bytes of an integer that holds a row of narrow elements
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
 
@@ -137,10 +138,15 @@ def store_block(v: Statements, block: Sequence[Store]) -> None:
 
 def load_near(v: Values, e: Load) -> str | None:
     """Neighbours of `e` at its stride are loaded with it where rows of whole vectors hold them."""
-    if v.scope.mask is not None or e.dtype is BOOL:
+    if v.scope.mask is not None:
         return None
     stride = indices.stride(v, e.index)
     if stride is None:
+        return None
+    narrow = e.dtype.itemsize <= 2 and stride * e.dtype.itemsize in WORDS
+    if narrow and stride > 1 and in_rows(e.memory, e.index, stride):
+        return load_words(v, e, stride)
+    if e.dtype is BOOL:
         return None
     unit = min(v.lanes, power_of_two(stride))
     if in_rows(e.memory, e.index, stride) and unit * e.dtype.itemsize >= SHORT:
@@ -153,6 +159,38 @@ def load_near(v: Values, e: Load) -> str | None:
         type_ = lanes_type(stored_type(e.dtype), v.lanes)
         return v.b.shuffle(type_, range(v.lanes)[::-1], text)
     return None
+
+
+def load_words(v: Values, e: Load, stride: int) -> str:
+    """Rows of a few narrow elements, as long as an integer: all are loaded, and their columns are
+    told apart in registers. Taking bytes from memory one by one takes two instructions each."""
+    memory, scalar, count = e.memory, stored_type(e.dtype), v.lanes * stride
+    column = e.index.offset % stride
+    first = e.index + -column
+    row = vector_at(v, memory, first, count)
+    found = ""
+    for k in range(stride):
+        if v.target.vector_bytes > SHORT:  # any lanes of two registers are one instruction
+            text = v.b.shuffle(lanes_type(scalar, count), range(k, count, stride), row)
+        else:
+            text = part_of_words(v, row, scalar, e.dtype.itemsize, stride, k)
+        text = v.from_stored(text, memory.dtype, v.lanes)
+        if k == column:
+            found = text
+        else:
+            neighbour = Load(memory, first + k)
+            v.scope.table(neighbour).setdefault(neighbour, Value(text, v.lanes))
+    return found
+
+
+def part_of_words(v: Values, row: str, scalar: str, itemsize: int, count: int, k: int) -> str:
+    """Element k of each integer that `count` elements make."""
+    bits, lanes = 8 * itemsize, v.lanes
+    wide, narrow = lanes_type(f"i{count * bits}", lanes), lanes_type(f"i{bits}", lanes)
+    words = v.b.value(f"bitcast {lanes_type(scalar, lanes * count)} {row} to {wide}")
+    amount = splat(str(k * bits), f"i{count * bits}", lanes)
+    part = v.b.value(f"trunc {wide} {v.b.value(f'lshr {wide} {words}, {amount}')} to {narrow}")
+    return v.b.value(f"bitcast {narrow} {part} to {lanes_type(scalar, lanes)}")
 
 
 def load_every(v: Values, e: Load, stride: int) -> str:
