@@ -10,8 +10,8 @@ from tests.schedule.graphs import F32, matmul, mul
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, gather, param, permute, reduce, reshape, slice_
-from tinyhlo.ir.dtypes import BY_NUMPY, I32
+from tinyhlo.ir.build import cast, elementwise, gather, param, permute, reduce, reshape, slice_
+from tinyhlo.ir.dtypes import BY_NUMPY, I32, U8
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -123,3 +123,16 @@ def test_few_places_that_are_data_are_loaded_lane_by_lane(
     assert f"vector i {there.vector_bytes // 4}" in loops.moves
     text = str(render_kernel(loops, there, "table", False, {}))
     assert ("masked.gather" in text) == instruction
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+def test_places_that_are_bytes_do_not_go_through_vectors(processor: str) -> None:
+    """A table of 300 floats looked up by bytes: both are loaded one by one."""
+    table, bytes_ = param(0, (300,), F32), param(1, (1003,), U8)
+    graph = Graph((table.type, bytes_.type), (gather(table, (cast(bytes_, I32),)),))
+    random = np.random.default_rng(2)
+    check(graph, [random.normal(size=300).astype("f4"), random.integers(0, 256, 1003, "u1")])
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(Kernel("bytes", graph)), there)
+    text = str(render_kernel(loops, there, "bytes", False, {}))
+    assert "extractelement" not in text and "masked" not in text

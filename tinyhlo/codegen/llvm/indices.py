@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.expressions import Name, index_free, index_loads
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Literal,
+    Load,
+    Name,
+    index_free,
+    index_loads,
+)
 from tinyhlo.codegen.llvm.convert import int_to_int
 from tinyhlo.codegen.llvm.types import lanes_type, splat, value_type
 from tinyhlo.ir.dtypes import I32, I64, DType
 from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, Var
+from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
@@ -191,3 +200,20 @@ def lanes_within(v: Values, condition: Condition) -> str:
     type_ = value_type(wide, v.lanes)
     extent = splat(str(condition.high - condition.low), f"i{wide.bits}", v.lanes)
     return v.b.value(f"icmp ult {type_} {text}, {extent}")
+
+
+def are_narrow(where: Index) -> bool:
+    """Whether the places that are data are narrow integers as they lie in memory: a load of one
+    extends it, and what keeps it in bounds needs no instruction. Taking it out of a vector does."""
+    atoms = [atom for atom, _ in where.terms]
+    return all(isinstance(a, Var) or (isinstance(a, Data) and is_narrow(a.value)) for a in atoms)
+
+
+def is_narrow(value: Expression) -> bool:
+    match value:
+        case Apply(op=Op.CAST | Op.MIN | Op.MAX, arguments=(inner, *others)):
+            return is_narrow(inner) and all(isinstance(other, Literal) for other in others)
+        case Load(dtype=dtype):
+            return dtype.bits <= 16
+        case _:
+            return False

@@ -40,7 +40,7 @@ from tinyhlo.codegen.llvm.types import (
 )
 from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
-from tinyhlo.ir.index import Condition, Index
+from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
@@ -239,6 +239,8 @@ class Values(Scopes):
         if self.collections + self.lanes > MOST_COLLECTED:
             return []
         self.collections += self.lanes
+        if self.vector_var is not None and indices.are_narrow(e.index):
+            return self.one_by_one(e, self.vector_var)
         index, wide = indices.lanes(self, e.index)
         vector, element = value_type(wide, self.lanes), stored_type(e.dtype)
         places = (
@@ -246,6 +248,13 @@ class Values(Scopes):
         )
         base = f"getelementptr {element}, ptr {self.pointers[e.memory]}, i{wide.bits}"
         return [self.b.value(f"{base} {place}") for place in places]
+
+    def one_by_one(self, e: Load, var: Var) -> list[str]:
+        """The addresses of all lanes, each computed apart, from the place of the first lane."""
+        first = Var(f"{var.name}_first", var.extent - self.lanes + 1)
+        self.variables[first], self.depth[first] = self.variables[var], self.depth[var]
+        starts = (Index(lane, ((first, 1),)) for lane in range(self.lanes))
+        return [self.address(e.memory, substitute(e.index, {var: start})) for start in starts]
 
     def collected(self, e: Load, addresses: Sequence[str]) -> str:
         """A vector from one load a lane."""
