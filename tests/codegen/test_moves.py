@@ -12,12 +12,17 @@ from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import broadcast, param, permute, reduce
-from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
 LANES = target(2).vector_bytes // 4
+
+
+def over_pairs(x: Node, axis: int) -> Node:
+    """Rows of an array, repeated for those of another of 300 and 400."""
+    return broadcast(x, (300, 400, x.shape[1]), (1 - axis, 2))
 
 
 def moves_of(graph: Graph) -> tuple[str, ...]:
@@ -34,6 +39,15 @@ def test_large_elementwise_runs_in_parallel_strips() -> None:
     x = param(0, (1 << 20,), F32)
     vector, parallel = moves_of(Graph((x.type,), (mul(x, x),)))
     assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
+
+
+def test_rows_of_two_vectors_leave_no_loop() -> None:
+    x = param(0, (300, 2 * LANES), F32)
+    y = param(1, (400, 2 * LANES), F32)
+    graph = Graph((x.type, y.type), (mul(over_pairs(x, 1), over_pairs(y, 0)),))
+    assert f"vector k {2 * LANES}" in moves_of(graph)
+    random = np.random.default_rng(0)
+    check(graph, [random.standard_normal(v.shape).astype(np.float32) for v in (x, y)])
 
 
 def test_softmax_rows_are_parallel_and_their_columns_vectors() -> None:

@@ -97,6 +97,8 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
             chains = REDUCE_CHAINS
         elif along and any(isinstance(s, Loop) for s in statement.body):
             chains = column_chains(statement, lanes, target)
+        elif statement.var.extent == 2 * lanes and is_light(statement):
+            chains = 2  # no loop is left
         while chains > 1 and lanes * chains > statement.var.extent:
             chains //= 2
     if usable:
@@ -108,6 +110,12 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def is_light(loop: Loop) -> bool:
+    """Whether a loop has none inside, and so little to do that turns count."""
+    leaf = all(isinstance(s, Store) for s in loop.body)
+    return leaf and work(loop) <= STORED_WORK * loop.var.extent
 
 
 def widths(loop: Loop, lanes: int, chains: int, least: int) -> dict[str, tuple[int, int]]:
