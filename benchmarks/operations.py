@@ -107,6 +107,23 @@ MOVEMENT: dict[str, Operation] = {
         lambda *x: jnp.concatenate([leaf.ravel() for leaf in x]),
         " ".join(f"f32[{40 + k % 7},{30 + k % 5}]" for k in range(100)),
     ),
+    "pad, wrapped": (
+        lambda x: jnp.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)), mode="wrap"),
+        "f32[64,32,32,3]",
+    ),
+    "pad, reflected": (
+        lambda x: jnp.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)), mode="reflect"),
+        "f32[64,32,32,3]",
+    ),
+    "repeat, each": (lambda x: jnp.repeat(x, 4), "f32[200000]"),
+    "diagonals": (lambda x: x.diagonal(0, 1, 2), "f32[1000,32,32]"),
+    "images normalised": (lambda x: (x.astype("f4") / 255 - 0.45) / 0.25, "u8[16,128,128,3]"),
+    "RGBA to gray": (lambda x: x[..., :3].astype("f4").mean(-1), "u8[512,512,4]"),
+    "pack bits": (jnp.packbits, "pred[1000000]"),
+    "unpack int4": (
+        lambda x: jnp.stack([x & 15, x >> 4], -1).reshape(-1).astype("i1") - 8,
+        "u8[500000]",
+    ),
     "pad": (lambda x: jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), "f32[16,56,56,64]"),
     "pad, interior": (lambda x: lax.pad(x, np.float32(0), ((0, 0, 1),) * 2), "f32[1000,700]"),
     "pad, reflect": (lambda x: jnp.pad(x, 8, mode="reflect"), "f32[1000,700]"),
@@ -148,6 +165,7 @@ def softmax_over_edges(x: jax.Array, node: jax.Array) -> jax.Array:
 INDEXED: dict[str, Operation] = {
     "rows of a table": (lambda x, k: x[k], "f32[20000,64] i32[8192]<20000"),
     "elements of a table": (lambda x, k: x[k], "f32[256] i32[1000000]<256"),
+    "table by bytes": (lambda x, k: x[k], "f32[256] u8[1000000]"),
     "bytes of a table": (lambda x, k: x[k], "u8[256] i32[1000000]<256"),
     "take along rows": (
         lambda x, k: jnp.take_along_axis(x, k, 1),
