@@ -60,6 +60,13 @@ def test_operands_of_one_kernel_lie_as_they_like() -> None:
     assert any(move.startswith("turn ") for move in loops.moves)
 
 
+def test_squares_side_by_side_in_one_kernel() -> None:
+    """Each has scratch of its own."""
+    x, y = param(0, (16, 16), F32), param(1, (16, 8), F32)
+    inputs = numbers(x.shape, F32), numbers(y.shape, F32)
+    check_kernel(permute(x, (1, 0)), permute(y, (1, 0)), inputs=inputs)
+
+
 def test_what_is_written_in_place_is_computed_once() -> None:
     x, y = param(0, (37, 21), F32), param(1, (21, 37), F32)
     result = add(permute(x, (1, 0)), y)

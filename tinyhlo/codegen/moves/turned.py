@@ -16,8 +16,9 @@ Rows that are read backwards (`rot90`) lie in scratch as in memory and are picke
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
@@ -63,10 +64,13 @@ def turn_around(program: LoopProgram, body: Body, target: Target, moves: list[st
     not be computed twice, as overlapping blocks do."""
     if program.in_place:
         return body
-    return over_nests(body, lambda nest: turned_nest(nest, target, moves))
+    numbers = itertools.count()
+    return over_nests(body, lambda nest: turned_nest(nest, target, moves, numbers))
 
 
-def turned_nest(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
+def turned_nest(
+    nest: Sequence[Loop], target: Target, moves: list[str], numbers: Iterator[int]
+) -> Body:
     """The nest with its operands turned around; nothing where none lies across."""
     variables = [loop.var for loop in nest]
     stores = [s for s in nest[-1].body if isinstance(s, Store)]
@@ -89,9 +93,8 @@ def turned_nest(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     columns = Block(column, size_of(column.extent, RUN_BYTES // widest, lanes))
     moves.append(f"turn {row.name} {rows.size} x {column.name} {columns.size}")
     outside = [v for v in variables if v not in (row, column)]
-    return nested(
-        [*outside, rows.outer, columns.outer], in_block(stores, loads, rows, columns, lanes)
-    )
+    block = in_block(stores, loads, rows, columns, lanes, numbers)
+    return nested([*outside, rows.outer, columns.outer], block)
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
@@ -116,16 +119,18 @@ def size_of(extent: int, most: int, lanes: int) -> int:
 
 
 def in_block(
-    stores: Sequence[Store], loads: Sequence[Load], rows: Block, columns: Block, lanes: int
-) -> Body:
-    """Fill scratch with each load's block, then compute and store from there."""
+    stores: Sequence[Store], loads: Sequence[Load], rows: Block, columns: Block, lanes: int,
+    numbers: Iterator[int],
+) -> Body:  # fmt: skip
+    """Fill scratch with each load's block, then compute and store from there. The scratch of nests
+    side by side has `numbers` of its own."""
     places = {rows.var: rows.at(index(rows.inner)), columns.var: columns.at(index(columns.inner))}
     allocates: list[Statement] = []
     fills: list[Statement] = []
     values: dict[Expression, Expression] = {}
     square = Var("square", columns.size // lanes)
-    for number, load in enumerate(loads):
-        scratch = Memory(f"turned{number}", load.dtype, rows.size * columns.size, local=True)
+    for load in loads:
+        scratch = Memory(f"turned{next(numbers)}", load.dtype, rows.size * columns.size, local=True)
         allocates.append(Allocate(scratch))
         row, stored = index(rows.inner), index(rows.inner)
         if load.index.coefficient(rows.var) == -1:  # backwards: scratch is in the order of memory
