@@ -12,6 +12,7 @@ from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction import planner as contraction_planner
+from tinyhlo.codegen.contraction.layout import in_shape_of_sum
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
@@ -488,3 +489,19 @@ def test_tiles_compute_little_beyond_the_edges(m: int, k: int, n: int, tile: str
     target = named_target("x86-64-v4", threads=2)
     loops = lower_contraction(Kernel("kernel", graph), target, Moves())
     assert loops is not None and loops.moves[-1] == f"tile {tile}"
+
+
+def test_results_that_are_permuted_and_then_split_are_products() -> None:
+    """Channels last, then heads: the loops run over the axes before they were split."""
+    w, x = build.param(0, (32, 48), F32), build.param(1, (4, 48, 64), F32)
+    shape = (32, 4, 64, 48)
+    total = build.reduce(Op.ADD, product(w, (0, 3), x, (1, 3, 2), shape), (3,))
+    heads = build.reshape(build.permute(total, (1, 2, 0)), (4, 64, 4, 8))
+    result = build.elementwise(Op.MUL, heads, build.full(0.5, heads.shape, F32))
+    graph = Graph((w.type, x.type), (result,))
+    kernel = in_shape_of_sum(Kernel("kernel", graph))
+    loops = lower_contraction(kernel, TARGET, Moves())
+    assert loops is not None
+    inputs = [numbers(t.shape, t.dtype, k) for k, t in enumerate(graph.params)]
+    (got,), (want,) = run_kernel(graph, *inputs), run_graph(graph, inputs)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -17,7 +17,7 @@ from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import Graph, Node, Reduce
+from tinyhlo.ir.graph import Graph, Node, Permute, Reduce, Shape
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
@@ -62,19 +62,32 @@ class Layout:
 
 def in_shape_of_sum(kernel: Kernel) -> Kernel:
     """The kernel with its result in the shape of the sum of products that it is a reshape of, the
-    only one or the last of a transform's passes, which is the same memory: loops then run over the
-    axes of the operands."""
+    only one or the last of a transform's passes, permuted as the sum is: that is the same memory,
+    and loops then run over the axes of the operands."""
     sums = [node for node in kernel.graph.nodes() if isinstance(node, Reduce)]
     if not sums or len(kernel.graph.results) != 1 or kernel.in_place:
         return kernel
     node, result = sums[-1], kernel.graph.results[0]
     axes, own = (sorted(n for n in shape if n > 1) for shape in (node.shape, result.shape))
-    product = find_transform(node) or (len(sums) == 1 and find_contraction(node))
+    transform = find_transform(node)
+    product = transform or (len(sums) == 1 and find_contraction(node))
     if axes == own or node.type.size != result.type.size or not product:
         return kernel
-    reshaped = build.reshape(result, node.shape)
+    shape = node.shape if transform else permuted_shape(kernel.graph, node)
+    reshaped = build.reshape(result, shape)
     graph = kernel.graph
     return replace(kernel, graph=Graph(graph.params, (reshaped,), graph.effects, graph.locations))
+
+
+def permuted_shape(graph: Graph, node: Node) -> Shape:
+    """The shape of a sum in the order in which its axes are written."""
+    computed, shape = {node}, node.shape
+    for other in graph.nodes():
+        if computed.intersection(other.inputs):
+            computed.add(other)
+            if isinstance(other, Permute) and sorted(other.shape) == sorted(shape):
+                shape = other.shape
+    return shape
 
 
 def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
