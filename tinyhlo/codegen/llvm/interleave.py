@@ -252,8 +252,8 @@ def load_block(v: Values, e: Load, stride: int, unit: int) -> str:
     return columns[column]
 
 
-def vector_at(v: Values, memory: Memory, index: Index, lanes: int = 0) -> str:
-    type_ = lanes_type(stored_type(memory.dtype), lanes or v.lanes)
+def vector_at(v: Values, memory: Memory, index: Index, lanes: int) -> str:
+    type_ = lanes_type(stored_type(memory.dtype), lanes)
     address = v.address(memory, index)
     return v.b.value(f"load {type_}, ptr {address}, align {align(memory)}")
 
