@@ -249,8 +249,14 @@ PRODUCTS: dict[str, Operation] = {
     ),
     "Cholesky 200": (lambda x: jnp.linalg.cholesky(x @ x.T + 200 * jnp.eye(200)), "f32[200,200]"),
     "solve 200": (jnp.linalg.solve, "f32[200,200] f32[200,10]"),
-    "many 8x8 solutions": (jnp.linalg.solve, "f32[2000,8,8] f32[2000,8,1]"),
-    "many 3x3 solutions": (jnp.linalg.solve, "f32[10000,3,3] f32[10000,3,1]"),
+    "many 8x8 solutions": (
+        lambda a, b: jnp.linalg.solve(a + 16 * jnp.eye(8), b),
+        "f32[2000,8,8] f32[2000,8,1]",
+    ),
+    "many 3x3 solutions": (
+        lambda a, b: jnp.linalg.solve(a + 16 * jnp.eye(3), b),
+        "f32[10000,3,3] f32[10000,3,1]",
+    ),
     "many 4x4 Cholesky factors": (
         lambda x: jnp.linalg.cholesky(x @ x.mT + 4 * jnp.eye(4)),
         "f32[5000,4,4]",
