@@ -44,6 +44,29 @@ def test_many_inputs_and_outputs(seconds: float) -> None:
         np.testing.assert_array_equal(y, X + k + 1)
 
 
+def test_where_programs_run_follows_what_they_took() -> None:
+    threads: list[int] = []
+    pause = threading.Event()  # never set
+
+    def short(inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        threads.append(threading.get_ident())
+        plus_one(inputs, outputs)
+
+    def long(inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        pause.wait(0.02)
+        short(inputs, outputs)
+
+    thought_slow = jit(stand_in(short, [f32(8)], [f32(8)], seconds=SLOW))
+    thought_quick = jit(stand_in(long, [f32(8)], [f32(8)], seconds=QUICK))
+    for _ in range(20):
+        np.testing.assert_array_equal(thought_slow(X)[0], X + 1)
+    assert threads[0] != threading.get_ident() == threads[-1]
+    threads.clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(thought_quick(X)[0], X + 1)
+    assert threads[0] == threading.get_ident() != threads[1]
+
+
 def test_slow_programs_run_behind_their_caller() -> None:
     gate = threading.Event()
 

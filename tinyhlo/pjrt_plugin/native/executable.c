@@ -9,9 +9,11 @@
    ones with few outputs, run in the caller; so do those that call back into Python, as XLA's do on
    a CPU: what they print is there when they return, and what they raise is raised by the call. */
 enum {
-  SHORT_MICROSECONDS = 50,
-  MIDDLING_MICROSECONDS = 200,
+  SHORT_NANOSECONDS = 50000,
+  MIDDLING_NANOSECONDS = 200000,
   FEW_OUTPUTS = 16,
+  LONG_SECONDS = 1000,
+  PARTS = 4,
 };
 
 /* ---- birth and death ------------------------------------------------------------------------- */
@@ -88,10 +90,20 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
          executable->memory_kind_sizes && executable->layouts;
 }
 
-static bool runs_in_caller(const ExecutableSpec* spec) {
-  double microseconds = spec->estimated_seconds * 1e6;
-  if (spec->synchronous || microseconds < SHORT_MICROSECONDS) return true;
-  return microseconds < MIDDLING_MICROSECONDS && spec->output_count < FEW_OUTPUTS;
+bool executable_runs_in_caller(const Executable* executable) {
+  int64_t expected =
+      atomic_load_explicit(&((Executable*)executable)->expected_nanoseconds, memory_order_relaxed);
+  if (executable->synchronous || expected < SHORT_NANOSECONDS) return true;
+  return expected < MIDDLING_NANOSECONDS && executable->output_count < FEW_OUTPUTS;
+}
+
+/* An estimate does not know how often a loop runs. What disturbs a run makes it longer: a shorter
+   one counts at once, a longer one in part. */
+void executable_took(Executable* executable, int64_t nanoseconds) {
+  _Atomic int64_t* place = &executable->expected_nanoseconds;
+  int64_t longer = nanoseconds - atomic_load_explicit(place, memory_order_relaxed);
+  atomic_store_explicit(place, nanoseconds - (longer > 0 ? longer - longer / PARTS : 0),
+                        memory_order_relaxed);
 }
 
 /* False when there is no device of one of these numbers. */
@@ -129,7 +141,9 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   executable->shown_bytes = spec->shown_bytes;
   executable->assignment_bytes = spec->assignment_bytes;
   executable->effects = spec->effects;
-  executable->in_caller = runs_in_caller(spec);
+  executable->synchronous = spec->synchronous;
+  double seconds = spec->estimated_seconds < LONG_SECONDS ? spec->estimated_seconds : LONG_SECONDS;
+  atomic_init(&executable->expected_nanoseconds, (int64_t)(seconds * 1e9));
   executable->cost[0] = cost_property("flops", spec->flops);
   executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed);
   executable->cost[2] = cost_property("optimal_seconds", spec->estimated_seconds);

@@ -5,6 +5,7 @@
 #include "plugin.h"
 
 #include <string.h>
+#include <time.h>
 
 /* One execution. The arrays lie behind the struct, in one block. */
 typedef struct {
@@ -234,8 +235,14 @@ static void copy_kept_inputs(Run* run) {
   }
 }
 
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
 static Error* call_entry(Run* run) {
-  const Executable* executable = run->executable;
+  Executable* executable = run->executable;
   copy_kept_inputs(run);
   int64_t needed = executable->arena_bytes + executable->scratch_bytes;
   void* arena = NULL;
@@ -246,7 +253,9 @@ static Error* call_entry(Run* run) {
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes of scratch for %s",
                      (long long)needed, executable->name);
   }
+  int64_t start = now();
   int32_t status = executable->entry(run->inputs, run->outputs, arena, executable->constants);
+  executable_took(executable, now() - start);
   tiny_free(arena, executable->arena_bytes);
   return status ? error_from_thread(executable->name) : NULL;
 }
@@ -367,7 +376,7 @@ static bool follows_effect(void) {
 
 static bool belongs_on_stream(const Executable* executable) {
   if (stream_is_current_thread()) return false;
-  return !executable->in_caller || (executable->effects && follows_effect());
+  return !executable_runs_in_caller(executable) || (executable->effects && follows_effect());
 }
 
 static void set_done(void** done, int64_t devices, Event* event) {

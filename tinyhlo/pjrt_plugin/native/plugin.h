@@ -239,7 +239,8 @@ typedef struct Executable {
   void** constants;
   Entry entry;
   int64_t arena_bytes, scratch_bytes, code_bytes;
-  bool in_caller; /* where it runs when its inputs are there; else on the stream */
+  bool synchronous;
+  _Atomic int64_t expected_nanoseconds; /* of a run: first an estimate, then what runs took */
   bool effects;
   char *name, *fingerprint;
   char *program, *options, *shown, *assignment;
@@ -273,6 +274,8 @@ TINY_API void tiny_executable_free(Executable* executable);
 
 Executable* executable_retain(Executable* executable);
 void executable_release(Executable* executable);
+bool executable_runs_in_caller(const Executable* executable); /* when its inputs are there */
+void executable_took(Executable* executable, int64_t nanoseconds);
 
 /* ---- the stream: a worker thread that runs jobs in order ------------------------------------- */
 
