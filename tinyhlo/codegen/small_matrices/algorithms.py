@@ -36,12 +36,10 @@ from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
-LANE = "lane"
-
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """`rows` x `columns` elements of each of `count` matrices."""
+    """`rows` x `columns` elements of a matrix in each lane."""
 
     memory: Memory
     rows: int
