@@ -18,5 +18,5 @@ def interpret(source: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Import the program and run its Graph in the NumPy interpreter."""
     module = import_module(source)
     verify_graph(module.graph)
-    types = [type_.dtype.numpy for type_ in module.inputs]
+    types = [type_.dtype.numpy for type_ in module.signature.inputs]
     return list(interpreted(module)(*map(np.asarray, inputs, types)))

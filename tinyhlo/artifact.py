@@ -42,11 +42,11 @@ class LoadedProgram:
 
     @property
     def inputs(self) -> tuple[TensorType, ...]:
-        return self.executable.inputs
+        return self.executable.signature.inputs
 
     @property
     def outputs(self) -> tuple[TensorType, ...]:
-        return self.executable.outputs
+        return self.executable.signature.outputs
 
     def __call__(self, *arguments: Any) -> tuple[np.ndarray, ...]:
         """Run on arrays (NumPy, JAX, or anything that NumPy can read).
@@ -114,7 +114,7 @@ def run(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple[np.ndarra
     try:
         return executable(*arrays)
     except MemoryError as error:
-        results = sum(type_.nbytes for type_ in executable.outputs)
+        results = sum(type_.nbytes for type_ in executable.signature.outputs)
         raise ExecutionError(
             f"out of memory for {executable.name}: {results:,} bytes of results and "
             f"{executable.arena_bytes:,} between: pass smaller arrays"

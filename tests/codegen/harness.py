@@ -43,7 +43,7 @@ def call(compiled: Compiled, program: Program, *inputs: np.ndarray) -> list[np.n
         given[p] = outputs[k]
     constants = [Guarded(c.value) for c in program.constants]
     arena = Guarded(np.zeros(program.arena_bytes + 64, np.uint8))
-    status = ENTRY(compiled.entry)(
+    status = ENTRY(compiled.linked.entry)(
         addresses(given), addresses(outputs), arena.address, addresses(constants)
     )
     assert status == 0

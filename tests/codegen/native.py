@@ -15,6 +15,7 @@ from tinyhlo.runtime.compile import Compiled, compile_program
 from tinyhlo.runtime.host import native
 from tinyhlo.runtime.processors import cpu_target
 from tinyhlo.schedule import schedule
+from tinyhlo.signature import Signature
 from tinyhlo.target import Target
 
 CONFIG = Config(cache=0)
@@ -37,7 +38,8 @@ def run_native(
     """The results that generated code gives."""
     program = schedule(graph, "test", (), target(threads))
     code = compile_program(program, target(threads), CONFIG)
-    module = Module(graph, "test", graph.params, tuple(node.type for node in graph.results))
+    signature = Signature(graph.params, tuple(node.type for node in graph.results))
+    module = Module(graph, "test", signature)
     return native(module, program, code, CONFIG)(*arguments)
 
 

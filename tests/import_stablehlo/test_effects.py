@@ -136,7 +136,7 @@ def test_tokens_are_no_values(noted: list[Any]) -> None:
               stablehlo.return %w#0, %w#1 : !stablehlo.token, tensor<f32> }}
         return %after, %y : !stablehlo.token, tensor<f32> }}"""
     )
-    assert str(module.inputs[0]) == str(module.outputs[0]) == "token[0]"
+    assert str(module.signature.inputs[0]) == str(module.signature.outputs[0]) == "token[0]"
     verify_graph(module.graph)
     token, y = run_graph(module.graph, [np.zeros(0, np.bool_), np.float32(2)])
     assert token.shape == (0,) and y.item() == 4

@@ -85,7 +85,7 @@ def test_name_and_donation() -> None:
     assert module.name == "jit_step"
     assert module.aliases == ((0, 0),)
     text = text.replace("tf.aliasing_output = 0 : i32", "jax.buffer_donor = true")
-    assert import_module(text).donors == (0,)
+    assert import_module(text).signature.donors == (0,)
 
 
 def test_source_lines() -> None:

@@ -19,6 +19,7 @@ from tinyhlo.pjrt_plugin import bridge
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
+from tinyhlo.signature import Signature
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
@@ -57,8 +58,7 @@ def stand_in(
     entry = ENTRY(call)
     return Executable(
         name="jit_stand_in",
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
+        signature=Signature(tuple(inputs), tuple(outputs)),
         aliases=aliases,
         entry=ctypes.cast(entry, ctypes.c_void_p).value or 0,
         arena_bytes=256,

@@ -31,7 +31,7 @@ CODE = compile_text(TEXT, host_target(1))
 
 
 def called(linked, k):
-    return ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(linked.address("entry"))(k)
+    return ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(linked.entry)(k)
 
 
 assert called(link([CODE], "first"), 3) == 8

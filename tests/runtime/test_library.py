@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import compiled, run_native
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
 from tinyhlo.errors import ExecutionError, UnsupportedOp
 from tinyhlo.ir.build import elementwise, library_call, param
 from tinyhlo.ir.dtypes import F32
@@ -71,6 +73,18 @@ def test_wrong_results_are_refused(register) -> None:
 def test_unknown_name() -> None:
     with pytest.raises(UnsupportedOp, match="no function of that name"):
         run_native(sum_and_difference(), [np.ones((3, 4), np.float32)] * 2)
+
+
+def test_a_name_of_lapack_that_a_user_registers(register, tmp_path) -> None:
+    """Is called even where small matrices are loops otherwise, and such loops are not loaded."""
+    text = """func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %y = stablehlo.cholesky %x, lower = true : tensor<4x4xf32>
+      return %y : tensor<4x4xf32>
+    }"""
+    matrix, config = 4 * np.eye(4, dtype=np.float32), Config(cache_dir=str(tmp_path))
+    np.testing.assert_allclose(compile_module(text, config)(matrix)[0], np.sqrt(matrix))
+    register("lapack_spotrf_ffi", lambda arrays: [3 * arrays[0], np.int32(0)])
+    np.testing.assert_array_equal(compile_module(text, config)(matrix)[0], 3 * matrix)
 
 
 def test_code_holds_no_address(register) -> None:

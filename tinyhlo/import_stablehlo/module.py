@@ -36,6 +36,7 @@ from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Graph, TensorType
 from tinyhlo.records import dataclass
+from tinyhlo.signature import Signature
 
 MOST_DEVICES = 4096  # as in client.c
 PARTITIONS, REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
@@ -47,28 +48,13 @@ PASS_ARRAYS = "pass arrays, not tuples"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An imported program. `inputs` and `outputs`: the types that its users see, which the Graph
-    may store as others (`ir/elements.py`). `aliases`: (result, argument) pairs that share memory.
-    `donors`: arguments whose memory may be used for any result. `orders`: of the inputs, then of
-    the outputs, which axes of the user's arrays those of the types are; () when they are the same.
-    `memories`: likewise the number of the memory kind that each is said to be in; () when all in 0.
-
-    A program for several devices has the inputs of the first one, then those of the second, and so
-    on, and likewise outputs. `shardings`: how the inputs and outputs of one are divided, in XLA's
-    words; () for one device. `asked`: whether JAX was asked about calls in it, so that its text
-    alone does not say what it does.
-    """
+    """An imported program. `aliases`: (result, argument) pairs that share memory. `asked`: whether
+    JAX was asked about calls in it, so that its text alone does not say what it does."""
 
     graph: Graph
     name: str
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
+    signature: Signature
     aliases: tuple[tuple[int, int], ...] = ()
-    donors: tuple[int, ...] = ()
-    orders: tuple[Order, ...] = ()
-    memories: tuple[int, ...] = ()
-    shardings: tuple[str, ...] = ()
-    devices: int = 1
     asked: bool = False
 
     def __str__(self) -> str:
@@ -136,22 +122,25 @@ def read_module(parsed: ir.Module) -> Module:
         donors = of_use(donors, inputs, outputs)
     orders = (*given * devices, *made * devices)
     plain = all(order == tuple(range(len(order))) for order in orders)
-    return Module(
-        Graph(tuple(map(stored, inputs * devices)), nodes, effects, walker.lines),
-        module_name(parsed),
+    signature = Signature(
         inputs * devices,
         outputs * devices,
+        tuple(device * len(inputs) + n for device in range(devices) for n in donors),
+        () if plain else orders,
+        memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
+        tuple(hlo_text(d) for d in (*before, *after) if d is not None) if devices > 1 else (),
+        devices,
+    )
+    return Module(
+        Graph(tuple(map(stored, signature.inputs)), nodes, effects, walker.lines),
+        module_name(parsed),
+        signature,
         tuple(
             (device * len(outputs) + k, device * len(inputs) + n)
             for device in range(devices)
             for k, n in aliases_of(function)
             if made[k] == given[n] and outputs[k] == inputs[n]
         ),
-        tuple(device * len(inputs) + n for device in range(devices) for n in donors),
-        () if plain else orders,
-        memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
-        tuple(hlo_text(d) for d in (*before, *after) if d is not None) if devices > 1 else (),
-        devices,
         parsed is not written,
     )
 

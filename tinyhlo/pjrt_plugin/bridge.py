@@ -29,6 +29,7 @@ from tinyhlo.errors import (
 from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
+from tinyhlo.signature import Signature
 from tinyhlo.version import VERSION
 
 # absl::Status codes
@@ -117,10 +118,10 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
         hint = "programs for several devices are partitioned, not replicated, here"
         raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
     executable = compile_module(program, options.configure(environment(), given))
-    if executable.devices != len(given.devices):
+    devices = executable.signature.devices
+    if devices != len(given.devices):
         raise TinyhloError(
-            f"the program is for {executable.devices} devices, and to be run on "
-            f"{len(given.devices)}"
+            f"the program is for {devices} devices, and to be run on {len(given.devices)}"
         )
     return executable
 
@@ -139,8 +140,9 @@ def hand_over(
     """The address of a C executable for a compiled program, None when memory is exhausted."""
     _collect()
     digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
-    tensors = executable.inputs + executable.outputs
-    axes = executable.orders or tuple(tuple(range(len(t.shape))) for t in tensors)
+    signature = executable.signature
+    tensors = signature.inputs + signature.outputs
+    axes = signature.orders or tuple(tuple(range(len(t.shape))) for t in tensors)
     sizes = [
         t.shape[order.index(k)]
         for t, order in zip(tensors, axes, strict=True)
@@ -150,7 +152,7 @@ def hand_over(
     given = options.parse(option_bytes)
     texts = {
         "program": program,
-        "shown": shown_to_jax(executable, program),
+        "shown": shown_to_jax(signature, program),
         "assignment": given.assignment,
         "options": option_bytes,
     }
@@ -158,19 +160,19 @@ def hand_over(
         "devices": _array(ctypes.c_int32, given.devices),
         "types": _array(ctypes.c_uint32, codes),
         "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
-        "memories": _array(ctypes.c_int32, executable.memories or [0] * len(tensors)),
+        "memories": _array(ctypes.c_int32, signature.memories or [0] * len(tensors)),
         "dims": _array(ctypes.c_int64, sizes),
         "orders": _array(ctypes.c_int64, [axis for order in axes for axis in reversed(order)]),
         "aliases": _array(ctypes.c_int64, [k for pair in executable.aliases for k in pair]),
-        "donors": _array(ctypes.c_int64, executable.donors),
+        "donors": _array(ctypes.c_int64, signature.donors),
         "constants": _array(ctypes.c_void_p, [a.ctypes.data for a in executable.constants]),
     }
     spec = Spec(
         device_count=len(given.devices),
-        input_count=len(executable.inputs),
-        output_count=len(executable.outputs),
+        input_count=len(signature.inputs),
+        output_count=len(signature.outputs),
         alias_count=len(executable.aliases),
-        donor_count=len(executable.donors),
+        donor_count=len(signature.donors),
         constant_count=len(executable.constants),
         **{name: ctypes.addressof(array) for name, array in arrays.items()},
         entry=executable.entry,
@@ -194,14 +196,14 @@ def hand_over(
     return address
 
 
-def shown_to_jax(executable: Executable, program: bytes) -> bytes:
+def shown_to_jax(signature: Signature, program: bytes) -> bytes:
     """A program for several devices with what JAX wants to know of it; empty for one device."""
-    if executable.devices == 1:
+    if signature.devices == 1:
         return b""
     from tinyhlo.pjrt_plugin.described import described
 
-    count = len(executable.inputs) // executable.devices
-    return described(program, executable.shardings[:count], executable.shardings[count:])
+    count = len(signature.inputs) // signature.devices
+    return described(program, signature.shardings[:count], signature.shardings[count:])
 
 
 def _array(type_: type[Number], values: Sequence[int]) -> ctypes.Array[Number]:

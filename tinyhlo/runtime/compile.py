@@ -31,7 +31,7 @@ from tinyhlo.config import Config
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.jit import Linked, link
-from tinyhlo.runtime.library import Library
+from tinyhlo.runtime.library import REGISTRY, Library
 from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.targets import bind
 from tinyhlo.runtime.trace import Trace, trace_to
@@ -48,7 +48,6 @@ class Compiled:
     addresses of the descriptors of `libraries` follow the program's constants in the table that the
     entry takes."""
 
-    entry: int
     kernels: tuple[KernelReport, ...]
     estimated_seconds: float
     pieces: tuple[bytes, ...] = field(repr=False)  # object code
@@ -104,7 +103,6 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         for kernel, runs in kernels.items()
     }
     return Compiled(
-        entry=linked.address("entry"),
         kernels=tuple(reports.values()),
         estimated_seconds=estimate_seconds(program, seconds),
         pieces=pieces,
@@ -149,5 +147,5 @@ def probes(
 
 def bind_libraries(kernels: Iterable[Kernel]) -> dict[Kernel, Library]:
     """The descriptors of the kernels that are library calls."""
-    calls = ((kernel, library_call_of(kernel)) for kernel in kernels)
+    calls = ((kernel, library_call_of(kernel, REGISTRY)) for kernel in kernels)
     return {kernel: bind(call) for kernel, call in calls if call is not None}

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.errors import ExecutionError
-from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers
 from tinyhlo.runtime.library import take_exception
+from tinyhlo.signature import Signature
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
@@ -32,14 +32,11 @@ Arrays = tuple[np.ndarray, ...]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Executable:
-    """`entry` is the address of the native entry; `keepalive` holds what the code needs. `donors`
-    are inputs given away without being the memory of an output: they are freed after the run.
-    `effects`: it calls functions for what they do. `synchronous`: it is over when its call is.
-    `orders`, `memories`, `shardings` and `devices`: as of a Module."""
+    """`entry` is the address of the native entry; `keepalive` holds what the code needs.
+    `effects`: it calls functions for what they do. `synchronous`: it is over when its call is."""
 
     name: str
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
+    signature: Signature
     aliases: tuple[tuple[int, int], ...]
     entry: int
     arena_bytes: int
@@ -48,14 +45,9 @@ class Executable:
     kernels: tuple[KernelReport, ...]
     code_bytes: int
     keepalive: Any = field(default=None, repr=False)
-    donors: tuple[int, ...] = ()
     effects: bool = False
     synchronous: bool = False
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
-    orders: tuple[tuple[int, ...], ...] = ()
-    memories: tuple[int, ...] = ()
-    shardings: tuple[str, ...] = ()
-    devices: int = 1
     counters: np.ndarray | None = field(default=None, repr=False)
 
     def profile(self) -> list[tuple[KernelReport, int, float]]:
@@ -71,14 +63,14 @@ class Executable:
     def __call__(self, *arguments: np.ndarray) -> Arrays:
         """Run on host arrays; returns new arrays.
 
-        Raises ExecutionError when number, shapes or dtypes do not match `inputs`, with what the
+        Raises ExecutionError when number, shapes or dtypes do not match the inputs, with what the
         program says, or when its scratch does not fit.
         """
-        given = checked(arguments, self.inputs)
+        given = checked(arguments, self.signature.inputs)
         if not core.library().tiny_has_room(self.scratch_bytes):
             needed = f"{self.scratch_bytes} bytes of scratch for {self.name}"
             raise ExecutionError(f"out of memory: {needed}")
-        results = [aligned_empty(type_) for type_ in self.outputs]
+        results = [aligned_empty(type_) for type_ in self.signature.outputs]
         for output, position in self.aliases:
             np.copyto(results[output], given[position])
             given[position] = results[output]

@@ -24,10 +24,9 @@ from tinyhlo.schedule import Program
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
     """An Executable around compiled code."""
-    inputs, outputs = module.inputs, module.outputs
     constants = tuple(aligned_copy(constant.value) for constant in program.constants)
     constants += tuple(library.descriptor for library in compiled.libraries)
-    entry = ENTRY(compiled.entry)
+    entry = ENTRY(compiled.linked.entry)
     if config.debug >= 2 and compiled.counters is not None:
         entry = ENTRY(reporting(entry, compiled))
     address = ctypes.cast(entry, ctypes.c_void_p).value or 0
@@ -38,8 +37,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
 
     return Executable(
         name=module.name,
-        inputs=inputs,
-        outputs=outputs,
+        signature=module.signature,
         aliases=program.aliases,
         entry=address,
         arena_bytes=program.arena_bytes,
@@ -49,13 +47,8 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         kernels=compiled.kernels,
         code_bytes=sum(map(len, compiled.pieces)),
         keepalive=(compiled, constants, entry),
-        donors=module.donors,
         effects=bool(module.graph.effects),
         synchronous=any(library.synchronous for library in compiled.libraries),
-        orders=module.orders,
-        memories=module.memories,
-        shardings=module.shardings,
-        devices=module.devices,
         counters=compiled.counters,
     )
 
@@ -79,9 +72,9 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
 
 def interpreted(module: Module) -> Executable:
     """An Executable that runs the Graph in the NumPy interpreter (TINYHLO_DEVICE=PYTHON)."""
-    graph = module.graph
-    inputs, outputs = (tuple(map(stored, types)) for types in (module.inputs, module.outputs))
-    library = python_call(lambda arrays: run_graph(graph, arrays), inputs, outputs)
+    graph, signature = module.graph, module.signature
+    inputs, outputs = map(stored, signature.inputs), map(stored, signature.outputs)
+    library = python_call(lambda arrays: run_graph(graph, arrays), tuple(inputs), tuple(outputs))
 
     def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
         address = library.descriptor.ctypes.data
@@ -90,8 +83,7 @@ def interpreted(module: Module) -> Executable:
     entry = ENTRY(run)
     return Executable(
         name=module.name,
-        inputs=module.inputs,
-        outputs=module.outputs,
+        signature=signature,
         aliases=(),
         entry=ctypes.cast(entry, ctypes.c_void_p).value or 0,
         arena_bytes=0,
@@ -101,8 +93,4 @@ def interpreted(module: Module) -> Executable:
         code_bytes=0,
         keepalive=(entry, library),
         effects=bool(graph.effects),
-        orders=module.orders,
-        memories=module.memories,
-        shardings=module.shardings,
-        devices=module.devices,
     )

@@ -2,7 +2,7 @@
 
     code = compile_text(text, target)          # object code, what the cache keeps
     linked = link([code], "sum_of_rows")       # what errors call it
-    linked.address("entry")
+    linked.entry                               # the address of its function of that name
 
 Names the code imports (`tiny_parallel`) come from the C core; libm's from the process.
 """
@@ -170,12 +170,10 @@ def assembly(text: str, target: Target) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Linked:
-    """Code in memory, for as long as this object lives."""
+    """Code in memory, for as long as this object lives, and the address of its `entry`."""
 
+    entry: int
     library: Any = field(repr=False)
-
-    def address(self, symbol: str) -> int:
-        return int(self.library[symbol])
 
 
 @cache
@@ -187,7 +185,7 @@ def _jit() -> Any:
     return llvm.create_lljit_compiler(use_jit_link=True)
 
 
-def link(codes: Sequence[bytes], name: str, symbols: tuple[str, ...] = ("entry",)) -> Linked:
+def link(codes: Sequence[bytes], name: str) -> Linked:
     """Load the object code of a program. Raises OutOfMemory, TinyhloError when LLVM cannot."""
     size = sum(map(len, codes))
     with _lock:
@@ -197,12 +195,12 @@ def link(codes: Sequence[bytes], name: str, symbols: tuple[str, ...] = ("entry",
             builder.add_object_img(code)
         for symbol, address in imports().items():
             builder.import_symbol(symbol, address)
-        for symbol in symbols:
-            builder.export_symbol(symbol)
+        builder.export_symbol("entry")
         try:
-            return Linked(builder.link(_jit(), f"tinyhlo{next(_numbers)}"))
+            library = builder.link(_jit(), f"tinyhlo{next(_numbers)}")
         except RuntimeError as error:
             raise TinyhloError(f"cannot link {name}: {error}") from None
+    return Linked(int(library["entry"]), library)
 
 
 @cache

@@ -34,6 +34,8 @@ from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
+from tinyhlo.runtime.library import REGISTRY
+from tinyhlo.signature import Signature
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
@@ -43,14 +45,14 @@ LENGTH_BYTES = 8  # of the head
 
 PLAIN = (
     "name",
-    "devices",
     "arena_bytes",
     "scratch_bytes",
     "code_bytes",
     "estimated_seconds",
     "effects",
 )
-NUMBERS = ("aliases", "donors", "orders", "memories", "shardings")
+TYPES = ("inputs", "outputs")
+NUMBERS = ("donors", "orders", "memories", "shardings", "devices")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
 
@@ -82,7 +84,7 @@ def place_of(source: bytes | str, target: Target, config: Config) -> SavedPlace 
     """Where the program is kept; None without a cache, and when its stages are to be shown."""
     if not config.cache or config.debug or config.profile:
         return None
-    state = package_state(), schedules_state(config)
+    state = package_state(), schedules_state(config), replaced_calls()
     key = key_of((VERSION, llvm_version(), *state, repr(target), source))
     return SavedPlace(Cache(cache_folder(config) / "programs"), key, source, config)
 
@@ -98,6 +100,11 @@ def package_state() -> str:
     return digest.hexdigest()
 
 
+def replaced_calls() -> bytes:
+    """LAPACK's names that a user has registered: without that, small matrices need no call."""
+    return " ".join(sorted(name for name in REGISTRY if name.startswith("lapack_"))).encode()
+
+
 def schedules_state(config: Config) -> bytes:
     """Changes with the schedules that a program is compiled with, if any."""
     path = schedules_file(config)
@@ -111,8 +118,11 @@ def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) ->
     if sum(map(len, (*constants, *pieces))) > MOST_BYTES:
         return
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
-    head["types"] = [[(t.dtype.name, t.shape) for t in ts] for ts in types_of(executable)]
-    head["numbers"] = [getattr(executable, name) for name in NUMBERS]
+    seen = executable.signature
+    types = (getattr(seen, name) for name in TYPES)
+    head["types"] = [[(type_.dtype.name, type_.shape) for type_ in group] for group in types]
+    head["numbers"] = [getattr(seen, name) for name in NUMBERS]
+    head["aliases"] = executable.aliases
     head["kernels"] = [[getattr(kernel, name) for name in KERNEL] for kernel in executable.kernels]
     head["sizes"] = [[len(raw) for raw in group] for group in (constants, pieces)]
     text = json.dumps(head, default=lambda number: number.item()).encode()
@@ -120,8 +130,9 @@ def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) ->
     place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
 
 
-def types_of(executable: Executable) -> tuple[tuple[TensorType, ...], ...]:
-    return executable.inputs, executable.outputs
+def frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that they were."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def load(place: SavedPlace) -> Executable | None:
@@ -139,24 +150,18 @@ def load(place: SavedPlace) -> Executable | None:
             start += size
     linked = link(groups[1], head["name"])
     inputs, outputs = (
-        tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in types)
-        for types in head["types"]
+        tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in group)
+        for group in head["types"]
     )
-    aliases, donors, orders, memories, shardings = head["numbers"]
     return Executable(
         **{name: head[name] for name in PLAIN},
-        inputs=inputs,
-        outputs=outputs,
-        aliases=tuple((output, given) for output, given in aliases),
-        donors=tuple(donors),
-        orders=tuple(map(tuple, orders)),
-        memories=tuple(memories),
-        shardings=tuple(shardings),
+        signature=Signature(inputs, outputs, *map(frozen, head["numbers"])),
+        aliases=frozen(head["aliases"]),
         kernels=tuple(
             KernelReport(*values, loops=KernelLoops(place, number))
             for number, values in enumerate(head["kernels"])
         ),
         constants=tuple(aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0]),
-        entry=linked.address("entry"),
+        entry=linked.entry,
         keepalive=linked,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.layout import in_shape_of_sum
@@ -29,11 +29,14 @@ LOWERINGS: dict[type[Node], Callable[[Kernel, Target], LoopProgram]] = {
 }
 
 
-def library_call_of(kernel: Kernel) -> LibraryCall | None:
-    """The call that a kernel consists of, when it does; such a kernel has no loops of its own."""
+def library_call_of(kernel: Kernel, users: Container[str] = ()) -> LibraryCall | None:
+    """The call that a kernel consists of, when it does; such a kernel has no loops of its own. What
+    a user has registered under one of `users` is called for small matrices too."""
     roots = (*kernel.graph.results, *kernel.graph.effects)
     root = roots[0].inputs[0] if isinstance(roots[0], Output) else roots[0]
-    return root if isinstance(root, LibraryCall) and not is_small(root) else None
+    if not isinstance(root, LibraryCall):
+        return None
+    return root if root.target in users or not is_small(root) else None
 
 
 def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> LoopProgram:

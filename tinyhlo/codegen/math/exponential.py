@@ -113,13 +113,6 @@ def exp_scaled(x: Term) -> Term:
     return q.fma(root, root).scaled(n)
 
 
-def exp_moderate(x: Term) -> Term:
-    """exp where the result is known to be a normal number."""
-    integer, r = reduce(x, biases=1)
-    scale = power_of_two(integer, x.dtype)
-    return less_one(r, FORMATS[x.dtype].exp).fma(scale, scale)
-
-
 def expm1(x: Term) -> Term:
     """2 (2^(n-1) q + (2^(n-1) - 1/2)), q = e^r - 1: half the power cannot overflow."""
     form = FORMATS[x.dtype]

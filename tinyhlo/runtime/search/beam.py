@@ -24,7 +24,8 @@ from tinyhlo.codegen.choices import NONE, Schedule
 from tinyhlo.config import Config, schedules_file
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.executable import Arrays
-from tinyhlo.runtime.search.measure import Bench, Code
+from tinyhlo.runtime.jit import Linked
+from tinyhlo.runtime.search.measure import Bench
 from tinyhlo.runtime.search.store import Found, Schedules, key_of_kernel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -39,7 +40,7 @@ MICRO = 1e6
 class Candidate:
     schedule: Schedule
     open: Mapping[str, tuple[str, ...]]  # decisions, and what they could be
-    code: Code
+    code: Linked
 
 
 def search(kernels: Mapping[Kernel, float], target: Target, config: Config) -> dict[Kernel, Found]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +18,6 @@ import numpy as np
 from tinyhlo.codegen.choices import Moves, Schedule
 from tinyhlo.codegen.render import loops_of, render_program
 from tinyhlo.ir.graph import Gather, Scatter, TensorType, UpdateSlice
-from tinyhlo.records import dataclass
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
 from tinyhlo.runtime.executable import ENTRY, Arrays
 from tinyhlo.runtime.jit import Linked, compile_text, link
@@ -30,14 +28,6 @@ RACE_SECONDS = 0.03  # of one schedule in a race
 FEWEST, MOST = 5, 100  # turns of each, one of what takes longer than a race
 HOPELESS = 1.4  # times the best time so far: no turn beyond the fewest
 BATCH_SECONDS = 50e-6  # of calls between two looks at the clock
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Code:
-    """A kernel as machine code."""
-
-    entry: int
-    linked: Linked = field(repr=False)
 
 
 class Bench:
@@ -69,24 +59,21 @@ class Bench:
         moves = Moves(schedule)
         return str(loops_of(self.kernel, self.target, self.runs, moves)), moves.open
 
-    def code(self, schedule: Schedule) -> Code:
+    def code(self, schedule: Schedule) -> Linked:
         """Several threads may compile at once."""
         texts: list[str] = []
         schedules = {self.kernel: schedule}
         _, last = render_program(
             self.program, {self.kernel: self.runs}, self.target, texts.append, schedules=schedules
         )
-        linked = link(
-            [compile_text(text, self.target) for text in (*texts, last)], self.program.name
-        )
-        return Code(linked.address("entry"), linked)
+        return link([compile_text(text, self.target) for text in (*texts, last)], self.program.name)
 
-    def results(self, code: Code) -> Arrays:
+    def results(self, code: Linked) -> Arrays:
         """Of one call."""
         self.call(code, 1)
         return tuple(array.copy() for array in self.outputs)
 
-    def call(self, code: Code, count: int) -> float:
+    def call(self, code: Linked, count: int) -> float:
         """Seconds of a call, so many one after the other."""
         for result, param in self.program.aliases:
             np.copyto(self.outputs[result], self.arguments[param])
@@ -97,7 +84,7 @@ class Bench:
             entry(*given, arena, constants)
         return (time.perf_counter() - started) / count
 
-    def race(self, codes: Sequence[Code]) -> list[float]:
+    def race(self, codes: Sequence[Linked]) -> list[float]:
         """The shortest time of each, all taken in turns: what else runs meets all of them."""
         best = [self.call(code, 1) for code in codes]  # memory is there then, and threads awake
         count = max(1, int(BATCH_SECONDS / min(best)))
