@@ -68,6 +68,11 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
 
         stages = run_stages(source, config)
     executable = native(stages.module, stages.program, stages.compiled, config)
+    if config.viz:
+        from tinyhlo.import_stablehlo.context import text_of
+        from tinyhlo.viewer import page_to
+
+        page_to(config.viz).add(stages, text_of(source), target_of(config))
     if config.beam:  # a search has found schedules since
         place = saved.place_of(source, target_of(config), config)
     if place and not stages.compiled.libraries and not stages.module.asked:

@@ -47,6 +47,11 @@ class Config:
         0, "devices to pretend, all of them this CPU (0: as many as XLA's cpu is told to, else one)"
     )
     profile: str = option("", "write a Perfetto trace of kernels to this file")
+    viz: str = option(
+        "",
+        "write a page for a browser, with every form of every program, to this file (1: "
+        "tinyhlo.html)",
+    )
 
 
 OPTIONS: dict[str, str] = {field.name: field.metadata["meaning"] for field in fields(Config)}

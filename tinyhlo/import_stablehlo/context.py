@@ -32,6 +32,8 @@ HEAD_BYTES = 64
 # Bytes of programs that one context reads: what MLIR interns, constants too, lives as long as it.
 MOST_READ = 1 << 20
 
+SHOWN_ELEMENTS = 16
+
 _registry = ir.DialectRegistry()
 _jax_mlir_ext.register_dialects(_registry)
 
@@ -78,6 +80,11 @@ def parse_module(source: bytes | str, context: ir.Context | None = None) -> ir.M
     if not source.startswith(BYTECODE_MAGIC):
         return parse_source(_decode_text(source), context)
     return parse_source(source, context)
+
+
+def text_of(source: bytes | str) -> str:
+    """A program as text, without the elements of large constants."""
+    return str(parse_module(source).operation.get_asm(large_elements_limit=SHOWN_ELEMENTS))
 
 
 def parse_source(source: bytes | str, context: ir.Context | None) -> ir.Module:

@@ -130,7 +130,7 @@ def searched(
 
 def is_profiled(config: Config) -> bool:
     """Whether kernels are timed one by one."""
-    return config.debug >= 2 or bool(config.profile)
+    return config.debug >= 2 or bool(config.profile or config.viz)
 
 
 def probes(
