@@ -61,6 +61,10 @@ ELEMENTWISE: dict[str, Operation] = {
         "f32[500000]",
     ),
     "polynomial": (lambda x, p: jnp.polyval(p, x), "f32[500000] f32[8]"),
+    "polynomial, gradient": (
+        jax.grad(lambda x, p: (jnp.polyval(p, x) ** 2).sum()),
+        "f32[500000] f32[8]",
+    ),
     "count of bits": (lax.population_count, "u32[500000]<1000000"),
 }
 REDUCTIONS: dict[str, Operation] = {

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tinyhlo.errors import VerificationError
+from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import (
@@ -155,6 +156,16 @@ def test_an_element_of_a_known_list_is_known() -> None:
     found = build.elementwise(Op.ADD, starts, position)
     graph = simplify(Graph((), (build.slice_(found, (1,), (2,), (1,)),)))
     assert graph.results == (build.full(4, (1,), I32),)
+
+
+def test_a_slice_of_one_part_of_what_is_joined_reads_that_part() -> None:
+    square = build.elementwise(Op.MUL, X, X)
+    joined = join([X, square], 0)
+    for start, limit, part in (((0, 0), (2, 3), X), ((2, 0), (4, 3), square)):
+        found = simplify(Graph((X.type,), (build.slice_(joined, start, limit, (1, 1)),)))
+        assert found.results == (part,)
+    across = simplify(Graph((X.type,), (build.slice_(joined, (1, 0), (3, 3), (1, 1)),)))
+    assert across.results != (X,) and isinstance(across.results[0].inputs[0], Elementwise)
 
 
 def test_an_array_of_positions_needs_no_memory() -> None:

@@ -132,6 +132,34 @@ def slice_of(node: Slice) -> Node | None:
     return None
 
 
+def slice_of_part(node: Slice) -> Node | None:
+    """A slice that stays within one part of what is joined, `where(iota < end, ...)`, reads that
+    part alone: rows stacked by a scan that is unrolled, and taken apart again by its gradient."""
+    match node.inputs[0]:
+        case Elementwise(op=Op.WHERE, inputs=(test, before, behind)) if node.type.size:
+            end = joined_at(test)
+        case _:
+            return None
+    if end is None:
+        return None
+    axis, place = end
+    first = node.start[axis]
+    last = first + (node.shape[axis] - 1) * node.step[axis]
+    if first < place <= last:
+        return None
+    part = before if last < place else behind
+    return build.strided(part, node.start, node.shape, node.step)
+
+
+def joined_at(test: Node) -> tuple[int, int] | None:
+    """(axis, end) of the test `iota < end`."""
+    match test:
+        case Elementwise(op=Op.LT, inputs=(Iota(axis=axis), bound)):
+            end = splat_value(bound)
+            return None if end is None else (axis, int(end))
+    return None
+
+
 def slice_of_known(node: Slice) -> Node | None:
     """One element of what is made of constants and positions, such as a start in a list of them."""
     if node.type.size != 1:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-from tinyhlo.ir.graph import VIEWS, Elementwise, Iota, Node
+from tinyhlo.ir.graph import VIEWS, Elementwise, Node
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
+from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.views import through
 from tinyhlo.ir.walks import reachable
 
@@ -74,16 +74,8 @@ def find_ends(node: Node, at: tuple[Index, ...]) -> list[tuple[Index, int]]:
         if isinstance(value, VIEWS):
             pending.append((value.inputs[0], through(value, where)[0]))
         elif isinstance(value, Elementwise):
-            end = tested_end(value, where) if value.op is Op.WHERE else None
+            end = joined_at(value.inputs[0]) if value.op is Op.WHERE else None
             if end is not None:
-                found.append(end)
+                found.append((where[end[0]], end[1]))
             pending.extend((source, where) for source in value.inputs)
     return found
-
-
-def tested_end(choice: Elementwise, at: tuple[Index, ...]) -> tuple[Index, int] | None:
-    match choice.inputs[0]:
-        case Elementwise(op=Op.LT, inputs=(Iota(axis=axis), bound)):
-            value = splat_value(bound)
-            return None if value is None else (at[axis], int(value))
-    return None
