@@ -10,7 +10,8 @@ PYTHON ?= $(shell tools/find_python.sh 3.11 3.12 3.13 3.14)
 PYTHON313 ?= $(shell tools/find_python.sh 3.13)
 
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py) \
-	$(wildcard tinyhlo/*/native/*.[ch]) tinyhlo/pjrt_plugin/abi.py packaging/native.py packaging/pjrt_header.py
+	$(wildcard tinyhlo/*/native/*.[ch]) tinyhlo/pjrt_plugin/abi.py packaging/native.py packaging/pjrt_header.py \
+	tinyhlo/runtime/c_compiler.py
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

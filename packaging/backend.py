@@ -14,7 +14,7 @@ Settings = dict[str, str | list[str] | None] | None
 
 
 def _compiler_requirement() -> list[str]:
-    return [] if native.system_compiler() else ["ziglang>=0.13"]
+    return [] if native.c_compiler.of_system() else ["ziglang>=0.13"]
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:

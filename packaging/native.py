@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +23,8 @@ SOURCE_FOLDERS = (PACKAGE / "runtime" / "native", PACKAGE / "pjrt_plugin" / "nat
 HEADER = PACKAGE / "pjrt_plugin" / "native" / "pjrt_abi.h"
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 LIBRARY = PACKAGE / "runtime" / "native" / f"libtinyhlo{SUFFIX}"
+
+c_compiler = pjrt_header.module_at(PACKAGE / "runtime" / "c_compiler.py")
 
 # -fno-semantic-interposition: calls between our own functions need no indirection.
 FLAGS = (
@@ -38,27 +39,6 @@ FLAGS = (
     "-Wextra",
 )
 LIBRARIES = ("-lpthread", "-ldl", "-lm") + (() if sys.platform == "darwin" else ("-s",))
-
-
-def system_compiler() -> list[str] | None:
-    """The command of the C compiler to use, None when there is none."""
-    asked = os.environ.get("CC")
-    if asked:
-        return asked.split()
-    for name in ("cc", "gcc", "clang"):
-        path = shutil.which(name)
-        if path:
-            return [path]
-    return None
-
-
-def zig_compiler() -> list[str] | None:
-    """The compiler of the package `ziglang`, None when it is not installed."""
-    try:
-        import ziglang  # type: ignore[import-not-found]  # noqa: F401
-    except ImportError:
-        return None
-    return [sys.executable, "-m", "ziglang", "cc"]
 
 
 def version() -> str:
@@ -97,11 +77,9 @@ def build(force: bool = False) -> Path:
     write_header()
     if is_current() and not force:
         return LIBRARY
-    compiler = system_compiler() or zig_compiler()
+    compiler = c_compiler.found()
     if compiler is None:
-        raise SystemExit(
-            "tinyhlo needs a C compiler: install gcc or clang, or `pip install ziglang`"
-        )
+        raise SystemExit(f"tinyhlo needs a C compiler: {c_compiler.HINT}")
     # Built aside and moved: a running process may have the old library loaded.
     target = LIBRARY.with_name(f"{LIBRARY.name}.{os.getpid()}")
     define = f'-DTINYHLO_VERSION="{version()}"'

@@ -2,6 +2,7 @@
 
     tinyhlo run model.mlir x.npy w.npy --check xla
     tinyhlo show model.mlir --stage program
+    tinyhlo build model.mlir --out libmodel.so
     tinyhlo tune model.mlir --beam 4
     tinyhlo bench --only matmul_512
     tinyhlo devices
@@ -83,6 +84,16 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     show.add_argument("--stage", choices=list(FORMS), default="program", help="(%(default)s)")
     show.set_defaults(command=show_command)
+
+    build = commands.add_parser(
+        "build",
+        help="make a C library of a program",
+        description="Compile MODEL into a shared library and a header beside it, to be called from "
+        "C without Python. It is for this machine's processor, or for TINYHLO_CPU.",
+    )
+    build.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
+    build.add_argument("--out", type=Path, metavar="FILE", help="the library (libMODEL.so)")
+    build.set_defaults(command=build_command)
 
     tune = commands.add_parser(
         "tune",
@@ -283,6 +294,29 @@ FORMS: dict[str, Callable[[Stages], object]] = {
     "llvm": lambda stages: "\n\n".join(stages.compiled.modules),
     "asm": assembly_of,
 }
+
+
+# ---------------------------------------------------------------- build
+
+
+def build_command(options: argparse.Namespace) -> int:
+    """`tinyhlo build`: says how to call what it wrote."""
+    from tinyhlo.artifact import about, read_program
+    from tinyhlo.compiler import run_stages, target_of
+    from tinyhlo.config import from_environment
+    from tinyhlo.runtime.shared_library import c_name, prototype_of, write_library
+
+    config = from_environment()
+    path = options.out or Path(f"lib{Path(options.model).stem}.so")
+    source = read_program(options.model, config)
+    with about(options.model):
+        stages = run_stages(source, config)
+    header = write_library(
+        stages.module, stages.program, stages.compiled, target_of(config).cpu, path
+    )
+    print(f"wrote {path} ({path.stat().st_size:,} bytes) and {header}:")
+    print(f"  {prototype_of(c_name(path), stages.module)};")
+    return 0
 
 
 # ---------------------------------------------------------------- tune

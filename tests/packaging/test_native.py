@@ -13,9 +13,9 @@ import native
 from tinyhlo.runtime import core
 
 
-@pytest.mark.skipif(not native.system_compiler(), reason="no C compiler")
+@pytest.mark.skipif(not native.c_compiler.of_system(), reason="no C compiler")
 def test_no_warnings(tmp_path: Path) -> None:
-    command = [*(native.system_compiler() or ()), *native.FLAGS, "-Werror", "-fsyntax-only"]
+    command = [*(native.c_compiler.of_system() or ()), *native.FLAGS, "-Werror", "-fsyntax-only"]
     define = '-DTINYHLO_VERSION="0"'
     subprocess.run([*command, define, *map(str, native.sources())], check=True, cwd=tmp_path)
 

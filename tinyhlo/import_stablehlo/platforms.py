@@ -24,8 +24,9 @@ def choose_platform(module: ir.Module, platforms: Sequence[str]) -> None:
     index = next((platforms.index(name) for name in PREFERRED if name in platforms), 0)
     functions = [op for op in module.body.operations if isinstance(op, func.FuncOp)]
     for entry in (function for function in functions if function.name.value == "main"):
-        if any(map(is_platform_index, list(entry.arg_attrs)[:1])):
-            settle(entry, index)
+        with entry.context:  # attributes that nobody wrote are made when they are asked for
+            if any(map(is_platform_index, list(entry.arg_attrs)[:1])):
+                settle(entry, index)
 
 
 def is_platform_index(attributes: ir.Attribute) -> bool:
