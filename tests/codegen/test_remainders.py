@@ -91,3 +91,18 @@ def test_tables_are_read_in_lanes(kind: type) -> None:
     assert "vector i" in loops_of(lambda x, k: x[k], table, places)
     rows = np.abs(places[:3000]).reshape(30, 100) % 90
     loops_of(lambda x, k: jnp.take_along_axis(x, k, 1), normal(30, 90).astype(kind), rows)
+
+
+def test_windows_over_repeated_elements() -> None:
+    """Which element of a window is chosen is no sum: such loops stay as they are."""
+
+    def loss(x: jax.Array) -> jax.Array:
+        spread = jnp.take(x[None], np.zeros((2, 17), np.int32), mode="clip")
+        pads = ((0, 1), (0, 1))
+        return jnp.sin(lax.reduce_window(spread, -jnp.inf, lax.max, (2, 2), (1, 2), pads)).sum()
+
+    x = np.float32(0.3)
+    found, expected = (
+        jax.jit(jax.grad(loss))(jax.device_put(x, jax.devices(name)[0])) for name in ("tiny", "cpu")
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -34,10 +34,7 @@ def by_remainders(body: Body, target: Target, moves: list[str]) -> Body:
 
     def takes(body: Body) -> bool:
         sums = [s for s in body if isinstance(s, Loop)]
-        known = all(isinstance(s, (Declare, Accumulate, Store, Loop)) for s in body)
-        return known and all(
-            s.axis is Axis.REDUCE and is_tiny(s, target, WRITTEN_OUT) for s in sums
-        )
+        return all(s.axis is Axis.REDUCE and is_tiny(s, target, WRITTEN_OUT) for s in sums)
 
     return over_nests(body, lambda nest: in_turns(nest, target, moves), takes)
 
@@ -53,6 +50,8 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     body: list[Statement] = []
     for statement in nest[-1].body:
         body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    if not all(isinstance(statement, (Declare, Accumulate, Store)) for statement in body):
+        return ()
     nodes = sum(1 for _ in walk(value for s in body for value in values_in(s)))
     if modulus * nodes > (MOST_NODES if len(body) == len(nest[-1].body) else MOST_SUMMED):
         return ()
