@@ -122,6 +122,9 @@ docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
 random-programs: .venv/.installed  ## hold generated code of random programs against the interpreter
 	@.venv/bin/python -m tests.codegen.test_random_kernels $(or $(FIRST),0) $(or $(LAST),3000)
 
+random-jax: .venv/.installed  ## hold random JAX programs against XLA:CPU
+	@.venv/bin/python -m tests.random_programs $(or $(FIRST),0) $(or $(LAST),1000)
+
 counts: .venv/.installed  ## accept the counts of kernels, bytes and operations as they are now
 	@.venv/bin/python -m tests.counts --record
 
@@ -131,4 +134,4 @@ clean:  ## remove what the targets made
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models accuracy docs counts \
-	random-programs clean
+	random-programs random-jax clean

@@ -1,0 +1,299 @@
+"""Random JAX programs, made of a number, on tiny and on XLA:CPU.
+
+    python -m tests.random_programs 0 500          # --x64 with 64-bit types
+
+A program is a few steps, each of which does something to values before it, often as users would
+not: axes of one element, strides, negative steps, small types. Some programs are batched by `vmap`
+or differentiated. What JAX does not trace is left out; what XLA ends its process on is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Arrays = tuple[Any, ...]
+Step = Callable[["Chance", Any, Any, Any], Any]  # chance, two values, an axis of the first
+
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
+FLOATS = (jnp.float32,) * 5 + (jnp.bfloat16, jnp.float16)
+INTEGERS = (jnp.int32, jnp.int32, jnp.int8, jnp.uint8, jnp.uint32, jnp.int16)
+LARGEST = 20_000  # elements of a value that later steps may use
+TOLERANCE = {4: 2e-4, 8: 1e-9}  # by bytes of a float; programs with shorter ones have LOOSE
+LOOSE = 0.1
+UNTRACEABLE = (TypeError, ValueError, ZeroDivisionError, IndexError, NotImplementedError)
+
+
+class Chance:
+    """Choices that a number decides."""
+
+    def __init__(self, number: int) -> None:
+        self.random = np.random.default_rng(number)
+
+    def of(self, *choices: Any) -> Any:
+        return choices[self.random.integers(len(choices))]
+
+    def below(self, end: int) -> int:
+        return int(self.random.integers(end))
+
+    def shape(self, rank: int = 4) -> tuple[int, ...]:
+        return tuple(self.of(*EXTENTS) for _ in range(self.below(rank + 1)))
+
+    def indices(self, end: int, count: int) -> np.ndarray:
+        return self.random.integers(0, max(1, end), size=count)
+
+
+def is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def exact(x: Any) -> Any:
+    """Values that both sides have exactly, whatever their rounding: for what compares them."""
+    return jnp.round(x.astype(jnp.float32) * 8) / 8 if is_float(x) else x
+
+
+def wide(x: Any) -> Any:
+    return x.astype(jnp.float32)
+
+
+def pad(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    modes = ("constant", "edge", "wrap", "reflect") if min(x.shape or (0,)) > 2 else ("constant",)
+    return jnp.pad(x, [(q.below(3), q.below(3)) for _ in x.shape], mode=q.of(*modes))
+
+
+def window(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    size = tuple(min(2, extent) for extent in x.shape)
+    strides = tuple(q.of(1, 2) for _ in size)
+    first, op = q.of((0.0, lax.add), (-jnp.inf, lax.max))
+    return lax.reduce_window(wide(x), first, op, size, strides, q.of("SAME", "VALID"))
+
+
+def convolution(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    rows = wide(x).reshape(1, -1, x.shape[-1])
+    kernel = q.random.normal(size=(q.of(1, 2, 3), x.shape[-1], q.of(1, 4, 5)))
+    return lax.conv_general_dilated(
+        rows,
+        kernel.astype(np.float32),
+        (q.of(1, 2),),
+        q.of("SAME", "VALID"),
+        rhs_dilation=(q.of(1, 2),),
+        dimension_numbers=("NWC", "WIO", "NWC"),
+    )
+
+
+def product(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    fits = y.ndim and x.shape[-1] == y.shape[-2 if y.ndim > 1 else 0]
+    return x @ y if fits else x @ x.swapaxes(-1, -2)
+
+
+def sliced(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    part = slice(q.below(2), None, q.of(1, 2, 3, -1))
+    return x[tuple(part if k == axis else slice(None) for k in range(x.ndim))]
+
+
+def dynamic_update(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    part = x[tuple(slice(0, max(1, extent // 2)) for extent in x.shape)]
+    return lax.dynamic_update_slice_in_dim(x, part, jnp.argmin(exact(x).reshape(-1)) % 3, 0)
+
+
+def converted(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    small = jnp.clip(exact(x), -100, 100)
+    return small.astype(q.of(jnp.float32, jnp.int32, jnp.bfloat16, jnp.float16, jnp.bool_))
+
+
+def taken(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    indices = q.random.integers(-2, 6, size=q.shape(2))
+    return jnp.take(x, indices, axis, mode=q.of("clip", "wrap", "fill"))
+
+
+def scattered(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    places = x.at[q.indices(x.shape[0], 6)]
+    return getattr(places, q.of("add", "max", "min", "mul"))(1)
+
+
+def looped(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    body = lambda k, v: (jnp.sin(v) if is_float(v) else v) + k.astype(v.dtype)  # noqa: E731
+    return lax.fori_loop(0, q.of(1, 3, 5), body, x)
+
+
+def bits(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    return jnp.sqrt(jnp.abs(x) + 1) if is_float(x) else x ^ jnp.right_shift(x, 1)
+
+
+STEPS: tuple[Step, ...] = (
+    lambda q, x, y, axis: x + y,
+    lambda q, x, y, axis: x * y,
+    lambda q, x, y, axis: jnp.where(exact(x) > 0, x, 0 * x + 1),
+    lambda q, x, y, axis: jnp.tanh(x),
+    lambda q, x, y, axis: jnp.exp(-jnp.abs(x)),
+    lambda q, x, y, axis: x.sum(axis),
+    lambda q, x, y, axis: x.mean(),
+    lambda q, x, y, axis: x.max(axis),
+    lambda q, x, y, axis: jnp.argmax(exact(x), axis),
+    lambda q, x, y, axis: jnp.sort(x, axis),
+    lambda q, x, y, axis: jnp.cumsum(x, axis),
+    lambda q, x, y, axis: x.T,
+    lambda q, x, y, axis: jnp.flip(x, axis),
+    lambda q, x, y, axis: jnp.roll(x, q.below(7) - 3, axis),
+    lambda q, x, y, axis: jnp.concatenate([x, x[::-1]], axis),
+    lambda q, x, y, axis: x.reshape(-1),
+    lambda q, x, y, axis: jnp.repeat(x, q.of(2, 3), axis),
+    lambda q, x, y, axis: jnp.tile(x, q.of(2, 3)),
+    lambda q, x, y, axis: x.at[tuple(map(q.below, x.shape[:1]))].add(1),
+    lambda q, x, y, axis: jnp.einsum("...i,...j->...ij", x, x),
+    lambda q, x, y, axis: lax.cond(
+        exact(x).reshape(-1)[0] > 0, lambda v: v * 2, lambda v: v - 1, x
+    ),
+    lambda q, x, y, axis: lax.scan(lambda c, v: (c + v, c * v), x[0] * 0, x),
+    lambda q, x, y, axis: lax.dynamic_slice_in_dim(
+        x, jnp.argmax(exact(x).reshape(-1)) % 3, max(1, x.shape[axis] // 2), axis
+    ),
+    lambda q, x, y, axis: jax.nn.softmax(wide(x), axis),
+    lambda q, x, y, axis: jnp.var(wide(x), axis),
+    lambda q, x, y, axis: jnp.linalg.norm(wide(x), axis=axis),
+    lambda q, x, y, axis: lax.top_k(exact(x), max(1, x.shape[-1] // 2)),
+    lambda q, x, y, axis: jnp.fft.rfft(wide(x), axis=axis).real,
+    lambda q, x, y, axis: jnp.cumprod(jnp.clip(x, -1, 1), axis),
+    lambda q, x, y, axis: lax.cummax(x, axis),
+    lambda q, x, y, axis: jnp.diff(x, axis=axis),
+    lambda q, x, y, axis: jnp.expand_dims(x, q.below(x.ndim + 1)) + y,
+    lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
+    lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
+    *(pad, window, convolution, product, sliced, dynamic_update, converted, taken, scattered),
+    *(looped, bits),
+)
+
+
+def random_program(number: int) -> tuple[Callable[..., Any], list[np.ndarray]]:
+    """A function, and arguments for it."""
+    q = Chance(number)
+    arguments = [random_array(q) for _ in range(1 + q.below(3))]
+    steps = [int(q.random.integers(1 << 30)) for _ in range(3 + q.below(11))]
+
+    def function(*inputs: Any) -> Arrays:
+        values = list(map(jnp.asarray, inputs))
+        for step in steps:
+            made = one_step(Chance(step), values)
+            values += [value for value in made if value.size <= LARGEST]
+        return tuple(values[len(inputs) :]) or (values[0] + 1,)
+
+    def loss(x: Any, *others: Any) -> Any:
+        floats = [value for value in function(x, *others) if is_float(value)]
+        return sum((jnp.sin(wide(value)).sum() for value in floats), jnp.float32(0))
+
+    kind = q.random.random()
+    if kind < 0.3 and is_float(arguments[0]):
+        return lambda *xs: (function(*xs), jax.grad(loss)(*xs)), arguments
+    if kind > 0.85:
+        copies = q.of(1, 2, 3, 5)
+        return jax.vmap(function), [np.stack([x] * copies) for x in arguments]
+    return function, arguments
+
+
+def random_array(q: Chance) -> np.ndarray:
+    shape, kind = q.shape(), q.random.random()
+    if kind < 0.7:
+        return np.asarray(q.random.normal(size=shape)).astype(q.of(*FLOATS))
+    if kind < 0.92:
+        return np.asarray(q.random.integers(-5, 6, size=shape)).astype(q.of(*INTEGERS))
+    return np.asarray(q.random.integers(0, 2, size=shape)).astype(bool)
+
+
+def one_step(q: Chance, values: Sequence[Any]) -> Arrays:
+    """What a step makes of some of the values; nothing where JAX does not trace it."""
+    x, y = q.of(*values), q.of(*values)
+    axis = q.below(x.ndim) if x.ndim else None
+    try:
+        made = q.of(*STEPS)(q, x, y, axis)
+    except UNTRACEABLE:
+        return ()
+    return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+
+
+def difference(number: int) -> str:
+    """What tiny gives otherwise than XLA:CPU, or its error; empty when all is well."""
+    function, arguments = random_program(number)
+    jitted = jax.jit(function)
+    traced = str(jitted.trace(*arguments).jaxpr)
+    loose = "bf16[" in traced or "f16[" in traced
+    run = lambda name: jax.tree.leaves(  # noqa: E731
+        jitted(*jax.device_put(arguments, jax.devices(name)[0]))
+    )
+    expected = list(map(np.asarray, run("cpu")))
+    try:
+        found = list(map(np.asarray, run("tiny")))
+    except jax.errors.JaxRuntimeError as error:
+        return f"error: {error}"
+    for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+            return (
+                f"result {position} is {ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"
+            )
+        wrong = ~close(ours, theirs, loose)
+        if wrong.any():
+            few = slice(0, 3)
+            return (
+                f"result {position}, {theirs.dtype}{theirs.shape}: {int(wrong.sum())} elements, "
+                f"{ours[wrong][few].tolist()} not {theirs[wrong][few].tolist()}"
+            )
+    return ""
+
+
+def close(ours: np.ndarray, theirs: np.ndarray, loose: bool) -> np.ndarray:
+    """Element by element. Programs with floats of 16 bits round where they like: of those only
+    floats are compared, to a tenth of the largest."""
+    if not jnp.issubdtype(theirs.dtype, jnp.floating):
+        return np.full(theirs.shape, True) if loose else ours == theirs
+    ours, exact = ours.astype(np.float64), theirs.astype(np.float64)
+    tolerance = LOOSE if loose else TOLERANCE[theirs.dtype.itemsize]
+    largest = np.abs(exact[np.isfinite(exact)]).max(initial=1)
+    return np.isclose(ours, exact, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+
+
+def main() -> int:
+    """1 when any program differs. Each few programs have a process, as XLA may end it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.random_programs", description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("end", type=int)
+    parser.add_argument("--x64", action="store_true", help="with 64-bit types")
+    parser.add_argument("--here", action="store_true", help="all in this process")
+    options = parser.parse_args()
+    if options.here:
+        for number in range(options.first, options.end):
+            print(f"{number} {difference(number)}", flush=True)
+        return 0
+    first, wrong = options.first, 0
+    while first < options.end:
+        end = min(first + A_PROCESS, options.end)
+        command = [sys.executable, "-m", "tests.random_programs", str(first), str(end), "--here"]
+        variables = {"JAX_PLATFORMS": "cpu,tiny", "JAX_ENABLE_X64": str(int(options.x64))}
+        ended = subprocess.run(
+            command, env=os.environ | variables, capture_output=True, text=True, check=False
+        )
+        said = [line.partition(" ") for line in ended.stdout.splitlines()]
+        for number, _, text in said:
+            if text:
+                print(f"program {number}: {text}", flush=True)
+                wrong += 1
+        first += len(said)
+        if ended.returncode:
+            last = next(iter(ended.stderr.strip().splitlines()), f"code {ended.returncode}")
+            print(f"program {first}: the process ended: {last}", flush=True)
+            first += 1
+        print(f"{first - options.first} of {options.end - options.first} programs", flush=True)
+    return int(wrong > 0)
+
+
+A_PROCESS = 25  # programs
+
+if __name__ == "__main__":
+    sys.exit(main())
