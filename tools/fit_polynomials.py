@@ -103,6 +103,7 @@ def t_of(x: float) -> float:
 
 HALF_LN2 = float(mp.log(2) / 2) * 1.001
 SHORT = HALF_LN2 / 16
+TAN_EIGHTH = float(mp.sqrt(2) - 1) * 1.001
 QUARTER_PI = float(mp.pi / 4) * 1.001
 LOG_LOW, LOG_HIGH = float(mp.sqrt(0.5)) - 1, float(mp.sqrt(2)) - 1
 S_HIGH = (LOG_HIGH / (2 + LOG_HIGH)) ** 2 * 1.01
@@ -129,8 +130,11 @@ FITS = (
     Fit("LOG_F64", logarithm_ratio, lambda z: z, 1e-12, S_HIGH, 7, np.float64),
     Fit("SIN_F32", sine, lambda z: z, 1e-12, QUARTER_PI**2, 3),
     Fit("COS_F32", cosine, lambda z: z * z, 1e-12, QUARTER_PI**2, 3),
+    Fit("SIN_F64", sine, lambda z: z, 1e-12, QUARTER_PI**2, 6, np.float64),
+    Fit("COS_F64", cosine, lambda z: z * z, 1e-12, QUARTER_PI**2, 6, np.float64),
     Fit("TANH_F32", tangent_hyperbolic, lambda z: z, 1e-12, TANH_POLYNOMIAL**2, 3),
     Fit("ATAN_F32", arctangent, lambda z: z, 1e-12, 1.0, 9),
+    Fit("ATAN_F64", arctangent, lambda z: z, 1e-12, TAN_EIGHTH**2, 11, np.float64),
     Fit("ERF_F32", error_exponent, lambda x: x * mp.erfc(x) / mp.erf(x), 1e-6, 4.0, 9),
     Fit("ERFC_F32", scaled_erfc, relative(scaled_erfc), -1.0, t_of(10.1), 10),
     Fit("ERFC_F64", scaled_erfc, relative(scaled_erfc), -1.0, t_of(27.3), 25, np.float64),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import special
@@ -157,6 +158,9 @@ DOUBLE = (
     Case(Op.LOG, np.log, 1.1, 1e-320, 1e308),
     Case(Op.LOG1P, np.log1p, 1.5, 1e-320, 1e308),
     Case(Op.TANH, np.tanh, 2.2, 1e-320, 1e308),
+    Case(Op.SIN, np.sin, 1.6, 1e-320, 1e308),
+    Case(Op.COS, np.cos, 1.6, 1e-320, 1e308),
+    Case(Op.TAN, np.tan, 3.6, 1e-320, 1e308),
 )
 
 
@@ -271,6 +275,40 @@ def test_pow_and_atan2_are_accurate() -> None:
     assert worst <= 2.5
 
 
+def test_angles_of_f64_next_to_quarter_turns() -> None:
+    """Where most digits of an angle cancel, up to the largest that is reduced here."""
+    generator = np.random.default_rng(2)
+    turns = np.concatenate([np.arange(1.0, 5000.0), generator.integers(1, 6 << 27, 50_000)])
+    x = turns * (np.pi / 2)
+    x = np.concatenate([x, np.nextafter(x, 0), np.nextafter(x, INF)])
+    for op, exact, limit in ((Op.SIN, mp.sin, 1.6), (Op.COS, mp.cos, 1.6), (Op.TAN, mp.tan, 3.6)):
+        some = x[:: len(x) // 1000]
+        with mp.workdps(60):
+            wanted = [exact(mp.mpf(float(value))) for value in some]
+            found = run(op, F64, some)
+            pairs = zip(found, wanted, strict=True)
+            error = [abs(mp.mpf(float(f)) - w) / np.spacing(abs(float(w))) for f, w in pairs]
+        assert max(error) <= limit, op
+
+
+def test_atan2_of_f64() -> None:
+    generator = np.random.default_rng(3)
+    sizes = [np.exp2(generator.uniform(*span, 100_000)) for span in ((-4, 4), (-1074, 1024))]
+    y = np.concatenate([*sizes, generator.uniform(0, 2, 100_000)])
+    x = np.concatenate([*(generator.permutation(s) for s in sizes), np.ones(100_000)])
+    x *= np.where(generator.random(x.size) < 0.5, -1, 1)
+    wide = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
+    error = ulps(run(Op.ATAN2, F64, y, x), wide, np.float64)
+    print("atan2 f64", error.max(), "at", y[error.argmax()], x[error.argmax()])
+    assert error.max() <= 2.2
+    special = np.array([0.0, 1.0, 5e-324, 2e-308, 1.7e308, INF, NAN])
+    a, b = (m.ravel() for m in np.meshgrid(*[np.concatenate([special, -special])] * 2))
+    found, wanted = run(Op.ATAN2, F64, a, b), np.arctan2(a, b)
+    assert (ulps(found, wanted.astype(np.longdouble), np.float64) <= 1).all()
+    real = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[real]), np.signbit(wanted[real]))
+
+
 def test_half_precision_computes_in_f32() -> None:
     x = np.linspace(-4, 4, 1000).astype(BF16.numpy)
     expected = np.tanh(x.astype(np.float64)).astype(np.float32).astype(BF16.numpy)
@@ -285,5 +323,5 @@ def test_expansions_stay_small(op: Op, limit: int) -> None:
 
 
 def test_what_has_no_expansion() -> None:
-    assert expand(Op.SIN, (Read("x", F64),), F64) is None
+    assert expand(Op.POW, (Read("x", F64), Read("y", F64)), F64) is None
     assert expand(Op.ADD, (Read("x", F32), Read("y", F32)), F32) is None

@@ -58,6 +58,7 @@ class Values(Scopes):
         self.pointers = dict(pointers)
         self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory
         self.expanded: dict[Expression, Expression] = {}
+        self.expands = True  # what is rarely needed calls libraries
         self.collections = 0  # lanes that were loaded one by one
 
     def emit(self, e: Expression) -> Value:
@@ -124,7 +125,7 @@ class Values(Scopes):
     # --- elementwise -------------------------------------------------------------------------
 
     def apply(self, e: Apply) -> Value:
-        if e.op in TRANSCENDENTAL or e.op is Op.REM:
+        if self.expands and (e.op in TRANSCENDENTAL or e.op is Op.REM):
             expanded = self.expand(e)
             if expanded is not None:
                 return self.emit(expanded)
@@ -366,6 +367,7 @@ class Values(Scopes):
         name = f"@{e.name}.{suffix(e.dtype, lanes)}"
         if name not in self.b.declarations:
             inner = Values(Builder(self.b.declarations), self.target, {})
+            inner.expands = False
             inputs = [Read(f"input{k}", part.dtype) for k, part in enumerate(e.inputs)]
             for read in inputs:
                 inner.bind(read.name)

@@ -164,10 +164,11 @@ def tanh(x: Term, expm1: Callable[[Term], Term] = expm1) -> Term:
     if x.dtype is F64:
         t = expm1(limited + limited)
         total = t + 2.0
-        quotient = t / total
+        inverse = 1.0 / total  # one division: what is lost with the quotient is made up for, too
+        quotient = t * inverse
         lost = t - (total - 2.0)
         error = (-quotient).fma(total, t) - quotient * lost
-        return (quotient + error / total).with_sign(x.sign())
+        return error.fma(inverse, quotient).with_sign(x.sign())
     integer, r = reduce(limited + limited, biases=1)
     scale = power_of_two(integer, x.dtype)
     t = less_one(r, form.exp).fma(scale, scale - 1.0)

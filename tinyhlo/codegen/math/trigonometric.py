@@ -1,15 +1,15 @@
-"""sin, cos, tan and atan2 of f32 as primitives.
+"""sin, cos, tan and atan2 as primitives.
 
-An angle is a whole number of quarter turns and a rest r, |r| <= pi/4. Up to `NEAR` the multiple of
+An angle is a whole number of quarter turns and a rest r, |r| <= pi/4. Up to `near` the multiple of
 pi/2 is taken off in three parts: the first difference is exact, as both numbers are multiples of
-2^-24 and it is below 1, and only the second is rounded where that matters (Cody and Waite, Software
-Manual for the Elementary Functions, 1980). Larger angles are rare, and reduced in f64 by a function
-of their own: 2 x / pi = a whole number of quarters + t, t in [-1/2, 1/2]. The whole turns of a huge
-x come from leading bits of 2/pi that x turns into multiples of 4, so those bits are left out from
-the start (Payne and Hanek, Radian Reduction for Trigonometric Functions, 1983): `QUARTERS[k]` is
-2/pi without a multiple of 4/2^(27 k). The remaining product x * high stays below 2^51, so that
-adding 1.5 * 2^52 rounds it and shows the quarter in the low bits, and the fused multiply-add gives
-its fraction exactly.
+2^-24 (2^-53 in f64) and it is below 1, and only the second is rounded where that matters (Cody and
+Waite, Software Manual for the Elementary Functions, 1980). Larger angles are rare and get functions
+of their own: in f64 the library's, in f32 one that reduces them in f64. 2 x / pi = a whole number
+of quarters + t, t in [-1/2, 1/2]. The whole turns of a huge x come from leading bits of 2/pi that
+x turns into multiples of 4, so those bits are left out from the start (Payne and Hanek, Radian
+Reduction for Trigonometric Functions, 1983): `QUARTERS[k]` is 2/pi without a multiple of
+4/2^(27 k). The remaining product x * high stays below 2^51, so that adding 1.5 * 2^52 rounds it and
+shows the quarter in the low bits, and the fused multiply-add gives its fraction exactly.
 """
 
 from __future__ import annotations
@@ -19,13 +19,47 @@ from math import pi
 from typing import NamedTuple
 
 from tinyhlo.codegen.expressions import where
-from tinyhlo.codegen.math.tables import ATAN_F32, COS_F32, HALF_PI_F32, QUARTERS, SIN_F32
+from tinyhlo.codegen.math.tables import (
+    ATAN_F32,
+    ATAN_F64,
+    COS_F32,
+    COS_F64,
+    HALF_PI_F32,
+    HALF_PI_F64,
+    QUARTERS,
+    SIN_F32,
+    SIN_F64,
+    Table,
+)
 from tinyhlo.codegen.math.terms import Term, polynomial, rarely
-from tinyhlo.ir.dtypes import F32, F64, I32
+from tinyhlo.ir.dtypes import F32, F64, I32, DType
+from tinyhlo.ir.operators import apply
+from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
 
 LIMITS = (2.0**50, 2.0**77, 2.0**104)  # up to LIMITS[k], QUARTERS[k] is right
-NEAR = 2.0**15  # up to here three parts of pi/2 are enough
-ROUND_F32, ROUND_F64 = 1.5 * 2.0**23, 1.5 * 2.0**52  # added, round and show the integer
+
+TAN_EIGHTH = 2.0**0.5 - 1  # tan(pi/8)
+QUARTER_PI_REST = HALF_PI_F64[1] / 2  # what rounding took off pi/4
+HUGE = 2.0**1000
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Numbers of a float type. Up to `near` three parts of pi/2 are enough; `magic`, added, rounds
+    and shows the integer."""
+
+    half_pi: Table
+    sine: Table
+    cosine: Table
+    near: float
+    magic: float
+
+
+FORMATS: dict[DType, Format] = {
+    F32: Format(HALF_PI_F32, SIN_F32, COS_F32, 2.0**15, 1.5 * 2.0**23),
+    F64: Format(HALF_PI_F64, SIN_F64, COS_F64, 2.0**30, 1.5 * 2.0**52),
+}
 
 
 class Angle(NamedTuple):
@@ -36,11 +70,12 @@ class Angle(NamedTuple):
 
 
 def reduce_near(x: Term) -> Angle:
-    """Quarter turns of an f32 angle up to NEAR."""
-    shifted = x.fma(2 / pi, ROUND_F32)
-    turns = shifted - ROUND_F32
+    """Quarter turns of an angle up to `near`."""
+    form = FORMATS[x.dtype]
+    shifted = x.fma(2 / pi, form.magic)
+    turns = shifted - form.magic
     r = x
-    for part in HALF_PI_F32:
+    for part in form.half_pi:
         r = turns.fma(-part, r)
     return Angle(shifted.as_integer(), r)
 
@@ -54,66 +89,83 @@ def reduce_far(x: Term) -> Angle:
         near = size < limit
         high = where(near, wide.constant(first), high)
         low = where(near, wide.constant(second), low)
-    shifted = wide.fma(high, ROUND_F64)
-    rest = wide.fma(low, wide.fma(high, -(shifted - ROUND_F64)))
+    magic = FORMATS[F64].magic
+    shifted = wide.fma(high, magic)
+    rest = wide.fma(low, wide.fma(high, -(shifted - magic)))
     return Angle(shifted.as_integer().cast(I32), (rest * (pi / 2)).cast(F32))
 
 
 def sine_and_cosine(r: Term) -> tuple[Term, Term]:
     """Of the rest of a reduction."""
-    square = r * r
-    sine = polynomial(square, SIN_F32).fma(r * square, r)
-    cosine = (square * square).fma(polynomial(square, COS_F32), square.fma(-0.5, 1.0))
+    form, square = FORMATS[r.dtype], r * r
+    sine = polynomial(square, form.sine).fma(r * square, r)
+    cosine = (square * square).fma(polynomial(square, form.cosine), square.fma(-0.5, 1.0))
     return sine, cosine
 
 
 def sine_of(x: Term, angle: Angle) -> Term:
     sine, cosine = sine_and_cosine(angle.r)
     value = where((angle.quarter & 1).differs(0), cosine, sine)
-    return where(x.equals(0.0), x, value.flip_sign((angle.quarter & 2) << 30))
+    return where(x.equals(0.0), x, value.flip_sign((angle.quarter & 2) << x.dtype.bits - 2))
 
 
-def cosine_of(_: Term, angle: Angle) -> Term:
+def cosine_of(x: Term, angle: Angle) -> Term:
     sine, cosine = sine_and_cosine(angle.r)
     value = where((angle.quarter & 1).differs(0), sine, cosine)
-    return value.flip_sign(((angle.quarter + 1) & 2) << 30)
+    return value.flip_sign(((angle.quarter + 1) & 2) << x.dtype.bits - 2)
 
 
 def tangent_of(x: Term, angle: Angle) -> Term:
     sine, cosine = sine_and_cosine(angle.r)
     odd = (angle.quarter & 1).differs(0)
     value = where(odd, cosine, sine) / where(odd, sine, cosine)
-    return where(x.equals(0.0), x, value.flip_sign((angle.quarter & 1) << 31))
+    return where(x.equals(0.0), x, value.flip_sign((angle.quarter & 1) << x.dtype.bits - 1))
 
 
-def of_angle(name: str, rule: Callable[[Term, Angle], Term]) -> Callable[[Term], Term | None]:
-    """A function of x by `rule`, which has it reduced."""
+def of_angle(op: Op, rule: Callable[[Term, Angle], Term]) -> Callable[[Term], Term]:
+    """The function `op` of x by `rule`, which has it reduced."""
 
-    def expansion(x: Term) -> Term | None:
-        if x.dtype is not F32:
-            return None
-        far = ~(abs(x) < NEAR)  # NaN is neither
-        return rarely(far, name, lambda y: rule(y, reduce_far(y)), (x,), rule(x, reduce_near(x)))
+    def far(x: Term) -> Term:
+        return rule(x, reduce_far(x)) if x.dtype is F32 else apply(op, x)
+
+    def expansion(x: Term) -> Term:
+        is_far = ~(abs(x) < FORMATS[x.dtype].near)  # NaN is neither
+        return rarely(is_far, f"far_{op.label}", far, (x,), rule(x, reduce_near(x)))
 
     return expansion
 
 
-sin = of_angle("far_sine", sine_of)
-cos = of_angle("far_cosine", cosine_of)
-tan = of_angle("far_tangent", tangent_of)
+sin = of_angle(Op.SIN, sine_of)
+cos = of_angle(Op.COS, cosine_of)
+tan = of_angle(Op.TAN, tangent_of)
 
 
-def atan2(y: Term, x: Term) -> Term | None:
+def atan2(y: Term, x: Term) -> Term:
     """atan of the smaller by the larger, then unfolded into the octant."""
-    if x.dtype is not F32:
-        return None
     across, up = abs(x), abs(y)
     larger, smaller = across.at_least(up), across.at_most(up)
-    # 0/0 is 0 and inf/inf is 1 here, so that atan2 of them is a multiple of pi/4
-    ratio = where(smaller.equals(larger), x.constant(1.0), smaller / larger)
-    ratio = where(larger.equals(0.0), larger, ratio)
-    square = ratio * ratio
-    angle = (polynomial(square, ATAN_F32) * square).fma(ratio, ratio)
+    angle = (arc_tangent_f32 if x.dtype is F32 else arc_tangent_f64)(smaller, larger)
     angle = where(across < up, x.constant(pi / 2) - angle, angle)
     angle = where(x.as_integer() < 0, x.constant(pi) - angle, angle)
     return angle.with_sign(y.sign())
+
+
+def arc_tangent_f32(smaller: Term, larger: Term) -> Term:
+    """atan(smaller / larger), where 0/0 is 0 and inf/inf 1: multiples of pi/4."""
+    ratio = where(smaller.equals(larger), larger.constant(1.0), smaller / larger)
+    ratio = where(larger.equals(0.0), larger, ratio)
+    square = ratio * ratio
+    return (polynomial(square, ATAN_F32) * square).fma(ratio, ratio)
+
+
+def arc_tangent_f64(smaller: Term, larger: Term) -> Term:
+    """The same; above tan(pi/8), atan(a / b) = pi/4 + atan((a - b) / (a + b))."""
+    scale = where(larger > HUGE, larger.constant(2.0**-10), larger.constant(1.0))
+    a, b = smaller * scale, larger * scale  # their sum is finite
+    same = smaller.equals(larger)
+    turned = (a > b * TAN_EIGHTH) | same
+    ratio = where(turned, a - b, a) / where(turned, a + b, b)
+    ratio = where(same, larger.constant(0.0), ratio)
+    square = ratio * ratio
+    rest = (polynomial(square, ATAN_F64) * square).fma(ratio, ratio)
+    return where(larger.equals(0.0), larger, where(turned, (rest + QUARTER_PI_REST) + pi / 4, rest))
