@@ -36,6 +36,20 @@ def test_interleaved_arrays() -> None:
     assert "turns of 2" in loops_of(interleaved, normal(3001), normal(3001) + 1)
 
 
+def test_arrays_interleaved_twice() -> None:
+    """As in its next step: `(i//2 + 1)//2` is known for four elements at a time."""
+
+    def interleaved(x: jax.Array, y: jax.Array, shift: int) -> jax.Array:
+        zero = np.float32(0)
+        return lax.pad(x, zero, [(shift, 1, 1)]) + lax.pad(y, zero, [(1 + shift, 0, 1)])
+
+    def twice(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
+        return interleaved(interleaved(x, y, 1)[:3001], z, 0)
+
+    text = loops_of(twice, normal(1500), normal(1500) + 1, normal(3001) - 1)
+    assert "turns of 4" in text and "%" not in text
+
+
 @pytest.mark.parametrize("size, stride", [(2, 2), (3, 2), (3, 3), (4, 4)])
 def test_gradients_of_pooling_along_rows(size: int, stride: int) -> None:
     """Of the windows that an element may be in, only those are asked that it is in."""

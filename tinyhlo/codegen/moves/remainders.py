@@ -14,6 +14,7 @@ a gradient of pooling do not overlap, that is all but one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import lcm
 
 from tinyhlo.codegen.bodies import all_indices, values_in
 from tinyhlo.codegen.expressions import Expression, Literal, Read, apply, identity
@@ -25,8 +26,8 @@ from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.index import Index, Quotient, Remainder, Var, constant, index, substitute
 from tinyhlo.target import NEAR, Target
 
-MOST_NODES = 128  # of the expressions of all remainders
-MOST_SUMMED = 768  # of those of sums, most of whose terms are left out
+MOST_UNDECIDED = 768  # expressions of all remainders, before those are left out that are zero
+MOST_NODES = 256  # and after
 
 
 def by_remainders(body: Body, target: Target, moves: list[str]) -> Body:
@@ -43,8 +44,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     """The nest with `modulus` elements a turn; nothing where there is no such number, or too few
     turns for a vector."""
     *outer, var = (loop.var for loop in nest)
-    moduli = set[int]().union(*(moduli_of(where, var) for where in all_indices(nest[-1].body)))
-    modulus = moduli.pop() if len(moduli) == 1 else 0
+    modulus = lcm(*(modulus_of(where, var) for where in all_indices(nest[-1].body)))
     if not 2 <= modulus <= NEAR:
         return ()
     body: list[Statement] = []
@@ -52,17 +52,22 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
         body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
     if not all(isinstance(statement, (Declare, Accumulate, Store)) for statement in body):
         return ()
-    nodes = sum(1 for _ in walk(value for s in body for value in values_in(s)))
-    if modulus * nodes > (MOST_NODES if len(body) == len(nest[-1].body) else MOST_SUMMED):
+    if modulus * count_nodes(body) > MOST_UNDECIDED:
         return ()
     count, rest = divmod(var.extent, modulus)
     if count < target.short_lanes(32):
         return ()
-    moves.append(f"turns of {modulus} {var.name}")
     turn = Var(var.name, count)
     each = at(body, var, [index(turn) * modulus + k for k in range(modulus)])
+    if count_nodes(each) > MOST_NODES:
+        return ()
+    moves.append(f"turns of {modulus} {var.name}")
     last = at(body, var, [constant(count * modulus + k) for k in range(rest)])
     return nested(outer, (*nested([turn], each), *last))
+
+
+def count_nodes(body: Sequence[Statement]) -> int:
+    return sum(1 for _ in walk(value for s in body for value in values_in(s)))
 
 
 def at(body: Sequence[Statement], var: Var, places: Sequence[Index]) -> Body:
@@ -90,17 +95,19 @@ def at(body: Sequence[Statement], var: Var, places: Sequence[Index]) -> Body:
     return tuple(result)
 
 
-def moduli_of(where: Index, var: Var) -> set[int]:
-    """What `var` is divided by in an index."""
-    found: set[int] = set()
+def modulus_of(where: Index, var: Var) -> int:
+    """How many values of `var` in a row it takes until every quotient and remainder in an index
+    goes up by as much as it did before: `(i//2 + 1)//2` needs four."""
+    found = [1]
     for atom, _ in where.terms:
         match atom:
             case (
                 Quotient(dividend=inner, divisor=number) | Remainder(dividend=inner, modulus=number)
             ):
-                found |= moduli_of(inner, var)
-                if (inner.coefficient(var) or 0) % number:
-                    found.add(number)
+                period = modulus_of(inner, var)
+                if not (period == 1 and (inner.coefficient(var) or 0) % number == 0):
+                    period *= number
+                found.append(period)
             case _:
                 pass
-    return found
+    return lcm(*found)
