@@ -28,15 +28,25 @@ ROOTS: dict[str, Callable[..., Any]] = {
     )
 }
 
+
+def warped(image: jax.Array, flow: jax.Array) -> jax.Array:
+    """Each pixel from where a flow says, between four others."""
+    places = [axis + flow[..., k] for k, axis in enumerate(jnp.indices(image.shape[:2]))]
+    sample = jax.scipy.ndimage.map_coordinates
+    return jax.vmap(lambda colour: sample(colour, places, 1, mode="nearest"), -1, -1)(image)
+
+
 ELEMENTWISE: dict[str, Operation] = {
     **{name: (root, "f32[500000]+") for name, root in ROOTS.items()},
     **{
         f"{name} f64": (ROOTS[name], "f64[100000]+")
-        for name in ("exp", "log", "sin", "tanh", "erf")
+        for name in ("exp", "log", "sin", "tan", "arctan", "tanh", "erf")
     },
     "power": (jnp.power, "f32[500000]+ f32[500000]"),
     "square root as power": (lambda x: x**0.5, "f32[500000]+"),
     "atan2": (jnp.arctan2, "f32[500000] f32[500000]"),
+    "complex tangent, f64": (lambda x, y: jnp.tanh(x + 1j * y), "f64[50000] f64[50000]"),
+    "phases, f64": (lambda x: jnp.exp(1j * x), "f64[100000]"),
     "atan2 f64": (jnp.arctan2, "f64[100000] f64[100000]"),
     "silu": (jax.nn.silu, "f32[500000]"),
     "gelu, exact": (lambda x: jax.nn.gelu(x, approximate=False), "f32[500000]"),
@@ -97,6 +107,10 @@ REDUCTIONS: dict[str, Operation] = {
     "cumulative sum": (jnp.cumsum, "f32[1000000]"),
     "cumulative sum, columns": (lambda x: jnp.cumsum(x, 0), "f32[1024,1024]"),
     "cumulative maximum": (lax.cummax, "f32[1000000]"),
+    "cumulative product, gradient": (
+        jax.grad(lambda x: jnp.cumprod(x, 1).sum()),
+        "f32[1000,1000]+",
+    ),
     "differences": (jnp.diff, "f32[1000000]"),
 }
 MOVEMENT: dict[str, Operation] = {
@@ -153,6 +167,7 @@ MOVEMENT: dict[str, Operation] = {
         jax.grad(lambda x: (jnp.repeat(jnp.repeat(x, 2, 1), 2, 2) ** 2).sum()),
         "f32[8,28,28,64]",
     ),
+    "image warped by a flow": (warped, "f32[512,512,3] f32[512,512,2]"),
     "sample, bilinear": (
         lambda x, y: jax.scipy.ndimage.map_coordinates(x, list(y * 100), 1),
         "f32[400,400] f32[2,100000]+",

@@ -10,6 +10,7 @@ from tests.schedule.graphs import F32, matmul, mul
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.ir import build
 from tinyhlo.ir.build import cast, elementwise, gather, param, permute, reduce, reshape, slice_
 from tinyhlo.ir.dtypes import BY_NUMPY, I32, U8
 from tinyhlo.ir.graph import Graph, Node
@@ -136,3 +137,27 @@ def test_places_that_are_bytes_do_not_go_through_vectors(processor: str) -> None
     loops = choose_moves(lower_fused(Kernel("bytes", graph)), there)
     text = str(render_kernel(loops, there, "bytes", False, {}))
     assert "extractelement" not in text and "masked" not in text
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.float64])
+def test_neighbours_at_places_that_are_data_are_loaded_as_rows(kind: type, count: int) -> None:
+    """The last row is the end of memory: nothing behind it is read."""
+    random = np.random.default_rng(2)
+    for size in (7, 100, 1000):
+        points = random.integers(-9, 9, (300, count)).astype(kind)
+        ends = [random.integers(0, 300, size).astype(np.int32) for _ in range(2)]
+        x = param(0, points.shape, BY_NUMPY[points.dtype])
+        places = [param(k, (size,), I32) for k in (1, 2)]
+        columns = build.iota((size, count), I32, 1)
+        rows = [
+            gather(x, [build.expand(reshape(k, (size, 1)), (size, count)), columns]) for k in places
+        ]
+        apart = elementwise(Op.SUB, *rows)
+        far = reduce(Op.ADD, elementwise(Op.MUL, apart, apart), (1,))
+        graph = Graph((x.type, *(k.type for k in places)), (far,))
+        check(graph, [points, *ends])
+    loops = choose_moves(lower_fused(Kernel("rows", graph)), named_target("x86-64-v4", threads=2))
+    text = str(render_kernel(loops, named_target("x86-64-v4", threads=2), "rows", False, {}))
+    assert ("llvm.masked.load.v4" in text) == (count == 3 and kind is not np.float64)
+    assert ("load <4 x" in text) == (count == 4 and kind is not np.float64)

@@ -8,7 +8,7 @@ import pytest
 from tests.codegen.native import run_native
 from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.ir.build import elementwise, param
-from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -17,8 +17,8 @@ from tinyhlo.schedule import schedule
 FAR = np.array([4e4, -1e9, 3e38, np.inf, np.nan, 32768.0], np.float32)
 
 
-def graph(op: Op, size: int) -> Graph:
-    x = param(0, (size,), F32)
+def graph(op: Op, size: int, dtype: DType = F32) -> Graph:
+    x = param(0, (size,), dtype)
     return Graph((x.type,), (elementwise(op, x),))
 
 
@@ -36,6 +36,22 @@ def test_far_angles_leave_near_ones_alone(op: Op, size: int) -> None:
         with np.errstate(invalid="ignore"):
             want = getattr(np, op.label)(np.float64(angle))
         np.testing.assert_allclose(found[place], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN])
+def test_far_angles_of_f64_call_the_library(op: Op) -> None:
+    x = np.random.default_rng(0).uniform(-100, 100, 500)
+    x[::7] = [1e10, -1e300, np.inf, np.nan, 2.0**30, -0.0, 5e-324, 3e15] * 9
+    with np.errstate(invalid="ignore"):
+        wanted = getattr(np, op.label)(x)
+    (found,) = run_native(graph(op, 500, F64), [x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-15)
+    target = named_target("x86-64-v3", threads=1)
+    program = schedule(graph(op, 500, F64), "test", (), target)
+    _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
+    assert (
+        text.count(f"call double @{op.label}(") == 4
+    )  # of one function, none where angles are near
 
 
 def test_remainders_are_exact() -> None:
@@ -66,10 +82,10 @@ def test_one_function_however_often() -> None:
     target = named_target("x86-64-v3", threads=1)
     program = schedule(Graph((x.type,), (elementwise(Op.SIN, sine),)), "test", (), target)
     _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
-    defines = [line for line in text.splitlines() if "@far_sine" in line and "define" in line]
+    defines = [line for line in text.splitlines() if "@far_sin" in line and "define" in line]
     assert ["v4f32" in define for define in defines] == [True, False]  # a register of doubles
     assert all("cold" in define for define in defines)
     lanes = int(defines[1].partition(" x float")[0].rpartition("<")[2])
-    assert text.count(f"@far_sine.v{lanes}f32") == 3  # its definition, and both sines
-    assert text.count("@far_sine.v4f32") == 1 + lanes // 4
+    assert text.count(f"@far_sin.v{lanes}f32") == 3  # its definition, and both sines
+    assert text.count("@far_sin.v4f32") == 1 + lanes // 4
     assert text.count("fptrunc") == 1  # what is near stays in f32

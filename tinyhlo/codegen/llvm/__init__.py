@@ -6,6 +6,7 @@ scopes               where a value is emitted: the outermost scope that binds wh
 indices              index expressions and addresses
 values               expressions: scalars or vectors, loads, guards
 interleave           accesses at a stride, by `transpose` of whole vectors
+rows_of_places       accesses to neighbours at places that are data
 stores               where and how vectors are stored
 statements           loops, registers and choices
 reduce_lanes         accumulators in lanes

@@ -21,6 +21,7 @@ from tinyhlo.codegen.bodies import (
 from tinyhlo.codegen.expressions import Memory, identity, index_free
 from tinyhlo.codegen.llvm import arithmetic, keep, multiply, prefix, reduce_lanes, stores
 from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.rows_of_places import rows_in
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
@@ -42,7 +43,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.ops import Op
-from tinyhlo.target import Target
+from tinyhlo.target import SHORT, Target
 
 FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
@@ -285,13 +286,14 @@ class Statements(Values):
         once = start.isdigit() and end.isdigit() and int(end) - int(start) <= width
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
-        saved = self.lanes, self.vector_var, self.varying, self.on_lines
+        saved = self.lanes, self.vector_var, self.varying, self.on_lines, self.rows
         inside = self.lane_registers.keys() & changed(loop.body) if width > 1 else ()
         self.open(header)
         before = self.bind(loop.var)
         self.variables[loop.var] = counter
         if width > 1:
             self.lanes, self.vector_var = width, loop.var
+            self.rows = rows_in(loop.body) if self.target.vector_bytes >= SHORT else {}
             self.varying = self.varying | {loop.var}
             starts = (loop.start.offset, *(factor for _, factor in loop.start.terms))
             ends = int(last) if last.isdigit() else len(last)
@@ -310,7 +312,7 @@ class Statements(Values):
             for name in inside:
                 self.registers[name] = self.lane_registers[name].scalar
             self.fresh_lanes = ""
-        self.lanes, self.vector_var, self.varying, self.on_lines = saved
+        self.lanes, self.vector_var, self.varying, self.on_lines, self.rows = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
         if once:  # a block of its own: what is hoisted out of it may end in another block

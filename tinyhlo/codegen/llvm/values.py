@@ -25,7 +25,7 @@ from tinyhlo.codegen.expressions import (
     Read,
     index_free,
 )
-from tinyhlo.codegen.llvm import arithmetic, indices, interleave
+from tinyhlo.codegen.llvm import arithmetic, indices, interleave, rows_of_places
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Scopes, Value
@@ -60,6 +60,8 @@ class Values(Scopes):
         self.expanded: dict[Expression, Expression] = {}
         self.expands = True  # what is rarely needed calls libraries
         self.collections = 0  # lanes that were loaded one by one
+        self.rows: rows_of_places.Rows = {}  # of the innermost loop in lanes
+        self.rows_loaded = 0  # lanes that loaded rows
 
     def emit(self, e: Expression) -> Value:
         """The value of `e`, emitted at most once a scope."""
@@ -174,6 +176,8 @@ class Values(Scopes):
             order = range(lanes)[::-1]
             return Value(self.b.shuffle(value_type(e.dtype, lanes), order, text), lanes)
         near = interleave.load_near(self, e)
+        if near is None and self.scope.mask is None:
+            near = rows_of_places.load_row(self, e)
         return Value(near or self.gather(e), lanes)
 
     def safe_address(self, memory: Memory, index: Index) -> str:
@@ -242,12 +246,16 @@ class Values(Scopes):
         self.collections += self.lanes
         if self.vector_var is not None and indices.are_narrow(e.index):
             return self.one_by_one(e, self.vector_var)
-        index, wide = indices.lanes(self, e.index)
-        vector, element = value_type(wide, self.lanes), stored_type(e.dtype)
+        return self.lane_addresses(e.memory, e.index)
+
+    def lane_addresses(self, memory: Memory, where: Index) -> list[str]:
+        """The addresses of all lanes, taken out of a vector of places."""
+        index, wide = indices.lanes(self, where)
+        vector, element = value_type(wide, self.lanes), stored_type(memory.dtype)
         places = (
             self.b.value(f"extractelement {vector} {index}, i64 {k}") for k in range(self.lanes)
         )
-        base = f"getelementptr {element}, ptr {self.pointers[e.memory]}, i{wide.bits}"
+        base = f"getelementptr {element}, ptr {self.pointers[memory]}, i{wide.bits}"
         return [self.b.value(f"{base} {place}") for place in places]
 
     def one_by_one(self, e: Load, var: Var) -> list[str]:
