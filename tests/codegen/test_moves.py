@@ -11,7 +11,8 @@ from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, param, permute, reduce
+from tinyhlo.ir.build import broadcast, gather, iota, param, permute, reduce
+from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -39,6 +40,19 @@ def test_large_elementwise_runs_in_parallel_strips() -> None:
     x = param(0, (1 << 20,), F32)
     vector, parallel = moves_of(Graph((x.type,), (mul(x, x),)))
     assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
+
+
+def test_lines_from_beyond_the_cache_are_work() -> None:
+    """Diagonals of matrices: as many elements shared by all threads, or not."""
+
+    def diagonals(count: int) -> Graph:
+        x = param(0, (count, 33, 33), F32)
+        places = [iota((count, 33), I32, axis) for axis in (0, 1, 1)]
+        return Graph((x.type,), (gather(x, places),))
+
+    assert "parallel i" in moves_of(diagonals(1000))
+    assert "parallel i" not in moves_of(diagonals(100))  # all of it lies in the second cache
+    check(diagonals(1000), [np.arange(33 * 33000, dtype=np.float32).reshape(1000, 33, 33)])
 
 
 def test_rows_of_two_vectors_leave_no_loop() -> None:

@@ -54,7 +54,7 @@ def choose_moves(
         # a lane may run twice
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
         ("pieces", lambda body: cut_long_bodies(program, body, runs, moves)),
-        (always, lambda body: parallelised(body, least, moves)),
+        (always, lambda body: parallelised(body, least, target, moves)),
         (always, lambda body: in_blocks(body, moves)),
     )
     body = program.body

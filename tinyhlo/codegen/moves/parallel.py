@@ -25,16 +25,18 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.long_sums import blocked
-from tinyhlo.codegen.moves.work import work
+from tinyhlo.codegen.moves.work import misses, work
 from tinyhlo.ir.index import Var, index
+from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
+MISS = 8.0  # operations that a line from beyond the second cache takes the time of
 UNSURE = 16  # times as much or as little work: a search may find out what is better
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
 SMALL_STRIP = 512
 
 
-def parallelised(body: Body, least: float, moves: Moves) -> Body:
+def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body:
     """Run top-level loops with at least so much work on all threads. One thread takes the same
     strips, so that results are the same bits on any number of threads."""
     result: list[Statement] = []
@@ -42,7 +44,7 @@ def parallelised(body: Body, least: float, moves: Moves) -> Body:
         if isinstance(statement, Loop) and statement.axis is Axis.PARALLEL:  # it came so
             moves.append(f"parallel {statement.var.name}")
             result.append(statement)
-        elif not isinstance(statement, Loop) or not is_shared(statement, least, moves):
+        elif not isinstance(statement, Loop) or not is_shared(statement, least, target, moves):
             result.append(statement)
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))
@@ -60,10 +62,10 @@ def parallelised(body: Body, least: float, moves: Moves) -> Body:
     return tuple(result)
 
 
-def is_shared(loop: Loop, least: float, moves: Moves) -> bool:
+def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
     """Whether the threads share a loop; either way where there is about as much work as that
     takes."""
-    amount = work(loop)
+    amount = work(loop) + MISS * misses(loop, target.l2_bytes)
     answers = {"all": True, "one": False} if amount >= least else {"one": False, "all": True}
     if not least / UNSURE <= amount <= least * UNSURE:
         return amount >= least

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from math import prod
 
 from tinyhlo.codegen.bodies import values_in
-from tinyhlo.codegen.expressions import Apply, Expression
+from tinyhlo.codegen.expressions import Apply, Expression, Load
 from tinyhlo.codegen.loops import If, Loop, Statement, TileProduct
 from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.target import LINE_BYTES
 
 Below = Callable[[Expression], Iterable[Expression]]
 
@@ -36,3 +37,18 @@ def cost(value: Expression, below: Below = operands) -> float:
     nodes = walk([value], lambda e: bool(e.free) or not isinstance(e, Apply), below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
     return sum(10.0 if is_dear else 1.0 for is_dear in dear)
+
+
+def misses(statement: Statement, cache: int) -> int:
+    """How often an innermost loop reads the one element that it needs of a line, from memory of
+    more bytes than `cache`."""
+    if not isinstance(statement, Loop):
+        return 0
+    if any(isinstance(inner, (Loop, If)) for inner in statement.body):
+        return statement.var.extent * sum(misses(inner, cache) for inner in statement.body)
+    values = [value for inner in statement.body for value in values_in(inner)]
+    loads = [e for e in walk(values, lambda e: e.loads > 0) if isinstance(e, Load)]
+    far = (abs(e.index.coefficient(statement.var) or 0) * e.dtype.itemsize for e in loads)
+    sizes = (e.memory.size * e.memory.dtype.itemsize for e in loads)
+    lines = sum(s >= LINE_BYTES and size > cache for s, size in zip(far, sizes, strict=True))
+    return statement.var.extent * lines
