@@ -11,6 +11,7 @@ import pytest
 from tinyhlo.errors import VerificationError
 from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir import build
+from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import (
     Constant,
@@ -239,6 +240,15 @@ def test_a_sum_over_a_contraction_does_not_repeat_it() -> None:
     trace = build.reduce(Op.ADD, build.reduce(Op.ADD, build.elementwise(Op.MUL, x, x), (1,)), (0,))
     (total,) = simplify(Graph((x.type,), (trace,))).results
     assert total.axes == (0, 1)  # type: ignore[attr-defined]
+
+
+def test_a_gradient_from_a_batch_of_one_is_a_contraction() -> None:
+    """Over the axes (batch, token) of x and of what comes back, one of extent 1."""
+    x, back = build.param(0, (1, 64, 96), F32), build.param(1, (1, 64, 128), F32)
+    shape = (1, 64, 128, 96)
+    product = build.broadcast(x, shape, (0, 1, 3)) * build.broadcast(back, shape, (0, 1, 2))
+    graph = simplify(Graph((x.type, back.type), (build.reduce(Op.ADD, product, (0, 1)),)))
+    assert any(find_contraction(node) for node in graph.nodes())
 
 
 def test_what_repeats_is_computed_once() -> None:

@@ -76,7 +76,8 @@ def is_same_view(node: Node, view: Permute | Reshape) -> bool:
 
 
 def reduce_single(node: Reduce) -> Node | None:
-    """An axis of extent 1 has nothing to reduce."""
+    """An axis of extent 1 has nothing to reduce. It goes after the sum, not before: a view between
+    product and sum would hide a contraction, such as the gradient of weights from a batch of 1."""
     source = node.inputs[0]
     axes = [axis for axis in node.axes if source.shape[axis] != 1]
     if len(axes) == len(node.axes):
@@ -86,10 +87,7 @@ def reduce_single(node: Reduce) -> Node | None:
         if node.op is Op.ADD and node.dtype.is_float:  # a sum starts at +0, which -0 must meet
             return build.elementwise(Op.ADD, single, build.full(0.0, node.shape, node.dtype))
         return single
-    kept = tuple(n for k, n in enumerate(source.shape) if k in axes or k not in node.axes)
-    gone = [k for k in node.axes if k not in axes]
-    moved = [axis - sum(k < axis for k in gone) for axis in axes]
-    return build.reduce(node.op, build.reshape(source, kept), moved)
+    return build.reshape(build.reduce(node.op, source, axes), node.shape)
 
 
 def reduce_of_reduce(node: Reduce) -> Node | None:
