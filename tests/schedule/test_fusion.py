@@ -163,3 +163,14 @@ def test_a_sum_whose_results_lie_in_vectors_is_not_padded_on_the_way() -> None:
     graph = Graph((x.type,), (mul(spectrum, spectrum),))
     program = planned(graph, [normal(16, 24, 32, 12)])
     assert [len(k.kernel.graph.results) for k in launches(program.body)] == [1, 1]
+
+
+def test_large_arrays_that_share_a_factor_alone_are_kernels_of_their_own() -> None:
+    """Each stream takes its lines of the cache: dozens side by side are slower than a few."""
+    factor, x, y = (param(n, shape, F32) for n, shape in enumerate([(), (256, 128), (256, 128)]))
+    repeated = broadcast(factor, x.shape)
+    scaled = Graph((factor.type, x.type, y.type), (mul(repeated, x), mul(repeated, y)))
+    given = [normal(), normal(256, 128), normal(256, 128)]
+    assert len(launches(planned(scaled, given).body)) == 2
+    both = Graph((factor.type, x.type), (mul(repeated, x), add(repeated, x)))
+    assert len(launches(planned(both, given[:2]).body)) == 1

@@ -317,4 +317,5 @@ def are_siblings(first: Cluster, second: Cluster) -> bool:
         return False
     if len(first.reads | second.reads) > MAX_READS:
         return False
-    return is_small(first) or bool(first.reads.keys() & second.reads.keys())
+    shared = first.reads.keys() & second.reads.keys()
+    return is_small(first) or any(value.type.size > SERIAL_LIMIT for value in shared)
