@@ -27,7 +27,12 @@ from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.clusters import Cluster, readers_of
 from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
-from tinyhlo.schedule.in_place import bind_targets, is_read_elsewhere, take_over_operands
+from tinyhlo.schedule.in_place import (
+    bind_targets,
+    is_fill,
+    is_read_elsewhere,
+    take_over_operands,
+)
 from tinyhlo.schedule.items import base, in_memory, is_invariant
 from tinyhlo.schedule.planner import Context, Planner, buffer_of, result_of
 from tinyhlo.schedule.program import (
@@ -138,7 +143,7 @@ def launch(
         for result, operand in places:
             source, target = buffer_of(planner, operand), buffer_of(planner, result)
             if result not in planner.in_place and source != target:
-                statements.append(Copy(source, target))
+                statements.append(duplicate(planner, operand, target))
     else:
         # A donated argument may end as its own successor (an optimizer's state).
         sources = {value: buffer_of(planner, value) for value in stops.values()}
@@ -158,6 +163,13 @@ def launch(
         taken = {operand: buffer_of(planner, result) for result, operand in places}
         read = tuple(taken.get(value) or buffer_of(planner, value) for value in order)
         statements.append(Launch(kernel, read, tuple(buffer_of(planner, r) for r in written)))
+
+
+def duplicate(planner: Planner, value: Node, target: Buffer) -> Statement:
+    """`target` as `value` is: filled again, which only writes, or copied."""
+    if not is_fill(planner, value):
+        return Copy(buffer_of(planner, value), target)
+    return Launch(planner.context.kernels.kernel([base(value)], {}, [], {})[0], (), (target,))
 
 
 def places_of_update(
@@ -189,7 +201,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
         else:
             own = context.temporary(child.type)
             if position not in replaced:
-                statements.append(Copy(initial, own))
+                statements.append(duplicate(planner, child, own))
             state.append(own)
             planner.buffers[value] = own
     flag = context.temporary(TensorType((), BOOL))

@@ -39,7 +39,11 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         updates = not isinstance(node, Loop)
         if updates and is_read_elsewhere(cluster, operand, node) and not is_own(cluster, operand):
             continue
-        if run_before(planner.readers[operand] - {cluster}, cluster):
+        if is_fill(planner, operand):  # others fill memory of their own
+            free = operand not in planner.in_place.values()
+        else:
+            free = run_before(planner.readers[operand] - {cluster}, cluster)
+        if free:
             planner.in_place[result_of(node, position)] = operand
 
 
@@ -58,6 +62,28 @@ def may_share(node: Node) -> tuple[tuple[int, int], ...]:
 
 def first_access(cluster: Cluster, value: Node) -> tuple[object, ...]:
     return tuple(i for at in cluster.reads[value] for i in at)
+
+
+def is_fill(planner: Planner, value: Node) -> bool:
+    """Whether a computed value is one number, from which updates and loops start and nothing else
+    is read."""
+    value = base(value)
+    return (
+        value.type.size > 1
+        and splat_value(value) is not None
+        and value in planner.fusion.producer
+        and all(starts_from(user, value) for user in planner.readers.get(value, ()))
+    )
+
+
+def starts_from(cluster: Cluster, value: Node) -> bool:
+    """Whether all that a cluster does with `value` is to write over it."""
+    node = cluster.structure
+    alone = isinstance(node, (UpdateSlice, Scatter)) and len(in_memory(node)) == 1
+    if node is None or not (alone or isinstance(node, Loop)) or cluster.reads[value] != {()}:
+        return False
+    sources = {source for _, source in may_share(node)}
+    return all(k in sources for k, child in enumerate(node.inputs) if base(child) is value)
 
 
 def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tinyhlo.ir.graph import Constant, Graph
 from tinyhlo.schedule.blocks import schedule_block
+from tinyhlo.schedule.copies import results_in_place, shared_copies
 from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.planner import Context
@@ -30,6 +31,7 @@ def schedule(
     graph = hoist(graph, target)
     context = Context(target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
+    body = shared_copies(results_in_place(body), context.kernels)
     placed, arena_bytes = plan(body)
     constants = tuple(node for node in context.constants if isinstance(node, Constant))
     return Program(name, inputs, outputs, constants, placed, arena_bytes, aliases)
