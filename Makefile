@@ -112,6 +112,10 @@ bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CP
 bench-models: .venv/.installed  ## time models of real size against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.models $(NAMES)
 
+# NAMES="gpt2 tables" runs these and writes no page. Needs 6 GB of memory.
+bench-large: .venv/.installed  ## time training steps at their true size against XLA:CPU, write docs/benchmarks.md
+	@.venv/bin/python -m benchmarks.large $(NAMES)
+
 accuracy: .venv/.installed  ## measure transcendental functions against mpmath, and long sums, write docs/accuracy.md
 	@.venv/bin/python -m tools.accuracy && .venv/bin/python -m tools.accuracy_of_sums
 
@@ -133,5 +137,5 @@ clean:  ## remove what the targets made
 	  .ruff_cache .hypothesis demo.png
 
 .PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
-	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models accuracy docs counts \
-	random-programs random-jax clean
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
+	counts random-programs random-jax clean

@@ -58,7 +58,7 @@ def main() -> int:
         print("nothing recorded: JAX has no backend tiny; pip install -e . first", file=sys.stderr)
         return 2
     sections = [page(results)]
-    for name in ("corpus", "models", "memory", "sweep"):
+    for name in ("corpus", "models", "large", "memory", "sweep"):
         command = [sys.executable, "-m", f"benchmarks.{name}", "--markdown"]
         found = subprocess.run(
             command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True

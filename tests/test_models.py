@@ -1,10 +1,14 @@
 """The models of real size trace, and their section replaces only itself."""
 
+from functools import partial
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.layers import MODELS
+from benchmarks.large import gpt2, graph, tables
+from benchmarks.layers import MODELS, Build
 from benchmarks.models import section
 from benchmarks.record import replaced
 from benchmarks.runner import Measured
@@ -14,6 +18,14 @@ from benchmarks.runner import Measured
 def test_model_traces(name: str) -> None:
     function, arguments = MODELS[name](np.random.default_rng(0))
     assert jax.tree.leaves(jax.eval_shape(function, *arguments))
+
+
+@pytest.mark.parametrize("build", [partial(gpt2, 1, jnp.bfloat16), tables, graph])
+def test_large_model_traces(build: Build) -> None:
+    """What a step updates it gives back, the loss last."""
+    function, (state, *batch) = build(np.random.default_rng(0))
+    *updated, loss = jax.eval_shape(function, *state, *batch)
+    assert jax.tree.structure((*updated,)) == jax.tree.structure((*state,)) and loss.shape == ()
 
 
 def test_section_replaces_itself() -> None:
