@@ -47,6 +47,10 @@ class Memory(NamedTuple):
     local: bool = False
     constant: bool = False  # nobody writes it while the kernel runs
 
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
 
 Name = Union[Var, str]  # a loop variable or a register
 NOTHING: frozenset[Name] = frozenset()

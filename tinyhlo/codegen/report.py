@@ -72,7 +72,7 @@ def scratch_bytes(body: Body, threads: int) -> int:
     for statement in body:
         match statement:
             case Allocate(memory=memory):
-                total += memory.size * memory.dtype.itemsize
+                total += memory.nbytes
             case Loop(body=inner, axis=axis):
                 total += scratch_bytes(inner, threads) * (threads if axis is Axis.PARALLEL else 1)
             case If(body=inner):

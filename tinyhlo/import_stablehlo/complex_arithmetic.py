@@ -34,6 +34,7 @@ from tinyhlo.import_stablehlo.walker import (
     on_values,
 )
 from tinyhlo.ir.build import cast, elementwise, full, iota, permute, reduce, reshape
+from tinyhlo.ir.contraction import FEW_PRODUCTS
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Elementwise, Node, Permute, Reduce, Shape, TensorType
@@ -141,7 +142,6 @@ def bilinear(
             )
 
 
-FEW_PRODUCTS = 1 << 14  # below, one pass over both operands beats two tiled products
 LANES = 8  # of a batch, for a vector
 TILED = 1 << 13  # elements of a matrix in a batch: more are turned into tiles
 

@@ -29,11 +29,11 @@ from tinyhlo.errors import (
 from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.library import INTERNAL, INVALID_ARGUMENT
 from tinyhlo.signature import Signature
 from tinyhlo.version import VERSION
 
-# absl::Status codes
-INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 3, 8, 12, 13
+RESOURCE_EXHAUSTED, UNIMPLEMENTED = 8, 12  # absl::Status codes
 
 Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 

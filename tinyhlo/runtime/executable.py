@@ -22,10 +22,9 @@ from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers
-from tinyhlo.runtime.library import take_exception
+from tinyhlo.runtime.library import Pointers, take_exception
 from tinyhlo.signature import Signature
 
-Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
 Arrays = tuple[np.ndarray, ...]
 

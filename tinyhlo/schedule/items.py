@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tinyhlo.ir import graph as ir
-from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
+from tinyhlo.ir.contraction import FEW_PRODUCTS, find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
@@ -28,7 +28,6 @@ MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
-FEW_PRODUCTS = 1 << 14  # of a sum that computes what it multiplies on the way
 DEAR_OPS = frozenset({Op.DIV, Op.REM, Op.SQRT})
 
 

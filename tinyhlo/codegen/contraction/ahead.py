@@ -19,8 +19,7 @@ from tinyhlo.codegen.expressions import Expression, index_free, index_loads
 from tinyhlo.codegen.loops import Body, Loop, Place, Store
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, constant, index, substitute
-
-LINE_BYTES = 64
+from tinyhlo.target import LINE_BYTES
 
 
 def memory_ahead(store: Body) -> tuple[Place, ...]:

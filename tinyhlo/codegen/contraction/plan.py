@@ -21,10 +21,10 @@ from math import prod
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, round_up
 from tinyhlo.codegen.contraction.form import Form
 from tinyhlo.records import dataclass
+from tinyhlo.target import LINE_BYTES
 
 NEAR_BYTES = 1 << 14  # of panels that stay in the first cache
 DEEP_BYTES, DEEP_PANELS = 1 << 18, 4  # in the second: so many make use of whole rows of memory
-LINE_BYTES = 64
 SAME_SETS = 16  # rows that are a multiple of so many lines apart share sets of the first cache
 
 

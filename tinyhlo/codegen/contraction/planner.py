@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.cut import Cut, ceil_div, round_up
 from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
-from tinyhlo.codegen.contraction.plan import LINE_BYTES, Plan, Use
+from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
@@ -27,7 +27,7 @@ from tinyhlo.codegen.contraction.tiles import (
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param
-from tinyhlo.target import WAY_BYTES, Target
+from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns

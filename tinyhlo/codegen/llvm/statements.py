@@ -74,10 +74,9 @@ class Statements(Values):
 
     def scratch(self, memory: Memory) -> str:
         """Private memory: a stack slot, or a block of the C core's allocator when it is large."""
-        bytes_ = memory.size * memory.dtype.itemsize
-        if bytes_ <= STACK_BYTES:
+        if memory.nbytes <= STACK_BYTES:
             return self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
-        return self.b.intrinsic("tiny_scratch", "ptr", [("i64", str(bytes_))])
+        return self.b.intrinsic("tiny_scratch", "ptr", [("i64", str(memory.nbytes))])
 
     def release(self, body: Body) -> None:
         """Give large private memory of `body` back."""
@@ -85,10 +84,11 @@ class Statements(Values):
             if not isinstance(statement, Allocate):
                 continue
             memory = statement.memory
-            bytes_ = memory.size * memory.dtype.itemsize
-            if bytes_ > STACK_BYTES:
+            if memory.nbytes > STACK_BYTES:
                 self.b.declarations["tiny_free"] = "declare void @tiny_free(ptr, i64)"
-                self.b.line(f"call void @tiny_free(ptr {self.pointers[memory]}, i64 {bytes_})")
+                self.b.line(
+                    f"call void @tiny_free(ptr {self.pointers[memory]}, i64 {memory.nbytes})"
+                )
 
     def body(self, body: Body) -> None:
         made = [s.memory.name for s in body if isinstance(s, Allocate)]

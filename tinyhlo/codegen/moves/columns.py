@@ -123,7 +123,7 @@ def pays(columns: Columns, target: Target) -> bool:
     loads = [load for s in columns.accumulates for load in loads_of(s.value)]
     along = [load for load in loads if load.index.coefficient(columns.column) == 1]
     across = [load for load in loads if load.index.coefficient(inner) == 1]
-    far = any(2 * x.memory.size * x.dtype.itemsize >= target.l3_bytes for x in along)
+    far = any(2 * x.memory.nbytes >= target.l3_bytes for x in along)
     return len(along) > len(across) and (far or columns.bytes_ > target.l2_bytes // 2)
 
 

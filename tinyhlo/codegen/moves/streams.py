@@ -23,16 +23,12 @@ RUN_BYTES = 256  # written in order: lines that are written in parts wait for th
 
 def streamed(program: LoopProgram, body: Body, target: Target) -> tuple[Memory, ...]:
     """Results written once, whole lines at a time, by a kernel that overflows the cache."""
-    if program.in_place or sum(map(bytes_of, program.reads + program.writes)) < target.l3_bytes:
+    if program.in_place or sum(m.nbytes for m in program.reads + program.writes) < target.l3_bytes:
         return ()
-    large = [m for m in program.writes if bytes_of(m) * SHARE >= target.l3_bytes]
+    large = [m for m in program.writes if m.nbytes * SHARE >= target.l3_bytes]
     ordered = {m for m, in_order in stores(body, None) if in_order}
     partly = {m for m, in_order in stores(body, None) if not in_order}
     return tuple(m for m in large if m in ordered and m not in partly)
-
-
-def bytes_of(memory: Memory) -> int:
-    return memory.size * memory.dtype.itemsize
 
 
 def stores(body: Body, around: Loop | None) -> Iterable[tuple[Memory, bool]]:

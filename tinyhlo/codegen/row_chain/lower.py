@@ -256,8 +256,7 @@ class Builder:
         key = Var(LETTERS[0], chain.keys)
         scope = Scope(lowering.root, key, 1)
         lowering.root.children[key] = scope
-        at = self.packing.at(chain.second, batch, row + index(r), ZERO)
-        at[chain.second.k[0]] = index(key)
+        at = self.packing.second_at(batch, row + index(r), ZERO, index(key))
         value = lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
         divide: Body = ()
         late = late_divisor(value, key, lowering.root.statements)
@@ -284,10 +283,10 @@ class Builder:
 
     def store(self, batch: Index, row: Index, panel: Index, tile: Index) -> Body:
         """Results of one tile: whole rows of vectors, or lane by lane at the right edge."""
-        sizes, second = self.sizes, self.chain.second
+        sizes = self.sizes
         r, lane = Var("r", sizes.rows), Var("lane", sizes.columns)
         first = panel * sizes.columns
-        at = self.packing.at(second, batch, row + index(r), first + index(lane))
+        at = self.packing.second_at(batch, row + index(r), first + index(lane), ZERO)
         result = self.kernel.graph.results[0]
         where = [ZERO] * len(result.shape)
         kept = [position for axis, position in enumerate(at) if axis not in self.chain.result.axes]

@@ -8,26 +8,24 @@ the program does to them on the way:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
-from tinyhlo.codegen.contraction.plan import LINE_BYTES
 from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain
-from tinyhlo.target import Target
+from tinyhlo.target import LINE_BYTES, Target
 
 PARALLEL_WORK = 1 << 13  # scores worth waking another thread
 BLOCK_ROWS = 64  # fewer where long rows would leave the cache; a mask hides scores of all of them
@@ -128,11 +126,12 @@ class Packing:
 
     def __init__(self, kernel: Kernel, chain: RowChain, sizes: Sizes) -> None:
         self.kernel, self.chain, self.sizes = kernel, chain, sizes
-        self.operands = Lowering(kernel)
+        self.operands, self.read = Lowering(kernel), TileLowering(kernel, chain.result)
         self.row_count = chain.second.extent(chain.second.m)
         self.depth = chain.first.extent(chain.first.k)
         self.width = chain.second.extent(chain.second.n)
-        self.k_axes = self.ordered_axes()
+        strides = operand_strides(self.read, chain.first.left)
+        self.k_axes = sorted(chain.first.k, key=lambda axis: -strides[axis])  # as queries lie
         self.scores_at: dict[tuple[Index, Index], list[Index]] = {}  # by batch and row
         dtype, columns = chain.result.dtype, sizes.columns
 
@@ -154,10 +153,8 @@ class Packing:
     def pack_queries(self, batch: Index, row: Index) -> Body:
         """queries[row][k]; what rows outside hold does not matter: nobody works on their scores."""
         r = Var("r", self.sizes.block_rows)
-        loops, k, flat = self.depth_loops(self.chain.first)
-        at = self.first_at(batch, row + index(r), ZERO)
-        for axis, position in zip(self.k_axes, k, strict=True):
-            at[axis] = position
+        loops, k, flat = self.depth_loops()
+        at = self.first_at(batch, row + index(r), ZERO, k)
         inside = Condition(row + index(r), 0, self.row_count)
         value = self.value(self.chain.first.left, at, inside)
         body: Body = (Store(self.queries, index(r) * self.depth + flat, value),)
@@ -172,13 +169,11 @@ class Packing:
         the way: `llvm/interleave.py` transposes the stores of neighbours in registers."""
         columns, lanes = self.sizes.columns, self.sizes.lanes
         panel, lane = Var("panel", self.key_panels), Var("lane", columns)
-        loops, k, flat = self.depth_loops(self.chain.first)
+        loops, k, flat = self.depth_loops()
 
         def store(number: Index) -> Store:
             column = index(panel) * columns + number
-            at = self.first_at(batch, ZERO, column)
-            for axis, position in zip(self.k_axes, k, strict=True):
-                at[axis] = position
+            at = self.first_at(batch, ZERO, column, k)
             inside = Condition(column, 0, self.chain.keys)
             value = self.guarded_value(self.chain.first.right, at, inside)
             return Store(self.keys, (index(panel) * self.depth + flat) * columns + number, value)
@@ -197,29 +192,26 @@ class Packing:
     def memory_of_key(self, batch: Index, key: Index) -> tuple[Place, ...]:
         """Where one key and its values lie in memory, an address a line."""
         first, second = self.chain.first, self.chain.second
-        key_at = self.first_at(batch, ZERO, key)
-        value_at = self.at(second, batch, ZERO, ZERO)
-        value_at[second.k[0]] = key
-        keys = self.lines(first.right, key_at, self.k_axes[-1])
-        return (*keys, *self.lines(second.right, value_at, second.n[-1]))
+        keys = self.lines(first.right, self.first_at(batch, ZERO, key), self.k_axes[-1])
+        values = self.lines(second.right, self.second_at(batch, ZERO, ZERO, key), second.n[-1])
+        return (*keys, *values)
 
     def lines(self, node: Node, at: list[Index], axis: int) -> tuple[Place, ...]:
         """An address a line of the arguments that an operand reads along an axis; none where they
         do not lie along it."""
-        lowering = TileLowering(self.kernel, self.chain.result)
-        if operand_strides(lowering, node)[axis] != 1:
+        if operand_strides(self.read, node)[axis] != 1:
             return ()
         found: list[Place] = []
         for place in range(0, node.shape[axis], LINE_BYTES // node.dtype.itemsize):
-            value = lowering.value(node, [*at[:axis], constant(place), *at[axis + 1 :]], ())
-            found += [(x.memory, x.index) for x in loads_of(value) if x.memory in lowering.reads]
+            value = self.read.value(node, [*at[:axis], constant(place), *at[axis + 1 :]], ())
+            found += [(x.memory, x.index) for x in loads_of(value) if x.memory in self.read.reads]
         return tuple(dict.fromkeys(found))
 
     def keys_lie_along_depth(self) -> bool:
         """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
         of a panel lies outside."""
         first = self.chain.first
-        strides = operand_strides(TileLowering(self.kernel, self.chain.result), first.right)
+        strides = operand_strides(self.read, first.right)
         whole = self.chain.keys % self.sizes.columns == 0
         return whole and strides[self.k_axes[-1]] == 1 and strides[first.n[0]] != 1
 
@@ -228,8 +220,7 @@ class Packing:
         columns, keys = self.sizes.columns, self.chain.keys
         panel, lane, key = Var("panel", self.value_panels), Var("lane", columns), Var("k", keys)
         column = index(panel) * columns + index(lane)
-        at = self.at(self.chain.second, batch, ZERO, column)
-        at[self.chain.second.k[0]] = index(key)
+        at = self.second_at(batch, ZERO, column, index(key))
         inside = Condition(column, 0, self.width)
         value = self.guarded_value(self.chain.second.right, at, inside)
         place = (index(panel) * keys + index(key)) * columns + index(lane)
@@ -237,19 +228,13 @@ class Packing:
         body = (Loop(lane, Axis.VECTOR, body, width=self.sizes.lanes),)
         return (Loop(panel, Axis.SERIAL, (Loop(key, Axis.SERIAL, body),)),)
 
-    def ordered_axes(self) -> tuple[int, ...]:
-        """The summed axes of the first contraction in the order of the queries' memory."""
-        first = self.chain.first
-        strides = operand_strides(TileLowering(self.kernel, self.chain.result), first.left)
-        return tuple(sorted(first.k, key=lambda axis: -strides[axis]))
-
-    def depth_loops(self, c: Contraction) -> tuple[list[Var], list[Index], Index]:
+    def depth_loops(self) -> tuple[list[Var], list[Index], Index]:
         """Loop variables along k, the position along every k axis, and the flat position."""
-        axes = self.k_axes
-        found = [Var(f"k{number}", c.left.shape[axis]) for number, axis in enumerate(axes)]
+        shape = self.chain.first.left.shape
+        found = [Var(f"k{number}", shape[axis]) for number, axis in enumerate(self.k_axes)]
         positions = [index(var) for var in found]
-        shape = tuple(var.extent for var in found)
-        return [v for v in found if v.extent > 1], positions, linear(tuple(positions), shape)
+        flat = linear(positions, [var.extent for var in found])
+        return [v for v in found if v.extent > 1], positions, flat
 
     def value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
         """An element of an operand, where `inside` holds."""
@@ -264,37 +249,39 @@ class Packing:
         zero = literal(0, self.chain.result.dtype)
         return value if inside.always else Guard((inside,), value, zero)
 
-    def at(self, c: Contraction, batch: Index, row: Index, column: Index) -> list[Index]:
-        """Indices of a product's axes from flat positions (k axes at 0)."""
+    def second_at(self, batch: Index, row: Index, column: Index, key: Index) -> list[Index]:
+        """Indices of the second product's axes from flat positions."""
+        c = self.chain.second
         shape = c.left.shape
         found = [ZERO] * len(shape)
+        found[c.k[0]] = key
         for axes, flat in ((c.batch, batch), (c.m, row), (c.n, column)):
             extents = tuple(shape[axis] for axis in axes)
             for axis, position in zip(axes, unravel(flat, extents), strict=True):
                 found[axis] = position
         return found
 
-    def first_at(self, batch: Index, row: Index, key: Index) -> list[Index]:
-        """Indices of the first product's axes for a row of the second."""
-        first, scores = self.chain.first, self.chain.scores
+    def first_at(
+        self, batch: Index, row: Index, key: Index, k: Sequence[Index] = ()
+    ) -> list[Index]:
+        """Indices of the first product's axes for a row of the second, at `k` or the first."""
+        rank, scores = len(self.chain.first.left.shape), self.chain.scores
         if (batch, row) not in self.scores_at:
             self.scores_at[batch, row] = self.position_of_scores(batch, row)
         position = [*self.scores_at[batch, row]]
         position[self.chain.key] = key
-        kept = [axis for axis in range(len(first.left.shape)) if axis not in scores.axes]
-        found = [ZERO] * len(first.left.shape)
-        for axis, where in zip(kept, position, strict=True):
-            found[axis] = where
-        return found
+        kept = [axis for axis in range(rank) if axis not in scores.axes]
+        known = dict(zip(kept, position, strict=True)) | dict(zip(self.k_axes, k, strict=False))
+        return [known.get(axis, ZERO) for axis in range(rank)]
 
     def position_of_scores(self, batch: Index, row: Index) -> list[Index]:
         """Where the scores of a row lie, as indices of the scores; the key axis at 0."""
         chain = self.chain
         zero = literal(0, chain.result.dtype)
         lowering = RowLowering(self.kernel, chain.scores, lambda _: zero, {})
-        at = self.at(chain.second, batch, row, ZERO)
-        at[chain.second.k[0]] = index(Var(LETTERS[0], chain.keys))
-        scope = Scope(lowering.root, Var(LETTERS[0], chain.keys), 1)
+        key = Var(LETTERS[0], chain.keys)
+        at = self.second_at(batch, row, ZERO, index(key))
+        scope = Scope(lowering.root, key, 1)
         lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
         asked = list(next(iter(lowering.asked)))
         asked[chain.key] = ZERO
