@@ -1,4 +1,5 @@
-"""float16 on a processor without conversions of it: against NumPy, bit for bit."""
+"""Half precision: conversions of integers, and of float16 on a processor without instructions for
+them, against NumPy, bit for bit."""
 
 from __future__ import annotations
 
@@ -7,10 +8,14 @@ import platform
 import numpy as np
 import pytest
 
+from tests.codegen.native import check, run_native
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.ir.build import cast, param
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, I8, I32, I64, U32, DType
+from tinyhlo.ir.graph import Graph
 
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 without F16C")
+without_f16c = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 without F16C")
 CONVERT = """func.func public @main(%x: tensor<{n}x{source}>) -> tensor<{n}x{target}> {{
   %0 = stablehlo.convert %x : (tensor<{n}x{source}>) -> tensor<{n}x{target}>
   return %0 : tensor<{n}x{target}>
@@ -23,11 +28,13 @@ def converted(x: np.ndarray, source: str, target: str) -> np.ndarray:
     return y
 
 
+@without_f16c
 def test_every_half_widens_exactly() -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     np.testing.assert_array_equal(converted(x, "f16", "f32"), x.astype(np.float32))
 
 
+@without_f16c
 def test_floats_round_to_nearest_even() -> None:
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)  # finite
     bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, np.uint32, endpoint=False)
@@ -38,3 +45,24 @@ def test_floats_round_to_nearest_even() -> None:
         want = x.astype(np.float16)
     np.testing.assert_array_equal(converted(x, "f32", "f16"), want)
     np.testing.assert_array_equal(np.signbit(converted(x, "f32", "f16")), np.signbit(want))
+
+
+@pytest.mark.parametrize("half", [BF16, F16], ids=str)
+@pytest.mark.parametrize("other", [BOOL, I8, I32, U32, I64], ids=str)
+def test_integers_to_halves_and_halves_to_booleans(half: DType, other: DType) -> None:
+    steps = np.array([0, 1, 2, 100, 257, 2049, (1 << 24) + 1])
+    given = steps.astype(other.numpy)
+    x = param(0, given.shape, other)
+    check(Graph((x.type,), (cast(x, half),)), [given], rtol=0, atol=0)
+    halves = np.array([0.0, -0.0, 1e-5, -3.0, np.inf, np.nan]).astype(half.numpy)
+    y = param(0, halves.shape, half)
+    check(Graph((y.type,), (cast(y, BOOL),)), [halves])
+
+
+@pytest.mark.parametrize("wide", [I32, U32, I64], ids=str)
+def test_an_integer_of_more_digits_than_f32_is_rounded_once(wide: DType) -> None:
+    """It lies just beyond the middle of two bf16, where f32 has the middle."""
+    x = param(0, (20,), wide)
+    given = np.full(20, (1 << 30) + (1 << 22) + 1, wide.numpy)
+    (found,) = run_native(Graph((x.type,), (cast(x, BF16),)), [given])
+    assert set(found.astype(np.float64)) == {2.0**30 + 2.0**23}

@@ -8,6 +8,10 @@ import pytest
 from tests.plugs import interpret
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Elementwise
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
 
 POWER = """func.func @main(%a: tensor<{n}x{t}>, %b: tensor<{n}x{t}>) -> tensor<{n}x{t}> {{
   %0 = stablehlo.power %a, %b : tensor<{n}x{t}>
@@ -31,6 +35,35 @@ def test_integer_power(dtype: type) -> None:
 
     wanted = [expected(int(x), int(y)) & ((1 << bits) - 1) for x, y in zip(a, b, strict=True)]
     np.testing.assert_array_equal(result.view(f"u{bits // 8}"), np.array(wanted, f"u{bits // 8}"))
+
+
+@pytest.mark.parametrize(("exponent", "products"), [(0, 0), (1, 0), (6, 3), (-1, 0)])
+def test_a_known_integer_power_is_products(exponent: int, products: int) -> None:
+    text = f"""func.func @main(%a: tensor<5xi32>) -> tensor<5xi32> {{
+      %b = stablehlo.constant dense<{exponent}> : tensor<5xi32>
+      %0 = stablehlo.power %a, %b : tensor<5xi32>
+      return %0 : tensor<5xi32> }}"""
+    graph = simplify(import_module(text).graph)
+    nodes = [node for node in graph.nodes() if isinstance(node, Elementwise)]
+    assert sum(node.op is Op.MUL for node in nodes) == products
+    x = np.array([-2, -1, 0, 1, 3], np.int32)
+    wanted = x**exponent if exponent >= 0 else [0, -1, 0, 1, 0]
+    np.testing.assert_array_equal(interpret(text, [x])[0], wanted)
+
+
+@pytest.mark.parametrize("pieces", [3, 40])
+def test_pieces_side_by_side(pieces: int) -> None:
+    parts = [np.arange(2 * (k % 3 + 1), dtype=np.float32).reshape(2, -1) + k for k in range(pieces)]
+    types = [f"tensor<2x{part.shape[1]}xf32>" for part in parts]
+    whole = np.concatenate(parts, axis=1)
+    text = f"""func.func @main({", ".join(f"%x{k}: {t}" for k, t in enumerate(types))})
+        -> tensor<2x{whole.shape[1]}xf32> {{
+      %y = stablehlo.concatenate {", ".join(f"%x{k}" for k in range(pieces))}, dim = 1
+        : ({", ".join(types)}) -> tensor<2x{whole.shape[1]}xf32>
+      return %y : tensor<2x{whole.shape[1]}xf32> }}"""
+    np.testing.assert_array_equal(interpret(text, parts)[0], whole)
+    (compiled,) = compile_module(text, Config(cache=0))(*parts)
+    np.testing.assert_array_equal(compiled, whole)
 
 
 def test_composite_calls_its_decomposition() -> None:

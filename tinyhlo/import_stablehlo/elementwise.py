@@ -29,7 +29,6 @@ from tinyhlo.ir.ops import Op
 
 PRIMITIVES = {
     "stablehlo.negate": Op.NEG,
-    "stablehlo.abs": Op.ABS,
     "stablehlo.floor": Op.FLOOR,
     "stablehlo.ceil": Op.CEIL,
     "stablehlo.round_nearest_even": Op.RINT,
@@ -141,8 +140,8 @@ def next_after(x: Node, y: Node) -> Node:
 
 
 def power(base: Node, exponent: Node) -> Node:
-    known = known_scalar(exponent)
     if base.dtype.is_float:
+        known = known_scalar(exponent)
         match None if known is None else float(known):
             case 1.0:
                 return base
@@ -154,21 +153,7 @@ def power(base: Node, exponent: Node) -> Node:
                 return elementwise(Op.POW, base, exponent)
     if base.dtype is BOOL:
         raise UnsupportedError("power of booleans: use logical operations")
-    if known is not None and 0 <= int(known) <= 64:
-        return known_power(base, int(known))
     return integer_power(base, exponent)
-
-
-def known_power(base: Node, exponent: int) -> Node:
-    """Square and multiply for an exponent known now."""
-    result: Node | None = None
-    while exponent:
-        if exponent & 1:
-            result = base if result is None else result * base
-        exponent >>= 1
-        if exponent:
-            base = square(base)
-    return like(1, base) if result is None else result
 
 
 def integer_power(base: Node, exponent: Node) -> Node:

@@ -30,7 +30,6 @@ from tinyhlo.ir.graph import (
     Loop,
     Node,
     Output,
-    Pad,
     Param,
     Permute,
     Reduce,
@@ -234,7 +233,6 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     Permute: (steps.view_of_splat, steps.permute_of_repeats),
     Reshape: (steps.view_of_splat, steps.reshape_of_repeats),
     Slice: (steps.view_of_splat, steps.slice_of, steps.slice_of_part, steps.slice_of_known),
-    Pad: (steps.view_of_splat, steps.pad_of_pad),
     Flip: (steps.view_of_splat, steps.flip_of_flip),
     Reduce: (
         reduce_steps.reduce_single,

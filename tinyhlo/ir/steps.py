@@ -45,8 +45,6 @@ def algebra(node: Elementwise) -> Node | None:
 
 def double_cast(node: Elementwise) -> Node | None:
     inner = node.inputs[0]
-    if node.op is Op.BITCAST and isinstance(inner, Elementwise) and inner.op is Op.BITCAST:
-        return build.bitcast(inner.inputs[0], node.dtype)
     if node.op is not Op.CAST or not isinstance(inner, Elementwise) or inner.op is not Op.CAST:
         return None
     source = inner.inputs[0]
@@ -176,18 +174,6 @@ def slice_of_known(node: Slice) -> Node | None:
         pending += new
     (value,) = run_graph(Graph((), (node,)), ())
     return build.broadcast(build.constant(value.reshape(())), node.shape)
-
-
-def pad_of_pad(node: Pad) -> Node | None:
-    inner, fill = node.inputs
-    if not isinstance(inner, Pad) or inner.inputs[1] is not fill:
-        return None
-    amounts = (*node.low, *node.high, *inner.low, *inner.high)
-    if any(node.interior) or any(inner.interior) or min(amounts, default=0) < 0:
-        return None
-    low = [a + b for a, b in zip(node.low, inner.low, strict=True)]
-    high = [a + b for a, b in zip(node.high, inner.high, strict=True)]
-    return build.pad(inner.inputs[0], fill, low, high)
 
 
 def flip_of_flip(node: Flip) -> Node | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhlo.ir.graph import (
-    VIEWS,
     Constant,
     Elementwise,
     Loop,
@@ -77,8 +76,6 @@ def places(loop: Loop, start: Node, trips: int) -> np.ndarray | None:
                 value = np.full(trips, constant.reshape(()))
             case Elementwise(inputs=inputs, op=op) if node.type.size == 1:
                 value = evaluate(op, [known[child] for child in inputs], node.dtype)
-            case _ if isinstance(node, VIEWS) and node.type.size == node.inputs[0].type.size == 1:
-                value = known[node.inputs[0]]
             case _:
                 value = None
         if value is None:

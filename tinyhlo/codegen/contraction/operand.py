@@ -132,9 +132,6 @@ class InPlace:
     memory: Memory
     place: Affine
 
-    def address(self, positions: Positions) -> Index:
-        return self.place.at(positions)
-
 
 def in_place(source: Source, memories: Sequence[Memory]) -> InPlace:
     assert isinstance(source.node, Param)

@@ -110,8 +110,6 @@ def emit_bool(b: Builder, op: Op, arguments: Sequence[str], lanes: int) -> str:
     type_ = lanes_type("i1", lanes)
     if op is Op.NOT:
         return b.value(f"xor {type_} {arguments[0]}, {splat('true', 'i1', lanes)}")
-    if len(arguments) == 1:
-        return arguments[0]
     name = BOOL_BINARY.get(op) or INT_INSTRUCTIONS[op]
     return b.value(f"{name} {type_} {arguments[0]}, {arguments[1]}")
 
@@ -276,10 +274,9 @@ def int_unary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
             return b.value(f"xor {type_} {x}, {splat('-1', value_type(dtype, 1), lanes)}")
         case Op.ABS if dtype.kind == "unsigned":
             return x
-        case Op.ABS | Op.CLZ:
+        case _:
             name = f"llvm.{'abs' if op is Op.ABS else 'ctlz'}.{suffix(dtype, lanes)}"
             return b.intrinsic(name, type_, [(type_, x), ("i1", "false")])
-    return x  # FLOOR and the like of integers
 
 
 def int_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
@@ -341,10 +338,7 @@ FLOAT_RULES: dict[Op, Rule] = {
 INT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(INT_INSTRUCTIONS, written(INT_INSTRUCTIONS)),
     **dict.fromkeys(SHIFTS, int_shift),
-    **dict.fromkeys(
-        (Op.NEG, Op.ABS, Op.NOT, Op.CLZ, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT),
-        int_unary,
-    ),
+    **dict.fromkeys((Op.NEG, Op.ABS, Op.NOT, Op.CLZ), int_unary),
     Op.POPCOUNT: called({Op.POPCOUNT: "ctpop"}),
     Op.MAX: int_extreme,
     Op.MIN: int_extreme,

@@ -162,8 +162,6 @@ def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) 
 
 def bitcast(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
     """The same bits as another type of the same width."""
-    if source is BOOL or target is BOOL:  # i1 <-> 8-bit integers
-        return convert(b, text, source, target, lanes)
     source_type, target_type = value_type(source, lanes), value_type(target, lanes)
     if source_type == target_type:
         return text

@@ -73,9 +73,6 @@ class KernelRenderer(Statements):
         self.bodies: list[str] = []
 
     def parallel(self, loop: Loop) -> None:
-        if self.lanes > 1:
-            super().parallel(loop)
-            return
         symbol = f"{self.symbol}.{len(self.bodies)}"
         used = names_in(loop.body)
         memories = list(self.pointers)

@@ -214,8 +214,7 @@ def undecided(conditions: tuple[Condition, ...], values: Values) -> tuple[Condit
     left: list[Condition] = []
     for condition in conditions:
         here = Condition(substitute(condition.index, values), condition.low, condition.high)
-        low, high = here.index.bounds
-        if high < here.low or low >= here.high:
+        if here.never:
             return None
         if not here.always:
             left.append(here)
