@@ -385,7 +385,3 @@ def options_command(options: argparse.Namespace) -> int:
     for name, meaning in OPTIONS.items():
         print(f"TINYHLO_{name.upper():10} {meaning} [{defaults[name]}]")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -58,6 +58,12 @@ def test_network_of_any_matrix(seed: int) -> None:
     np.testing.assert_allclose(find_network(matrix).apply(x, 0.0, False), matrix @ x, atol=1e-12)
 
 
+def test_network_of_a_row_of_zeros() -> None:
+    matrix = np.array([[1.0, 0.5], [0.0, 0.0], [0.5, -1.0]])
+    x = np.array([2.0, 3.0])
+    np.testing.assert_array_equal(find_network(matrix).apply(x, 0.0, False), matrix @ x)
+
+
 def apply(matrix: np.ndarray, x: Node, masked: bool = True) -> Node:
     """y[k, j] = sum over t of matrix[k, t] * x[t, j]."""
     shape = (len(matrix), x.shape[1], len(matrix[0]))

@@ -74,6 +74,26 @@ def test_a_product_with_scanned_rows_leaves_the_loop(
 
 
 @pytest.mark.parametrize(
+    ("view", "shape"),
+    [(jnp.transpose, (64, 4)), (jnp.flip, (4, 64)), (lambda x: x[:, 3:67], (4, 70))],
+    ids=["transposed", "reversed", "a part"],
+)
+def test_so_does_one_with_views_of_them(
+    view: Callable[[jax.Array], jax.Array], shape: tuple[int, int]
+) -> None:
+    def function(w: jax.Array, u: jax.Array, xs: jax.Array) -> jax.Array:
+        def step(h: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            h = jnp.tanh(view(x) @ w + h @ u)
+            return h, h
+
+        return lax.scan(step, jnp.zeros((4, 96)), xs)[1]
+
+    given = 0.1 * normal(64, 96), 0.1 * normal(96, 96), normal(10, *shape)
+    inside, around = split(planned(function, *given))
+    assert (products(inside), products(around)) == (1, 1)
+
+
+@pytest.mark.parametrize(
     ("depth", "columns", "rows", "why"),
     [
         (8, 2048, (), "shallow: the product is more to read than the matrix"),

@@ -136,11 +136,14 @@ def bind(planner: Planner, value: Node, target: Buffer) -> bool:
         root = planner.in_place[root]
     if root is not value and owners:
         return root is owners[0]
-    if root is not value:
-        return kept and bind_root(planner, root, target)
-    writer = planner.fusion.producer.get(value)
+    writer = planner.fusion.producer.get(root)
     if writer is None or (writer.structure is not None and not owns_result(writer.structure)):
         return False
+    if root is not value:  # it is updated from `root` in place
+        if not kept or root in planner.bound:
+            return False
+        planner.bound[root] = target
+        return True
     if not owners:
         return True
     old = owners[0]
@@ -149,17 +152,6 @@ def bind(planner: Planner, value: Node, target: Buffer) -> bool:
     if writer in planner.readers.get(old, set()) and not same_index(writer, old, value):
         return False
     return run_before(planner.readers.get(old, set()) - {writer}, writer)
-
-
-def bind_root(planner: Planner, root: Node, target: Buffer) -> bool:
-    """The same for the value that a result is updated from in place."""
-    writer = planner.fusion.producer.get(root)
-    if writer is None or root in planner.bound:
-        return False
-    if writer.structure is not None and not owns_result(writer.structure):
-        return False
-    planner.bound[root] = target
-    return True
 
 
 def keeps_memory(value: Node) -> bool:

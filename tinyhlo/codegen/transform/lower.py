@@ -24,7 +24,7 @@ from tinyhlo.codegen.expressions import Apply, Load, Memory, in_rows
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
-from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallel
+from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
@@ -72,13 +72,11 @@ class ChainBuilder:
                 return None
             body.extend(inner)
         lanes = self.target.vector_bytes // stages[0].node.dtype.itemsize
-        large = self.work * self.tile.extent >= PARALLEL_WORK * lanes
         if self.tile.extent > 1:
+            large = self.work * self.tile.extent >= PARALLEL_WORK * lanes
             axis = Axis.PARALLEL if large else Axis.SERIAL
             body = [Loop(self.tile, axis, tuple(body))]
             self.moves.append(f"{axis.value} {self.tile.extent} tiles")
-        elif large:
-            body = [parallel(s, self.moves) if isinstance(s, Loop) else s for s in body]
         return Lowering(self.kernel, self.tables).program(tuple(body), self.moves)
 
     def stage(self, stage: Stage, last: bool) -> Body | None:
