@@ -125,6 +125,27 @@ def looped(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return lax.fori_loop(0, q.of(1, 3, 5), body, x)
 
 
+def updated_in_a_loop(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """State whose rows are written, and read before and after."""
+    first, rows, start = q.below(2), x.shape[0], q.of(x, jnp.zeros_like(x))
+
+    def body(k: Any, state: Any) -> Any:
+        value, other = state
+        row = lax.dynamic_index_in_dim(value, (k + first) % rows, 0, keepdims=True)
+        value = lax.dynamic_update_slice_in_dim(value, row + 1, k % rows, 0)
+        return value.at[(k * 2) % rows].add(1), q_other(value, other)
+
+    q_other = q.of(lambda value, other: other, lambda value, other: value, lambda v, o: o + v)
+    return lax.fori_loop(0, q.of(1, 3, 6), body, (start, q.of(x, jnp.zeros_like(x))))
+
+
+def updated_rows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """Rows of zeros or of a value that others read too."""
+    start = q.of(x, jnp.zeros_like(x), jnp.ones_like(x))
+    places = start.at[q.indices(x.shape[0], q.of(1, 3))]
+    return places.set(x[:1] * 2), places.add(1), q.of(start, x)
+
+
 def bits(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return jnp.sqrt(jnp.abs(x) + 1) if is_float(x) else x ^ jnp.right_shift(x, 1)
 
@@ -169,7 +190,7 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
     *(pad, window, convolution, product, sliced, dynamic_update, converted, taken, scattered),
-    *(looped, bits),
+    *(looped, updated_in_a_loop, updated_in_a_loop, updated_rows, bits),
 )
 
 
@@ -222,7 +243,7 @@ def one_step(q: Chance, values: Sequence[Any]) -> Arrays:
 def difference(number: int) -> str:
     """What tiny gives otherwise than XLA:CPU, or its error; empty when all is well."""
     function, arguments = random_program(number)
-    jitted = jax.jit(function)
+    jitted = jax.jit(function, donate_argnums=(0,) if number % 4 == 0 else ())
     traced = str(jitted.trace(*arguments).jaxpr)
     loose = "bf16[" in traced or "f16[" in traced
     run = lambda name: jax.tree.leaves(  # noqa: E731
