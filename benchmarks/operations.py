@@ -64,6 +64,7 @@ ELEMENTWISE: dict[str, Operation] = {
         lambda x: jnp.clip(jnp.round(x * 20), -128, 127).astype("i1"),
         "f32[500000]",
     ),
+    "relu6, bf16": (jax.nn.relu6, "bf16[5000000]"),
     "u8 to scaled f32": (lambda x: x.astype("f4") / 255, "u8[1000000]"),
     "bf16 to f32": (lambda x: x.astype("f4"), "bf16[1000000]"),
     "select of three": (
@@ -285,6 +286,7 @@ PRODUCTS: dict[str, Operation] = {
     "FFT": (jnp.fft.fft, "c64[200,1024]"),
     "FFT, real, 1000": (jnp.fft.rfft, "f32[100,1000]"),
     "FFT, rows of 64": (jnp.fft.fft, "c64[1000,64]"),
+    "FFT, real, rows of 64": (jnp.fft.rfft, "f32[1000,64]"),
     "FFT, real, rows of 160": (jnp.fft.rfft, "f32[1000,160]"),
     "FFT of a prime": (jnp.fft.fft, "c64[32,1009]"),
     "FFT, real, two axes": (jnp.fft.rfft2, "f32[16,128,128]"),

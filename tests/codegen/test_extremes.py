@@ -11,8 +11,9 @@ from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import elementwise, param
-from tinyhlo.ir.dtypes import F64, DType
+from tinyhlo.ir.dtypes import BF16, F64, DType
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
@@ -45,3 +46,23 @@ def test_lanes_do_not_wait_for_masks(processor: str, masks: bool) -> None:
     loops = choose_moves(lower_fused(Kernel("larger", extreme(Op.MAX, F32, 4096))), there)
     text = str(render_kernel(loops, there, "larger", False, {}))
     assert ("llvm.maximum" not in text) == masks
+
+
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT])
+def test_what_is_exact_in_16_bits_is_not_rounded(op: Op) -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(BF16.numpy)
+    other = np.random.default_rng(0).permutation(every)
+    parts = (param(k, every.shape, BF16) for k in range(1 + (op in (Op.MAX, Op.MIN))))
+    inputs = [every, other][: 1 + (op in (Op.MAX, Op.MIN))]
+    graph = Graph(
+        tuple(param(0, every.shape, BF16).type for _ in inputs), (elementwise(op, *parts),)
+    )
+    (found,) = run_native(graph, inputs)
+    (expected,) = run_graph(graph, inputs)
+    number = ~np.isnan(expected.astype(np.float32))
+    np.testing.assert_array_equal(np.isnan(found.astype(np.float32)), ~number)
+    np.testing.assert_array_equal(found[number], expected[number])
+    target = named_target("x86-64-v4", threads=1)
+    loops = choose_moves(lower_fused(Kernel("exact", graph)), target)
+    text = str(render_kernel(loops, target, "exact", False, {}))
+    assert "32767" not in text  # what rounding adds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.codegen.transform.network import find_network
+from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo.fft_passes import Direction, passes
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
@@ -171,3 +174,12 @@ def test_columns_that_fill_no_vector_run_in_halves_of_one(name: str, lanes: int)
     found = lowered(Graph((x.type,), (permute(y, (1, 2, 0)),)), name).moves
     widths = [move.split()[-1] for move in found if move.startswith("vector")]
     assert widths == [str(lanes)] * 2
+
+
+@pytest.mark.parametrize(("rows", "axis"), [(1000, "parallel"), (50, "serial")])
+def test_threads_share_a_transform_by_its_vectors(rows: int, axis: str) -> None:
+    """Real rows of 64, half of them in lanes of half a vector: as many instructions as twice the
+    numbers in whole ones."""
+    text = jax.jit(jnp.fft.rfft).lower(np.zeros((rows, 64), np.float32)).as_text()
+    stages = run_stages(text, Config(cpu="x86-64-v4", threads=2, cache=False))
+    assert f"{axis} {rows} tiles" in str(stages.compiled.loops[0])

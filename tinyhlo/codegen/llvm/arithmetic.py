@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.convert import SMALL_FLOATS, bitcast, convert, narrow, widen
+from tinyhlo.codegen.llvm.convert import (
+    SMALL_FLOATS,
+    bitcast,
+    convert,
+    narrow,
+    narrow_exact,
+    widen,
+)
 from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, suffix, value_type
 from tinyhlo.codegen.math.tables import LOOKUPS
 from tinyhlo.ir.dtypes import BF16, BOOL, F32, DType
@@ -46,6 +53,7 @@ BOOL_BINARY = {Op.ADD: "or", Op.MUL: "and", Op.MAX: "or", Op.MIN: "and", Op.SUB:
 SHIFTS = {Op.SHL: "shl", Op.SHR: "lshr", Op.SAR: "ashr"}
 FLOAT_COMPARE = {Op.EQ: "oeq", Op.NE: "une", Op.LT: "olt", Op.LE: "ole"}
 INT_COMPARE = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "lt", Op.LE: "le"}
+EXACT = (Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT)  # results are numbers of the type
 LIBM = {
     Op.EXP: "exp",
     Op.EXPM1: "expm1",
@@ -92,7 +100,11 @@ def emit_wide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
         return sign_bits(b, op, arguments[0], dtype, lanes)
     wide = [widen(b, text, dtype, lanes) for text in arguments]
     value = emit(b, op, wide, F32, BOOL if op in COMPARISONS else F32, lanes)
-    return value if op in COMPARISONS else narrow(b, value, dtype, lanes)
+    if op in COMPARISONS:
+        return value
+    if op in EXACT and dtype is BF16:
+        return narrow_exact(b, value, lanes)
+    return narrow(b, value, dtype, lanes)
 
 
 def sign_bits(b: Builder, op: Op, text: str, dtype: DType, lanes: int) -> str:

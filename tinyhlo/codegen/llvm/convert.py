@@ -69,6 +69,14 @@ def narrow(b: Builder, text: str, target: DType, lanes: int) -> str:
     return b.value(f"trunc {wide} {chosen} to {value_type(BF16, lanes)}")
 
 
+def narrow_exact(b: Builder, text: str, lanes: int) -> str:
+    """f32 as bf16 where nothing is lost."""
+    wide = lanes_type("i32", lanes)
+    bits = b.value(f"bitcast {value_type(F32, lanes)} {text} to {wide}")
+    high = b.value(f"lshr {wide} {bits}, {splat('16', 'i32', lanes)}")
+    return b.value(f"trunc {wide} {high} to {value_type(BF16, lanes)}")
+
+
 def float_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
     if source in SMALL_FLOATS:
         single = widen(b, text, source, lanes)

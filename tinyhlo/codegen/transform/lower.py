@@ -71,9 +71,8 @@ class ChainBuilder:
             if inner is None:
                 return None
             body.extend(inner)
-        lanes = self.target.vector_bytes // stages[0].node.dtype.itemsize
         if self.tile.extent > 1:
-            large = self.work * self.tile.extent >= PARALLEL_WORK * lanes
+            large = self.work * self.tile.extent >= PARALLEL_WORK
             axis = Axis.PARALLEL if large else Axis.SERIAL
             body = [Loop(self.tile, axis, tuple(body))]
             self.moves.append(f"{axis.value} {self.tile.extent} tiles")
@@ -103,9 +102,10 @@ class ChainBuilder:
         if any(remainder(statement, lanes) for statement in body):
             body = collapse(body)
         self.moves.append("unroll {}x{}".format(*stage.transform.matrix.shape))
+        body = tuple(vectorised(s, self.target, lanes, self.moves) for s in body)
         steps = len(lowering.network.steps) + sum(stage.transform.matrix.shape)
         self.work += steps * points(body)
-        return (*allocate, *(vectorised(s, self.target, lanes, self.moves) for s in body))
+        return (*allocate, *body)
 
     def lowering(self, stage: Stage) -> NetworkLowering:
         fma, scratch, tables = self.target.fma, self.scratch, self.tables
@@ -152,8 +152,9 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
 
 
 def points(body: Body) -> int:
-    """How often the innermost statements run."""
-    return sum(s.var.extent * points(s.body) if isinstance(s, Loop) else 0 for s in body) or 1
+    """How often the innermost statements run, all lanes of a vector at once."""
+    loops = [s for s in body if isinstance(s, Loop)]
+    return sum(-(-s.var.extent // s.width) * points(s.body) for s in loops) or 1
 
 
 def access_cost(accesses: Iterable[Access], var: Var, lanes: int) -> float:
