@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, compiled
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import (
     broadcast,
@@ -20,6 +21,8 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule import schedule
 
 
 def values(shape: tuple[int, ...], dtype: DType = F32, seed: int = 0) -> np.ndarray:
@@ -36,6 +39,22 @@ def test_scatter_drops_what_is_outside(op: Op, dtype: DType) -> None:
     graph = Graph((table.type, updates.type, where.type), results)
     index = np.array([0, 1, 1, 1, 4, 5, -1, 0, 2], np.int32)
     check(graph, [values((5,), dtype), values((9,), dtype, seed=1), index])
+
+
+def test_updates_are_expected_to_be_inside() -> None:
+    """Then nothing jumps back over the update of each turn."""
+    p, q = param(0, (), F32), param(1, (), F32)
+    combiner = Graph((p.type, q.type), (elementwise(Op.MAX, p, q),))
+    table, updates, where = param(0, (5,), F32), param(1, (9,), F32), param(2, (9,), I32)
+    results = scatter([table], [updates], [where], combiner, False)
+    graph = Graph((table.type, updates.type, where.type), results)
+    target = named_target("x86-64-v3", threads=1)
+    program = schedule(graph, "test", (), target)
+    _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
+    (jump,) = [line for line in text.splitlines() if "!prof" in line]
+    inside = jump.partition("label %")[2].partition(",")[0]
+    assert jump.endswith("!prof !0") and '!0 = !{!"branch_weights"' in text
+    assert "load float" in text.partition(f"\n{inside}:")[2].partition("br label")[0]
 
 
 def test_scatter_of_rows() -> None:

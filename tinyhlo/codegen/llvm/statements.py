@@ -47,6 +47,8 @@ from tinyhlo.target import SHORT, Target
 
 FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
+# that places which are data lie in bounds: else LLVM jumps over what is done there, and back
+LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
 
 class Statements(Values):
@@ -196,7 +198,8 @@ class Statements(Values):
         self.body(statement.body)
         scope = self.close()
         lines = self.scope.lines
-        lines.append(f"  br i1 {condition}, label %{inside}, label %{after}")
+        self.b.declarations["!0"] = LIKELY
+        lines.append(f"  br i1 {condition}, label %{inside}, label %{after}, !prof !0")
         lines.append(f"{inside}:")
         lines.extend(scope.lines)
         lines.append(f"  br label %{after}")
