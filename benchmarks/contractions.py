@@ -128,7 +128,8 @@ def measure(kernel: Kernel, seconds: float) -> tuple[float, tuple[str, ...]]:
             array[...] = 0
     results = [aligned_empty(buffer.type) for buffer in outputs]
     core.set_threads(1)  # JAX may have started the plugin in between
-    entry = ENTRY(compiled.entry)
+    linked = link(compiled.pieces, program.name)
+    entry = ENTRY(linked.entry)
     arguments = pointers(given), pointers(results), None, pointers([])
     return least(lambda: entry(*arguments), seconds), compiled.loops[0].moves
 

@@ -23,6 +23,7 @@ from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
 from tinyhlo.runtime.host import ENTRY
+from tinyhlo.runtime.jit import link
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,10 @@ def native(case: Case, inputs: list[np.ndarray], threads: int):  # type: ignore[
     constants = [aligned_copy(c.value) for c in program.constants]
     arena = np.empty(program.arena_bytes + 64, np.uint8)
     start = ctypes.c_void_p(-(-arena.ctypes.data // 64) * 64)
-    entry = ENTRY(compiled.entry)
+    linked = link(compiled.pieces, program.name)
+    entry = ENTRY(linked.entry)
     arguments = pointers(given), pointers(results), start, pointers(constants)
-    keep = given, results, constants, arena, compiled
+    keep = given, results, constants, arena, linked
 
     def call(keep=keep) -> None:  # type: ignore[no-untyped-def]
         entry(*arguments)

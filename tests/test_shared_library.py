@@ -138,3 +138,21 @@ def test_artifact_without_arguments(tmp_path: Path) -> None:
     result = np.empty(5, np.float32)
     assert ctypes.CDLL(str(tmp_path / "libcounted.so")).counted(address(result)) == 0
     np.testing.assert_array_equal(result, np.arange(5.0))
+
+
+CROSS, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+
+
+@pytest.mark.skipif(
+    not (shutil.which(CROSS) and shutil.which(EMULATOR)), reason=f"needs {CROSS} and {EMULATOR}"
+)
+def test_for_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYHLO_CPU", "neoverse-n1")
+    path = saved(tmp_path, lambda x: x * 2, np.zeros((2, 3), np.float32))
+    assert main(["build", path, "--out", str(tmp_path / "libtwice.so")]) == 0
+    (tmp_path / "main.c").write_text(C_PROGRAM)
+    command = [CROSS, "-o", "main", "main.c", "libtwice.so", "-Wl,-rpath,."]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    command = [EMULATOR, "-L", "/usr/aarch64-linux-gnu", "./main"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout == "0 2 4 6 8 10 "

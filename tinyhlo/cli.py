@@ -89,7 +89,8 @@ def parser() -> argparse.ArgumentParser:
         "build",
         help="make a C library of a program",
         description="Compile MODEL into a shared library and a header beside it, to be called from "
-        "C without Python. It is for this machine's processor, or for TINYHLO_CPU.",
+        "C without Python. It is for this machine's processor, or for TINYHLO_CPU, which may be "
+        "another's: then it is linked by $CC, or by that architecture's gcc.",
     )
     build.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     build.add_argument("--out", type=Path, metavar="FILE", help="the library (libMODEL.so)")
@@ -302,7 +303,7 @@ FORMS: dict[str, Callable[[Stages], object]] = {
 def build_command(options: argparse.Namespace) -> int:
     """`tinyhlo build`: says how to call what it wrote."""
     from tinyhlo.artifact import about, read_program
-    from tinyhlo.compiler import run_stages, target_of
+    from tinyhlo.compiler import asked_target, run_stages
     from tinyhlo.config import from_environment
     from tinyhlo.runtime.shared_library import c_name, prototype_of, write_library
 
@@ -312,7 +313,7 @@ def build_command(options: argparse.Namespace) -> int:
     with about(options.model):
         stages = run_stages(source, config)
     header = write_library(
-        stages.module, stages.program, stages.compiled, target_of(config).cpu, path
+        stages.module, stages.program, stages.compiled, asked_target(config), path
     )
     print(f"wrote {path} ({path.stat().st_size:,} bytes) and {header}:")
     print(f"  {prototype_of(c_name(path), stages.module)};")

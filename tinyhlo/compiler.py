@@ -26,7 +26,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import assembly
-from tinyhlo.runtime.processors import cpu_target
+from tinyhlo.runtime.processors import asked_processor, cpu_target
 from tinyhlo.target import Target
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     from tinyhlo.runtime.compile import compile_program
     from tinyhlo.schedule import schedule
 
-    target = target_of(config)
+    target = asked_target(config)
     module = import_module(source)
     yield "import", module
     graph = simplify(module.graph)
@@ -142,9 +142,18 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     yield "codegen", compile_program(program, target, config)
 
 
+def asked_target(config: Config) -> Target:
+    """The Target that code is generated for, whether it runs here or not; also of programs that are
+    only interpreted, so that their stages can be shown.
+
+    Raises TinyhloError for a device or processor that does not exist.
+    """
+    check_device(config)
+    return asked_processor(config.cpu, thread_count(config))
+
+
 def target_of(config: Config) -> Target:
-    """The Target that code is generated for; also of programs that are only interpreted, so that
-    their stages can be shown.
+    """The same for code that is to run now.
 
     Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """
@@ -167,5 +176,5 @@ def show_stage(name: str, form: object, config: Config) -> None:
 
 def machine_code(compiled: Compiled, config: Config) -> str:
     """The instructions of all modules."""
-    target = target_of(config)
+    target = asked_target(config)
     return "\n".join(assembly(text, target) for text in compiled.modules)

@@ -11,6 +11,7 @@ from tinyhlo.config import Config
 from tinyhlo.ir.graph import Constant, Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.runtime.compile import Compiled, compile_program
+from tinyhlo.runtime.jit import link
 from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -43,7 +44,8 @@ def call(compiled: Compiled, program: Program, *inputs: np.ndarray) -> list[np.n
         given[p] = outputs[k]
     constants = [Guarded(c.value) for c in program.constants]
     arena = Guarded(np.zeros(program.arena_bytes + 64, np.uint8))
-    status = ENTRY(compiled.linked.entry)(
+    linked = link(compiled.pieces, program.name)
+    status = ENTRY(linked.entry)(
         addresses(given), addresses(outputs), arena.address, addresses(constants)
     )
     assert status == 0

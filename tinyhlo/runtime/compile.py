@@ -1,10 +1,10 @@
 """A Program as native code.
 
-In: a Program, the Target it is for, the Config. Out: `Compiled`: the address of
+In: a Program, the Target it is for, the Config. Out: `Compiled`: object code with
 
     int32_t entry(void** inputs, void** outputs, void* arena, void** constants)
 
-and what is known of each kernel.
+to be linked (`jit.py`, `shared_library.py`), and what is known of each kernel.
 
     compiled = compile_program(program, target, Config())
 """
@@ -30,7 +30,6 @@ from tinyhlo.codegen.report import (
 from tinyhlo.config import Config
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
-from tinyhlo.runtime.jit import Linked, link
 from tinyhlo.runtime.library import REGISTRY, Library
 from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.targets import bind
@@ -44,17 +43,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Compiled:
-    """Code that can be called, as long as this object lives; `modules` are its LLVM IR. The
-    addresses of the descriptors of `libraries` follow the program's constants in the table that the
-    entry takes."""
+    """Object code in `pieces`, which counts in `counters` if there are any; `modules` are its LLVM
+    IR. The addresses of the descriptors of `libraries` follow the program's constants in the table
+    that the entry takes."""
 
     kernels: tuple[KernelReport, ...]
     estimated_seconds: float
-    pieces: tuple[bytes, ...] = field(repr=False)  # object code
+    pieces: tuple[bytes, ...] = field(repr=False)
     modules: tuple[str, ...] = field(repr=False)
     loops: tuple[LoopProgram, ...] = field(repr=False)
     libraries: tuple[Library, ...] = field(repr=False)
-    linked: Linked = field(repr=False)
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
     scratch_bytes: int = 0  # of the kernel that allocates most
     first_number: int = 0  # of the kernels in the trace
@@ -65,7 +63,7 @@ class Compiled:
 
 
 def compile_program(program: Program, target: Target, config: Config) -> Compiled:
-    """Lower, schedule, render, compile and link a Program.
+    """Lower, schedule, render and compile a Program.
 
     Raises UnsupportedOp, naming every kernel that cannot be compiled.
     """
@@ -93,7 +91,6 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
             {kernel: each.schedule for kernel, each in found.items()},
         )
         pieces = code.pieces(last)
-    linked = link(pieces, program.name)
     loops = {kernel: r.loops for kernel, r in rendered.items()}
     reports = {kernel: report(kernel, loops.get(kernel, "")) for kernel in kernels}
     seconds = {
@@ -109,7 +106,6 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         modules=(*texts, last),
         loops=tuple({r.symbol: r.loops for r in rendered.values()}.values()),
         libraries=tuple(libraries.values()),
-        linked=linked,
         counters=counters,
         scratch_bytes=max(
             (scratch_bytes(r.loops.body, target.threads) for r in rendered.values()), default=0

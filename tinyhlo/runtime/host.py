@@ -17,6 +17,7 @@ from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.compile import Compiled
 from tinyhlo.runtime.executable import ENTRY, Executable
+from tinyhlo.runtime.jit import link
 from tinyhlo.runtime.library import python_call
 from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
@@ -26,7 +27,8 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
     """An Executable around compiled code."""
     constants = tuple(aligned_copy(constant.value) for constant in program.constants)
     constants += tuple(library.descriptor for library in compiled.libraries)
-    entry = ENTRY(compiled.linked.entry)
+    linked = link(compiled.pieces, program.name)
+    entry = ENTRY(linked.entry)
     if config.debug >= 2 and compiled.counters is not None:
         entry = ENTRY(reporting(entry, compiled))
     address = ctypes.cast(entry, ctypes.c_void_p).value or 0
@@ -46,7 +48,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         estimated_seconds=compiled.estimated_seconds,
         kernels=compiled.kernels,
         code_bytes=sum(map(len, compiled.pieces)),
-        keepalive=(compiled, constants, entry),
+        keepalive=(compiled, linked, constants, entry),
         effects=bool(module.graph.effects),
         synchronous=any(library.synchronous for library in compiled.libraries),
         counters=compiled.counters,

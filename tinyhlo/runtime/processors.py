@@ -2,7 +2,8 @@
 
 host_target(threads=2)                     # what LLVM and Linux say of this machine
 named_target("x86-64-v3", threads=2)       # the same on every machine: AVX2, 512 KB of L2
-cpu_target("x86-64-v2", threads=2)         # as named, refused where it would not run
+asked_processor("neoverse-n1", threads=2)  # the one or the other
+cpu_target("x86-64-v2", threads=2)         # the same, refused where it would not run
 """
 
 from __future__ import annotations
@@ -119,15 +120,24 @@ def named_target(name: str, threads: int) -> Target:
     return target_of(found.triple, found.cpu, "", found.needs, caches, threads)
 
 
-def cpu_target(name: str, threads: int) -> Target:
+def asked_processor(name: str, threads: int) -> Target:
     """The Target that TINYHLO_CPU asks for; an empty name is this machine.
+
+    Raises TinyhloError for a name that is not in the table.
+    """
+    if name and name not in PROCESSORS:
+        raise TinyhloError(f"TINYHLO_CPU={name}: unknown; known: {', '.join(PROCESSORS)}")
+    return named_target(name, threads) if name else host_target(threads)
+
+
+def cpu_target(name: str, threads: int) -> Target:
+    """The same, for code that is to run here.
 
     Raises TinyhloError for a name that is not in the table or code that would not run here.
     """
+    target = asked_processor(name, threads)
     if not name:
-        return host_target(threads)
-    if name not in PROCESSORS:
-        raise TinyhloError(f"TINYHLO_CPU={name}: unknown; known: {', '.join(PROCESSORS)}")
+        return target
     processor = PROCESSORS[name]
     architecture = processor.triple.partition("-")[0]
     if not llvm.get_process_triple().startswith(architecture):
@@ -136,4 +146,4 @@ def cpu_target(name: str, threads: int) -> Target:
     missing = [need for need in processor.needs if not features.get(need)]
     if missing:
         raise TinyhloError(f"TINYHLO_CPU={name}: this machine lacks {', '.join(missing)}")
-    return named_target(name, threads)
+    return target

@@ -27,6 +27,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import c_compiler
 from tinyhlo.runtime.arrays import ALIGNMENT
+from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ void {name}_threads(int32_t count);
 
 
 def write_library(
-    module: Module, program: Program, compiled: Compiled, processor: str, path: Path
+    module: Module, program: Program, compiled: Compiled, target: Target, path: Path
 ) -> Path:
     """Link the library; returns the path of its header, which lies beside it.
 
@@ -135,9 +136,11 @@ def write_library(
     a library has not: functions of Python or of SciPy, several devices.
     """
     check(module, compiled, path)
-    compiler = c_compiler.found()
+    architecture = target.triple.partition("-")[0]
+    compiler = c_compiler.found(architecture)
     if compiler is None:
-        raise TinyhloError(f"cannot link {path}: no C compiler; {c_compiler.HINT}")
+        hint = f"{c_compiler.HINT} for {architecture}"
+        raise TinyhloError(f"cannot link {path}: no C compiler; {hint}")
     name, header = c_name(path), path.with_suffix(".h")
     prototype = prototype_of(name, module)
     with TemporaryDirectory() as temporary:
@@ -149,7 +152,7 @@ def write_library(
         (folder / "glue.c").write_text(
             glue(name, prototype, header.name, module, program, compiled)
         )
-        (folder / header.name).write_text(header_of(name, prototype, processor, module))
+        (folder / header.name).write_text(header_of(name, prototype, target.cpu, module))
         exported = f"{{global: {name}; {name}_error; {name}_threads; local: *;}};"
         (folder / "exported").write_text(exported)
         objects = [f"{number}.o" for number in range(len(compiled.pieces))]
