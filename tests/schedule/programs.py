@@ -37,12 +37,12 @@ class Memory:
         self.scalars: dict[Buffer, Array] = {}
         self.swapped: dict[Buffer, Buffer] = {}
 
-    def array(self, buffer: Buffer, type_: TensorType | None = None) -> Array:
+    def array(self, buffer: Buffer, type_: TensorType | None = None, offset: int = 0) -> Array:
         buffer = self.swapped.get(buffer, buffer)
         type_ = type_ or buffer.type
         match buffer.place:
             case Place.ARENA:
-                raw = self.arena[buffer.position : buffer.position + type_.nbytes]
+                raw = self.arena[buffer.position :]
             case Place.INPUT:
                 raw = self.inputs[buffer.position]
             case Place.OUTPUT:
@@ -51,6 +51,7 @@ class Memory:
                 raw = self.constants[buffer.position]
             case Place.SCALAR:
                 raw = self.scalars.setdefault(buffer, np.full(type_.nbytes, 0xCD, np.uint8))
+        raw = raw[offset : offset + type_.nbytes]
         return raw.view(type_.dtype.numpy).reshape(type_.shape)
 
     def swap(self, first: Buffer, second: Buffer) -> None:
@@ -68,9 +69,10 @@ def run_program(program: Program, arguments: Sequence[Array]) -> tuple[Array, ..
 def run_block(block: Block, memory: Memory) -> None:
     for statement in block:
         match statement:
-            case Launch(kernel=kernel, reads=reads, writes=writes):
+            case Launch(kernel=kernel, reads=reads, writes=writes, offsets=offsets):
                 graph = kernel.graph
-                given = [memory.array(b, t) for b, t in zip(reads, graph.params, strict=True)]
+                from_ = offsets or (0,) * len(reads)
+                given = list(map(memory.array, reads, graph.params, from_))
                 results = [np.array(r) for r in run_graph(graph, given)]
                 for buffer, node, value in zip(writes, graph.results, results, strict=True):
                     memory.array(buffer, node.type)[...] = value

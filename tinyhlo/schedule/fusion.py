@@ -139,10 +139,11 @@ def join_producers(consumer: Cluster, values: Values) -> None:
     producer = values.producer
     tried: set[Cluster] = set()
     while True:
+        seen = tried | {consumer.root()}
         candidates = [
-            (producer[value].root(), value)
+            (other, value)
             for value in consumer.root().reads
-            if value in producer and producer[value].root() not in (consumer.root(), *tried)
+            if value in producer and (other := producer[value].root()) not in seen
         ]
         if not candidates:
             return

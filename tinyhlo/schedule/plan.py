@@ -1,4 +1,4 @@
-"""Schedule a whole Graph: blocks, then memory.
+"""Schedule a whole Graph: blocks, then memory, then what kernels can share.
 
 program = schedule(graph, "train_step", aliases=((0, 0),), target=target)
 print(program)
@@ -13,6 +13,7 @@ from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
+from tinyhlo.schedule.shared import share_kernels
 from tinyhlo.target import Target
 
 
@@ -34,4 +35,5 @@ def schedule(
     body = shared_copies(results_in_place(body), context.kernels)
     placed, arena_bytes = plan(body)
     constants = tuple(node for node in context.constants if isinstance(node, Constant))
-    return Program(name, inputs, outputs, constants, placed, arena_bytes, aliases)
+    shared = share_kernels(placed)
+    return Program(name, inputs, outputs, constants, shared, arena_bytes, aliases)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -42,9 +44,12 @@ def format_buffer(buffer: Buffer) -> str:
 def format_block(block: Block, indent: str, lines: list[str], kernels: dict[Kernel, None]) -> None:
     for statement in block:
         match statement:
-            case Launch(kernel=kernel, reads=reads, writes=writes):
+            case Launch(kernel=kernel, reads=reads, writes=writes, offsets=offsets):
                 kernels[kernel] = None
-                given = ", ".join(map(format_buffer, reads))
+                given = ", ".join(
+                    format_buffer(buffer) + f" from byte {offset}" * bool(offset)
+                    for buffer, offset in zip_longest(reads, offsets, fillvalue=0)
+                )
                 made = ", ".join(map(format_buffer, writes))
                 lines.append(f"{indent}{made} = {kernel.name}({given})")
             case Copy(source=source, target=target):

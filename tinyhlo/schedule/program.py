@@ -63,11 +63,13 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run `kernel` on these buffers."""
+    """Run `kernel` on these buffers; `offsets`: bytes into each that is read (none: from the
+    start)."""
 
     kernel: Kernel
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ constants points to, so the code holds no address of this process; one that fail
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.ir.graph import Node, Output, Param
@@ -102,6 +103,10 @@ class EntryRenderer:
             self.head.extend(self.locate(found, buffer))
         return found
 
+    def part(self, pointer: str, offset: int) -> str:
+        """A pointer so many bytes further on."""
+        return self.b.value(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+
     def locate(self, name: str, buffer: Buffer) -> list[str]:
         position = buffer.position
         match buffer.place:
@@ -138,8 +143,9 @@ class EntryRenderer:
         match statement:
             case Launch(kernel=kernel) if kernel in self.libraries:
                 self.library_call(statement)
-            case Launch(kernel=kernel, reads=reads, writes=writes):
-                given = ", ".join(f"ptr {self.pointer(buffer)}" for buffer in reads + writes)
+            case Launch(kernel=kernel, reads=reads, writes=writes, offsets=offsets):
+                buffers = zip_longest(map(self.pointer, reads + writes), offsets, fillvalue=0)
+                given = ", ".join(f"ptr {self.part(*each)}" for each in buffers)
                 self.counted(kernel, f"call void @{self.symbol(kernel)}({given})")
             case Copy(source=source, target=target):
                 self.copy(source, target)

@@ -1,0 +1,110 @@
+"""Kernels that differ only in where they begin to read become one.
+
+In: a planned block. Out: the same statements, in which such kernels are one that reads its pieces
+of buffers from given offsets on.
+
+`xs[0] @ w`, `xs[1] @ w`, ... of an unrolled loop are compiled once. A piece is dense: rows of an
+array, a row of it, a part of a row. What nobody shares keeps its slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from tinyhlo.ir.graph import LibraryCall, Node, Param, Reshape, Slice, graph_key
+from tinyhlo.records import dataclass
+from tinyhlo.schedule.kernels import rebuild
+from tinyhlo.schedule.planner import SCALAR_BYTES
+from tinyhlo.schedule.program import (
+    Block,
+    Kernel,
+    Launch,
+    Statement,
+    Switch,
+    While,
+    statements,
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sharing:
+    """A kernel and what its params are: bytes from an offset on of another kernel's params."""
+
+    kernel: Kernel
+    sources: tuple[tuple[int, int], ...]  # (param, offset) of each param
+
+
+def share_kernels(body: Block) -> Block:
+    """The statements over as few kernels as can be."""
+    kernels = dict.fromkeys(s.kernel for s in statements(body) if isinstance(s, Launch))
+    sharings = {kernel: over_pieces(kernel) for kernel in kernels}
+    if all(sharing.kernel is kernel for kernel, sharing in sharings.items()):
+        return body
+    groups: dict[object, list[Kernel]] = {}
+    for kernel, sharing in sharings.items():
+        key = graph_key(sharing.kernel.graph), sharing.kernel.in_place
+        groups.setdefault(key, []).append(kernel)
+    shared: dict[Kernel, Sharing] = {}
+    for equal in groups.values():
+        first = sharings[equal[0]].kernel
+        if len(equal) > 1:
+            shared |= {kernel: Sharing(first, sharings[kernel].sources) for kernel in equal}
+    return renamed(body, shared)
+
+
+def over_pieces(kernel: Kernel) -> Sharing:
+    """A kernel with a param for each dense piece that it reads of another; itself when there are
+    none. What is in registers stays whole, and memory that is written too."""
+    nodes = kernel.graph.nodes()
+    params = {node: (node.position, 0) for node in nodes if isinstance(node, Param)}
+    written = {position for _, position in kernel.in_place}
+    pieces: dict[Node, tuple[int, int]] = {}
+    for node in nodes:
+        source = piece(node) if isinstance(node, Slice) else None
+        if source is not None and source[0] not in written:
+            pieces[node] = source
+    if not pieces or any(isinstance(node, LibraryCall) for node in nodes):
+        return Sharing(kernel, tuple(sorted(params.values())))
+    sources = params | pieces
+    graph, reads = rebuild(kernel.graph.results, {node: node for node in sources})
+    numbers = {source: k for k, node in enumerate(reads) if (source := params.get(node))}
+    in_place = tuple((result, numbers[position, 0]) for result, position in kernel.in_place)
+    over = Kernel(kernel.name, graph, in_place, kernel.locations)
+    return Sharing(over, tuple(sources[node] for node in reads))
+
+
+def piece(node: Slice) -> tuple[int, int] | None:
+    """The param that a slice is a dense piece of, and its offset in bytes."""
+    whole = node.inputs[0]
+    cut = [k for k, (n, m) in enumerate(zip(node.shape, whole.shape, strict=True)) if n != m]
+    if node.type.nbytes <= SCALAR_BYTES or not cut:
+        return None
+    if set(node.shape[: cut[-1]]) - {1} or node.step[cut[-1]] != 1:
+        return None
+    offset = 0
+    for start, extent in zip(node.start, whole.shape, strict=True):
+        offset = offset * extent + start
+    while isinstance(whole, Reshape):
+        whole = whole.inputs[0]
+    return (whole.position, offset * node.dtype.itemsize) if isinstance(whole, Param) else None
+
+
+def renamed(block: Block, shared: Mapping[Kernel, Sharing]) -> Block:
+    """The same statements over shared kernels."""
+    return tuple(map(partial(over_shared, shared), block))
+
+
+def over_shared(shared: Mapping[Kernel, Sharing], statement: Statement) -> Statement:
+    """One statement, with those inside it."""
+    match statement:
+        case Launch(kernel=kernel, reads=reads) if kernel in shared:
+            found = shared[kernel]
+            given = tuple(reads[param] for param, _ in found.sources)
+            offsets = tuple(offset for _, offset in found.sources)
+            return Launch(found.kernel, given, statement.writes, offsets)
+        case While(condition=condition, flag=flag, body=body, trip_count=count):
+            return While(renamed(condition, shared), flag, renamed(body, shared), count)
+        case Switch(selector=selector, blocks=blocks):
+            return Switch(selector, tuple(renamed(inner, shared) for inner in blocks))
+    return statement
