@@ -17,9 +17,10 @@ import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
-from tinyhlo.collector import collector_paused
+from tinyhlo.collector import collector_paused, lasting
 from tinyhlo.config import Config, thread_count
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
@@ -63,9 +64,8 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     found = saved.load(place) if place else None
     if found is not None:
         return found
+    native = compiling()
     with collector_paused():
-        from tinyhlo.runtime.host import native
-
         stages = run_stages(source, config)
     executable = native(stages.module, stages.program, stages.compiled, config)
     if config.viz:
@@ -78,6 +78,17 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     if place and not stages.compiled.libraries and not stages.module.asked:
         saved.store(place, executable, stages.compiled.pieces)
     return executable
+
+
+@cache
+def compiling() -> Callable[..., Executable]:
+    """Import the stages, once; the last makes an Executable of what the others made."""
+    with lasting():
+        import tinyhlo.import_stablehlo
+        import tinyhlo.ir.simplify
+        import tinyhlo.runtime.compile  # noqa: F401
+        from tinyhlo.runtime.host import native
+    return native
 
 
 def interpret(source: bytes | str, _: Config) -> Executable:

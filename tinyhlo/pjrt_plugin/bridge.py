@@ -14,11 +14,11 @@ import functools
 import hashlib
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tinyhlo import config
-from tinyhlo.collector import collector_paused
+from tinyhlo.collector import lasting
 from tinyhlo.errors import (
     OutOfMemory,
     TinyhloError,
@@ -110,9 +110,7 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
     Raises TinyhloError and its kin.
     """
-    with collector_paused():
-        from tinyhlo.compiler import compile_module  # only now: importing JAX must stay cheap
-
+    compile_module = compiler()
     given = options.parse(option_bytes)
     if given.replicas != 1:
         hint = "programs for several devices are partitioned, not replicated, here"
@@ -124,6 +122,14 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
             f"the program is for {devices} devices, and to be run on {len(given.devices)}"
         )
     return executable
+
+
+@functools.cache
+def compiler() -> Callable[[bytes, config.Config], Executable]:
+    """The compiler, imported only now: importing JAX must stay cheap."""
+    with lasting():
+        from tinyhlo.compiler import compile_module
+    return compile_module
 
 
 @functools.cache
