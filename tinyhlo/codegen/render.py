@@ -19,7 +19,7 @@ from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.codegen.moves.work import work
+from tinyhlo.codegen.moves.work import work, work_once
 from tinyhlo.codegen.report import UNKNOWN_TRIPS
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.records import dataclass
@@ -137,7 +137,7 @@ def is_brief(kernels: Mapping[Kernel, Rendered], launched: Mapping[Kernel, int])
     are compiled."""
     operations = 0.0
     for kernel, each in kernels.items():
-        operations += launched[kernel] * sum(map(work, each.loops.body))
+        operations += launched[kernel] * work_once(each.loops.body)
         if operations > BRIEF:
             return False
     return True

@@ -10,7 +10,7 @@ from math import prod
 
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load
-from tinyhlo.codegen.loops import If, Loop, Statement, TileProduct
+from tinyhlo.codegen.loops import Body, If, Loop, Statement, TileProduct
 from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.target import LINE_BYTES
@@ -31,10 +31,33 @@ def work(statement: Statement) -> float:
             return sum(cost(value, parts) for value in values_in(statement))
 
 
+def work_once(body: Body) -> float:
+    """The same of a whole body, what its stores share counted once: networks of additions have as
+    many stores as rows."""
+    values: list[Expression] = []
+    total = 0.0
+    for statement in body:
+        match statement:
+            case Loop(var=var, body=inner, count=count):
+                total += min(count or var.extent, var.extent) * max(1.0, work_once(inner))
+            case If(body=inner):
+                total += work_once(inner)
+            case TileProduct():
+                total += work(statement)
+            case _:
+                values += values_in(statement)
+    return total + cost_of_all(values, parts)
+
+
 def cost(value: Expression, below: Below = operands) -> float:
     """Operations of an expression, shared parts once; a transcendental counts as 10, what is the
     same in every iteration nothing."""
-    nodes = walk([value], lambda e: bool(e.free) or not isinstance(e, Apply), below)
+    return cost_of_all([value], below)
+
+
+def cost_of_all(values: Iterable[Expression], below: Below) -> float:
+    """The same of several."""
+    nodes = walk(values, lambda e: bool(e.free) or not isinstance(e, Apply), below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
     return sum(10.0 if is_dear else 1.0 for is_dear in dear)
 
