@@ -82,11 +82,8 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
 
 @cache
 def compiling() -> Callable[..., Executable]:
-    """Import the stages, once; the last makes an Executable of what the others made."""
+    """Import the stages, once, with what makes an Executable of their results."""
     with lasting():
-        import tinyhlo.import_stablehlo
-        import tinyhlo.ir.simplify
-        import tinyhlo.runtime.compile  # noqa: F401
         from tinyhlo.runtime.host import native
     return native
 

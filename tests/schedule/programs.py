@@ -69,10 +69,10 @@ def run_program(program: Program, arguments: Sequence[Array]) -> tuple[Array, ..
 def run_block(block: Block, memory: Memory) -> None:
     for statement in block:
         match statement:
-            case Launch(kernel=kernel, reads=reads, writes=writes, offsets=offsets):
+            case Launch(kernel=kernel, writes=writes):
                 graph = kernel.graph
-                from_ = offsets or (0,) * len(reads)
-                given = list(map(memory.array, reads, graph.params, from_))
+                pieces = zip(statement.pieces, graph.params, strict=True)
+                given = [memory.array(b, type_, offset) for (b, offset), type_ in pieces]
                 results = [np.array(r) for r in run_graph(graph, given)]
                 for buffer, node, value in zip(writes, graph.results, results, strict=True):
                     memory.array(buffer, node.type)[...] = value

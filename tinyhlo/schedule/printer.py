@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import starmap
 
 from tinyhlo.schedule.program import (
     Block,
@@ -41,15 +41,16 @@ def format_buffer(buffer: Buffer) -> str:
     return f"{buffer.name}{place}:{buffer.type}"
 
 
+def format_piece(buffer: Buffer, offset: int) -> str:
+    return format_buffer(buffer) + (f" from byte {offset}" if offset else "")
+
+
 def format_block(block: Block, indent: str, lines: list[str], kernels: dict[Kernel, None]) -> None:
     for statement in block:
         match statement:
-            case Launch(kernel=kernel, reads=reads, writes=writes, offsets=offsets):
+            case Launch(kernel=kernel, writes=writes):
                 kernels[kernel] = None
-                given = ", ".join(
-                    format_buffer(buffer) + f" from byte {offset}" * bool(offset)
-                    for buffer, offset in zip_longest(reads, offsets, fillvalue=0)
-                )
+                given = ", ".join(starmap(format_piece, statement.pieces))
                 made = ", ".join(map(format_buffer, writes))
                 lines.append(f"{indent}{made} = {kernel.name}({given})")
             case Copy(source=source, target=target):

@@ -71,6 +71,11 @@ class Launch:
     writes: tuple[Buffer, ...]
     offsets: tuple[int, ...] = ()
 
+    @property
+    def pieces(self) -> Iterator[tuple[Buffer, int]]:
+        """Each buffer that is read, and from which byte on."""
+        return zip(self.reads, self.offsets or (0,) * len(self.reads), strict=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:

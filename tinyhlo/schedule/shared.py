@@ -66,10 +66,10 @@ def over_pieces(kernel: Kernel) -> Sharing:
             pieces[node] = source
     if not pieces or any(isinstance(node, LibraryCall) for node in nodes):
         return Sharing(kernel, tuple(sorted(params.values())))
-    sources = params | pieces
+    sources: dict[Node, tuple[int, int]] = {**params, **pieces}
     graph, reads = rebuild(kernel.graph.results, {node: node for node in sources})
-    numbers = {source: k for k, node in enumerate(reads) if (source := params.get(node))}
-    in_place = tuple((result, numbers[position, 0]) for result, position in kernel.in_place)
+    numbers = {node.position: k for k, node in enumerate(reads) if isinstance(node, Param)}
+    in_place = tuple((result, numbers[position]) for result, position in kernel.in_place)
     over = Kernel(kernel.name, graph, in_place, kernel.locations)
     return Sharing(over, tuple(sources[node] for node in reads))
 

@@ -13,7 +13,7 @@ constants points to, so the code holds no address of this process; one that fail
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import starmap
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.ir.graph import Node, Output, Param
@@ -103,9 +103,10 @@ class EntryRenderer:
             self.head.extend(self.locate(found, buffer))
         return found
 
-    def part(self, pointer: str, offset: int) -> str:
-        """A pointer so many bytes further on."""
-        return self.b.value(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+    def piece(self, buffer: Buffer, offset: int) -> str:
+        """Where a buffer lies from a byte on."""
+        start = self.pointer(buffer)
+        return self.b.value(f"getelementptr i8, ptr {start}, i64 {offset}") if offset else start
 
     def locate(self, name: str, buffer: Buffer) -> list[str]:
         position = buffer.position
@@ -143,9 +144,9 @@ class EntryRenderer:
         match statement:
             case Launch(kernel=kernel) if kernel in self.libraries:
                 self.library_call(statement)
-            case Launch(kernel=kernel, reads=reads, writes=writes, offsets=offsets):
-                buffers = zip_longest(map(self.pointer, reads + writes), offsets, fillvalue=0)
-                given = ", ".join(f"ptr {self.part(*each)}" for each in buffers)
+            case Launch(kernel=kernel, writes=writes):
+                pointers = [*starmap(self.piece, statement.pieces), *map(self.pointer, writes)]
+                given = ", ".join(f"ptr {pointer}" for pointer in pointers)
                 self.counted(kernel, f"call void @{self.symbol(kernel)}({given})")
             case Copy(source=source, target=target):
                 self.copy(source, target)
