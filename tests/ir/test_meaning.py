@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tests.random_graphs import BOOL_OPS, FLOAT_OPS, INTEGER_OPS
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.meaning import evaluate
+from tinyhlo.ir.ops import Op
 
 INTEGERS = (dtypes.I8, dtypes.U8, dtypes.I16, dtypes.I32, dtypes.U32, dtypes.I64, dtypes.U64)
 FLOATS = (dtypes.BF16, dtypes.F16, dtypes.F32, dtypes.F64)
@@ -36,3 +39,12 @@ def test_scalars_as_elements(dtype: DType) -> None:
             single = evaluate(op, [np.asarray(p[k]) for p in flat], dtype)
             assert single.shape == () and single.dtype == whole.dtype, op
             assert single.tobytes() == element.tobytes(), (op, [p[k] for p in flat])
+
+
+def test_folding_the_error_function_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of truncated normal numbers, in the first program of most networks."""
+    monkeypatch.setitem(sys.modules, "scipy", None)  # type: ignore[arg-type]
+    x = np.array([-np.inf, -1, 0, 0.5, np.nan], np.float32)
+    found = evaluate(Op.ERF, [x], dtypes.F32)
+    np.testing.assert_array_equal(found, np.float32([-1, -0.8427008, 0, 0.5204999, np.nan]))
+    np.testing.assert_array_equal(evaluate(Op.ERFC, [x], dtypes.F32)[3], np.float32(0.47950011))

@@ -120,11 +120,13 @@ def simplify_field(value: Any) -> Any:
 def step(node: Node) -> Node:
     """Apply the steps of the node's class until none changes it."""
     for _ in range(ROUNDS):
-        found = (rule(node) for rule in STEPS.get(type(node), ()))
-        changed = next((new for new in found if new is not None and new is not node), None)
-        if changed is None:
+        for rule in STEPS.get(type(node), ()):
+            changed = rule(node)
+            if changed is not None and changed is not node:
+                node = changed
+                break
+        else:
             break
-        node = changed
     return node
 
 
