@@ -179,7 +179,7 @@ def fma_peak() -> float:
         "}",
     ]
     linked = link([compile_text("\n".join(lines), target)], "timed")
-    loop = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(linked.address("entry"))
+    loop = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(linked.entry)
     memory = np.zeros(64, np.float32)
     address = -(-memory.ctypes.data // 64) * 64
     seconds = least(lambda: loop(ROUNDS, address), 0.5)
