@@ -79,3 +79,27 @@ def test_a_result_that_keeps_the_old_value_is_not_overwritten() -> None:
     found = compile_module(text, Config(cache=False))(np.asarray(x))
     for ours, theirs in zip(found, jax.jit(program)(x), strict=True):
         np.testing.assert_array_equal(ours, np.asarray(theirs))
+
+
+@pytest.mark.parametrize("kind", ["values", "indices"])
+def test_what_is_updated_may_be_what_it_is_updated_with(kind: str) -> None:
+    """As ones at some rows plus ones: they are one node where there are as many rows."""
+
+    def added(places: jax.Array) -> jax.Array:
+        ones = jnp.ones((3, 4), jnp.float32)
+        return ones.at[places].add(1.0)
+
+    def placed(places: jax.Array) -> jax.Array:
+        return places.at[places].set(0, mode="promise_in_bounds")
+
+    places = np.array([1, 1, 2]) if kind == "values" else np.array([1, 2, 0])
+    function = added if kind == "values" else placed
+    text = jax.jit(function).lower(places).as_text()
+    program = run_stages(text, Config(cache=False)).program
+    expected = np.asarray(jax.jit(function)(places))
+    given = [places.astype(np.int32)]
+    for (found,) in (
+        run_program(program, given),
+        compile_module(text, Config(cache=False))(*given),
+    ):
+        np.testing.assert_array_equal(found, expected)

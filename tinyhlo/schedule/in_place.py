@@ -87,11 +87,13 @@ def starts_from(cluster: Cluster, value: Node) -> bool:
 
 
 def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
-    """Whether the updates or indices of an update also read its operand."""
+    """Whether the updates or indices of an update also read its operand, or are the same node."""
+    others = node.inputs[len(in_memory(node)) :]
+    if any(base(child) is operand for child in others):
+        return True
     if operand.type.size > 1:
         return len(cluster.reads[operand]) > 1 or any(first_access(cluster, operand))
     # The only element is read at the same index by both: follow the other inputs instead.
-    others = node.inputs[len(in_memory(node)) :]
     inside = reachable(others, lambda n: () if base(n) in cluster.reads else n.inputs)
     return any(base(child) is operand for child in inside)
 
