@@ -13,7 +13,8 @@ NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuf
 @dataclass(frozen=True, slots=True)
 class Target:
     """`vector_bytes` and `vector_registers` of the SIMD unit, cache sizes in bytes, `threads` the
-    number of workers of the pool, `cpu`/`features` as LLVM spells them."""
+    number of workers of the pool, `cpu`/`features` as LLVM spells them. Its printed form is part of
+    the names in the cache: no sets, whose order is another in each process."""
 
     device: str
     triple: str
@@ -24,7 +25,7 @@ class Target:
     fma: bool
     half: bool  # float16 <-> float32 conversion in hardware
     packs: bool  # lanes of 32 bits in an order that is data (vpermd)
-    dots: frozenset[str]  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
+    dots: tuple[str, ...]  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
     scales: bool  # floats times powers of two (vscalefps)
     l1_bytes: int
     l2_bytes: int

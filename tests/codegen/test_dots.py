@@ -113,7 +113,7 @@ def test_few_rows_read_bf16_weights_where_they_lie() -> None:
 
 
 VNNI = replace(
-    named_target("x86-64-v3", threads=2), features="+avxvnni", dots=frozenset(("ui8 i8", "i16 i16"))
+    named_target("x86-64-v3", threads=2), features="+avxvnni", dots=("ui8 i8", "i16 i16")
 )
 ARM = named_target("neoverse-n1", threads=2)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -39,3 +42,17 @@ def test_registers_fit_the_vectors() -> None:
     for name in PROCESSORS:
         target = named_target(name, 1)
         assert target.vector_registers == (32 if target.vector_bytes != 32 and target.fma else 16)
+
+
+def test_a_target_is_printed_alike_in_every_process() -> None:
+    """It is part of the names of what the cache keeps."""
+    program = (
+        "from tinyhlo.runtime.processors import named_target; print(named_target('cooperlake', 2))"
+    )
+    printed = {
+        subprocess.check_output(
+            [sys.executable, "-c", program], env=os.environ | {"PYTHONHASHSEED": str(seed)}
+        )
+        for seed in range(4)
+    }
+    assert len(printed) == 1

@@ -74,7 +74,7 @@ def target_of(
     )
 
 
-def dots_of(x86: bool, wide: bool, has: Collection[str]) -> frozenset[str]:
+def dots_of(x86: bool, wide: bool, has: Collection[str]) -> tuple[str, ...]:
     """The operands of the processor's instructions that multiply groups of neighbours: pmaddwd,
     vpdpbusd, vdpbf16ps; sdot and udot."""
     found = {
@@ -84,7 +84,7 @@ def dots_of(x86: bool, wide: bool, has: Collection[str]) -> frozenset[str]:
         "i8 i8": "dotprod" in has,
         "ui8 ui8": "dotprod" in has,
     }
-    return frozenset(operands for operands, there in found.items() if there)
+    return tuple(operands for operands, there in found.items() if there)
 
 
 @cache

@@ -85,7 +85,7 @@ def find_form(c: Contraction, dtype: DType, target: Target, few: bool) -> Form |
 
 def has_dot(target: Target, left: DType, right: DType) -> bool:
     """Whether there is an instruction, with either operand first."""
-    return not target.dots.isdisjoint((f"{left} {right}", f"{right} {left}"))
+    return f"{left} {right}" in target.dots or f"{right} {left}" in target.dots
 
 
 def within(values: Bounds, dtype: DType) -> bool:
