@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,8 +13,6 @@ import pytest
 from tests.plugs import interpret
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
-from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.graph import Reduce
 
 SHAPE = (4, 5)
 TOLERANCE = {np.complex64: 4e-6, np.complex128: 1e-14}
@@ -78,32 +75,6 @@ def test_one_array(function: Callable[..., Any], dtype: type) -> None:
 @pytest.mark.parametrize("function", BINARY)
 def test_two_arrays(function: Callable[..., Any], dtype: type) -> None:
     check(function, arrays(dtype, 2))
-
-
-@pytest.mark.parametrize(
-    ("equation", "shapes", "batch"),
-    [
-        ("bix,iox->box", ((3, 4, 12), (4, 5, 12)), (12,)),
-        ("bix,box->iox", ((3, 4, 12), (3, 5, 12)), (12,)),
-        ("bixy,ioxy->boxy", ((3, 4, 6, 7), (4, 5, 6, 7)), (6, 7)),
-        ("bxi,ixo->bxo", ((9, 12, 16), (16, 12, 10)), None),  # memory does not run along the batch
-        ("bix,iox->box", ((70, 70, 5), (70, 8, 5)), None),  # too few to fill vectors
-        ("bix,iox->box", ((70, 120, 8), (120, 8, 8)), None),  # large enough for tiles
-    ],
-)
-def test_sums_run_along_a_batch_that_is_innermost(
-    equation: str, shapes: tuple[tuple[int, ...], ...], batch: tuple[int, ...] | None
-) -> None:
-    """Spectral convolutions: one sum of both products of planes, vectors along the modes."""
-    random = np.random.default_rng(0)
-    x, y = (random.standard_normal((*shape, 2)).astype("f4").view("c8")[..., 0] for shape in shapes)
-    function = partial(jnp.einsum, equation)
-    text = jax.jit(function).lower(x, y).as_text()
-    sums = [n for n in import_module(text).graph.nodes() if isinstance(n, Reduce)]
-    assert len(sums) == (2 if batch else 4)
-    assert batch is None or all(n.shape[-len(batch) :] == batch for n in sums)
-    (found,) = compile_module(text, Config())(x, y)
-    np.testing.assert_allclose(found, np.einsum(equation, x, y), rtol=1e-5, atol=1e-4)
 
 
 INF, NAN = float("inf"), float("nan")

@@ -12,7 +12,6 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from tinyhlo.import_stablehlo.lifting import plane_type, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
-from tinyhlo.import_stablehlo.records import CONSTANTS, DotDimensions, Operation
+from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
 from tinyhlo.import_stablehlo.walker import (
     DTYPE,
@@ -33,12 +32,10 @@ from tinyhlo.import_stablehlo.walker import (
     UnsupportedError,
     on_values,
 )
-from tinyhlo.ir.build import cast, elementwise, full, iota, permute, reduce, reshape
-from tinyhlo.ir.contraction import FEW_PRODUCTS
+from tinyhlo.ir.build import cast, full, iota, reshape
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
-from tinyhlo.ir.graph import Elementwise, Node, Permute, Reduce, Shape, TensorType
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.graph import Node, Shape, TensorType
 
 
 def dense_constant(dense: Any, shape: Shape) -> Complex:
@@ -80,36 +77,8 @@ def extreme(x: Complex, y: Complex, first: Node) -> Complex:
     return choose(first | x.is_nan() | x.equals(y), x, y)
 
 
-def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    """Vectors run along a batch that is innermost in the memory of both operands, as the modes of
-    a spectral convolution are."""
-    numbers: DotDimensions = operation.attributes["dot_dimension_numbers"]
-    left, right = inputs
-    inside = is_innermost(left, numbers.lhs_batching_dimensions)
-    inside &= is_innermost(right, numbers.rhs_batching_dimensions)
-    batch = len(numbers.lhs_batching_dimensions) if inside else 0
-    return bilinear(contraction.RULES["stablehlo.dot_general"], operation, inputs, scope, batch)
-
-
-def is_innermost(value: Node | Complex, batch: Sequence[int]) -> bool:
-    """Whether memory runs along the batch far enough to fill vectors, and what each of its points
-    multiplies is too small to be worth tiles, which would have to be gathered."""
-    node = value.re if isinstance(value, Complex) else value
-    while isinstance(node, (Permute, Elementwise)):
-        if isinstance(node, Permute):
-            batch = [node.order[axis] for axis in batch]
-        node = node.inputs[0]
-    start = len(node.shape) - len(batch)
-    fills = prod(node.shape[start:]) >= LANES
-    last = list(batch) == list(range(start, len(node.shape)))
-    return last and fills and prod(node.shape[:start]) <= TILED
-
-
-def bilinear(
-    rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope, inside: int = 0
-) -> Complex:
-    """A sum of products: four real ones, two where an operand is real, one where both are. The
-    first `inside` axes of the result are summed innermost."""
+def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+    """A sum of products: four real ones, two where an operand is real, one where both are."""
     plain = with_types(operation, plane_type)
     plane = plain.type.dtype
     operands: list[Sequence[Node]] = []
@@ -136,28 +105,7 @@ def bilinear(
             return Complex(real(a, c), real(b, c))
         case _:
             [a, b], [c, d] = operands
-            return Complex(
-                together(Op.SUB, real(a, c), real(b, d), inside),
-                together(Op.ADD, real(a, d), real(b, c), inside),
-            )
-
-
-LANES = 8  # of a batch, for a vector
-TILED = 1 << 13  # elements of a matrix in a batch: more are turned into tiles
-
-
-def together(op: Op, left: Node, right: Node, inside: int) -> Node:
-    """The sum or difference of two sums of products; in one sum where they are small, or where the
-    first `inside` axes are to be the innermost of the loops."""
-    if isinstance(left, Reduce) and isinstance(right, Reduce) and left.axes == right.axes:
-        (a,), (b,) = left.inputs, right.inputs
-        if a.type == b.type and (inside or a.type.size <= FEW_PRODUCTS):
-            rank, kept = len(a.shape), len(left.shape)
-            order = (*range(inside, kept), *range(inside))
-            terms = permute(elementwise(op, a, b), (*order, *range(kept, rank)))
-            total = reduce(left.op, terms, left.axes)
-            return permute(total, tuple(map(order.index, range(kept))))
-    return elementwise(op, left, right)
+            return Complex(real(a, c) - real(b, d), real(a, d) + real(b, c))
 
 
 def bitcast_convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node | Complex:
@@ -204,6 +152,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.minimum": on_values(lambda x, y: extreme(x, y, x < y)),
     "stablehlo.convert": convert,
     "stablehlo.bitcast_convert": bitcast_convert,
-    "stablehlo.dot_general": dot_general,
+    "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),
     "stablehlo.convolution": partial(bilinear, convolution.convolution),
 }

@@ -31,10 +31,6 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import axis_groups
 from tinyhlo.records import dataclass
 
-# Of a sum of two products at a time: up to so many, one pass over what is multiplied, computed on
-# the way, beats tiles of each.
-FEW_PRODUCTS = 1 << 14
-
 Axes = frozenset[int]
 THROUGH = frozenset((Elementwise, Gather, *VIEWS))  # a value varies as its inputs do
 

@@ -2,6 +2,7 @@
 
 program          Program, Kernel, Buffer; `printer` writes them out
 plan             all of schedule
+planes           products of complex numbers: one sum a plane, where tiles are worse
 hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
 items            values that are worth a kernel's result
 access           at which indices a value is read

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tinyhlo.ir import graph as ir
-from tinyhlo.ir.contraction import FEW_PRODUCTS, find_contraction, is_exact_cast, varies
+from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
+from tinyhlo.schedule.planes import FEW_PRODUCTS
 from tinyhlo.target import Target
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)

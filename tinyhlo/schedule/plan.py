@@ -11,6 +11,7 @@ from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
 from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
+from tinyhlo.schedule.planes import sum_planes
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
 from tinyhlo.schedule.shared import share_kernels
@@ -29,7 +30,7 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
-    graph = hoist(graph, target)
+    graph = hoist(sum_planes(graph), target)
     context = Context(target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     body = shared_copies(results_in_place(body), context.kernels)

@@ -1,0 +1,86 @@
+"""Products of complex numbers: which are one sum a plane, and along what their vectors run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.schedule.graphs import normal
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.graph import Graph, Loop, Reduce
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.schedule.planes import sum_planes
+
+
+def planned(function: Callable[..., Any], *arguments: np.ndarray) -> Graph:
+    return sum_planes(simplify(import_module(jax.jit(function).lower(*arguments).as_text()).graph))
+
+
+def sums(graph: Graph) -> list[Reduce]:
+    return [node for node in graph.nodes() if isinstance(node, Reduce)]
+
+
+def pairs(*shape: int) -> np.ndarray:
+    return normal(*shape, 2).view(np.complex64)[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "batch"),
+    [
+        ("bix,iox->box", ((3, 4, 12), (4, 5, 12)), (12,)),
+        ("bix,box->iox", ((3, 4, 12), (3, 5, 12)), (12,)),
+        ("bixy,ioxy->boxy", ((3, 4, 6, 7), (4, 5, 6, 7)), (6, 7)),
+        ("bxi,ixo->bxo", ((9, 12, 16), (16, 12, 10)), None),  # memory does not run along the batch
+        ("bix,iox->box", ((70, 70, 5), (70, 8, 5)), None),  # too few to fill vectors
+        ("bix,iox->box", ((70, 120, 8), (120, 8, 8)), None),  # large enough for tiles
+    ],
+)
+def test_sums_run_along_a_batch_that_is_innermost(
+    equation: str, shapes: tuple[tuple[int, ...], ...], batch: tuple[int, ...] | None
+) -> None:
+    """Spectral convolutions: one sum of both products of planes, vectors along the modes."""
+    x, y = (pairs(*shape) for shape in shapes)
+    function = partial(jnp.einsum, equation)
+    found = sums(planned(function, x, y))
+    assert len(found) == (2 if batch else 4)
+    assert batch is None or all(n.shape[-len(batch) :] == batch for n in found)
+    (result,) = compile_module(jax.jit(function).lower(x, y).as_text(), Config())(x, y)
+    np.testing.assert_allclose(result, np.einsum(equation, x, y), rtol=1e-5, atol=1e-4)
+
+
+def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+    """The modes are in memory's order where the values' shape has them before the channels."""
+    modes = jnp.fft.rfft(x, axis=1)[:, : w.shape[2]]
+    y = jnp.einsum("bmi,iom->bmo", modes, w)
+    return jnp.fft.irfft(y, x.shape[1], axis=1)
+
+
+def test_it_is_memory_that_runs_along_the_batch() -> None:
+    graph = planned(layer, normal(8, 64, 16), pairs(16, 16, 12))
+    assert any(node.shape == (16, 8, 12) for node in sums(graph))
+
+
+def test_so_do_the_products_of_a_loop() -> None:
+    def function(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, lambda _, x: jnp.tanh(layer(x, w)), x)
+
+    arguments = normal(8, 64, 16), pairs(16, 16, 12)
+    (loop,) = (n for n in planned(function, *arguments).nodes() if isinstance(n, Loop))
+    assert any(node.shape == (16, 8, 12) for node in sums(loop.body))
+
+
+def test_real_products_that_are_added_stay_contractions() -> None:
+    def cell(x: jax.Array, w: jax.Array, h: jax.Array, u: jax.Array) -> jax.Array:
+        return x @ w + h @ u
+
+    graph = planned(cell, normal(4, 16), normal(16, 16), normal(4, 16), normal(16, 16))
+    assert sum(find_contraction(node) is not None for node in sums(graph)) == 2
