@@ -10,9 +10,9 @@ from tests.codegen.test_contraction import compare, dot
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.loops import LoopProgram
-from tinyhlo.ir.build import broadcast, cast, elementwise, param
-from tinyhlo.ir.dtypes import BF16, F16, F32, I8, DType
-from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.build import broadcast, cast, constant, elementwise, gather, iota, param
+from tinyhlo.ir.dtypes import BF16, F16, F32, I8, I32, DType
+from tinyhlo.ir.graph import Graph, TensorType
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
@@ -79,3 +79,23 @@ def test_parts_of_the_depth_do_not_depend_on_threads() -> None:
     x, w = np.ones((1, 768), np.float32), np.full((768, 3072), 3, np.int8)
     (got,) = run_kernel(graph, x, w)
     assert (got == 3 * 768).all()
+
+
+def of_stack(rows: int, depth: int, columns: int, dtype: DType, layers: int = 3) -> Graph:
+    """`x @ w[layer]`: a step of a scan over layers."""
+    x, w = param(0, (rows, depth), F32), param(1, (layers, depth, columns), dtype)
+    layer = elementwise(Op.MAX, param(2, (), I32), constant(np.int32(0)))
+    layer = elementwise(Op.MIN, layer, constant(np.int32(layers - 1)))
+    at = (broadcast(layer, (depth, columns)), *(iota((depth, columns), I32, k) for k in range(2)))
+    graph = dot(x, cast(gather(w, at), F32))
+    return Graph((x.type, w.type, TensorType((), I32)), (graph,))
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
+@pytest.mark.parametrize(("depth", "columns"), [(512, 1024), (264, 1001)])
+def test_one_layer_of_a_stack_is_read_in_registers(dtype: DType, depth: int, columns: int) -> None:
+    """The layer is data, but the same for all of the product."""
+    graph = of_stack(1, depth, columns, dtype)
+    streamed = is_streamed(depth, columns)
+    assert not streamed or IN_REGISTERS in lowered(graph).moves
+    compare(graph, tiled=streamed)

@@ -27,12 +27,11 @@ from tinyhlo.codegen.expressions import (
     Literal,
     Load,
     Memory,
-    index_loads,
     literal,
 )
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.codegen.walks import loads_of, walk
+from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType
 from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
@@ -121,8 +120,14 @@ def in_lanes(layout: Layout, lowering: TileLowering) -> bool:
     ):
         return False
     steps = [load.index.coefficient(variables[columns]) for load in loads_of(value)]
-    data = any(index_loads(load.index) for load in loads_of(value))
-    return 1 in steps and all(step in (0, 1) for step in steps) and not data
+    places = [place for load in loads_of(value) for place in computed_in(load.index)]
+    return (
+        1 in steps
+        and all(step in (0, 1) for step in steps)
+        and not any(
+            place.free for place in places
+        )  # a layer of stacked weights is the same for all
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
