@@ -1,4 +1,4 @@
-"""What is copied, filled again, or lies where it shall end."""
+"""What is copied, filled again, or lies where it shall end; what waits for what in memory."""
 
 from __future__ import annotations
 
@@ -78,3 +78,21 @@ def test_large_copies_run_on_all_threads() -> None:
         return sum(isinstance(statement, Copy) for statement in statements(program.body))
 
     assert copies(40, 40) == 1 and copies(*LARGE) == 0
+
+
+def test_activations_do_not_wait_for_each_other() -> None:
+    """Gradients of weights come layer by layer, and that of relu needs its result alone."""
+    layers, rows, width = 6, 2048, 128
+
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in weights:
+            x = jax.nn.relu(x @ w)
+        return jnp.square(x).mean()
+
+    weights = [np.full((width, width), 0.01, np.float32)] * layers
+    x = np.ones((rows, width), np.float32)
+    text = jax.jit(jax.grad(loss)).lower(weights, x).as_text()
+    program = run_stages(text, Config(cache=0)).program
+    assert program.arena_bytes < (layers + 2.5) * x.nbytes
+    names = [s.kernel.name for s in program.body if isinstance(s, Launch)]
+    assert sum("max" in name for name in names) == layers and len(names) <= 3 * layers + 1

@@ -68,20 +68,40 @@ def merge_commuted(graph: Graph) -> Graph:
 
     Not for speed alone: of x * y - y * x one product could be fused with the difference and leave
     the other's rounding error; of one product, used twice, nothing is left. So z * conj(z) is real.
+
+    Where there is max(x, 0), 0 < x becomes 0 < max(x, 0): the gradient of relu then needs what the
+    next layer needs anyway, and not what came before it.
     """
     first: dict[tuple[Op, frozenset[Node]], Node] = {}
     merged: dict[Node, Node] = {}
+    rectified = compared_maxima(graph)
     for node in graph.nodes():
         result = node
         if merged and any(child in merged for child in node.inputs):
             result = step(rebuild(node, [merged.get(child, child) for child in node.inputs]))
-        if isinstance(result, Elementwise) and result.op in COMMUTATIVE:
+        if node in rectified:
+            largest = rebuild(rectified[node], result.inputs)
+            largest = first.setdefault((Op.MAX, frozenset(largest.inputs)), largest)
+            result = build.elementwise(Op.LT, result.inputs[0], largest)
+        elif isinstance(result, Elementwise) and result.op in COMMUTATIVE:
             result = first.setdefault((result.op, frozenset(result.inputs)), result)
         if result is not node:
             merged[node] = result
     if not merged:
         return graph
     return graph.replaced({node: merged.get(node, node) for node in graph.nodes()})
+
+
+def compared_maxima(graph: Graph) -> dict[Node, Node]:
+    """0 < x -> max(x, 0), for those that the graph has both of."""
+    pairs = [node for node in graph.nodes() if isinstance(node, Elementwise)]
+    maxima = {frozenset(node.inputs): node for node in pairs if node.op is Op.MAX}
+    found = ((node, maxima.get(frozenset(node.inputs))) for node in pairs if node.op is Op.LT)
+    return {
+        node: largest
+        for node, largest in found
+        if largest is not None and splat_value(node.inputs[0]) is not None
+    }
 
 
 def empty(node: Node) -> Node | None:

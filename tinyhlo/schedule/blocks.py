@@ -34,7 +34,7 @@ from tinyhlo.schedule.in_place import (
     take_over_operands,
 )
 from tinyhlo.schedule.items import base, in_memory, is_invariant
-from tinyhlo.schedule.planner import Context, Planner, buffer_of, result_of
+from tinyhlo.schedule.planner import SCALAR_BYTES, Context, Planner, buffer_of, result_of
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -48,6 +48,7 @@ from tinyhlo.schedule.program import (
 )
 
 COPY_BYTES = 256  # loop state up to this size is copied back, larger state swaps pointers
+MUCH_BYTES = 1 << 20  # read by a kernel that runs as soon as it can
 
 
 def schedule_block(
@@ -74,7 +75,7 @@ def schedule_block(
     planner.unread = unread(planner) - keep
     bind_targets(planner, targets)
     statements: list[Statement] = []
-    for cluster in ordered(fusion.clusters):
+    for cluster in ordered(planner):
         emit(planner, cluster, statements)
     results: list[Buffer] = []
     moves: list[tuple[Buffer, Buffer]] = []
@@ -87,24 +88,37 @@ def schedule_block(
     return tuple(statements), tuple(results)
 
 
-def ordered(clusters: Sequence[Cluster]) -> list[Cluster]:
-    """A topological order, earliest position first."""
+def ordered(planner: Planner) -> list[Cluster]:
+    """A topological order: what makes little of much at once, else the earliest position first."""
+    clusters = planner.fusion.clusters
     waiting = {cluster: len(cluster.before) for cluster in clusters}
     after: dict[Cluster, list[Cluster]] = {cluster: [] for cluster in clusters}
     for cluster in clusters:
         for other in cluster.before:
             after[other].append(cluster)
-    ready = [(c.position, id(c), c) for c in clusters if not waiting[c]]
+    late = {cluster: not makes_little(cluster, planner) for cluster in clusters}
+    ready = [(late[c], c.position, id(c), c) for c in clusters if not waiting[c]]
     heapq.heapify(ready)
     order: list[Cluster] = []
     while ready:
-        cluster = heapq.heappop(ready)[2]
+        cluster = heapq.heappop(ready)[-1]
         order.append(cluster)
         for other in after[cluster]:
             waiting[other] -= 1
             if not waiting[other]:
-                heapq.heappush(ready, (other.position, id(other), other))
+                heapq.heappush(ready, (late[other], other.position, id(other), other))
     return order
+
+
+def makes_little(cluster: Cluster, planner: Planner) -> bool:
+    """Whether a kernel reads much that was computed and takes little new memory: the gradient of
+    weights, and their update. Later, all layers' gradients and activations would wait for them.
+    Scalars are what such an update waits for."""
+    if cluster.structure is not None:
+        return False
+    read = sum(v.type.nbytes for v in cluster.reads if v in planner.fusion.producer)
+    new = sum(item.type.nbytes for item in cluster.items if item not in planner.bound)
+    return new <= SCALAR_BYTES or (read >= MUCH_BYTES and new <= read // 2)
 
 
 def emit(planner: Planner, cluster: Cluster, statements: list[Statement]) -> None:
