@@ -12,7 +12,7 @@ from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.codegen.transform.network import find_network
-from tinyhlo.compiler import run_stages
+from tinyhlo.compiler import compile_module, run_stages
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo.fft_passes import Direction, passes
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
@@ -59,6 +59,19 @@ def test_network_of_any_matrix(seed: int) -> None:
     matrix = random.choice([-1.0, 0.0, 0.5, 1.0, -0.5], (random.integers(1, 9), 7))
     x = random.standard_normal(7)
     np.testing.assert_allclose(find_network(matrix).apply(x, 0.0, False), matrix @ x, atol=1e-12)
+
+
+def test_a_pass_of_one_point_is_stored_before_the_next_reads_it() -> None:
+    """Rows that one pass transforms back and another forth again."""
+
+    def there_and_back(x: jax.Array) -> jax.Array:
+        return jnp.fft.rfft(2 * jnp.fft.irfft(x, axis=-1), axis=-1)
+
+    parts = np.random.default_rng(0).standard_normal((64, 17, 2)).astype(np.float32)
+    x = np.fft.rfft(parts[..., 0][:, :16].repeat(2, axis=1)).astype(np.complex64)
+    text = jax.jit(there_and_back).lower(x).as_text()
+    (found,) = compile_module(text, Config(cache=0))(x)
+    np.testing.assert_allclose(found, 2 * x, rtol=1e-4, atol=1e-4)
 
 
 def test_network_of_a_row_of_zeros() -> None:

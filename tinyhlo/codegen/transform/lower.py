@@ -105,6 +105,9 @@ class ChainBuilder:
         body = tuple(vectorised(s, self.target, lanes, self.moves) for s in body)
         steps = len(lowering.network.steps) + sum(stage.transform.matrix.shape)
         self.work += steps * points(body)
+        if not last and isinstance(body[-1], Store):
+            # what is stored side by side is computed before: the next stage reads it after the loop
+            body = (Loop(Var("once", 1), Axis.SERIAL, body),)
         return (*allocate, *body)
 
     def lowering(self, stage: Stage) -> NetworkLowering:
