@@ -142,3 +142,13 @@ def test_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "PYTHON" in printed
     assert "TINYHLO_THREADS" in printed
+
+
+def test_complex_results_may_differ_by_rounding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.mlir"
+    x = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
+    path.write_text(jax.jit(jnp.fft.rfft).lower(x).as_text())
+    assert main(["run", str(path), "--random", "1", "--check", "xla"]) == 0
+    assert "as XLA:CPU" in capsys.readouterr().out

@@ -33,7 +33,7 @@ class Interned(Generic[T]):
 
         def forget(dead: Reference[T]) -> None:
             if references.get(dead.key) is dead:
-                del references[dead.key]
+                references.pop(dead.key, None)  # another thread may be as far
 
         self.forget = forget
 
