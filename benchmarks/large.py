@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -35,7 +34,7 @@ from benchmarks.layers import (
     transformer_block,
     zeros_like,
 )
-from benchmarks.memory import peak, resident
+from benchmarks.memory import apart, peak, resident
 from benchmarks.record import PAGE, markdown_table, replaced
 from benchmarks.runner import BACKENDS, compile_cold, warm_devices
 
@@ -148,7 +147,7 @@ def main() -> int:
 
 
 def row(name: str) -> tuple[str, ...]:
-    both = [apart(name, backend) for backend in BACKENDS]
+    both = [apart("benchmarks.large", name, backend) for backend in BACKENDS]
     ours, theirs = both
     return (
         name,
@@ -159,13 +158,6 @@ def row(name: str) -> tuple[str, ...]:
         *(f"{figures['memory'] / 2**20:.0f}" for figures in both),
         f"{abs(ours['loss'] / theirs['loss'] - 1):.0e}",
     )
-
-
-def apart(name: str, backend: str) -> Figures:
-    """Measured in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.large", "--measure", name, backend]
-    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(found.stdout.splitlines()[-1])
 
 
 def measure(name: str, backend: str) -> Figures:

@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def row(name: str) -> tuple[str, ...]:
-    ours, theirs = (apart(name, backend) for backend in BACKENDS)
+    ours, theirs = (apart("benchmarks.memory", name, backend) for backend in BACKENDS)
     sizes = (ours["peak"], theirs["peak"])
     return (
         name,
@@ -65,9 +65,9 @@ def row(name: str) -> tuple[str, ...]:
     )
 
 
-def apart(name: str, backend: str) -> Figures:
-    """Measured in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.memory", "--measure", name, backend]
+def apart(module: str, name: str, backend: str) -> Figures:
+    """What a benchmark measures in a fresh process."""
+    command = [sys.executable, "-m", module, "--measure", name, backend]
     found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(found.stdout.splitlines()[-1])
 
