@@ -39,7 +39,7 @@ from tinyhlo.codegen.llvm.types import (
     value_type,
 )
 from tinyhlo.codegen.math.expand import expand as expand_function
-from tinyhlo.ir.dtypes import BOOL, I32, I64, U8, DType
+from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
 from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
@@ -251,25 +251,12 @@ class Values(Scopes):
     def lane_addresses(self, memory: Memory, where: Index) -> list[str]:
         """The addresses of all lanes, taken out of a vector of places."""
         index, wide = indices.lanes(self, where)
-        if wide is I32 and self.lanes > 2 and where.bounds[0] >= 0:
-            places, wide = self.in_pairs(index), I64
-        else:
-            one = f"extractelement {value_type(wide, self.lanes)} {index}, i64"
-            places = [self.b.value(f"{one} {lane}") for lane in range(self.lanes)]
-        element = stored_type(memory.dtype)
+        vector, element = value_type(wide, self.lanes), stored_type(memory.dtype)
+        places = (
+            self.b.value(f"extractelement {vector} {index}, i64 {k}") for k in range(self.lanes)
+        )
         base = f"getelementptr {element}, ptr {self.pointers[memory]}, i{wide.bits}"
         return [self.b.value(f"{base} {place}") for place in places]
-
-    def in_pairs(self, index: str) -> list[str]:
-        """Integers of 32 bits, none negative, out of lanes: two leave a register at a time."""
-        pairs = lanes_type("i64", self.lanes // 2)
-        both = self.b.value(f"bitcast {value_type(I32, self.lanes)} {index} to {pairs}")
-        result: list[str] = []
-        for k in range(self.lanes // 2):
-            pair = self.b.value(f"extractelement {pairs} {both}, i64 {k}")
-            result.append(self.b.value(f"and i64 {pair}, {(1 << 32) - 1}"))
-            result.append(self.b.value(f"lshr i64 {pair}, 32"))
-        return result
 
     def one_by_one(self, e: Load, var: Var) -> list[str]:
         """The addresses of all lanes, each computed apart, from the place of the first lane."""
