@@ -228,14 +228,15 @@ def random_array(random: np.random.Generator, type_: TensorType) -> np.ndarray:
 
 
 def summary(array: np.ndarray) -> str:
-    """Type, range and the first few values."""
+    """Type, range (of complex numbers that of their magnitudes) and the first few values."""
     kind = f"{array.dtype}[{','.join(map(str, array.shape))}]"
     if array.size == 0:
         return f"{kind} (empty)"
-    wide = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    wide = array if array.dtype.kind in "biuc" else array.astype(np.float64)
+    size = np.abs(wide) if array.dtype.kind == "c" else wide
     first = " ".join(f"{value:.6g}" for value in wide.reshape(-1)[:4])
     more = " ..." if array.size > 4 else ""
-    return f"{kind} from {wide.min():.6g} to {wide.max():.6g}: {first}{more}"
+    return f"{kind} from {size.min():.6g} to {size.max():.6g}: {first}{more}"
 
 
 def save(path: str, array: np.ndarray) -> None:
