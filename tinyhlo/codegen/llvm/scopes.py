@@ -180,3 +180,11 @@ class Scopes:
     def read(self, read: Read) -> Value:
         register = self.registers[read.name]
         return Value(self.kept(register), register.lanes)
+
+    @contextmanager
+    def innermost(self) -> Generator[None]:
+        """Scopes deeper than the current one are put aside while a guard is emitted here."""
+        deeper = self.stack[self.current + 1 :]
+        del self.stack[self.current + 1 :]
+        yield
+        self.stack.extend(deeper)

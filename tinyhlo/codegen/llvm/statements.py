@@ -19,7 +19,7 @@ from tinyhlo.codegen.bodies import (
     substituted,
 )
 from tinyhlo.codegen.expressions import Memory, identity, index_free
-from tinyhlo.codegen.llvm import arithmetic, keep, multiply, prefix, reduce_lanes, stores
+from tinyhlo.codegen.llvm import arithmetic, guards, keep, multiply, prefix, reduce_lanes, stores
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.rows_of_places import rows_in
 from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
@@ -191,7 +191,7 @@ class Statements(Values):
         for condition in statement.conditions:
             if self.is_varying(index_free(condition.index)):
                 raise VerificationError(f"lanes part at a jump: if {condition}")
-        condition = self.all_hold(statement.conditions)
+        condition = guards.all_hold(self, statement.conditions)
         inside, after = self.b.fresh(), self.b.fresh()
         self.open(inside, guard=True)
         self.rebound(statement.body)

@@ -10,8 +10,7 @@ expression is uniform (one scalar for all lanes) or varying (a vector), by the n
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -23,9 +22,8 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Rarely,
     Read,
-    index_free,
 )
-from tinyhlo.codegen.llvm import arithmetic, indices, interleave, rows_of_places
+from tinyhlo.codegen.llvm import arithmetic, guards, indices, interleave, rows_of_places
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.scopes import Scopes, Value
@@ -40,7 +38,7 @@ from tinyhlo.codegen.llvm.types import (
 )
 from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
-from tinyhlo.ir.index import Condition, Index, Var, substitute
+from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
@@ -103,7 +101,7 @@ class Values(Scopes):
             case IndexValue():
                 return self.index_value(e)
             case Guard():
-                return self.guard(e)
+                return guards.guard(self, e)
             case Rarely():
                 return self.rarely(e)
         raise TypeError(e)
@@ -274,78 +272,7 @@ class Values(Scopes):
             result = self.b.value(f"insertelement {type_} {result}, {element} {one}, i64 {lane}")
         return self.from_stored(result, e.dtype, self.lanes)
 
-    # --- guards ------------------------------------------------------------------------------
-
-    def guard(self, e: Guard) -> Value:
-        if any(self.is_varying(index_free(c.index)) for c in e.conditions):
-            return self.varying_guard(e)
-        condition = self.all_hold(e.conditions)
-        if not e.value.loads:
-            return self.choose(condition, e.value, e.otherwise)
-        match e:
-            case Guard(value=Load() as load, otherwise=Literal() as other) if self.is_row(load):
-                return self.load_either(condition, load, other)
-            case _:
-                return self.branch(condition, e)
-
-    def is_row(self, e: Load) -> bool:
-        """Whether one vector of memory holds all lanes."""
-        varying = self.is_varying(e.free) and e.dtype is not BOOL
-        return varying and self.scope.mask is None and indices.stride(self, e.index) == 1
-
-    def load_either(self, condition: str, e: Load, other: Literal) -> Value:
-        """Lanes of memory, or as many times a constant: where these lie is chosen, not what they
-        are, so that windows over padded rows are straight-line code."""
-        dtype, lanes = e.dtype, self.lanes
-        name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
-        text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)
-        self.b.declarations[name] = f"{name} = private constant {type_} {text}"
-        address = self.address(e.memory, e.index)
-        place = self.b.value(f"select i1 {condition}, ptr {address}, ptr {name}")
-        return Value(self.load_lanes(e.memory, place, lanes), lanes)
-
-    def choose(self, condition: str, then: Expression, other: Expression) -> Value:
-        lanes = max(self.emit(then).lanes, self.emit(other).lanes)
-        chosen = self.b.value(
-            f"select i1 {condition}, "
-            f"{value_type(then.dtype, lanes)} {self.text(then, lanes)}, "
-            f"{value_type(then.dtype, lanes)} {self.text(other, lanes)}"
-        )
-        return Value(chosen, lanes)
-
-    def all_hold(self, conditions: tuple[Condition, ...]) -> str:
-        """Uniform conditions as one i1."""
-        result = ""
-        for condition in conditions:
-            index = self.index(condition.index + -condition.low)
-            extent = condition.high - condition.low
-            held = self.b.value(f"icmp ult i64 {index}, {extent}")
-            result = self.b.value(f"and i1 {result}, {held}") if result else held
-        return result
-
-    def branch(self, condition: str, e: Guard) -> Value:
-        """Uniform conditions: jump."""
-        names = [self.b.fresh() for _ in range(3)]
-        varying = self.is_varying(e.free)
-        lanes = self.lanes if varying else 1
-        parts = []
-        for name, part in zip(names, (e.value, e.otherwise), strict=False):
-            with self.innermost():
-                self.open(name, guard=True)
-                text = self.text(part, lanes)
-                parts.append((self.close(), text))
-        (then, value), (other, otherwise) = parts
-        lines = self.scope.lines
-        lines.append(f"  br i1 {condition}, label %{names[0]}, label %{names[1]}")
-        for name, scope in zip(names, (then, other), strict=False):
-            lines.append(f"{name}:")
-            lines.extend(scope.lines)
-            lines.append(f"  br label %{names[2]}")
-        lines.append(f"{names[2]}:")
-        self.scope.label = names[2]
-        type_ = value_type(e.dtype, lanes)
-        joined = f"phi {type_} [{value}, %{then.label}], [{otherwise}, %{other.label}]"
-        return Value(self.b.value(joined), lanes)
+    # --- what is rarely needed ---------------------------------------------------------------
 
     def rarely(self, e: Rarely) -> Value:
         """Call the function if any lane needs it."""
@@ -412,45 +339,3 @@ class Values(Scopes):
             places = [(whole, result), (part, value), ("i64", str(start))]
             result = self.b.intrinsic(insert, whole, places)
         return result
-
-    def varying_guard(self, e: Guard) -> Value:
-        """Conditions differ between lanes: masked loads and a select."""
-        lanes = self.lanes
-        mask_type = lanes_type("i1", lanes)
-        varying = [c for c in e.conditions if self.is_varying(index_free(c.index))]
-        mask = ""
-        for condition in varying:
-            held = indices.lanes_within(self, condition)
-            mask = self.b.value(f"and {mask_type} {mask}, {held}") if mask else held
-        if len(varying) < len(e.conditions):
-            uniform = self.all_hold(tuple(c for c in e.conditions if c not in varying))
-            mask = self.b.value(
-                f"select i1 {uniform}, {mask_type} {mask}, {mask_type} zeroinitializer"
-            )
-        outer = self.scope.mask
-        inner = self.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
-        with self.innermost():
-            self.open(self.scope.label, guard=True, mask=inner)
-            value = self.text(e.value, lanes)
-            scope = self.close()
-        self.scope.lines.extend(scope.lines)
-        self.scope.label = scope.label
-        match e:
-            case Guard(value=Load() as load, otherwise=Literal(bits=0)) if load in scope.table(
-                load
-            ) and self.is_varying(load.free):
-                return Value(value, lanes)  # a load under a mask leaves 0
-            case _:
-                pass
-        otherwise = self.text(e.otherwise, lanes)
-        return Value(
-            self.b.select(mask, value, otherwise, value_type(e.dtype, lanes), lanes), lanes
-        )
-
-    @contextmanager
-    def innermost(self) -> Generator[None]:
-        """Scopes deeper than the current one are put aside while a guard is emitted here."""
-        deeper = self.stack[self.current + 1 :]
-        del self.stack[self.current + 1 :]
-        yield
-        self.stack.extend(deeper)

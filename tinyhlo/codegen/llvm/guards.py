@@ -1,0 +1,130 @@
+"""Expressions under conditions: chosen, jumped around, or loaded under a mask.
+
+In: a Guard and the open Scopes of Values. Out: the Value that holds it:
+
+    [0 <= i < n ? x[i]*2 : 0], i one for all lanes  ->  a jump; without loads, or one row: a select
+    [0 <= j < n ? x[j] : 0], j the vector axis      ->  a masked load
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, index_free
+from tinyhlo.codegen.llvm import indices
+from tinyhlo.codegen.llvm.scopes import Value
+from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import Condition
+
+if TYPE_CHECKING:
+    from tinyhlo.codegen.llvm.values import Values
+
+
+def guard(v: Values, e: Guard) -> Value:
+    """The value, or the other one where a condition does not hold: nothing is loaded there."""
+    if any(v.is_varying(index_free(c.index)) for c in e.conditions):
+        return varying_guard(v, e)
+    condition = all_hold(v, e.conditions)
+    if not e.value.loads:
+        return choose(v, condition, e.value, e.otherwise)
+    match e:
+        case Guard(value=Load() as load, otherwise=Literal() as other) if is_row(v, load):
+            return load_either(v, condition, load, other)
+        case _:
+            return branch(v, condition, e)
+
+
+def is_row(v: Values, e: Load) -> bool:
+    """Whether one vector of memory holds all lanes."""
+    varying = v.is_varying(e.free) and e.dtype is not BOOL
+    return varying and v.scope.mask is None and indices.stride(v, e.index) == 1
+
+
+def load_either(v: Values, condition: str, e: Load, other: Literal) -> Value:
+    """Lanes of memory, or as many times a constant: where these lie is chosen, not what they
+    are, so that windows over padded rows are straight-line code."""
+    dtype, lanes = e.dtype, v.lanes
+    name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
+    text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)
+    v.b.declarations[name] = f"{name} = private constant {type_} {text}"
+    address = v.address(e.memory, e.index)
+    place = v.b.value(f"select i1 {condition}, ptr {address}, ptr {name}")
+    return Value(v.load_lanes(e.memory, place, lanes), lanes)
+
+
+def choose(v: Values, condition: str, then: Expression, other: Expression) -> Value:
+    lanes = max(v.emit(then).lanes, v.emit(other).lanes)
+    chosen = v.b.value(
+        f"select i1 {condition}, "
+        f"{value_type(then.dtype, lanes)} {v.text(then, lanes)}, "
+        f"{value_type(then.dtype, lanes)} {v.text(other, lanes)}"
+    )
+    return Value(chosen, lanes)
+
+
+def all_hold(v: Values, conditions: tuple[Condition, ...]) -> str:
+    """Uniform conditions as one i1."""
+    result = ""
+    for condition in conditions:
+        index = v.index(condition.index + -condition.low)
+        extent = condition.high - condition.low
+        held = v.b.value(f"icmp ult i64 {index}, {extent}")
+        result = v.b.value(f"and i1 {result}, {held}") if result else held
+    return result
+
+
+def branch(v: Values, condition: str, e: Guard) -> Value:
+    """Uniform conditions: jump."""
+    names = [v.b.fresh() for _ in range(3)]
+    varying = v.is_varying(e.free)
+    lanes = v.lanes if varying else 1
+    parts = []
+    for name, part in zip(names, (e.value, e.otherwise), strict=False):
+        with v.innermost():
+            v.open(name, guard=True)
+            text = v.text(part, lanes)
+            parts.append((v.close(), text))
+    (then, value), (other, otherwise) = parts
+    lines = v.scope.lines
+    lines.append(f"  br i1 {condition}, label %{names[0]}, label %{names[1]}")
+    for name, scope in zip(names, (then, other), strict=False):
+        lines.append(f"{name}:")
+        lines.extend(scope.lines)
+        lines.append(f"  br label %{names[2]}")
+    lines.append(f"{names[2]}:")
+    v.scope.label = names[2]
+    type_ = value_type(e.dtype, lanes)
+    joined = f"phi {type_} [{value}, %{then.label}], [{otherwise}, %{other.label}]"
+    return Value(v.b.value(joined), lanes)
+
+
+def varying_guard(v: Values, e: Guard) -> Value:
+    """Conditions differ between lanes: masked loads and a select."""
+    lanes = v.lanes
+    mask_type = lanes_type("i1", lanes)
+    varying = [c for c in e.conditions if v.is_varying(index_free(c.index))]
+    mask = ""
+    for condition in varying:
+        held = indices.lanes_within(v, condition)
+        mask = v.b.value(f"and {mask_type} {mask}, {held}") if mask else held
+    if len(varying) < len(e.conditions):
+        uniform = all_hold(v, tuple(c for c in e.conditions if c not in varying))
+        mask = v.b.value(f"select i1 {uniform}, {mask_type} {mask}, {mask_type} zeroinitializer")
+    outer = v.scope.mask
+    inner = v.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
+    with v.innermost():
+        v.open(v.scope.label, guard=True, mask=inner)
+        value = v.text(e.value, lanes)
+        scope = v.close()
+    v.scope.lines.extend(scope.lines)
+    v.scope.label = scope.label
+    match e:
+        case Guard(value=Load() as load, otherwise=Literal(bits=0)) if load in scope.table(
+            load
+        ) and v.is_varying(load.free):
+            return Value(value, lanes)  # a load under a mask leaves 0
+        case _:
+            pass
+    otherwise = v.text(e.otherwise, lanes)
+    return Value(v.b.select(mask, value, otherwise, value_type(e.dtype, lanes), lanes), lanes)
