@@ -12,7 +12,7 @@ from tinyhlo.errors import VerificationError
 from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.dtypes import F32, I32
+from tinyhlo.ir.dtypes import F32, I8, I32, DType
 from tinyhlo.ir.graph import (
     Constant,
     Elementwise,
@@ -341,3 +341,21 @@ def test_products_in_either_order_are_one_node() -> None:
     (result,) = graph.results
     assert isinstance(result, Elementwise) and result.op is Op.SUB
     assert result.inputs[0] is result.inputs[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "end"),
+    [(F32, 2), (F32, 2.5), (F32, float("nan")), (F32, float("inf")), (I32, 2), (I8, 2)],
+)
+def test_a_slice_of_what_is_joined_by_a_test(dtype: DType, end: float) -> None:
+    """Ends between two indices, none at all, and indices that wrap around."""
+    size = 300
+    before, behind = build.param(0, (size,), F32), build.param(1, (size,), F32)
+    index = build.iota((size,), dtype, 0)
+    inside = build.elementwise(Op.LT, index, build.full(end, (size,), dtype))
+    joined = build.elementwise(Op.WHERE, inside, before, behind)
+    values = [np.arange(size, dtype=np.float32), -np.arange(size, dtype=np.float32)]
+    for start in (0, 2, 3, 200):
+        part = build.slice_(joined, (start,), (start + 1,), (1,))
+        graph = Graph((before.type, behind.type), (part,))
+        np.testing.assert_array_equal(run_graph(simplify(graph), values), run_graph(graph, values))

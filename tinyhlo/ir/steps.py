@@ -150,11 +150,12 @@ def slice_of_part(node: Slice) -> Node | None:
 
 
 def joined_at(test: Node) -> tuple[int, int] | None:
-    """(axis, end) of the test `iota < end`."""
+    """(axis, end) of the test `iota < end`, in integers that hold every index."""
     match test:
-        case Elementwise(op=Op.LT, inputs=(Iota(axis=axis), bound)):
+        case Elementwise(op=Op.LT, inputs=(Iota(axis=axis, dtype=dtype), bound)):
             end = splat_value(bound)
-            return None if end is None else (axis, int(end))
+            if end is not None and dtype.is_integer and test.shape[axis] - 1 <= dtype.bounds[1]:
+                return axis, int(end)
     return None
 
 
