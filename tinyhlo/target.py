@@ -31,6 +31,8 @@ class Target:
     l2_bytes: int
     l3_bytes: int
     threads: int
+    group_items: int = 0  # work-items of a group at most; 0: a processor, with threads and vectors
+    group_bytes: int = 0  # of memory that the items of a group share
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""
