@@ -32,6 +32,8 @@ class Axis(Enum):
     ORDERED = "ordered"  # each iteration needs the one before; with lanes, sums are prefixes
     UNROLL = "unroll"  # written out, one iteration after another: few and cheap
     VECTOR = "vector"  # SIMD lanes; the renderer adds the remainder
+    GRID = "grid"  # over the work-items of a device, or over their groups
+    GROUP = "group"  # dealt to the items of a group; what they accumulate is put together
     REDUCE = "reduce"  # only accumulates: any order; `width` > 1 keeps one accumulator a lane
 
 

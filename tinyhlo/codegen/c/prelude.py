@@ -1,0 +1,80 @@
+"""What differs between the dialects of C, as macros in front of the same text.
+
+PRELUDES["CL"]   # OpenCL C 1.2 and later
+PRELUDES["NV"]   # CUDA C++
+"""
+
+from __future__ import annotations
+
+OPENCL = """\
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double f64;
+#define as_f64 as_double
+#endif
+typedef char i8; typedef short i16; typedef int i32; typedef long i64;
+typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64;
+typedef float f32;
+#define as_i32 as_int
+#define as_u32 as_uint
+#define as_i64 as_long
+#define as_u64 as_ulong
+#define as_f32 as_float
+#define KERNEL kernel
+#define GLOBAL global
+#define SHARED local
+#define TABLE constant
+#define FUNCTION static
+#define UNROLL __attribute__((opencl_unroll_hint))
+#define GROUP ((i64)get_group_id(0))
+#define ITEM ((i32)get_local_id(0))
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define count_ones(x) popcount(x)
+#define count_zeros(x) clz(x)
+FUNCTION f32 f32_of_f16(u16 x) { half h = as_half(x); return vload_half(0, &h); }
+FUNCTION u16 f16_of_f32(f32 x) { half h; vstore_half_rte(x, 0, &h); return as_ushort(h); }
+"""
+
+CUDA = """\
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
+typedef unsigned long long u64; typedef float f32; typedef double f64;
+#define restrict __restrict__
+#define KERNEL extern "C" __global__
+#define GLOBAL
+#define SHARED __shared__
+#define TABLE static __device__ const
+#define FUNCTION static __device__ inline
+#define UNROLL _Pragma("unroll")
+#define GROUP ((i64)blockIdx.x)
+#define ITEM ((i32)threadIdx.x)
+#define BARRIER __syncthreads()
+FUNCTION i32 as_i32(f32 x) { return __float_as_int(x); }
+FUNCTION u32 as_u32(f32 x) { return __float_as_uint(x); }
+FUNCTION f32 as_f32(i32 x) { return __int_as_float(x); }
+FUNCTION f32 as_f32(u32 x) { return __uint_as_float(x); }
+FUNCTION i64 as_i64(f64 x) { return __double_as_longlong(x); }
+FUNCTION u64 as_u64(f64 x) { return (u64)__double_as_longlong(x); }
+FUNCTION f64 as_f64(i64 x) { return __longlong_as_double(x); }
+FUNCTION f64 as_f64(u64 x) { return __longlong_as_double((i64)x); }
+FUNCTION u32 count_ones(u32 x) { return __popc(x); }
+FUNCTION u64 count_ones(u64 x) { return __popcll(x); }
+FUNCTION u32 count_zeros(u32 x) { return __clz(x); }
+FUNCTION u64 count_zeros(u64 x) { return __clzll(x); }
+FUNCTION f32 f32_of_f16(u16 x) {
+  f32 y; asm("{ .reg .b16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(y) : "h"(x)); return y;
+}
+FUNCTION u16 f16_of_f32(f32 x) {
+  u16 y; asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; mov.b16 %0, h; }" : "=h"(y) : "f"(x)); return y;
+}
+"""
+
+SHARED_FUNCTIONS = """\
+FUNCTION f32 f32_of_bf16(u16 x) { return as_f32((u32)x << 16); }
+FUNCTION u16 bf16_of_f32(f32 x) {
+  u32 bits = as_u32(x);
+  return x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+"""
+
+PRELUDES = {"CL": OPENCL + SHARED_FUNCTIONS, "NV": CUDA + SHARED_FUNCTIONS}

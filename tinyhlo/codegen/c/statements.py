@@ -1,0 +1,302 @@
+"""Statements as C, for one work-item of a grid.
+
+In: a Body. Out: lines. A GRID loop is the work-item, or its group, itself; a GROUP loop is dealt
+to the items of the group, which then know all that it accumulated:
+
+    for (i64 j = ITEM; j < 1000; j += 256) sum += x0[i * 1000 + j];
+    /* halves of the group add up through memory that it shares */
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyhlo.codegen.bodies import changed, store_groups, stores_in, substituted
+from tinyhlo.codegen.c import arithmetic
+from tinyhlo.codegen.c.arithmetic import Functions, literal_text, stored_name, type_name
+from tinyhlo.codegen.c.values import Values
+from tinyhlo.codegen.expressions import Expression, Memory, Read, identity
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Axis,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Keep,
+    Loop,
+    Statement,
+    Store,
+)
+from tinyhlo.ir.dtypes import BOOL, DType
+from tinyhlo.ir.index import constant
+from tinyhlo.ir.ops import Op
+from tinyhlo.target import Target
+
+
+class Statements(Values):
+    """Renders bodies for groups of `items`; `alone`: each item works by itself."""
+
+    def __init__(
+        self,
+        target: Target,
+        names: Mapping[Memory, str],
+        functions: Functions,
+        items: int,
+        alone: bool,
+    ) -> None:
+        super().__init__(target, names, functions)
+        self.items = items
+        self.alone = alone
+        self.dtypes: dict[str, DType] = {}  # of registers
+        self.shared: list[str] = []  # declarations of memory that a group shares
+
+    # --- bodies ------------------------------------------------------------------------------
+
+    def body(self, body: Body) -> None:
+        position = 0
+        while position < len(body):
+            neighbours: list[Store] = []
+            while position < len(body) and isinstance(body[position], Store):
+                neighbours.append(body[position])  # type: ignore[arg-type]
+                position += 1
+            for group in store_groups(neighbours):
+                self.stores(group)
+            if not neighbours:
+                self.statement(body[position])
+                position += 1
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Loop():
+                self.loop(statement)
+            case Declare(name=name, value=value):
+                self.declare(name, value.dtype, self.text(value))
+            case Accumulate(name=name, op=op, value=value):
+                self.accumulate(name, op, value)
+            case Assign(names=names, values=values):
+                self.assign(names, values)
+            case If(conditions=conditions, body=inner):
+                self.block(f"if ({self.hold(conditions)})", inner, guard=True)
+            case Bind(var=var, index=index):
+                self.variables[var] = self.out.value("i64", self.index(index))
+                self.bind(var)
+            case Keep():
+                self.keep_values(statement)
+            case Allocate(memory=memory):
+                self.allocate(memory)
+            case _:
+                raise TypeError(statement)
+
+    def block(self, head: str, body: Body, guard: bool = False) -> None:
+        """A body in braces, and what it leaves behind."""
+        self.open("", guard=guard)
+        self.rebound(body)
+        self.body(body)
+        self.close_block(head)
+        self.settle(body)
+
+    def close_block(self, head: str) -> None:
+        inner = self.close()
+        self.out.lines += [f"{head} {{", *(f"  {line}" for line in inner.lines), "}"]
+
+    def rebound(self, body: Body) -> None:
+        """Registers that `body` changes are read inside it, not before it."""
+        for name in changed(body):
+            if name in self.depth:
+                self.depth[name] = self.current
+
+    def settle(self, body: Body) -> None:
+        """After a loop the registers it changed belong to the scope around it."""
+        self.rebound(body)
+        self.forget(changed(body))
+        if stores_in(body):
+            self.stored()
+
+    # --- memory ------------------------------------------------------------------------------
+
+    def allocate(self, memory: Memory) -> None:
+        name = f"{memory.name}_{self.out.fresh()}"
+        self.names[memory] = name
+        declaration = f"{stored_name(memory.dtype)} {name}[{memory.size}];"
+        if self.alone:
+            self.out.line(declaration)
+        else:
+            self.shared.append(f"SHARED {declaration}")
+
+    def stores(self, group: list[Store]) -> None:
+        """Stores whose values are all computed before any is stored; of a group one item stores,
+        and all wait for it."""
+        texts = [
+            (self.names[s.memory], self.index(s.index), self.kept_text(s.value)) for s in group
+        ]
+        lines = [f"{name}[{place}] = {text};" for name, place, text in texts]
+        if not self.alone:
+            self.out.line("BARRIER;")
+            self.out.line("if (ITEM == 0) {")
+            self.out.lines += [f"  {line}" for line in lines]
+            self.out.lines += ["}", "BARRIER;"]
+        else:
+            self.out.lines += lines
+        self.stored()
+
+    def kept_text(self, value: Expression) -> str:
+        text = self.text(value)
+        if isinstance(value, Read):
+            return self.out.value(type_name(value.dtype), text)
+        return text
+
+    # --- registers ---------------------------------------------------------------------------
+
+    def declare(self, name: str, dtype: DType, text: str) -> None:
+        own = f"{name}_{self.out.fresh()}"
+        self.registers[name] = own  # type: ignore[assignment]
+        self.dtypes[name] = dtype
+        self.out.line(f"{type_name(dtype)} {own} = {text};")
+        self.bind(name)
+
+    def accumulate(self, name: str, op: Op, value: Expression) -> None:
+        dtype, own = self.dtypes[name], self.registers[name]
+        text = self.text(value)
+        if value.dtype is not dtype:  # a boolean: all bits or none
+            text = f"({type_name(dtype)})({text} ? -1 : 0)"
+        self.out.line(f"{own} = {self.combined(op, str(own), text, dtype)};")
+        self.forget((name,))
+
+    def combined(self, op: Op, left: str, right: str, dtype: DType) -> str:
+        return arithmetic.written(self.functions, op, [left, right], dtype, dtype)
+
+    def assign(self, names: tuple[str, ...], values: tuple[Expression, ...]) -> None:
+        texts = [self.kept_text(value) for value in values]
+        for name, text in zip(names, texts, strict=True):
+            self.out.line(f"{self.registers[name]} = {text};")
+        self.forget(names)
+
+    def keep_values(self, keep: Keep) -> None:
+        condition, count = self.text(keep.condition), self.registers[keep.count]
+        texts = [self.text(value) for value in keep.values]
+        self.out.line(f"if ({condition}) {{")
+        for memory, text in zip(keep.memories, texts, strict=True):
+            self.out.line(f"  {self.names[memory]}[{count}] = {text};")
+        self.out.lines += [f"  {count} += 1;", "}"]
+        self.forget((keep.count,))
+        self.stored()
+
+    # --- loops -------------------------------------------------------------------------------
+
+    def loop(self, loop: Loop) -> None:
+        if loop.var.extent == 0:
+            return
+        match loop.axis:
+            case Axis.GRID:
+                self.grid(loop)
+            case Axis.GROUP:
+                self.dealt(loop)
+            case Axis.UNROLL:
+                for k in range(loop.var.extent):
+                    self.body(substituted(loop.body, {loop.var: constant(k)}))
+            case _:
+                start = self.index(loop.start)
+                self.run(loop, start, f"{self.variable(loop)} += 1")
+
+    def variable(self, loop: Loop) -> str:
+        clean = "".join(c if c.isalnum() else "_" for c in loop.var.name)
+        return f"{clean}_{loop.var.extent}"
+
+    def end(self, loop: Loop) -> str:
+        extent = loop.var.extent
+        if loop.count is None:
+            return str(extent)
+        end = loop.start + loop.count
+        if end.bounds[1] <= extent:
+            return self.index(end)
+        if not end.terms:
+            return str(min(end.offset, extent))
+        text = self.out.value("i64", self.index(end))
+        return self.out.value("i64", f"{text} < {extent} ? {text} : {extent}")
+
+    def run(self, loop: Loop, start: str, step: str) -> None:
+        name, end = self.variable(loop), self.end(loop)
+        self.open("")
+        before, variable = self.bind(loop.var), self.variables.get(loop.var)
+        self.variables[loop.var] = name
+        self.rebound(loop.body)
+        self.body(loop.body)
+        self.unbind(loop.var, before)
+        if variable is not None:
+            self.variables[loop.var] = variable
+        self.close_block(f"for (i64 {name} = {start}; {name} < {end}; {step})")
+        self.settle(loop.body)
+
+    def grid(self, loop: Loop) -> None:
+        """The loop whose iterations are the work-items, or the groups."""
+        name = self.variable(loop)
+        place = f"GROUP * {self.items} + ITEM" if self.alone else "GROUP"
+        self.out.line(f"const i64 {name} = {place};")
+        self.variables[loop.var] = name
+        self.bind(loop.var)
+        if self.alone and loop.var.extent % self.items:
+            self.block(f"if ({name} < {loop.var.extent})", loop.body, guard=True)
+        else:
+            self.body(loop.body)
+
+    def dealt(self, loop: Loop) -> None:
+        """A loop whose iterations the items of the group share. What they accumulate starts from
+        its neutral element and is put together afterwards."""
+        outer = accumulated(loop.body)
+        saved = {name: self.registers[name] for name in outer}
+        for name, op in outer.items():
+            dtype = self.dtypes[name]
+            neutral = identity(op, dtype)
+            own = f"{name}_{self.out.fresh()}"
+            self.out.line(f"{type_name(dtype)} {own} = {literal_text(neutral.bits, dtype)};")
+            self.registers[name] = own  # type: ignore[assignment]
+        start, alone = self.index(loop.start), self.alone
+        first = "ITEM" if start == "0" else f"{start} + ITEM"
+        self.alone = True
+        self.run(loop, first, f"{self.variable(loop)} += {self.items}")
+        self.alone = alone
+        for name, op in outer.items():
+            total = self.total(str(self.registers[name]), op, self.dtypes[name])
+            self.registers[name] = saved[name]
+            combined = self.combined(op, str(saved[name]), total, self.dtypes[name])
+            self.out.line(f"{saved[name]} = {combined};")
+        if stores_in(loop.body):
+            self.out.line("BARRIER;")
+
+    def total(self, own: str, op: Op, dtype: DType) -> str:
+        """The registers of all items of a group put together, always in the same order."""
+        t, all_ = stored_name(dtype), f"all_{self.out.fresh()}"
+        self.shared.append(f"SHARED {t} {all_}[{self.items}];")
+        half = self.out.fresh()
+        one, other = f"{all_}[ITEM]", f"{all_}[ITEM + {half}]"
+        if dtype is BOOL:
+            one, other = f"({one} != 0)", f"({other} != 0)"
+        self.out.lines += [
+            f"{all_}[ITEM] = {own};",
+            "BARRIER;",
+            f"for (i32 {half} = {self.items // 2}; {half} > 0; {half} /= 2) {{",
+            f"  if (ITEM < {half}) {all_}[ITEM] = {self.combined(op, one, other, dtype)};",
+            "  BARRIER;",
+            "}",
+        ]
+        total = self.out.value(type_name(dtype), f"{all_}[0]{' != 0' if dtype is BOOL else ''}")
+        self.out.line("BARRIER;")
+        return total
+
+
+def accumulated(body: Body) -> dict[str, Op]:
+    """Registers from outside that a body accumulates, and how."""
+    outside = changed(body)
+    found: dict[str, Op] = {}
+    for statement in body:
+        match statement:
+            case Accumulate(name=name, op=op) if name in outside:
+                found[name] = op
+            case Loop(body=inner) | If(body=inner):
+                found |= {n: op for n, op in accumulated(inner).items() if n in outside}
+            case _:
+                pass
+    return found

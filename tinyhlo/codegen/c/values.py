@@ -1,0 +1,229 @@
+"""Expressions as C.
+
+In: an Expression and the open Scopes. Out: the text of its value: a name, or a literal. Each is
+computed once, in the outermost scope that binds what it depends on:
+
+    const f32 v3 = x0[i * 64 + j];
+    const f32 v4 = v3 * v3;
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinyhlo.codegen.c import arithmetic
+from tinyhlo.codegen.c.arithmetic import Functions, literal_text, type_name
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    Rarely,
+    Read,
+)
+from tinyhlo.codegen.llvm.scopes import Scopes, Value
+from tinyhlo.codegen.math.expand import expand
+from tinyhlo.ir.dtypes import BOOL, I64, DType
+from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.target import Target
+
+INT_LIMIT = 1 << 31
+
+
+class Lines:
+    """The lines of the present scope; numbers for names."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def value(self, type_: str, text: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"const {type_} {name} = {text};")
+        return name
+
+
+class Values(Scopes):
+    """Emits expressions; `names` are what memories are called, `functions` what they call."""
+
+    def __init__(self, target: Target, names: Mapping[Memory, str], functions: Functions) -> None:
+        self.out = Lines()
+        super().__init__(self.out)  # type: ignore[arg-type]
+        self.target = target
+        self.names = dict(names)
+        self.functions = functions
+        self.expanded: dict[Expression, Expression | None] = {}
+        self.expands = True  # what is rarely needed calls libraries
+
+    def text(self, e: Expression) -> str:
+        """The value of `e`, emitted at most once a scope."""
+        if isinstance(e, Literal):
+            return literal_text(e.bits, e.dtype)
+        if isinstance(e, Read):
+            return self.registers[e.name]  # type: ignore[return-value]
+        home = self.home(e.free, e.loads)
+        found = self.find(e, home)
+        if found is not None:
+            return found
+        with self.at(home):
+            text = self.computed(e)
+        self.stack[home].table(e)[e] = Value(text, 1)
+        return text
+
+    def find(self, e: Expression, home: int) -> str | None:
+        """What an open scope has computed: of what loads, scopes before a guard too."""
+        lowest = home
+        if e.loads:
+            lowest = max([self.depth[name] for name in e.free], default=0)
+        for depth in range(home, min(home, lowest) - 1, -1):
+            found = self.stack[depth].table(e).get(e)
+            if found is not None:
+                return found.text
+        return None
+
+    def computed(self, e: Expression) -> str:
+        match e:
+            case Apply():
+                return self.apply(e)
+            case Load(memory=memory, index=index):
+                element = f"{self.names[memory]}[{self.index(index)}]"
+                if memory.dtype is BOOL:
+                    element = f"{element} != 0"
+                return self.named(e.dtype, element)
+            case IndexValue(index=index, dtype=dtype):
+                wide = self.index(index)
+                return self.named(dtype, arithmetic.converted(self.functions, wide, I64, dtype))
+            case Guard():
+                return self.guard(e)
+            case Rarely():
+                return self.rarely(e)
+        raise TypeError(e)
+
+    def named(self, dtype: DType, text: str) -> str:
+        return self.out.value(type_name(dtype), text)
+
+    def apply(self, e: Apply) -> str:
+        if self.expands and (e.op in TRANSCENDENTAL or e.op is Op.REM):
+            if e not in self.expanded:
+                self.expanded[e] = expand(e.op, e.arguments, e.dtype, self.target)
+            expanded = self.expanded[e]
+            if expanded is not None:
+                return self.text(expanded)
+        texts = [self.text(argument) for argument in e.arguments]
+        operand = e.arguments[-1].dtype
+        return self.named(
+            e.dtype, arithmetic.written(self.functions, e.op, texts, operand, e.dtype)
+        )
+
+    # --- indices -----------------------------------------------------------------------------
+
+    def index(self, index: Index) -> str:
+        """An integer of 64 bits, in parentheses unless it is one number or name."""
+        if not index.terms:
+            return str(index.offset)
+        parts = [self.term(atom, factor) for atom, factor in index.terms]
+        if index.offset:
+            parts.append(str(index.offset))
+        return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})".replace("+ -", "- ")
+
+    def term(self, atom: object, factor: int) -> str:
+        match atom:
+            case Var():
+                text = self.variables[atom]
+            case Quotient(dividend=dividend, divisor=divisor):
+                text = self.divided(dividend, divisor, "/")
+            case Remainder(dividend=dividend, modulus=modulus):
+                text = self.divided(dividend, modulus, "%")
+            case Data(value=value):
+                text = arithmetic.converted(self.functions, self.text(value), value.dtype, I64)
+            case _:
+                raise TypeError(atom)
+        return text if factor == 1 else f"{text} * {factor}"
+
+    def divided(self, dividend: Index, divisor: int, infix: str) -> str:
+        """Rounded down, in 32 bits where they suffice: a division of 64 takes several times as
+        long."""
+        low, high = dividend.bounds
+        text = self.index(dividend)
+        if low < 0:  # shifted to where C rounds down too
+            lift = -(low // divisor)
+            shifted = f"({text} + {lift * divisor}) {infix} {divisor}"
+            return f"({shifted} - {lift})" if infix == "/" else f"({shifted})"
+        if high < INT_LIMIT:
+            return f"(i64)((u32){text} {infix} {divisor}u)"
+        return f"({text} {infix} {divisor})"
+
+    def hold(self, conditions: tuple[Condition, ...]) -> str:
+        """Whether all conditions hold."""
+        tests: list[str] = []
+        for condition in conditions:
+            low, high = condition.index.bounds
+            text = self.index(condition.index)
+            if low < condition.low:
+                tests.append(f"{text} >= {condition.low}")
+            if high >= condition.high:
+                tests.append(f"{text} < {condition.high}")
+        return " && ".join(tests) or "true"
+
+    # --- what is not always computed ---------------------------------------------------------
+
+    def guard(self, e: Guard) -> str:
+        """The value, or the other one where a condition does not hold: nothing is loaded there."""
+        condition = self.hold(e.conditions)
+        if not e.value.loads:
+            then, other = self.text(e.value), self.text(e.otherwise)
+            return self.named(e.dtype, f"{condition} ? {then} : {other}")
+        name = self.out.fresh()
+        self.out.line(f"{type_name(e.dtype)} {name};")
+        with self.innermost():
+            self.branch(f"if ({condition})", e.value, name)
+            self.branch("else", e.otherwise, name)
+        return name
+
+    def branch(self, head: str, value: Expression, name: str) -> None:
+        self.open("", guard=True)
+        text = self.text(value)
+        inner = self.close()
+        self.out.line(f"{head} {{")
+        self.out.lines += [f"  {line}" for line in (*inner.lines, f"{name} = {text};")]
+        self.out.line("}")
+
+    def rarely(self, e: Rarely) -> str:
+        """Call the function where it is needed."""
+        condition, usual = self.text(e.condition), self.text(e.usual)
+        given = ", ".join(self.text(part) for part in e.inputs)
+        call = f"{self.function(e)}({given})"
+        return self.named(e.dtype, f"{condition} ? {call} : {usual}")
+
+    def function(self, e: Rarely) -> str:
+        """The name of the function that computes `e.value`."""
+        name = f"{e.name}_{type_name(e.dtype)}".replace(".", "_")
+        if name not in self.functions:
+            inner = Values(self.target, {}, self.functions)
+            inner.expands = False
+            parameters: list[str] = []
+            for k, part in enumerate(e.inputs):
+                inner.bind(f"input{k}")
+                inner.registers[f"input{k}"] = f"input{k}"  # type: ignore[assignment]
+                parameters.append(f"{type_name(part.dtype)} input{k}")
+            result = inner.text(e.value)
+            self.functions[name] = "\n".join(
+                [
+                    f"FUNCTION {type_name(e.dtype)} {name}({', '.join(parameters)}) {{",
+                    *(f"  {line}" for line in inner.out.lines),
+                    f"  return {result};",
+                    "}",
+                ]
+            )
+        return name

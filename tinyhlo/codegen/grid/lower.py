@@ -1,0 +1,19 @@
+"""Which way a Kernel becomes loops for a grid, by its root node."""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.lowering.kernel import LOWERINGS
+from tinyhlo.ir.graph import Output
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+
+def lower(kernel: Kernel, target: Target) -> LoopProgram:
+    """The LoopProgram of any kernel but library calls."""
+    root = kernel.graph.results[0]
+    if isinstance(root, Output):
+        root = root.inputs[0]
+    lowering = LOWERINGS.get(type(root))
+    return lowering(kernel, target) if lowering is not None else lower_fused(kernel)

@@ -1,0 +1,258 @@
+"""Loops as dispatches: which iterations become work-items, which are dealt to a group.
+
+In: the LoopProgram of a kernel, all of whose loops are as they were lowered. Out: pieces that run
+one after the other, each a grid of groups:
+
+    for i in 64: for j in 100: y[..] = ..        ->  6400 items, each one iteration
+    for i in 64: sum = 0; for j in 1000: sum += .. ->  64 groups, which are dealt the 1000
+    sum = 0; for j in 1000: sum += ..; y[0] = sum  ->  one group
+
+Registers that a later piece reads, and private memory that lies outside of all loops, are kept in
+scratch of the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+from tinyhlo.codegen.bodies import (
+    all_indices,
+    below,
+    names_in,
+    names_set,
+    values_in,
+)
+from tinyhlo.codegen.expressions import Load, Memory, Read
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Axis,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Loop,
+    LoopProgram,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.walks import parts, walk
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.index import ZERO, Var, index, unravel
+from tinyhlo.records import dataclass
+from tinyhlo.target import Target
+
+INDEPENDENT = (Axis.SERIAL, Axis.PARALLEL, Axis.VECTOR)
+ITEMS = 256  # of a group
+SMALL = 4096  # iterations of a kernel that are not worth several dispatches
+ROW = 32  # iterations from which a loop is worth a group
+MANY = 1 << 15  # items that fill a device
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Piece:
+    """A body that `groups` groups of `items` items run; `alone`: each item by itself."""
+
+    body: Body
+    groups: int
+    items: int
+    alone: bool
+
+
+def pieces_of(program: LoopProgram, target: Target) -> tuple[list[Piece], tuple[Memory, ...]]:
+    """The pieces of a kernel, and what they keep in scratch."""
+    items = min(ITEMS, target.group_items)
+    kept = [s.memory for s in program.body if isinstance(s, Allocate)]
+    segments = split(tuple(s for s in program.body if not isinstance(s, Allocate)))
+    spilled, saved = across(segments)
+    return [mapped(segment, items) for segment in spilled], (*kept, *saved)
+
+
+# --- dispatches ----------------------------------------------------------------------------------
+
+
+def split(body: Body) -> list[Body]:
+    """Loops whose iterations are independent stand alone; what is between them stays together."""
+    if sum(iterations(s) for s in body) <= SMALL:
+        return [body] if body else []
+    segments: list[Body] = []
+    joins = False
+    for statement in body:
+        own = is_independent(statement) and iterations(statement) > ROW
+        if own or not joins:
+            segments.append((statement,))
+        else:
+            segments[-1] += (statement,)
+        joins = not own
+    return segments
+
+
+def is_independent(statement: Statement) -> bool:
+    return isinstance(statement, Loop) and statement.axis in INDEPENDENT
+
+
+def iterations(statement: Statement) -> int:
+    """How often what is innermost runs."""
+    match statement:
+        case Loop(var=var, body=body, count=count):
+            own = var.extent if count is None else min(count, var.extent)
+            return own * max(1, sum(map(iterations, body)))
+        case If(body=body):
+            return max(1, sum(map(iterations, body)))
+        case _:
+            return 1
+
+
+def across(segments: Sequence[Body]) -> tuple[list[Body], tuple[Memory, ...]]:
+    """Registers that pass from one segment to another, through memory; variables are bound anew."""
+    types: dict[str, DType] = {}
+    memories: dict[str, Memory] = {}
+    binds: list[Statement] = []
+    result: list[Body] = []
+    for position, segment in enumerate(segments):
+        own = {s.name for s in segment if isinstance(s, Declare)}
+        types |= {s.name: s.value.dtype for s in segment if isinstance(s, Declare)}
+        taken = [n for n in types if n in names_in(segment) | names_set(segment) and n not in own]
+        later = tuple(s for other in segments[position + 1 :] for s in other)
+        needed = names_in(later) | names_set(later)
+        redeclared = {s.name for s in later if isinstance(s, Declare)}
+        given = [
+            n for n in types if n in names_set(segment) and n in needed and n not in redeclared
+        ]
+        for name in (*taken, *given):
+            memories.setdefault(name, Memory(f"kept_{name}", types[name], 1, local=True))
+        before = tuple(Declare(name, Load(memories[name], ZERO)) for name in taken)
+        after = tuple(Store(memories[n], ZERO, Read(n, types[n])) for n in given)
+        result.append((*binds, *before, *segment, *after))
+        binds += [s for s in segment if isinstance(s, Bind)]
+    return result, tuple(memories.values())
+
+
+# --- groups and items ----------------------------------------------------------------------------
+
+
+def mapped(body: Body, items: int) -> Piece:
+    """One segment as a grid."""
+    if len(body) == 1 and isinstance(body[0], Loop) and is_independent(body[0]):
+        variables, inner = collapsed(body[0])
+        count = prod(var.extent for var in variables)
+        if count == 0:
+            return Piece((), 0, items, True)
+        flat = Var("item", count)
+        if not is_row(inner, variables, count):
+            loop = Loop(flat, Axis.GRID, (*recovered(flat, variables), *inner))
+            return Piece((loop,), -(-count // items), items, True)
+        loop = Loop(flat, Axis.GRID, (*recovered(flat, variables), *dealt(inner, items)))
+        return Piece((loop,), count, items, False)
+    body = dealt(body, items)
+    together = any(isinstance(s, Loop) and s.axis is Axis.GROUP for s in below(body))
+    return Piece(body, 1, items if together else 1, not together)
+
+
+def collapsed(loop: Loop) -> tuple[list[Var], Body]:
+    """Independent loops directly inside each other, the outermost first."""
+    variables: list[Var] = []
+    while True:
+        if loop.count is not None or loop.start.terms or loop.start.offset:
+            return ([], (loop,)) if not variables else (variables, (loop,))
+        variables.append(loop.var)
+        match loop.body:
+            case (Loop(axis=axis, count=None, start=start) as inner,) if (
+                axis in INDEPENDENT and start == ZERO and inner.var not in variables
+            ):
+                loop = inner
+            case _:
+                return variables, loop.body
+
+
+def recovered(flat: Var, variables: Sequence[Var]) -> Body:
+    """The variables of collapsed loops."""
+    places = unravel(index(flat), tuple(var.extent for var in variables))
+    return tuple(Bind(var, place) for var, place in zip(variables, places, strict=True))
+
+
+def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
+    """Whether a group for each iteration pays: it has long loops, which read neighbours, or there
+    are too few iterations for items of their own."""
+    loops = [s for s in body if isinstance(s, Loop)]
+    longest = max((iterations(loop) for loop in loops), default=0)
+    if longest < ROW:
+        return False
+    if count < MANY:
+        return True
+    along = sum(is_contiguous(loop, innermost(loop)) for loop in loops)
+    return along > sum(is_contiguous(loop, variables[-1]) for loop in loops)
+
+
+def innermost(loop: Loop) -> Var:
+    while len(loop.body) == 1 and isinstance(loop.body[0], Loop):
+        loop = loop.body[0]
+    return loop.var
+
+
+def is_contiguous(loop: Loop, var: Var) -> bool:
+    """Whether memory that the loop reads or writes lies side by side along `var`."""
+    return any(place.coefficient(var) == 1 for place in all_indices(loop.body)) or any(
+        e.index.coefficient(var) == 1 for e in loads_below(loop.body)
+    )
+
+
+def loads_below(body: Iterable[Statement]) -> list[Load]:
+    roots = [value for s in below(body) for value in values_in(s)]
+    return [e for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)]
+
+
+def dealt(body: Body, items: int) -> Body:
+    """A body that a whole group runs: its independent loops and its sums are dealt to the items."""
+    result: list[Statement] = []
+    for statement in body:
+        match statement:
+            case Loop(axis=axis) if axis in INDEPENDENT:
+                result += shared_out(statement, items)
+            case Loop(axis=Axis.REDUCE) if only_accumulates(statement.body):
+                result.append(replace(one_loop(statement), axis=Axis.GROUP))
+            case Loop(axis=Axis.ORDERED, body=inner) | If(body=inner):
+                result.append(replace(statement, body=dealt(inner, items)))
+            case _:
+                result.append(statement)
+    return tuple(result)
+
+
+def shared_out(loop: Loop, items: int) -> Body:
+    """An independent loop: its own iterations are dealt, or, where it has few, those inside."""
+    variables, inner = collapsed(loop)
+    if not variables:
+        return (replace(loop, axis=Axis.GROUP),)
+    count = prod(var.extent for var in variables)
+    longest = max((iterations(s) for s in inner if isinstance(s, Loop)), default=0)
+    if count == 0:
+        return ()
+    if longest >= ROW and count < items:
+        return (replace(loop, body=dealt(loop.body, items)),)
+    flat = Var("dealt", count)
+    return (Loop(flat, Axis.GROUP, (*recovered(flat, variables), *inner)),)
+
+
+def only_accumulates(body: Body) -> bool:
+    return all(isinstance(s, (Accumulate, Loop, If)) for s in below(body))
+
+
+def one_loop(loop: Loop) -> Loop:
+    """Sums over several axes as one loop."""
+    variables = [loop.var]
+    inner = loop
+    while loop.count is None and loop.start == ZERO:
+        match inner.body:
+            case (Loop(axis=Axis.REDUCE, count=None, start=start) as next_,) if (
+                start == ZERO and next_.var not in variables
+            ):
+                variables.append(next_.var)
+                inner = next_
+            case _:
+                break
+    if len(variables) == 1:
+        return loop
+    flat = Var("dealt", prod(var.extent for var in variables))
+    return Loop(flat, Axis.REDUCE, (*recovered(flat, variables), *inner.body))

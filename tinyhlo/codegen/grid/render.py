@@ -1,0 +1,129 @@
+"""The kernels of a program as code for a device.
+
+code = device_code(kernels, target)
+print(code.source)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tinyhlo.codegen.bodies import all_indices, below, values_in
+from tinyhlo.codegen.c.arithmetic import Functions, check_types, literal_text, stored_name
+from tinyhlo.codegen.c.prelude import PRELUDES
+from tinyhlo.codegen.c.statements import Statements
+from tinyhlo.codegen.expressions import Load, Memory
+from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
+from tinyhlo.codegen.grid.lower import lower
+from tinyhlo.codegen.grid.mapping import Piece, pieces_of
+from tinyhlo.codegen.loops import Body, Keep, LoopProgram, Store
+from tinyhlo.codegen.walks import computed_in, parts, walk
+from tinyhlo.ir.graph import graph_key
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+SCRATCH_ALIGNMENT = 64
+SCRATCH = "scratch"
+
+
+def device_code(kernels: Iterable[Kernel], target: Target) -> DeviceCode:
+    """Functions of all kernels; structurally equal ones share them.
+
+    Raises UnsupportedOp for what the device cannot compute.
+    """
+    functions: Functions = {}
+    texts: list[str] = []
+    by_structure: dict[object, DeviceKernel] = {}
+    rendered: dict[Kernel, DeviceKernel] = {}
+    for kernel in kernels:
+        key = (graph_key(kernel.graph), kernel.in_place)
+        if key not in by_structure:
+            clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
+            symbol = f"k{len(by_structure)}_{clean}"
+            check_types(
+                target.features.split(), [n.dtype for n in kernel.graph.nodes()], kernel.name
+            )
+            by_structure[key] = render(lower(kernel, target), target, symbol, functions, texts)
+        rendered[kernel] = by_structure[key]
+    prelude = PRELUDES[target.device]
+    return DeviceCode("\n".join([prelude, *functions.values(), *texts]), rendered)
+
+
+def render(
+    loops: LoopProgram, target: Target, symbol: str, functions: Functions, texts: list[str]
+) -> DeviceKernel:
+    """The dispatches of one kernel; their text is added to `texts`."""
+    pieces, kept = pieces_of(loops, target)
+    tables: dict[Memory, str] = {}
+    for position, (memory, value) in enumerate(loops.tables):
+        tables[memory] = f"{symbol}_table{position}"
+        texts.append(table_text(tables[memory], memory, value.tobytes()))
+    offsets: dict[Memory, int] = {}
+    scratch_bytes = 0
+    for memory in kept:
+        offsets[memory] = scratch_bytes
+        scratch_bytes += -(-memory.nbytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    dispatches: list[Dispatch] = []
+    for number, piece in enumerate(pieces):
+        if piece.groups:
+            own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
+            text, arguments = function(loops, piece, target, own, tables, offsets, functions)
+            texts.append(text)
+            dispatches.append(Dispatch(own, piece.groups, piece.items, arguments))
+    return DeviceKernel(tuple(dispatches), scratch_bytes)
+
+
+def function(
+    loops: LoopProgram,
+    piece: Piece,
+    target: Target,
+    symbol: str,
+    tables: Mapping[Memory, str],
+    offsets: Mapping[Memory, int],
+    functions: Functions,
+) -> tuple[str, tuple[int, ...]]:
+    """The text of one dispatch, and which arguments of the kernel it takes."""
+    used = memories_in(piece.body)
+    buffers = (*loops.reads, *loops.writes)
+    names = {memory: memory.name for memory in buffers} | dict(tables)
+    names |= {memory: memory.name for memory in offsets}
+    aliased = {loops.writes[k] for k, _ in loops.in_place}
+    aliased |= {loops.reads[p] for _, p in loops.in_place}
+    arguments = [k for k, memory in enumerate(buffers) if memory in used]
+    parameters: list[str] = []
+    for k in arguments:
+        memory = buffers[k]
+        const = "const " if k < len(loops.reads) else ""
+        own = "" if memory in aliased else "restrict "
+        parameters.append(f"GLOBAL {const}{stored_name(memory.dtype)}* {own}{memory.name}")
+    head: list[str] = []
+    if any(memory in used for memory in offsets):
+        arguments.append(len(buffers))
+        parameters.append(f"GLOBAL u8* {SCRATCH}")
+        for memory, offset in offsets.items():
+            t = stored_name(memory.dtype)
+            if memory in used:
+                head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({SCRATCH} + {offset});")
+    renderer = Statements(target, names, functions, piece.items, piece.alone)
+    renderer.body(piece.body)
+    lines = [f"  {line}" for line in (*renderer.shared, *head, *renderer.out.lines)]
+    text = "\n".join([f"KERNEL void {symbol}({', '.join(parameters)}) {{", *lines, "}"])
+    return text, tuple(arguments)
+
+
+def memories_in(body: Body) -> set[Memory]:
+    """Memory that a body reads or writes."""
+    statements = list(below(body))
+    roots = [value for s in statements for value in values_in(s)]
+    roots += [value for where in all_indices(body) for value in computed_in(where)]
+    found = {e.memory for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)}
+    found |= {s.memory for s in statements if isinstance(s, Store)}
+    return found.union(*(s.memories for s in statements if isinstance(s, Keep)))
+
+
+def table_text(name: str, memory: Memory, raw: bytes) -> str:
+    """A small constant array."""
+    size, dtype = memory.dtype.itemsize, memory.dtype
+    bits = (int.from_bytes(raw[k : k + size], "little") for k in range(0, len(raw), size))
+    values = [str(b) if dtype.kind == "bool" else literal_text(b, dtype) for b in bits]
+    return f"TABLE {stored_name(dtype)} {name}[{len(values)}] = {{{', '.join(values)}}};"
