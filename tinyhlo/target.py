@@ -34,6 +34,11 @@ class Target:
     group_items: int = 0  # work-items of a group at most; 0: a processor, with threads and vectors
     group_bytes: int = 0  # of memory that the items of a group share
 
+    @property
+    def runs_grids(self) -> bool:
+        """Whether it runs grids of work-items rather than threads."""
+        return self.group_items > 0
+
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""
         return max(1, min(SHORT, self.vector_bytes) * 8 // max(bits, 8))

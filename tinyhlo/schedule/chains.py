@@ -19,6 +19,8 @@ MAX_CHAIN = 8  # loop nests between two contractions that may become one kernel
 def join_row_chain(last: Cluster, values: Values, target: Target) -> None:
     """Merge into a contraction the work on rows before it and the contraction before that, when
     nothing else needs what they compute."""
+    if target.runs_grids:
+        return
     sums = sums_of(last)
     between = work_before(last, values)
     single = [c for c in between if c.contraction and len(sums) == len(sums_of(c)) == 1]
@@ -47,6 +49,8 @@ def join_transform_chain(last: Cluster, values: Values, target: Target) -> None:
     """Merge into a product with a small constant matrix those before it that nothing else needs,
     as many as fit a tile."""
     chain = sums_of(last)
+    if target.runs_grids:
+        return
     if len(chain) != 1 or find_transform(chain[0]) is None:
         return
 

@@ -89,7 +89,7 @@ def hoisted(loop: Loop, target: Target) -> Loop:
     lift = Lift(loop)
     often = loop.trip_count is not None and loop.trip_count >= MIN_TRIPS
     stacked = [node for node in lift.rows if often and is_worth_stacking(node, lift, target)]
-    panels = in_panels(loop, lift, target) if often else {}
+    panels = in_panels(loop, lift, target) if often and not target.runs_grids else {}
     for node in stacked:
         panels.pop(node, None)
     values = list(worth_keeping(lift))

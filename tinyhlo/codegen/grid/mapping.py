@@ -134,18 +134,19 @@ def across(segments: Sequence[Body]) -> tuple[list[Body], tuple[Memory, ...]]:
 
 
 def mapped(body: Body, items: int) -> Piece:
-    """One segment as a grid."""
-    if len(body) == 1 and isinstance(body[0], Loop) and is_independent(body[0]):
-        variables, inner = collapsed(body[0])
+    """One segment as a grid. What is declared before an independent loop, each item declares."""
+    *before, last = body
+    if is_independent(last) and all(isinstance(s, (Declare, Bind)) for s in before):
+        assert isinstance(last, Loop)
+        variables, inner = collapsed(last)
         count = prod(var.extent for var in variables)
-        if count == 0:
-            return Piece((), 0, items, True)
         flat = Var("item", count)
-        if not is_row(inner, variables, count):
-            loop = Loop(flat, Axis.GRID, (*recovered(flat, variables), *inner))
-            return Piece((loop,), -(-count // items), items, True)
-        loop = Loop(flat, Axis.GRID, (*recovered(flat, variables), *dealt(inner, items)))
-        return Piece((loop,), count, items, False)
+        head = (*before, *recovered(flat, variables))
+        if is_row(inner, variables, count):
+            loop = Loop(flat, Axis.GRID, (*head, *dealt(inner, items)))
+            return Piece((loop,), count, items, False)
+        loop = Loop(flat, Axis.GRID, (*head, *inner))
+        return Piece((loop,), -(-count // items), items, True)
     body = dealt(body, items)
     together = any(isinstance(s, Loop) and s.axis is Axis.GROUP for s in below(body))
     return Piece(body, 1, items if together else 1, not together)

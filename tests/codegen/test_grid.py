@@ -1,0 +1,78 @@
+"""Loops as grids of work-items, printed: what runs where, and the C of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.codegen.harness import TARGET
+from tinyhlo.codegen.grid.mapping import pieces_of
+from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.errors import UnsupportedOp
+from tinyhlo.ir.build import broadcast, elementwise, full, param, permute, reduce
+from tinyhlo.ir.dtypes import F32, F64
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Kernel
+
+DEVICE = replace(
+    TARGET, device="CL", features="fp64", packs=False, scales=False, dots=(), vector_bytes=16,
+    group_items=256, group_bytes=32 << 10,
+)  # fmt: skip
+
+
+def kernel(*results: Node) -> Kernel:
+    return Kernel("kernel", Graph((param(0, (64, 1000), F32).type,), results))
+
+
+def rows_divided(x: Node) -> Node:
+    """x / x.sum(1)"""
+    return elementwise(Op.DIV, x, broadcast(reduce(Op.ADD, x, (1,)), x.shape, (0,)))
+
+
+def shape_of(k: Kernel) -> list[tuple[int, int, bool]]:
+    pieces, _ = pieces_of(lower_fused(k), DEVICE)
+    return [(piece.groups, piece.items, piece.alone) for piece in pieces]
+
+
+def test_an_item_for_each_element() -> None:
+    x = param(0, (64, 1000), F32)
+    k = kernel(elementwise(Op.ADD, permute(x, (1, 0)), full(1.0, (1000, 64), F32)))
+    assert shape_of(k) == [(250, 256, True)]
+
+
+def test_a_group_for_each_row_that_is_summed() -> None:
+    assert shape_of(kernel(rows_divided(param(0, (64, 1000), F32)))) == [(64, 256, False)]
+
+
+def test_one_group_for_a_sum_of_all_and_items_for_what_follows() -> None:
+    x = param(0, (64, 1000), F32)
+    total = broadcast(reduce(Op.ADD, x, (0, 1)), x.shape, ())
+    assert shape_of(kernel(elementwise(Op.DIV, x, total))) == [(1, 256, False), (250, 256, True)]
+
+
+def test_a_sum_is_put_together_in_memory_that_the_group_shares() -> None:
+    k = kernel(reduce(Op.ADD, param(0, (64, 1000), F32), (1,)))
+    code = device_code([k], DEVICE)
+    text = code.source[code.source.index("KERNEL void") :]
+    assert [(d.symbol, d.groups, d.items) for d in code.kernels[k].dispatches] == [
+        ("k0_kernel", 64, 256)
+    ]
+    assert text.count("BARRIER;") == 5
+    assert "for (i64 j_1000 = ITEM; j_1000 < 1000; j_1000 += 256) {" in text
+
+
+def test_equal_kernels_share_their_functions() -> None:
+    same = [kernel(rows_divided(param(0, (64, 1000), F32))) for _ in range(2)]
+    code = device_code(same, DEVICE)
+    assert code.kernels[same[0]] is code.kernels[same[1]]
+    assert code.source.count("KERNEL void k") == 1
+
+
+def test_a_type_that_the_device_lacks_is_one_error() -> None:
+    x = param(0, (8,), F64)
+    k = Kernel("double", Graph((x.type,), (elementwise(Op.ADD, x, x),)))
+    with pytest.raises(UnsupportedOp, match="no 64-bit floats"):
+        device_code([k], replace(DEVICE, features=""))
