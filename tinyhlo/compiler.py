@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tinyhlo.collector import collector_paused, lasting
-from tinyhlo.config import Config, thread_count
+from tinyhlo.config import ON_HOST, Config, thread_count
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import saved
@@ -55,7 +55,7 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     TinyhloError for an unknown device or option.
     """
     check_device(config)
-    return DEVICES[config.device](source, config)
+    return DEVICES[kind_of(config)](source, config)
 
 
 def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
@@ -88,6 +88,14 @@ def compiling() -> Callable[..., Executable]:
     return native
 
 
+def compile_for_device(source: bytes | str, config: Config) -> Executable:
+    """By all stages; the device's code may come from what an earlier process has stored."""
+    native = compiling()
+    with collector_paused():
+        stages = run_stages(source, config)
+    return native(stages.module, stages.program, stages.compiled, config)
+
+
 def interpret(source: bytes | str, _: Config) -> Executable:
     """By NumPy, node by node."""
     from tinyhlo.import_stablehlo import import_module
@@ -96,20 +104,29 @@ def interpret(source: bytes | str, _: Config) -> Executable:
     return interpreted(import_module(source))
 
 
-# device -> how a module becomes an Executable on it
+# kind of device -> how a module becomes an Executable on it
 DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "CPU": compile_for_cpu,
     "PYTHON": interpret,
+    "CL": compile_for_device,
 }
+NUMBERED = ("CL",)  # there may be several: CL:1 is the second
 
 
 def check_device(config: Config) -> None:
-    """Raises TinyhloError for a device that does not exist."""
-    if config.device not in DEVICES:
-        raise TinyhloError(
-            f"unknown device {config.device!r}: this version runs on {' and '.join(DEVICES)} "
-            "(set TINYHLO_DEVICE)"
-        )
+    """Raises TinyhloError for a device of no known kind."""
+    kind, _, number = config.device.partition(":")
+    if kind in DEVICES and (kind == config.device or (kind in NUMBERED and number.isdigit())):
+        return
+    names = ", ".join(f"{kind} ({kind}:1, ...)" if kind in NUMBERED else kind for kind in DEVICES)
+    raise TinyhloError(
+        f"unknown device {config.device!r}: this version runs on {names} (set TINYHLO_DEVICE)"
+    )
+
+
+def kind_of(config: Config) -> str:
+    """The kind of device, without its number."""
+    return config.device.partition(":")[0]
 
 
 def run_stages(source: bytes | str, config: Config) -> Stages:
@@ -134,7 +151,6 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.ir.verifier import verify_graph
-    from tinyhlo.runtime.compile import compile_program
     from tinyhlo.schedule import schedule
 
     target = asked_target(config)
@@ -147,7 +163,20 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     yield "simplify", graph
     program = schedule(graph, module.name, module.aliases, target)
     yield "schedule", program
-    yield "codegen", compile_program(program, target, config)
+    yield "codegen", code_of(program, target, config)
+
+
+def code_of(program: Program, target: Target, config: Config) -> Compiled:
+    """The code of a Program."""
+    if target.group_items:
+        from tinyhlo.codegen.grid.render import device_code  # type: ignore
+        from tinyhlo.runtime.devices.compile import compile_program as compile_on
+        from tinyhlo.runtime.devices.device import open_device
+
+        return compile_on(program, device_code, open_device(config.device), config)
+    from tinyhlo.runtime.compile import compile_program
+
+    return compile_program(program, target, config)
 
 
 def asked_target(config: Config) -> Target:
@@ -157,7 +186,16 @@ def asked_target(config: Config) -> Target:
     Raises TinyhloError for a device or processor that does not exist.
     """
     check_device(config)
-    return asked_processor(config.cpu, thread_count(config))
+    return device_target(config) or asked_processor(config.cpu, thread_count(config))
+
+
+def device_target(config: Config) -> Target | None:
+    """The Target of a device beside the host; None when the host is asked for."""
+    if config.device in ON_HOST:
+        return None
+    from tinyhlo.runtime.devices.device import open_device
+
+    return open_device(config.device).target
 
 
 def target_of(config: Config) -> Target:
@@ -166,7 +204,7 @@ def target_of(config: Config) -> Target:
     Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """
     check_device(config)
-    return cpu_target(config.cpu, thread_count(config))
+    return device_target(config) or cpu_target(config.cpu, thread_count(config))
 
 
 # stage -> the TINYHLO_DEBUG level from which its form is printed
@@ -184,5 +222,5 @@ def show_stage(name: str, form: object, config: Config) -> None:
 
 def machine_code(compiled: Compiled, config: Config) -> str:
     """The instructions of all modules."""
-    target = asked_target(config)
+    target = asked_processor(config.cpu, thread_count(config))
     return "\n".join(assembly(text, target) for text in compiled.modules)

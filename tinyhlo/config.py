@@ -14,6 +14,8 @@ from typing import Any
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 
+ON_HOST = ("CPU", "PYTHON")  # devices that have no memory of their own
+
 
 def option(default: Any, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": meaning})
@@ -23,7 +25,11 @@ def option(default: Any, meaning: str) -> Any:
 class Config:
     """Every option, with its default and what it means."""
 
-    device: str = option("CPU", "device that runs programs: CPU, or PYTHON (the NumPy interpreter)")
+    device: str = option(
+        "CPU",
+        "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), or PYTHON "
+        "(the NumPy interpreter)",
+    )
     debug: int = option(
         0,
         "1: a line per compiled program, its graphs verified; 2: a line per kernel with time, "

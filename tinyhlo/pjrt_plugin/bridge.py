@@ -15,7 +15,7 @@ import hashlib
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tinyhlo import config
 from tinyhlo.collector import lasting
@@ -32,6 +32,9 @@ from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.library import INTERNAL, INVALID_ARGUMENT
 from tinyhlo.signature import Signature
 from tinyhlo.version import VERSION
+
+if TYPE_CHECKING:
+    from tinyhlo.runtime.devices.device import Device
 
 RESOURCE_EXHAUSTED, UNIMPLEMENTED = 8, 12  # absl::Status codes
 
@@ -115,13 +118,36 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
     if given.replicas != 1:
         hint = "programs for several devices are partitioned, not replicated, here"
         raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
-    executable = compile_module(program, options.configure(environment(), given))
+    asked = options.configure(environment(), given)
+    check_memory(asked)
+    executable = compile_module(program, asked)
     devices = executable.signature.devices
     if devices != len(given.devices):
         raise TinyhloError(
             f"the program is for {devices} devices, and to be run on {len(given.devices)}"
         )
     return executable
+
+
+def check_memory(asked: config.Config) -> None:
+    """Raises TinyhloError for a device that arrays of this process are not made for."""
+    ours = environment().device
+    if asked.device != ours and asked.device not in config.ON_HOST:
+        raise TinyhloError(
+            f"device {asked.device} for one function alone: arrays lie in the memory of the device "
+            f"that TINYHLO_DEVICE names when the process starts, which is {ours}"
+        )
+
+
+def opened_device(asked: config.Config) -> Device | None:
+    """The device beside the host that the environment asks for, if any."""
+    if asked.device in config.ON_HOST:
+        return None
+    from tinyhlo.compiler import check_device
+    from tinyhlo.runtime.devices.device import open_device
+
+    check_device(asked)
+    return open_device(asked.device)
 
 
 @functools.cache

@@ -35,9 +35,16 @@ def initialize() -> None:
     partitioners.install()
 
 
-def client_options() -> dict[str, int]:
-    """What client.c is told when JAX first uses the platform."""
-    return {"devices": bridge.environment().devices or pretended_devices()}
+def client_options() -> dict[str, int | str]:
+    """What client.c is told when JAX first uses the platform. A device beside the host is opened
+    now: arrays must lie in its memory from the first one on.
+
+    Raises TinyhloError where there is none.
+    """
+    config = bridge.environment()
+    devices: dict[str, int | str] = {"devices": config.devices or pretended_devices()}
+    device = bridge.opened_device(config)
+    return devices if device is None else devices | {"kind": device.name, "label": device.label}
 
 
 def pretended_devices() -> int:

@@ -8,14 +8,16 @@ mismatch(x, f32[2,3])    ->  "must be f32[2,3], got f64[2,3]: convert it to floa
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinyhlo.errors import ExecutionError
+from tinyhlo.errors import ExecutionError, OutOfMemory
 from tinyhlo.ir import elements
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime import core
 
 if TYPE_CHECKING:
     from tinyhlo.import_stablehlo.refine import ArgumentType
@@ -36,9 +38,23 @@ def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
 
 
+def raw_bytes(count: int) -> np.ndarray:
+    """Uninitialised memory that programs may be given: a device's, once it has been installed."""
+    library = core.library()
+    if not library.tiny_memory_is_shared():
+        return np.empty(count, np.uint8)
+    address = library.tiny_allocate_buffer(count)
+    if not address:
+        raise OutOfMemory(f"out of memory: {count} bytes for an array")
+    raw = (ctypes.c_uint8 * count).from_address(address)
+    finalizer = weakref.finalize(raw, library.tiny_free_buffer, address, count)
+    finalizer.atexit = False
+    return np.ctypeslib.as_array(raw)
+
+
 def aligned_empty(type_: TensorType) -> np.ndarray:
     """An uninitialised array whose data start on a cache line."""
-    raw = np.empty(type_.nbytes + ALIGNMENT, np.uint8)
+    raw = raw_bytes(type_.nbytes + ALIGNMENT)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + type_.nbytes].view(type_.dtype.numpy).reshape(type_.shape)
 
@@ -48,6 +64,11 @@ def aligned_copy(value: np.ndarray) -> np.ndarray:
     copy = aligned_empty(TensorType(value.shape, BY_NUMPY[value.dtype]))
     copy[...] = value
     return copy
+
+
+def shared(values: list[np.ndarray]) -> list[np.ndarray]:
+    """The same arrays where programs find them: copies, when a device has memory of its own."""
+    return list(map(aligned_copy, values)) if core.library().tiny_memory_is_shared() else values
 
 
 def checked(

@@ -11,7 +11,7 @@ to be linked (`jit.py`, `shared_library.py`), and what is known of each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class Compiled:
     """Object code in `pieces`, which counts in `counters` if there are any; `modules` are its LLVM
     IR. The addresses of the descriptors of `libraries` follow the program's constants in the table
-    that the entry takes."""
+    that the entry takes. A device's own compiler has had `source`."""
 
     kernels: tuple[KernelReport, ...]
     estimated_seconds: float
@@ -54,12 +54,14 @@ class Compiled:
     loops: tuple[LoopProgram, ...] = field(repr=False)
     libraries: tuple[Library, ...] = field(repr=False)
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
+    arena_bytes: int = 0
     scratch_bytes: int = 0  # of the kernel that allocates most
     first_number: int = 0  # of the kernels in the trace
     found: tuple[Found, ...] = ()  # by searches for schedules
+    source: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(str, self.loops), *self.modules])
+        return "\n\n".join([*map(str, self.loops), *filter(None, [self.source]), *self.modules])
 
 
 def compile_program(program: Program, target: Target, config: Config) -> Compiled:
@@ -69,7 +71,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     """
     kernels = kernels_of(program.body)
     libraries = bind_libraries(kernels)
-    counters = np.zeros((len(kernels), 2), np.int64) if is_profiled(config) else None
+    counters = zero_counters(kernels) if is_profiled(config) else None
     trace = trace_to(config.profile)
     first = trace.reserve(len(kernels)) if trace else 0
     own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
@@ -107,6 +109,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         loops=tuple({r.symbol: r.loops for r in rendered.values()}.values()),
         libraries=tuple(libraries.values()),
         counters=counters,
+        arena_bytes=program.arena_bytes,
         scratch_bytes=max(
             (scratch_bytes(r.loops.body, target.threads) for r in rendered.values()), default=0
         ),
@@ -127,6 +130,11 @@ def searched(
 def is_profiled(config: Config) -> bool:
     """Whether kernels are timed one by one."""
     return config.debug >= 2 or bool(config.profile or config.viz)
+
+
+def zero_counters(kernels: Collection[Kernel]) -> np.ndarray:
+    """(calls, nanoseconds) of each kernel."""
+    return np.zeros((len(kernels), 2), np.int64)
 
 
 def probes(

@@ -21,7 +21,7 @@ from tinyhlo.errors import ExecutionError
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers
+from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers, raw_bytes, shared
 from tinyhlo.runtime.library import Pointers, take_exception
 from tinyhlo.signature import Signature
 
@@ -65,7 +65,7 @@ class Executable:
         Raises ExecutionError when number, shapes or dtypes do not match the inputs, with what the
         program says, or when its scratch does not fit.
         """
-        given = checked(arguments, self.signature.inputs)
+        given = shared(checked(arguments, self.signature.inputs))
         if not core.library().tiny_has_room(self.scratch_bytes):
             needed = f"{self.scratch_bytes} bytes of scratch for {self.name}"
             raise ExecutionError(f"out of memory: {needed}")
@@ -73,7 +73,7 @@ class Executable:
         for output, position in self.aliases:
             np.copyto(results[output], given[position])
             given[position] = results[output]
-        arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+        arena = raw_bytes(self.arena_bytes + ALIGNMENT)
         start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         entry = ENTRY(self.entry)
         status = entry(pointers(given), pointers(results), start, pointers(self.constants))

@@ -42,7 +42,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         signature=module.signature,
         aliases=program.aliases,
         entry=address,
-        arena_bytes=program.arena_bytes,
+        arena_bytes=compiled.arena_bytes,
         scratch_bytes=compiled.scratch_bytes,
         constants=constants,
         estimated_seconds=compiled.estimated_seconds,

@@ -206,5 +206,6 @@ def link(codes: Sequence[bytes], name: str) -> Linked:
 @cache
 def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
-    names = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
+    kernels = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
+    names = (*kernels, "tiny_device_copy", "tiny_device_wait")
     return {name: core.address(name) for name in names}

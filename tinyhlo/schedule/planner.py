@@ -30,7 +30,7 @@ from tinyhlo.schedule.kernels import KernelTable
 from tinyhlo.schedule.program import Buffer, Place
 from tinyhlo.target import Target
 
-SCALAR_BYTES = 64  # buffers up to this size are registers of the entry function
+SCALAR_BYTES = 64  # buffers up to this size are registers of a processor's entry function
 
 
 @dataclass(slots=True)
@@ -45,7 +45,8 @@ class Context:
     def temporary(self, type_: TensorType) -> Buffer:
         """A new buffer; the memory plan places it later."""
         self.count += 1
-        place = Place.SCALAR if type_.nbytes <= SCALAR_BYTES else Place.ARENA
+        is_scalar = type_.nbytes <= SCALAR_BYTES and not self.target.group_items
+        place = Place.SCALAR if is_scalar else Place.ARENA
         return Buffer(f"t{self.count}", type_, place, self.count)
 
     def constant(self, node: Constant) -> Buffer:

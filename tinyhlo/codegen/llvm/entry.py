@@ -83,8 +83,12 @@ class EntryRenderer:
         for buffer in swapped(self.program.body):
             self.slots[buffer] = self.swap_slot(buffer)
         self.block(self.program.body)
+        self.finish()
         head = f"define i32 @{name}(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants) #0 {{"
         return "\n".join([head, "entry:", *self.head, *self.b.lines, "  ret i32 0", "}"])
+
+    def finish(self) -> None:
+        """What follows the last statement."""
 
     # --- buffers -----------------------------------------------------------------------------
 
@@ -162,16 +166,23 @@ class EntryRenderer:
     def library_call(self, launch: Launch) -> None:
         """Call through a descriptor; the entry returns when it fails."""
         kernel = launch.kernel
-        self.b.declarations["library"] = "declare i32 @tiny_library_call(ptr, ptr, ptr)"
         root = kernel.graph.results[0] if kernel.graph.results else kernel.graph.effects[0]
         call = root.inputs[0] if isinstance(root, Output) else root
-        inputs = self.pointer_array([launch.reads[param_of(child)] for child in call.inputs])
-        outputs = self.pointer_array(launch.writes)
-        where = f"getelementptr ptr, ptr %constants, i64 {self.libraries[kernel]}"
-        library = self.b.value(f"load ptr, ptr {self.b.value(where)}")
+        reads = [self.pointer(launch.reads[param_of(child)]) for child in call.inputs]
+        self.call_through(kernel, reads, [*map(self.pointer, launch.writes)])
+
+    def call_through(self, kernel: Kernel, reads: Sequence[str], writes: Sequence[str]) -> None:
+        """Call a kernel's descriptor on pointers."""
+        library = self.constant(self.libraries[kernel])
+        inputs, outputs = self.pointer_array(reads), self.pointer_array(writes)
+        self.b.declarations["library"] = "declare i32 @tiny_library_call(ptr, ptr, ptr)"
         given = f"ptr {library}, ptr {inputs}, ptr {outputs}"
         status = f"%{self.b.fresh()}"
         self.counted(kernel, f"{status} = call i32 @tiny_library_call({given})")
+        self.leave_on(status)
+
+    def leave_on(self, status: str) -> None:
+        """The entry returns a status that is not 0."""
         failed, after = self.b.fresh(), self.b.fresh()
         bad = self.b.value(f"icmp ne i32 {status}, 0")
         self.b.line(f"br i1 {bad}, label %{failed}, label %{after}")
@@ -179,13 +190,18 @@ class EntryRenderer:
         self.b.line(f"ret i32 {status}")
         self.b.lines.append(f"{after}:")
 
-    def pointer_array(self, buffers: Sequence[Buffer]) -> str:
-        """The addresses of buffers in an array on the stack."""
+    def constant(self, position: int) -> str:
+        """An entry of the table of constants."""
+        where = self.b.value(f"getelementptr ptr, ptr %constants, i64 {position}")
+        return self.b.value(f"load ptr, ptr {where}")
+
+    def pointer_array(self, pointers: Sequence[str]) -> str:
+        """Pointers in an array on the stack."""
         array = f"%array{self.b.fresh()}"
-        self.head.append(f"  {array} = alloca [{max(1, len(buffers))} x ptr]")
-        for k, buffer in enumerate(buffers):
+        self.head.append(f"  {array} = alloca [{max(1, len(pointers))} x ptr]")
+        for k, pointer in enumerate(pointers):
             place = self.b.value(f"getelementptr ptr, ptr {array}, i64 {k}")
-            self.b.line(f"store ptr {self.pointer(buffer)}, ptr {place}")
+            self.b.line(f"store ptr {pointer}, ptr {place}")
         return array
 
     def counted(self, kernel: Kernel, call: str) -> None:
@@ -229,7 +245,7 @@ class EntryRenderer:
         self.b.line(f"br label %{test}")
         self.b.lines.append(f"{test}:")
         self.block(loop.condition)
-        flag = self.b.value(f"load i8, ptr {self.pointer(loop.flag)}")
+        flag = self.read("i8", loop.flag)
         more = self.b.value(f"icmp ne i8 {flag}, 0")
         self.b.line(f"br i1 {more}, label %{body}, label %{after}")
         self.b.lines.append(f"{body}:")
@@ -237,10 +253,14 @@ class EntryRenderer:
         self.b.line(f"br label %{test}")
         self.b.lines.append(f"{after}:")
 
+    def read(self, kind: str, buffer: Buffer) -> str:
+        """The scalar in a buffer, for a decision of the entry's own."""
+        return self.b.value(f"load {kind}, ptr {self.pointer(buffer)}")
+
     def switch(self, switch: Switch) -> None:
         after = self.b.fresh()
         names = [self.b.fresh() for _ in switch.blocks]
-        selector = self.b.value(f"load i32, ptr {self.pointer(switch.selector)}")
+        selector = self.read("i32", switch.selector)
         cases = " ".join(f"i32 {k}, label %{name}" for k, name in enumerate(names[:-1]))
         self.b.line(f"switch i32 {selector}, label %{names[-1]} [{cases}]")
         for name, block in zip(names, switch.blocks, strict=True):

@@ -11,8 +11,8 @@
 
 static const char PLATFORM[] = "tiny";
 static const char VERSION[] = "tinyhlo " TINYHLO_VERSION;
-static const char KIND[] = "CPU";
-enum { MOST_DEVICES = 4096 };
+static const char KIND[] = "CPU"; /* unless the client's creator says which device */
+enum { MOST_DEVICES = 4096, TEXT_BYTES = 128 };
 const char* const MEMORY_KIND_NAMES[MEMORY_KINDS] = {"device", "pinned_host", "unpinned_host"};
 
 /* One device with its memories. */
@@ -22,6 +22,7 @@ typedef struct {
 } Unit;
 
 struct Client {
+  char kind[TEXT_BYTES];
   int64_t device_count;
   Device** devices;
   Memory** memories; /* of all devices */
@@ -80,11 +81,13 @@ GETTER(Plugin_Attributes,
        SET(args, attributes, plugin_attributes);
        SET(args, num_attributes, (size_t)plugin_attribute_count))
 
-static void make_unit(Client* client, int32_t id) {
+static void make_unit(Client* client, int32_t id, const char* label) {
   Unit* unit = &client->units[id];
   unit->device.id = id;
   unit->device.place = &client->devices[id];
-  snprintf(unit->device.text, sizeof unit->device.text, "TinyDevice(id=%d)", id);
+  unit->device.client = client;
+  snprintf(unit->device.text, sizeof unit->device.text, "TinyDevice(id=%d%s%.8s)", id,
+           *label ? ", " : "", label);
   client->devices[id] = &unit->device;
   for (int32_t kind = 0; kind < MEMORY_KINDS; kind++) {
     Memory* memory = unit->device.memories[kind] = &unit->memories[kind];
@@ -97,17 +100,31 @@ static void make_unit(Client* client, int32_t id) {
   }
 }
 
-/* As the client's creator says, else as the environment does, else one. */
-static int64_t asked_devices(const PJRT_Client_Create_Args* args) {
-  static const char NAME[] = "devices";
+/* What the client's creator says of itself, NULL for nothing. */
+static const PJRT_NamedValue* option(const PJRT_Client_Create_Args* args, const char* name,
+                                     uint32_t type) {
   const PJRT_NamedValue* options = args->create_options;
   for (size_t k = 0; options && k < args->num_options; k++)
-    if (options[k].type == PJRT_NamedValue_kInt64 && options[k].name_size == strlen(NAME) &&
-        !memcmp(options[k].name, NAME, strlen(NAME)))
-      return options[k].value;
+    if (options[k].type == type && options[k].name_size == strlen(name) &&
+        !memcmp(options[k].name, name, strlen(name)))
+      return &options[k];
+  return NULL;
+}
+
+/* As the client's creator says, else as the environment does, else one. */
+static int64_t asked_devices(const PJRT_Client_Create_Args* args) {
+  const PJRT_NamedValue* asked = option(args, "devices", PJRT_NamedValue_kInt64);
+  if (asked) return asked->value;
   const char* given = getenv("TINYHLO_DEVICES");
   int64_t count = given ? strtoll(given, NULL, 10) : 0;
   return count ? count : 1;
+}
+
+static void asked_text(const PJRT_Client_Create_Args* args, const char* name, const char* otherwise,
+                       char text[TEXT_BYTES]) {
+  const PJRT_NamedValue* asked = option(args, name, PJRT_NamedValue_kString);
+  if (asked) snprintf(text, TEXT_BYTES, "%.*s", (int)asked->value_size, (char*)(intptr_t)asked->value);
+  else snprintf(text, TEXT_BYTES, "%s", otherwise);
 }
 
 Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
@@ -123,7 +140,10 @@ Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
   }
   *client = (Client){.device_count = count, .devices = devices, .memories = memories};
-  for (int32_t id = 0; id < count; id++) make_unit(client, id);
+  char label[TEXT_BYTES];
+  asked_text(args, "label", "", label);
+  asked_text(args, "kind", KIND, client->kind);
+  for (int32_t id = 0; id < count; id++) make_unit(client, id, label);
   SET(args, client, client);
   return NULL;
 }
@@ -226,7 +246,7 @@ GETTER(DeviceDescription_Attributes,
        SET(args, num_attributes, 0);
        SET(args, attributes, NULL))
 
-GETTER(DeviceDescription_Kind, TEXT(args, device_kind, KIND))
+GETTER(DeviceDescription_Kind, TEXT(args, device_kind, ((Device*)args->device_description)->client->kind))
 GETTER(DeviceDescription_DebugString,
        TEXT(args, debug_string, ((Device*)args->device_description)->text))
 GETTER(DeviceDescription_ToString,

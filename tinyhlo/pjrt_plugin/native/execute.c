@@ -246,17 +246,17 @@ static Error* call_entry(Run* run) {
   copy_kept_inputs(run);
   int64_t needed = executable->arena_bytes + executable->scratch_bytes;
   void* arena = NULL;
-  if (executable->arena_bytes) arena = tiny_allocate(executable->arena_bytes);
+  if (executable->arena_bytes) arena = tiny_allocate_buffer(executable->arena_bytes);
   if ((executable->arena_bytes && !arena) ||
       (executable->scratch_bytes && !tiny_has_room(executable->scratch_bytes))) {
-    tiny_free(arena, executable->arena_bytes);
+    tiny_free_buffer(arena, executable->arena_bytes);
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes of scratch for %s",
                      (long long)needed, executable->name);
   }
   int64_t start = now();
   int32_t status = executable->entry(run->inputs, run->outputs, arena, executable->constants);
   executable_took(executable, now() - start);
-  tiny_free(arena, executable->arena_bytes);
+  tiny_free_buffer(arena, executable->arena_bytes);
   return status ? error_from_thread(executable->name) : NULL;
 }
 

@@ -86,8 +86,9 @@ typedef struct {
 typedef struct Device {
   Memory* memories[MEMORY_KINDS]; /* the default first */
   struct Device** place;          /* in the client's list of devices */
+  struct Client* client;
   int32_t id;
-  char text[32];
+  char text[48];
 } Device;
 
 typedef struct Client Client;

@@ -15,10 +15,10 @@ int64_t dense_bytes(uint32_t type, const int64_t* dims, size_t rank) {
 
 Storage* storage_new(int64_t bytes) {
   Storage* storage = tiny_allocate(sizeof *storage);
-  void* data = tiny_allocate(bytes);
+  void* data = tiny_allocate_buffer(bytes);
   if (!storage || !data) {
     tiny_free(storage, sizeof *storage);
-    tiny_free(data, bytes);
+    tiny_free_buffer(data, bytes);
     return NULL;
   }
   *storage = (Storage){.data = data, .bytes = bytes, .owners = 1, .writable = true};
@@ -42,6 +42,6 @@ void storage_free(Storage* storage) {
     event_set(storage->released, NULL);
     event_release(storage->released);
   }
-  if (!storage->foreign) tiny_free(storage->data, storage->bytes);
+  if (!storage->foreign) tiny_free_buffer(storage->data, storage->bytes);
   tiny_free(storage, sizeof *storage);
 }

@@ -1,4 +1,5 @@
-/* New buffers: from host arrays (shared where alignment allows), around foreign memory, empty. */
+/* New buffers: from host arrays (shared where alignment allows), around foreign memory, empty.
+   A device that has memory of its own gets copies. */
 #include "plugin.h"
 
 #include <string.h>
@@ -84,7 +85,8 @@ Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* a
   bool lent = args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
               args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   bool aligned = !((uintptr_t)args->data % TINY_ALIGNMENT);
-  Storage* storage = dense && lent && aligned && bytes ? alias_host(args, bytes) : NULL;
+  bool alias = dense && lent && aligned && bytes && !tiny_memory_is_shared();
+  Storage* storage = alias ? alias_host(args, bytes) : NULL;
   if (!storage) {
     storage = storage_new(bytes);
     if (!storage) return out_of_memory(bytes);
@@ -103,9 +105,13 @@ Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer
   if (bytes < 0) return invalid_shape(args->element_type, args->num_dims);
   const Layout* layout = layout_of(args->layout, (int64_t)args->num_dims);
   if (!layout) return invalid_layout();
-  Storage* storage = storage_foreign(args->device_buffer_ptr, bytes);
+  bool copied = tiny_memory_is_shared();
+  Storage* storage = copied ? storage_new(bytes) : storage_foreign(args->device_buffer_ptr, bytes);
   if (!storage) return out_of_memory(bytes);
-  storage->release = args->on_delete_callback;
+  void (*release)(void*, void*) = args->on_delete_callback;
+  if (copied) memcpy(storage->data, args->device_buffer_ptr, (size_t)bytes);
+  if (copied && release) release(args->device_buffer_ptr, args->on_delete_callback_arg);
+  storage->release = copied ? NULL : release;
   storage->release_argument = args->on_delete_callback_arg;
   void* memory = GET(args, memory);
   args->buffer = buffer_new(memory_of(args->device, memory), storage, READY, args->element_type,

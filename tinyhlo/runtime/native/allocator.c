@@ -3,9 +3,12 @@
    Sizes are rounded up to classes, four per power of two (at most 25 % is wasted); each class
    keeps its freed blocks in a linked list, most recent first, so that a training step finds the
    memory of the step before, still warm. A fresh 16 MiB costs about 5 ms of page faults, a cached
-   one nothing. */
+   one nothing.
+
+   There are two pools: the host's own memory, and that which a device shares with it. Without a
+   device buffers are in the first one too. */
 #define _GNU_SOURCE
-#include "core.h"
+#include "device.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,8 +28,14 @@ enum {
 /* At most this share of the machine's memory is kept in free blocks. */
 enum { CACHED_SHARE = 4 };
 
+typedef struct {
+  TinyDevice* device; /* whose memory it is; NULL: the host's own */
+  FreeBlock* cached[CLASSES];
+} Pool;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static FreeBlock* cached[CLASSES];
+static Pool own, shared;
+static int64_t own_buffers; /* handed out by the first pool */
 static TinyMemoryStats stats;
 
 /* Class 0 is 64 bytes; class s of octave o holds 2^(6+o) * (1 + s/4) bytes. */
@@ -50,7 +59,8 @@ static int64_t machine_bytes(void) {
   return bytes;
 }
 
-static void* fresh_block(int64_t bytes) {
+static void* fresh_block(const Pool* pool, int64_t bytes) {
+  if (pool->device) return pool->device->allocate(pool->device, bytes);
   bool huge = bytes >= HUGE_BYTES;
   void* block = NULL;
   if (posix_memalign(&block, huge ? HUGE_BYTES : TINY_ALIGNMENT, (size_t)bytes)) return NULL;
@@ -68,9 +78,14 @@ static void count_allocation(int64_t bytes, bool fresh) {
   if (stats.bytes_in_use > stats.peak_bytes) stats.peak_bytes = stats.bytes_in_use;
 }
 
-static FreeBlock* pop_cached(int size_class) {
-  FreeBlock* block = cached[size_class];
-  if (block) cached[size_class] = block->next;
+static void give_back(const Pool* pool, void* block) {
+  if (pool->device) pool->device->release(pool->device, block);
+  else free(block);
+}
+
+static FreeBlock* pop_cached(Pool* pool, int size_class) {
+  FreeBlock* block = pool->cached[size_class];
+  if (block) pool->cached[size_class] = block->next;
   return block;
 }
 
@@ -105,20 +120,20 @@ bool tiny_has_mappings(int64_t bytes, int64_t mappings) {
   return try_mappings(bytes, mappings);
 }
 
-void* tiny_allocate(int64_t bytes) {
+static void* allocate(Pool* pool, int64_t bytes) {
   if (bytes < 0 || bytes > (int64_t)1 << 50) return NULL;
   int size_class = class_of(bytes);
   int64_t rounded = class_bytes(size_class);
   pthread_mutex_lock(&lock);
-  void* block = pop_cached(size_class);
+  void* block = pop_cached(pool, size_class);
   if (block) count_allocation(rounded, false);
   pthread_mutex_unlock(&lock);
   if (block) return block;
   if (!tiny_has_room(rounded)) return NULL;
-  block = fresh_block(rounded);
+  block = fresh_block(pool, rounded);
   if (!block) { /* what the cache holds in other classes may be enough */
     tiny_trim();
-    block = fresh_block(rounded);
+    block = fresh_block(pool, rounded);
   }
   if (!block) return NULL;
   pthread_mutex_lock(&lock);
@@ -127,18 +142,27 @@ void* tiny_allocate(int64_t bytes) {
   return block;
 }
 
+void* tiny_allocate(int64_t bytes) { return allocate(&own, bytes); }
+
+void* tiny_allocate_buffer(int64_t bytes) {
+  bool is_shared = tiny_memory_is_shared();
+  void* block = allocate(is_shared ? &shared : &own, bytes);
+  if (block && !is_shared) __atomic_add_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
+  return block;
+}
+
 void* tiny_scratch(int64_t bytes) {
   void* block = tiny_allocate(bytes);
   if (block) return block;
   int64_t rounded = class_bytes(class_of(bytes));
-  block = fresh_block(rounded);
+  block = fresh_block(&own, rounded);
   pthread_mutex_lock(&lock);
   if (block) count_allocation(rounded, true);
   pthread_mutex_unlock(&lock);
   return block;
 }
 
-void tiny_free(void* block, int64_t bytes) {
+static void put_back(Pool* pool, void* block, int64_t bytes) {
   if (!block) return;
   int size_class = class_of(bytes);
   FreeBlock* head = block;
@@ -146,24 +170,46 @@ void tiny_free(void* block, int64_t bytes) {
   stats.bytes_in_use -= class_bytes(size_class);
   bool keep = stats.pool_bytes - stats.bytes_in_use <= machine_bytes() / CACHED_SHARE;
   if (keep) {
-    head->next = cached[size_class];
-    cached[size_class] = head;
+    head->next = pool->cached[size_class];
+    pool->cached[size_class] = head;
   } else {
     stats.pool_bytes -= class_bytes(size_class);
   }
   pthread_mutex_unlock(&lock);
-  if (!keep) free(block);
+  if (!keep) give_back(pool, block);
+}
+
+void tiny_free(void* block, int64_t bytes) { put_back(&own, block, bytes); }
+
+void tiny_free_buffer(void* block, int64_t bytes) {
+  bool is_shared = tiny_memory_is_shared();
+  if (block && !is_shared) __atomic_sub_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
+  put_back(is_shared ? &shared : &own, block, bytes);
+}
+
+static void trim(Pool* pool) {
+  for (int size_class = 0; size_class < CLASSES; size_class++) {
+    for (FreeBlock* block; (block = pop_cached(pool, size_class));) {
+      stats.pool_bytes -= class_bytes(size_class);
+      give_back(pool, block);
+    }
+  }
 }
 
 void tiny_trim(void) {
   pthread_mutex_lock(&lock);
-  for (int size_class = 0; size_class < CLASSES; size_class++) {
-    for (FreeBlock* block; (block = pop_cached(size_class));) {
-      stats.pool_bytes -= class_bytes(size_class);
-      free(block);
-    }
-  }
+  trim(&own);
+  trim(&shared);
   pthread_mutex_unlock(&lock);
+}
+
+bool tiny_memory_is_shared(void) { return shared.device != NULL; }
+
+bool tiny_share_memory(TinyDevice* device) {
+  if (shared.device != device && (shared.device || __atomic_load_n(&own_buffers, __ATOMIC_RELAXED)))
+    return false;
+  shared.device = device;
+  return true;
 }
 
 void tiny_memory_stats(TinyMemoryStats* out) {

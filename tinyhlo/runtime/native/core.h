@@ -39,6 +39,12 @@ TINY_API void tiny_clear_error(void);
    than the kernels that fill them. `bytes` given to tiny_free must be those asked for. */
 TINY_API void* tiny_allocate(int64_t bytes);
 TINY_API void tiny_free(void* block, int64_t bytes);
+/* The same for what programs read and write: a device's own memory once it has been installed
+   (device.h), which it shares with the host. */
+TINY_API void* tiny_allocate_buffer(int64_t bytes);
+TINY_API void tiny_free_buffer(void* block, int64_t bytes);
+/* Whether buffers must lie in memory of that kind. */
+TINY_API bool tiny_memory_is_shared(void);
 /* Whether that much more may be allocated: asked before a program runs, for its kernels cannot fail. */
 TINY_API bool tiny_has_room(int64_t bytes);
 /* Whether the system would give LLVM, which ends the process when it does not, so many bytes now,

@@ -1,0 +1,269 @@
+"""What a device's runtime must do, checked with kernels written by hand.
+
+    python -m tests.runtime.device_checks CL
+
+A device gives a process its memory, so these run in one of their own: it prints a JSON object, each
+check with what went wrong. `test_devices.py` reads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
+from tinyhlo.config import Config
+from tinyhlo.errors import ExecutionError, TinyhloError
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import aligned_empty, pointers
+from tinyhlo.runtime.devices.compile import compile_program
+from tinyhlo.runtime.devices.device import Device, open_device
+from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.host import native
+from tinyhlo.runtime.targets import register_custom_call
+from tinyhlo.schedule import schedule
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+COUNT = 1000
+X = np.arange(COUNT, dtype=np.float32)
+GRID = (4, 256)
+
+# A function each for OpenCL C and CUDA C; `I` is the work-item's number.
+HEADS = {
+    "CL": "#define FUNCTION __kernel\n#define GLOBAL __global\n#define I get_global_id(0)\n",
+    "NV": '#define FUNCTION extern "C" __global__\n#define GLOBAL\n'
+    "#define I (blockIdx.x * blockDim.x + threadIdx.x)\n",
+}
+SOURCE = """
+FUNCTION void affine(GLOBAL const float* x, GLOBAL float* y) {
+  if (I < 1000) y[I] = x[I] * 2.0f + 1.0f;
+}
+FUNCTION void half_way(GLOBAL const float* x, GLOBAL float* scratch) {
+  if (I < 1000) scratch[I] = x[I] * 2.0f;
+}
+FUNCTION void rest_of_way(GLOBAL const float* scratch, GLOBAL float* y) {
+  if (I < 1000) y[I] = scratch[I] + 1.0f;
+}
+FUNCTION void below_ten(GLOBAL const int* k, GLOBAL char* flag) { if (I == 0) *flag = *k < 10; }
+FUNCTION void next(GLOBAL const int* k, GLOBAL int* out) { if (I == 0) *out = *k + 1; }
+"""
+AFFINE = """
+func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
+  %two = stablehlo.constant dense<2.0> : tensor<1000xf32>
+  %one = stablehlo.constant dense<1.0> : tensor<1000xf32>
+  %y = stablehlo.multiply %x, %two : tensor<1000xf32>
+  %z = stablehlo.add %y, %one : tensor<1000xf32>
+  return %z : tensor<1000xf32>
+}"""
+COUNTING = """
+func.func @main(%k: tensor<i32>) -> tensor<i32> {
+  %ten = stablehlo.constant dense<10> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %0 = stablehlo.while(%i = %k) : tensor<i32>
+   cond {
+    %c = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %n = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %n : tensor<i32>
+  }
+  return %0 : tensor<i32>
+}"""
+CALL_BETWEEN = AFFINE.replace("return %z", '%h = stablehlo.custom_call @"checks.call"(%z) '
+    ": (tensor<1000xf32>) -> tensor<1000xf32>\n  return %h")  # fmt: skip
+CHOLESKY = """
+func.func @main(%x: tensor<200x200xf64>) -> tensor<200x200xf64> {
+  %0, %info = stablehlo.custom_call @lapack_dpotrf_ffi(%x) {mhlo.backend_config = {uplo = 85 : ui8},
+    operand_layouts = [dense<[1, 0]> : tensor<2xindex>],
+    result_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<> : tensor<0xindex>],
+    api_version = 4 : i32}
+    : (tensor<200x200xf64>) -> (tensor<200x200xf64>, tensor<i32>)
+  return %0 : tensor<200x200xf64>
+}"""
+
+Render = Callable[[Iterable[Kernel], Target], DeviceCode]
+
+
+class Checks:
+    """The device, and what its checks share."""
+
+    def __init__(self, name: str) -> None:
+        self.device: Device = open_device(name)
+        self.head = HEADS[self.device.target.device]
+        self.cache = tempfile.mkdtemp()
+
+    def config(self, **options: Any) -> Config:
+        return Config(device=self.device.label, cache_dir=self.cache, **options)
+
+    def code(self, kernel_of: Callable[[Kernel], DeviceKernel], source: str = SOURCE) -> Render:
+        return lambda kernels, _: DeviceCode(
+            self.head + source, {kernel: kernel_of(kernel) for kernel in kernels}
+        )
+
+    def compile(self, text: str, render: Render, **options: Any) -> Executable:
+        config = self.config(**options)
+        module = import_module(text)
+        target = self.device.target
+        program = schedule(simplify(module.graph), module.name, module.aliases, target)
+        compiled = compile_program(program, render, self.device, config)
+        return native(module, program, compiled, config)
+
+    # --- the checks ----------------------------------------------------------------------------
+
+    def check_launch(self) -> None:
+        for _ in range(2):  # the second is built from the binary of the first
+            run = self.compile(AFFINE, self.code(affine))
+            np.testing.assert_array_equal(run(X)[0], 2 * X + 1)
+
+    def check_scratch_and_order(self) -> None:
+        """Two dispatches: the first writes what the second reads."""
+        first = Dispatch("half_way", *GRID, (0, 2))
+        kernel = DeviceKernel((first, Dispatch("rest_of_way", *GRID, (2, 1))), X.nbytes)
+        run = self.compile(AFFINE, self.code(lambda _: kernel))
+        assert run.arena_bytes >= X.nbytes
+        np.testing.assert_array_equal(run(X)[0], 2 * X + 1)
+
+    def check_copy(self) -> None:
+        text = "func.func @main(%x: tensor<1000xf32>) -> (tensor<1000xf32>) {\n return %x : tensor<1000xf32> }"  # noqa: E501
+        run = self.compile(text, self.code(affine))
+        np.testing.assert_array_equal(run(X)[0], X)
+
+    def check_loop(self) -> None:
+        """The host reads the flag, which the device writes."""
+        names = {"i1": "below_ten", "i32": "next"}
+
+        def kernel(kernel: Kernel) -> DeviceKernel:
+            name = names[str(kernel.graph.results[0].type.dtype)]
+            return DeviceKernel((Dispatch(name, 1, 1, (0, 1)),))
+
+        run = self.compile(COUNTING, self.code(kernel))
+        assert run(np.int32(3))[0] == 10
+        assert run(np.int32(12))[0] == 12
+
+    def check_threads(self) -> None:
+        """Two programs at once share a kernel's arguments."""
+        run = self.compile(AFFINE, self.code(affine))
+        wrong: list[int] = []
+
+        def many(number: int) -> None:
+            x = X + np.float32(number)
+            wrong.extend(k for k in range(300) if not np.array_equal(run(x)[0], 2 * x + 1))
+
+        threads = [threading.Thread(target=many, args=(k,)) for k in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+    def check_errors_of_build(self) -> None:
+        bad = self.code(affine, "FUNCTION void affine(GLOBAL float* x) { x[0] = nonsense; }")
+        text = raised(TinyhloError, lambda: self.compile(AFFINE, bad))
+        assert "nonsense" in text and len(text.splitlines()) < 20
+
+    def check_errors_of_launch(self) -> None:
+        """A group too large ends the program, not the process."""
+        kernel = DeviceKernel((Dispatch("affine", 1, 1 << 24, (0, 1)),))
+        run = self.compile(AFFINE, self.code(lambda _: kernel))
+        text = raised(ExecutionError, lambda: run(X))
+        assert "a launch" in text and "INVALID" in text, text
+        np.testing.assert_array_equal(self.compile(AFFINE, self.code(affine))(X)[0], 2 * X + 1)
+
+    def check_functions_of_the_host(self) -> None:
+        """They see what the device has written; what they raise ends the program."""
+        seen: list[float] = []
+
+        def call(x: np.ndarray) -> np.ndarray:
+            seen.append(float(x[-1]))
+            if x[0] < 0:
+                raise ValueError("negative")
+            return x + np.float32(1)
+
+        register_custom_call("checks.call", call)
+        run = self.compile(CALL_BETWEEN, self.code(affine))
+        np.testing.assert_array_equal(run(X)[0], 2 * X + 2)
+        assert seen == [2 * COUNT - 1]
+        assert "negative" in raised(ExecutionError, lambda: run(X - 9))
+
+    def check_lapack(self) -> None:
+        a = np.random.default_rng(0).normal(size=(200, 200))
+        a = a @ a.T + 200 * np.eye(200)
+        run = self.compile(CHOLESKY, self.code(affine))
+        np.testing.assert_allclose(np.tril(run(a)[0]), np.linalg.cholesky(a), rtol=1e-12)
+
+    def check_profile(self) -> None:
+        run = self.compile(AFFINE, self.code(affine), debug=2)
+        run(X)
+        ((_, calls, seconds),) = run.profile()
+        assert calls == 1 and seconds > 0
+
+    def check_memory(self) -> None:
+        """Nothing is left over, and what results refer to stays."""
+        run = self.compile(AFFINE, self.code(affine))
+        run(X)
+        before = in_use()
+        kept = [run(X + np.float32(k))[0] for k in range(20)]
+        assert in_use() > before
+        for k, y in enumerate(kept):
+            np.testing.assert_array_equal(y, 2 * (X + np.float32(k)) + 1)
+        y = None
+        kept.clear()
+        assert in_use() == before
+        x = aligned_empty(run.signature.inputs[0])
+        given = pointers([x])[0]
+        assert given and given % 64 == 0
+
+    def check_one_device(self) -> None:
+        words = np.zeros(8, np.int64)
+        assert not core.library().tiny_share_memory(words.ctypes.data)
+        assert open_device(self.device.label) is self.device
+
+
+def affine(_: Kernel) -> DeviceKernel:
+    return DeviceKernel((Dispatch("affine", *GRID, (0, 1)),))
+
+
+def raised(kind: type[Exception], call: Callable[[], object]) -> str:
+    """The text of the error that a call must end with."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def in_use() -> int:
+    """Bytes of the core's memory that are handed out."""
+    stats = (ctypes.c_int64 * 6)()
+    core.library().tiny_memory_stats(ctypes.addressof(stats))
+    return stats[0]
+
+
+NAMES = [name for name in vars(Checks) if name.startswith("check_")]
+
+
+def main(device: str) -> None:
+    checks = Checks(device)
+    wrong: dict[str, str] = {}
+    for name in NAMES:
+        try:
+            getattr(checks, name)()
+            wrong[name] = ""
+        except Exception:
+            wrong[name] = traceback.format_exc()
+    print(json.dumps(wrong))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

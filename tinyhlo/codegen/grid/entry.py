@@ -1,0 +1,75 @@
+"""The native entry of a program whose kernels a device runs: the host puts them into a queue.
+
+In: as `llvm/entry.py`, every kernel being a library call; the entries of the table of constants
+that are device kernels' and the device's own, the bytes of the arena where kernels' scratch is.
+
+The host waits for the device where it looks at memory itself: before it decides on a loop or a
+branch, before it calls a function of the host, and at the end. Flags and selectors lie in memory,
+in no stack slot, for `schedule` gives a device no scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import starmap
+
+from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
+from tinyhlo.schedule.program import Buffer, Kernel, Launch, Program
+
+
+class DeviceEntryRenderer(EntryRenderer):
+    """`libraries` gives the table entries of all kernels, of which `host` are functions of the
+    host; `device` is the device's."""
+
+    def __init__(
+        self,
+        program: Program,
+        declarations: dict[str, str],
+        libraries: Mapping[Kernel, int],
+        host: frozenset[Kernel],
+        device: int,
+        scratch: int,
+        probe: Callable[[Kernel], Probe] | None = None,
+    ) -> None:
+        super().__init__(program, lambda kernel: kernel.name, declarations, libraries, probe)
+        self.host = host
+        self.device_entry = device
+        self.scratch = scratch
+        declarations["copy"] = "declare i32 @tiny_device_copy(ptr, ptr, ptr, i64)"
+        declarations["wait"] = "declare i32 @tiny_device_wait(ptr)"
+        self.head += [
+            f"  %device.at = getelementptr ptr, ptr %constants, i64 {device}",
+            "  %device = load ptr, ptr %device.at",
+            f"  %scratch = getelementptr i8, ptr %arena, i64 {scratch}",
+        ]
+
+    def library_call(self, launch: Launch) -> None:
+        if launch.kernel in self.host:
+            self.wait()
+            super().library_call(launch)
+            return
+        reads = [*starmap(self.piece, launch.pieces)]
+        self.call_through(launch.kernel, reads, [*map(self.pointer, launch.writes), "%scratch"])
+
+    def counted(self, kernel: Kernel, call: str) -> None:
+        """When profiling, a kernel is over before the next begins."""
+        if self.probe is None or kernel in self.host:
+            super().counted(kernel, call)
+            return
+        super().counted(kernel, f"{call}\n  call i32 @tiny_device_wait(ptr %device)")
+
+    def copy(self, source: Buffer, target: Buffer) -> None:
+        to, from_ = self.pointer(target), self.pointer(source)
+        given = f"ptr %device, ptr {to}, ptr {from_}, i64 {source.type.nbytes}"
+        self.leave_on(self.b.value(f"call i32 @tiny_device_copy({given})"))
+
+    def read(self, kind: str, buffer: Buffer) -> str:
+        self.wait()
+        return super().read(kind, buffer)
+
+    def finish(self) -> None:
+        self.wait()
+
+    def wait(self) -> None:
+        """Until the queue is empty; the entry returns when something in it failed."""
+        self.leave_on(self.b.value("call i32 @tiny_device_wait(ptr %device)"))

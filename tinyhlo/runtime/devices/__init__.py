@@ -1,0 +1,1 @@
+"""Devices beside the host: each API has a file, imported when it is asked for."""

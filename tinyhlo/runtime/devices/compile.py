@@ -1,0 +1,87 @@
+"""A Program for a device: source text that its driver compiles, and a native entry on the host.
+
+In: a Program and the Device. Out: `Compiled`, as `runtime/compile.py` makes for processors, where
+`source` is the text for the device, `modules` is the entry alone, and `libraries` are all kernels
+and the device.
+
+    compiled = compile_program(program, device_code, open_device("CL"), Config())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tinyhlo.codegen.grid.code import DeviceCode
+from tinyhlo.codegen.grid.entry import DeviceEntryRenderer
+from tinyhlo.codegen.llvm.types import QUICK
+from tinyhlo.codegen.render import kernels_of
+from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
+from tinyhlo.config import Config, thread_count
+from tinyhlo.runtime.compile import Compiled, bind_libraries, is_profiled, probes, zero_counters
+from tinyhlo.runtime.devices.device import Device
+from tinyhlo.runtime.library import Library
+from tinyhlo.runtime.object_code import ObjectCode
+from tinyhlo.runtime.processors import host_target
+from tinyhlo.runtime.trace import trace_to
+from tinyhlo.schedule.program import Kernel, Program
+from tinyhlo.target import Target
+
+Render = Callable[[Iterable[Kernel], Target], DeviceCode]
+
+SCRATCH_ALIGNMENT = 256
+
+
+def compile_program(program: Program, render: Render, device: Device, config: Config) -> Compiled:
+    """Compile what `render` writes for the kernels.
+
+    Raises UnsupportedOp, naming every kernel that cannot be compiled; TinyhloError with what the
+    driver says of the source."""
+    kernels = kernels_of(program.body)
+    host = bind_libraries(kernels)
+    code = render([kernel for kernel in kernels if kernel not in host], device.target)
+    symbols = {each.symbol for kernel in code.kernels.values() for each in kernel.dispatches}
+    functions, alive = device.build(code.source, sorted(symbols), config) if symbols else ({}, None)
+    libraries = {
+        kernel: host.get(kernel)
+        or device.kernel(code.kernels[kernel], functions, len(kernel.graph.params))
+        for kernel in kernels
+    }
+    places = {kernel: len(program.constants) + k for k, kernel in enumerate(kernels)}
+    counters = zero_counters(kernels) if is_profiled(config) else None
+    trace = trace_to(config.profile)
+    first = trace.reserve(len(kernels)) if trace else 0
+    scratch = -(-program.arena_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    declarations: dict[str, str] = {}
+    renderer = DeviceEntryRenderer(
+        program,
+        declarations,
+        places,
+        frozenset(host),
+        len(program.constants) + len(kernels),
+        scratch,
+        None if counters is None else probes(counters, kernels, first, trace),
+    )
+    entry = renderer.render("entry")
+    module = QUICK + "\n\n".join([*declarations.values(), entry])
+    with ObjectCode(host_target(thread_count(config)), config) as objects:
+        pieces = objects.pieces(module)
+    reports = {kernel: report(kernel, code.kernels.get(kernel, "")) for kernel in kernels}
+    seconds = {
+        kernel: host[kernel].seconds
+        if kernel in host
+        else kernel_seconds(kernel, reports[kernel], False, runs, device.target)
+        for kernel, runs in kernels.items()
+    }
+    largest = max((kernel.scratch_bytes for kernel in code.kernels.values()), default=0)
+    return Compiled(
+        kernels=tuple(reports.values()),
+        estimated_seconds=estimate_seconds(program, seconds),
+        pieces=pieces,
+        modules=(module,),
+        loops=(),
+        libraries=(*libraries.values(), Library(device.words, (device, alive))),
+        counters=counters,
+        arena_bytes=scratch + largest,
+        first_number=first,
+        source=code.source,
+    )

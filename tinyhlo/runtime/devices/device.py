@@ -1,0 +1,97 @@
+"""The device of this process, which runs kernels over memory that it shares with the host.
+
+    device = open_device("CL")          # "CL:1": the second OpenCL device
+    device.target                       # what the code generator asks
+    functions = device.build(source, ["k0", "k1"], config)
+    device.kernel(device_kernel, functions, 2)     # its descriptor: a Library
+
+What a device does for generated code is in native/device.h. All buffers of a process lie in one
+memory, so a process has one device; which one, the first program says.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.codegen.grid.code import DeviceKernel
+from tinyhlo.config import Config
+from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
+from tinyhlo.runtime import core
+from tinyhlo.runtime.ffi import Words
+from tinyhlo.runtime.library import Library
+from tinyhlo.target import Target
+
+Functions = Mapping[str, int]  # handles of the driver by symbol
+Build = Callable[[str, Sequence[str], Config], tuple[Functions, Any]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Device:
+    """`label`: as users ask for it, `name`: as its driver calls it, `words`: its TinyDevice.
+    `build` makes functions of source text; what it returns beside them keeps them alive."""
+
+    label: str
+    name: str
+    target: Target
+    build: Build = field(repr=False)
+    words: np.ndarray = field(repr=False)
+    keepalive: Any = field(default=None, repr=False)
+
+    def kernel(self, kernel: DeviceKernel, functions: Functions, input_count: int) -> Library:
+        """The descriptor of a kernel that reads so many buffers (TinyDeviceKernel)."""
+        words = Words()
+        dispatches = [
+            word
+            for each in kernel.dispatches
+            for word in (
+                *(functions[each.symbol], each.groups, each.items, len(each.arguments)),
+                words.address(each.arguments),
+            )
+        ]
+        descriptor = words.array(
+            [
+                *(core.address("tiny_device_launch"), self.words.ctypes.data, input_count),
+                *(len(kernel.dispatches), words.address(dispatches)),
+            ]
+        )
+        return Library(descriptor, words)
+
+
+def open_opencl(number: int) -> Device:
+    from tinyhlo.runtime.devices.opencl import open_device
+
+    return open_device(number)
+
+
+# name -> what opens the device of that kind with a number
+OPENERS: dict[str, Callable[[int], Device]] = {"CL": open_opencl}
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def open_named(name: str) -> Device:
+    kind, _, number = name.partition(":")
+    return OPENERS[kind](int(number or 0))
+
+
+def open_device(name: str) -> Device:
+    """The device, whose memory is that of all buffers from now on.
+
+    Raises TinyhloError when there is none, or this process has another one or arrays elsewhere.
+    """
+    with _lock:
+        device = open_named(name)
+        if not core.library().tiny_share_memory(device.words.ctypes.data):
+            raise TinyhloError(
+                f"device {name} cannot be opened any more: the arrays of this process lie in other "
+                f"memory. A process has one device, which TINYHLO_DEVICE={name} names at its start"
+            )
+    return device

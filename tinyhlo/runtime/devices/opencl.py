@@ -1,0 +1,184 @@
+"""OpenCL devices, by pyopencl.
+
+In: a number among the machine's OpenCL devices, GPUs first. Out: its `Device`.
+
+Buffers are fine-grained shared virtual memory: pointers that host and device both follow, without
+any copy or mapping. The driver's functions that native/opencl.c calls are taken from the library
+that pyopencl has loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tinyhlo.config import Config, cache_folder
+from tinyhlo.errors import TinyhloError
+from tinyhlo.runtime import core
+from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.devices.device import Device, Functions
+from tinyhlo.runtime.ffi import Words
+from tinyhlo.target import Target
+from tinyhlo.version import VERSION
+
+INSTALL = "pip install 'tinyhlo[cl]' (with an OpenCL runtime for CPUs: 'tinyhlo[cl-cpu]')"
+STANDARD, ROUNDED = "-cl-std=CL3.0", "-cl-fp32-correctly-rounded-divide-sqrt"
+VENDORS = "OCL_ICD_VENDORS"  # where drivers are named
+SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+INTEL = "libintelocl.so"  # the runtime for CPUs that the extra cl-cpu installs
+LOG_LINES = 12  # of a failed build
+LINE_BYTES, NAMES = 64, 80
+
+# feature -> the extension that says so
+EXTENSIONS = {
+    "fp64": "cl_khr_fp64",
+    "fp16": "cl_khr_fp16",
+    "int64_atomics": "cl_khr_int64_base_atomics",
+    "subgroups": "cl_khr_subgroup_shuffle",
+}
+# what follows the head of native/opencl.c's struct
+FUNCTIONS = (
+    "clSetKernelArgSVMPointer",
+    "clEnqueueNDRangeKernel",
+    "clEnqueueSVMMemcpy",
+    "clFinish",
+    "clSVMAlloc",
+    "clSVMFree",
+)
+HEAD_WORDS = 5
+
+
+def imported() -> Any:
+    """pyopencl. Raises TinyhloError where it is not installed."""
+    name_intel_runtime()
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise TinyhloError(f"device CL needs pyopencl: {INSTALL} ({error})") from None
+    return pyopencl
+
+
+def name_intel_runtime() -> None:
+    """Where nobody names a driver, name Intel's of the extra cl-cpu: its own file of names holds a
+    path of the machine that built it."""
+    driver = Path(sys.prefix) / "lib" / INTEL
+    if VENDORS in os.environ or any(SYSTEM_VENDORS.glob("*.icd")) or not driver.exists():
+        return
+    folder = cache_folder(Config()) / "opencl" / key_of([str(driver)])[:16]
+    names = folder / "intel.icd"
+    if not names.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        names.write_text(f"{driver}\n")
+    os.environ[VENDORS] = str(folder)
+
+
+def devices(cl: Any) -> list[Any]:
+    """All OpenCL devices, GPUs before CPUs."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # the loader calls it an error that there is none
+        return []
+    found: list[Any] = [device for platform in platforms for device in platform.get_devices()]
+    return sorted(found, key=lambda device: not device.type & cl.device_type.GPU)
+
+
+def open_device(number: int) -> Device:
+    """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
+    cl = imported()
+    found = devices(cl)
+    if number >= len(found):
+        names = ", ".join(device.name.strip() for device in found) or "none"
+        raise TinyhloError(f"there is no OpenCL device {number}; there are: {names}. {INSTALL}")
+    device = found[number]
+    name = device.name.strip()
+    if not device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER:
+        raise TinyhloError(
+            f"the OpenCL device {name} does not share memory with the host, buffer by buffer "
+            "(CL_DEVICE_SVM_FINE_GRAIN_BUFFER), as tinyhlo needs it"
+        )
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    driver = ctypes.CDLL(cl._cl.__file__)  # whose loader of drivers it depends on
+    words = Words()
+    texts = [ctypes.c_char_p(status_name(cl, -code).encode()) for code in range(NAMES)]
+    names = words.address([ctypes.cast(text, ctypes.c_void_p).value for text in texts])
+    struct = words.array(
+        [
+            *(0 for _ in range(HEAD_WORDS)),
+            *(context.int_ptr, queue.int_ptr, names, NAMES),
+            *(ctypes.cast(getattr(driver, each), ctypes.c_void_p).value for each in FUNCTIONS),
+        ]
+    )
+    core.library().tiny_opencl_open(struct.ctypes.data)
+
+    def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
+        program = built(cl, context, device, source, config)
+        kernels = {symbol: cl.Kernel(program, symbol) for symbol in symbols}
+        return {symbol: kernel.int_ptr for symbol, kernel in kernels.items()}, (program, kernels)
+
+    label = f"CL:{number}" if number else "CL"
+    keepalive = (context, queue, driver, words, texts)
+    return Device(label, name, target_of(device, name), build, struct, keepalive)
+
+
+def status_name(cl: Any, status: int) -> str:
+    """The driver's name for a status; empty for one that means nothing."""
+    try:
+        return cl.status_code.to_string(status)
+    except ValueError:
+        return ""
+
+
+def target_of(device: Any, name: str) -> Target:
+    """What the driver says of the device."""
+    extensions = set(device.extensions.split())
+    has = (feature for feature, extension in EXTENSIONS.items() if extension in extensions)
+    cache = int(device.global_mem_cache_size)
+    return Target(
+        device="CL",
+        triple="",
+        cpu=name,
+        features=" ".join(has),
+        vector_bytes=16,
+        vector_registers=32,
+        fma=True,
+        half="cl_khr_fp16" in extensions,
+        packs=False,
+        dots=(),
+        scales=False,
+        l1_bytes=32 << 10,
+        l2_bytes=cache or 512 << 10,
+        l3_bytes=cache or 512 << 10,
+        threads=device.max_compute_units,
+        group_items=int(device.max_work_group_size),
+        group_bytes=int(device.local_mem_size),
+    )
+
+
+def built(cl: Any, context: Any, device: Any, source: str, config: Config) -> Any:
+    """The program of source text: from the binary that an earlier process has left, if any.
+
+    Raises TinyhloError with what the driver's compiler says.
+    """
+    cache = Cache(cache_folder(config) / "opencl") if config.cache else None
+    rounds = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    options = [STANDARD, *([ROUNDED] if rounds else [])]
+    key = key_of((VERSION, *options, device.name, device.version, device.driver_version, source))
+    binary = cache.load(key) if cache else None
+    if binary is not None:
+        try:
+            return cl.Program(context, [device], [binary]).build()
+        except cl.Error:  # the driver takes it no more
+            pass
+    try:
+        program = cl.Program(context, source).build(options, cache_dir=False)
+    except cl.Error as error:
+        log = "\n".join(str(error).strip().splitlines()[:LOG_LINES])
+        raise TinyhloError(f"the OpenCL device {device.name} refuses its code:\n{log}") from None
+    if cache:
+        cache.store(key, program.get_info(cl.program_info.BINARIES)[0])
+    return program

@@ -1,0 +1,50 @@
+/* Devices: what runs kernels beside the host, over memory that both can read and write.
+
+   A device takes its work from one queue, in order; nobody waits but in `wait`. Its functions
+   return 0, or a code after tiny_set_error. */
+#ifndef TINYHLO_DEVICE_H
+#define TINYHLO_DEVICE_H
+
+#include "library.h"
+
+typedef struct TinyDevice TinyDevice;
+
+/* The head of every device's struct; each API has its own fields behind it. */
+struct TinyDevice {
+  /* `groups` x `items` work-items of a function that takes so many pointers. */
+  int32_t (*launch)(TinyDevice* self, void* function, int64_t groups, int64_t items,
+                    void** arguments, int64_t argument_count);
+  int32_t (*copy)(TinyDevice* self, void* to, const void* from, int64_t bytes);
+  int32_t (*wait)(TinyDevice* self);
+  void* (*allocate)(TinyDevice* self, int64_t bytes); /* TINY_ALIGNMENT; NULL: there is none */
+  void (*release)(TinyDevice* self, void* block);
+};
+
+/* One function of a kernel and its grid; `arguments` are positions among the kernel's inputs, then
+   its outputs. */
+typedef struct {
+  void* function;
+  int64_t groups, items, argument_count;
+  const int64_t* arguments;
+} TinyDispatch;
+
+/* A kernel of a device, as a library call. */
+typedef struct {
+  TinyLibrary head;
+  TinyDevice* device;
+  int64_t input_count, dispatch_count;
+  const TinyDispatch* dispatches;
+} TinyDeviceKernel;
+
+/* The `run` of device kernels: it puts them into the queue. */
+TINY_API int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs);
+TINY_API int32_t tiny_device_copy(TinyDevice* device, void* to, const void* from, int64_t bytes);
+TINY_API int32_t tiny_device_wait(TinyDevice* device);
+
+/* Make the memory of buffers a device's from now on; false when some have other memory. */
+TINY_API bool tiny_share_memory(TinyDevice* device);
+
+/* The functions of an API, for the head of a struct whose other fields are filled in. */
+TINY_API void tiny_opencl_open(TinyDevice* device);
+
+#endif
