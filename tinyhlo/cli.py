@@ -293,6 +293,7 @@ FORMS: dict[str, Callable[[Stages], object]] = {
     "graph": lambda stages: stages.graph,
     "program": lambda stages: stages.program,
     "loops": loops_of,
+    "source": lambda stages: stages.compiled.source,
     "llvm": lambda stages: "\n\n".join(stages.compiled.modules),
     "asm": assembly_of,
 }
@@ -304,7 +305,7 @@ FORMS: dict[str, Callable[[Stages], object]] = {
 def build_command(options: argparse.Namespace) -> int:
     """`tinyhlo build`: says how to call what it wrote."""
     from tinyhlo.artifact import about, read_program
-    from tinyhlo.compiler import asked_target, run_stages
+    from tinyhlo.compiler import host_processor, run_stages
     from tinyhlo.config import from_environment
     from tinyhlo.runtime.shared_library import c_name, prototype_of, write_library
 
@@ -314,7 +315,7 @@ def build_command(options: argparse.Namespace) -> int:
     with about(options.model):
         stages = run_stages(source, config)
     header = write_library(
-        stages.module, stages.program, stages.compiled, asked_target(config), path
+        stages.module, stages.program, stages.compiled, host_processor(config), path
     )
     print(f"wrote {path} ({path.stat().st_size:,} bytes) and {header}:")
     print(f"  {prototype_of(c_name(path), stages.module)};")
@@ -363,16 +364,19 @@ def bench_command(options: argparse.Namespace) -> int:
 
 def devices_command(options: argparse.Namespace) -> int:
     """`tinyhlo devices`: a line for each device, with the numbers the code generator works with."""
-    from tinyhlo.compiler import target_of
+    from tinyhlo.compiler import host_processor
     from tinyhlo.config import from_environment
+    from tinyhlo.runtime.devices.device import available
 
-    target = target_of(from_environment())
+    target = host_processor(from_environment())
     kib = 1 << 10
     print(
         f"CPU     {target.cpu}: {target.threads} threads, {8 * target.vector_bytes}-bit vectors, "
         f"{target.vector_registers} registers, caches {target.l1_bytes // kib} / "
         f"{target.l2_bytes // kib} / {target.l3_bytes // kib} KiB"
     )
+    for label, said in available():
+        print(f"{label:7} {said}")
     print("PYTHON  the NumPy interpreter: slow, for checking the others")
     return 0
 

@@ -64,15 +64,7 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     found = saved.load(place) if place else None
     if found is not None:
         return found
-    native = compiling()
-    with collector_paused():
-        stages = run_stages(source, config)
-    executable = native(stages.module, stages.program, stages.compiled, config)
-    if config.viz:
-        from tinyhlo.import_stablehlo.context import text_of
-        from tinyhlo.viewer import page_to
-
-        page_to(config.viz).add(stages, text_of(source), target_of(config))
+    stages, executable = compile_stages(source, config)
     if config.beam:  # a search has found schedules since
         place = saved.place_of(source, target_of(config), config)
     if place and not stages.compiled.libraries and not stages.module.asked:
@@ -90,10 +82,21 @@ def compiling() -> Callable[..., Executable]:
 
 def compile_for_device(source: bytes | str, config: Config) -> Executable:
     """By all stages; the device's code may come from what an earlier process has stored."""
+    return compile_stages(source, config)[1]
+
+
+def compile_stages(source: bytes | str, config: Config) -> tuple[Stages, Executable]:
+    """All stages, and what they come to."""
     native = compiling()
     with collector_paused():
         stages = run_stages(source, config)
-    return native(stages.module, stages.program, stages.compiled, config)
+    executable = native(stages.module, stages.program, stages.compiled, config)
+    if config.viz:
+        from tinyhlo.import_stablehlo.context import text_of
+        from tinyhlo.viewer import page_to
+
+        page_to(config.viz).add(stages, text_of(source), host_processor(config))
+    return stages, executable
 
 
 def interpret(source: bytes | str, _: Config) -> Executable:
@@ -169,7 +172,7 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
 def code_of(program: Program, target: Target, config: Config) -> Compiled:
     """The code of a Program."""
     if target.group_items:
-        from tinyhlo.codegen.grid.render import device_code  # type: ignore
+        from tinyhlo.codegen.grid.render import device_code
         from tinyhlo.runtime.devices.compile import compile_program as compile_on
         from tinyhlo.runtime.devices.device import open_device
 
@@ -186,7 +189,12 @@ def asked_target(config: Config) -> Target:
     Raises TinyhloError for a device or processor that does not exist.
     """
     check_device(config)
-    return device_target(config) or asked_processor(config.cpu, thread_count(config))
+    return device_target(config) or host_processor(config)
+
+
+def host_processor(config: Config) -> Target:
+    """The Target of what is compiled for the host: all of it, or a device program's entry."""
+    return asked_processor(config.cpu, thread_count(config))
 
 
 def device_target(config: Config) -> Target | None:
@@ -222,5 +230,5 @@ def show_stage(name: str, form: object, config: Config) -> None:
 
 def machine_code(compiled: Compiled, config: Config) -> str:
     """The instructions of all modules."""
-    target = asked_processor(config.cpu, thread_count(config))
+    target = host_processor(config)
     return "\n".join(assembly(text, target) for text in compiled.modules)

@@ -78,6 +78,119 @@ def test_arrays_go_there_and_back(device: str) -> None:
     assert done.stdout == "7.0\n", done.stderr
 
 
+PROGRAMS = """
+from jax import lax
+
+X = np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)
+PROGRAMS = {
+    "fused": (lambda x: jnp.tanh(x) * 2 + x.sum(1, keepdims=True), X),
+    "rows": (lambda x: jax.nn.softmax(x @ x.T), X),
+    "counted": (lambda x: lax.fori_loop(0, 7, lambda i, s: s * 0.5 + i, x), X),
+    "never": (lambda x: lax.fori_loop(0, 0, lambda i, s: s * 0.5 + i, x), X),
+    "nested": (lambda x: lax.fori_loop(0, 3, lambda i, s: lax.fori_loop(
+        0, 5, lambda j, t: t + j * i, s), x), X),
+    "open": (lambda x: lax.while_loop(lambda s: s.sum() < 1e3, lambda s: s * 2, jnp.abs(x)), X),
+    "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), x[0], x), X),
+    "branch": (lambda x: lax.switch(jnp.int32(x[0, 0] > 9), [jnp.sin, jnp.cos], x), X),
+    "lapack": (lambda x: jnp.linalg.eigvalsh(x.T @ x), X),
+    "callback": (lambda x: 1 + jax.pure_callback(lambda a: np.sin(a) * 2, x, x * 3), X),
+    "constant": (lambda x: x[0] @ np.linspace(0, 1, 3000, dtype=np.float32).reshape(30, 100), X),
+    "empty": (lambda x: (x[:0] + 1, x), X),
+}
+for name, (function, x) in PROGRAMS.items():
+    oracle = jax.jit(function, compiler_options={"tinyhlo_device": "PYTHON"})
+    for mine, theirs in zip(*map(jax.tree.leaves, (jax.jit(function)(x), oracle(x)))):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5, err_msg=name)
+print("right")
+"""
+
+
+def test_programs_are_right(device: str) -> None:
+    """As the interpreter has them: loops, branches, calls of the host, constants."""
+    done = jax_on(device, PROGRAMS)
+    assert done.stdout == "right\n", done.stderr
+
+
+def test_donation_and_threads(device: str) -> None:
+    program = """
+    import threading
+
+    step = jax.jit(lambda w, g: w - 0.5 * g, donate_argnums=0)
+    def train(seed, out):
+        w = jnp.full(1000, float(seed))
+        for k in range(100):
+            before = w
+            w = step(w, jnp.ones(1000))
+        assert before.is_deleted()
+        out[seed] = float(w[-1])
+    out = {}
+    threads = [threading.Thread(target=train, args=(k, out)) for k in range(2)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    print(out[0], out[1])
+    """
+    done = jax_on(device, program)
+    assert done.stdout == "-50.0 -49.0\n", done.stderr
+
+
+def test_nothing_leaks(device: str) -> None:
+    program = """
+    f = jax.jit(lambda x: (x @ x).sum(0))
+    def used():
+        for _ in range(20):
+            y = np.asarray(f(jnp.ones((100, 100))))
+        del y
+        return jax.devices()[0].memory_stats()["bytes_in_use"]
+    used()
+    print(used() == used())
+    """
+    done = jax_on(device, program)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_errors_reach_the_caller(device: str) -> None:
+    program = """
+    def refuse(x):
+        raise ValueError("no such thing")
+    try:
+        np.asarray(jax.jit(lambda x: jax.pure_callback(refuse, x, x * 2) + 1)(jnp.ones(3)))
+    except Exception as error:
+        print("no such thing" in str(error))
+    """
+    done = jax_on(device, program)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_line_for_each_kernel(device: str) -> None:
+    program = "jax.jit(lambda x: jnp.sin(x).sum())(np.ones(8, np.float32))"
+    done = jax_on(device, program, TINYHLO_DEBUG="2")
+    assert "GFLOP/s" in done.stderr
+
+
+MODULE = """func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = stablehlo.add %x, %x : tensor<8xf32>
+  return %y : tensor<8xf32>
+}"""
+
+
+def test_command_line(device: str, tmp_path: Path) -> None:
+    (tmp_path / "model.mlir").write_text(MODULE)
+
+    def tinyhlo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        given = (
+            [*arguments, str(tmp_path / "model.mlir")] if arguments != ("devices",) else arguments
+        )
+        return python("-m", "tinyhlo", *given, TINYHLO_DEVICE=device, **environment)
+
+    assert "KERNEL void" in tinyhlo("show", "--stage", "source").stdout
+    assert "as XLA:CPU" in tinyhlo("run", "--random", "0", "--check", "xla").stdout
+    assert f"{device} " in tinyhlo("devices").stdout
+    assert "a device runs the program" in tinyhlo("build").stderr
+    assert "processors alone" in tinyhlo("tune").stderr
+    page = tmp_path / "page.html"
+    tinyhlo("run", "--random", "0", TINYHLO_VIZ=str(page))
+    assert page.exists()
+
+
 def test_a_function_cannot_have_another_device(device: str) -> None:
     program = f"""
     try:

@@ -176,6 +176,8 @@ def check(module: Module, compiled: Compiled, path: Path) -> None:
     """Raises TinyhloError for what cannot become a library."""
     if sys.platform != "linux":
         raise TinyhloError(f"cannot link {path}: this version links libraries on Linux alone")
+    if compiled.source:
+        raise TinyhloError(f"cannot link {path}: a device runs the program; TINYHLO_DEVICE=CPU")
     if compiled.libraries:
         calls = ", ".join(sorted({kernel.name for kernel in compiled.kernels if not kernel.loops}))
         raise TinyhloError(f"cannot link {path}: the program calls functions of others ({calls})")

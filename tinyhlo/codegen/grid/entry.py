@@ -3,9 +3,9 @@
 In: as `llvm/entry.py`, every kernel being a library call; the entries of the table of constants
 that are device kernels' and the device's own, the bytes of the arena where kernels' scratch is.
 
-The host waits for the device where it looks at memory itself: before it decides on a loop or a
-branch, before it calls a function of the host, and at the end. Flags and selectors lie in memory,
-in no stack slot, for `schedule` gives a device no scalars.
+The host waits for the device where it looks at memory itself: before it decides on a branch or on a
+loop whose length is not known, before it calls a function of the host, and at the end. Flags and
+selectors lie in memory, in no stack slot, for `schedule` gives a device no scalars.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from itertools import starmap
 
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
-from tinyhlo.schedule.program import Buffer, Kernel, Launch, Program
+from tinyhlo.schedule.program import Buffer, Kernel, Launch, Program, While, statements
 
 
 class DeviceEntryRenderer(EntryRenderer):
@@ -57,6 +57,27 @@ class DeviceEntryRenderer(EntryRenderer):
             super().counted(kernel, call)
             return
         super().counted(kernel, f"{call}\n  call i32 @tiny_device_wait(ptr %device)")
+
+    def loop(self, loop: While) -> None:
+        """One that is known to run so often is counted here: nobody looks at its flag."""
+        launched = [s.kernel for s in statements(loop.condition) if isinstance(s, Launch)]
+        if loop.trip_count is None or any(kernel.graph.effects for kernel in launched):
+            super().loop(loop)
+            return
+        test, body, after = (self.b.fresh() for _ in range(3))
+        counter = f"%{test}.count"
+        self.head.append(f"  {counter} = alloca i64")
+        self.b.line(f"store i64 0, ptr {counter}")
+        self.b.line(f"br label %{test}")
+        self.b.lines.append(f"{test}:")
+        done = self.b.value(f"load i64, ptr {counter}")
+        more = self.b.value(f"icmp slt i64 {done}, {loop.trip_count}")
+        self.b.line(f"br i1 {more}, label %{body}, label %{after}")
+        self.b.lines.append(f"{body}:")
+        self.b.line(f"store i64 {self.b.value(f'add i64 {done}, 1')}, ptr {counter}")
+        self.block(loop.body)
+        self.b.line(f"br label %{test}")
+        self.b.lines.append(f"{after}:")
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         to, from_ = self.pointer(target), self.pointer(source)

@@ -9,14 +9,17 @@ and the device.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
-from tinyhlo.codegen.grid.code import DeviceCode
+from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.codegen.grid.entry import DeviceEntryRenderer
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config, thread_count
+from tinyhlo.errors import TinyhloError
+from tinyhlo.records import dataclass
 from tinyhlo.runtime.compile import Compiled, bind_libraries, is_profiled, probes, zero_counters
 from tinyhlo.runtime.devices.device import Device
 from tinyhlo.runtime.library import Library
@@ -29,13 +32,31 @@ from tinyhlo.target import Target
 Render = Callable[[Iterable[Kernel], Target], DeviceCode]
 
 SCRATCH_ALIGNMENT = 256
+FUNCTION = re.MULTILINE | re.DOTALL
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """The functions of one kernel, found in the source of all when somebody reads them."""
+
+    source: str
+    kernel: DeviceKernel
+
+    def __str__(self) -> str:
+        return "\n\n".join(
+            match[0]
+            for each in self.kernel.dispatches
+            if (match := re.search(rf"^\w[^\n]* {each.symbol}\(.*?^}}", self.source, FUNCTION))
+        )
 
 
 def compile_program(program: Program, render: Render, device: Device, config: Config) -> Compiled:
     """Compile what `render` writes for the kernels.
 
     Raises UnsupportedOp, naming every kernel that cannot be compiled; TinyhloError with what the
-    driver says of the source."""
+    driver says of the source, and for options that are for processors."""
+    if config.beam or config.schedules:
+        raise TinyhloError(f"device {device.label}: schedules are searched for processors alone")
     kernels = kernels_of(program.body)
     host = bind_libraries(kernels)
     code = render([kernel for kernel in kernels if kernel not in host], device.target)
@@ -65,7 +86,8 @@ def compile_program(program: Program, render: Render, device: Device, config: Co
     module = QUICK + "\n\n".join([*declarations.values(), entry])
     with ObjectCode(host_target(thread_count(config)), config) as objects:
         pieces = objects.pieces(module)
-    reports = {kernel: report(kernel, code.kernels.get(kernel, "")) for kernel in kernels}
+    texts = {kernel: KernelSource(code.source, each) for kernel, each in code.kernels.items()}
+    reports = {kernel: report(kernel, texts.get(kernel, "")) for kernel in kernels}
     seconds = {
         kernel: host[kernel].seconds
         if kernel in host

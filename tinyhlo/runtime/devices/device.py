@@ -70,8 +70,40 @@ def open_opencl(number: int) -> Device:
     return open_device(number)
 
 
-# name -> what opens the device of that kind with a number
-OPENERS: dict[str, Callable[[int], Device]] = {"CL": open_opencl}
+def name_opencl() -> list[str]:
+    from tinyhlo.runtime.devices.opencl import names
+
+    return names()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Devices of one API: `open` one by its number, `names` of all."""
+
+    open: Callable[[int], Device]
+    names: Callable[[], list[str]]
+
+
+KINDS: dict[str, Kind] = {"CL": Kind(open_opencl, name_opencl)}
+
+
+def label_of(kind: str, number: int) -> str:
+    """How users ask for a device."""
+    return f"{kind}:{number}" if number else kind
+
+
+def available() -> list[tuple[str, str]]:
+    """(label, name) of every device beside the host; what is missing instead of a name."""
+    found: list[tuple[str, str]] = []
+    for label, kind in KINDS.items():
+        try:
+            names = kind.names()
+        except TinyhloError as error:
+            found.append((label, str(error)))
+        else:
+            found += [(label_of(label, number), name) for number, name in enumerate(names)]
+    return found
+
 
 _lock = threading.Lock()
 
@@ -79,7 +111,7 @@ _lock = threading.Lock()
 @functools.cache
 def open_named(name: str) -> Device:
     kind, _, number = name.partition(":")
-    return OPENERS[kind](int(number or 0))
+    return KINDS[kind].open(int(number or 0))
 
 
 def open_device(name: str) -> Device:

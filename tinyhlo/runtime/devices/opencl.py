@@ -20,7 +20,7 @@ from tinyhlo.config import Config, cache_folder
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import Cache, key_of
-from tinyhlo.runtime.devices.device import Device, Functions
+from tinyhlo.runtime.devices.device import Device, Functions, label_of
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
@@ -31,7 +31,7 @@ VENDORS = "OCL_ICD_VENDORS"  # where drivers are named
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INTEL = "libintelocl.so"  # the runtime for CPUs that the extra cl-cpu installs
 LOG_LINES = 12  # of a failed build
-LINE_BYTES, NAMES = 64, 80
+STATUSES = 80  # of the driver, from 0 downwards
 
 # feature -> the extension that says so
 EXTENSIONS = {
@@ -86,13 +86,20 @@ def devices(cl: Any) -> list[Any]:
     return sorted(found, key=lambda device: not device.type & cl.device_type.GPU)
 
 
+def names() -> list[str]:
+    """What the drivers call the devices. Raises TinyhloError without pyopencl, or any device."""
+    found = [device.name.strip() for device in devices(imported())]
+    if not found:
+        raise TinyhloError(f"device CL: there is no OpenCL device: {INSTALL}")
+    return found
+
+
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
     cl = imported()
     found = devices(cl)
     if number >= len(found):
-        names = ", ".join(device.name.strip() for device in found) or "none"
-        raise TinyhloError(f"there is no OpenCL device {number}; there are: {names}. {INSTALL}")
+        raise TinyhloError(f"there is no OpenCL device {number}; there are: {', '.join(names())}")
     device = found[number]
     name = device.name.strip()
     if not device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER:
@@ -104,12 +111,12 @@ def open_device(number: int) -> Device:
     queue = cl.CommandQueue(context)
     driver = ctypes.CDLL(cl._cl.__file__)  # whose loader of drivers it depends on
     words = Words()
-    texts = [ctypes.c_char_p(status_name(cl, -code).encode()) for code in range(NAMES)]
-    names = words.address([ctypes.cast(text, ctypes.c_void_p).value for text in texts])
+    texts = [ctypes.c_char_p(status_name(cl, -code).encode()) for code in range(STATUSES)]
+    statuses = words.address([ctypes.cast(text, ctypes.c_void_p).value for text in texts])
     struct = words.array(
         [
             *(0 for _ in range(HEAD_WORDS)),
-            *(context.int_ptr, queue.int_ptr, names, NAMES),
+            *(context.int_ptr, queue.int_ptr, statuses, STATUSES),
             *(ctypes.cast(getattr(driver, each), ctypes.c_void_p).value for each in FUNCTIONS),
         ]
     )
@@ -120,9 +127,8 @@ def open_device(number: int) -> Device:
         kernels = {symbol: cl.Kernel(program, symbol) for symbol in symbols}
         return {symbol: kernel.int_ptr for symbol, kernel in kernels.items()}, (program, kernels)
 
-    label = f"CL:{number}" if number else "CL"
     keepalive = (context, queue, driver, words, texts)
-    return Device(label, name, target_of(device, name), build, struct, keepalive)
+    return Device(label_of("CL", number), name, target_of(device, name), build, struct, keepalive)
 
 
 def status_name(cl: Any, status: int) -> str:
