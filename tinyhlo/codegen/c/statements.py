@@ -118,6 +118,9 @@ class Statements(Values):
     # --- memory ------------------------------------------------------------------------------
 
     def allocate(self, memory: Memory) -> None:
+        """Memory of the item, or of its group; what is too large for that has a place already."""
+        if memory in self.names:
+            return
         name = f"{memory.name}_{self.out.fresh()}"
         self.names[memory] = name
         declaration = f"{stored_name(memory.dtype)} {name}[{memory.size}];"
@@ -177,10 +180,13 @@ class Statements(Values):
     def keep_values(self, keep: Keep) -> None:
         condition, count = self.text(keep.condition), self.registers[keep.count]
         texts = [self.text(value) for value in keep.values]
-        self.out.line(f"if ({condition}) {{")
-        for memory, text in zip(keep.memories, texts, strict=True):
-            self.out.line(f"  {self.names[memory]}[{count}] = {text};")
-        self.out.lines += [f"  {count} += 1;", "}"]
+        places = [f"{self.names[memory]}[{count}]" for memory in keep.memories]
+        lines = [f"  {place} = {text};" for place, text in zip(places, texts, strict=True)]
+        test = condition if self.alone else f"{condition} && ITEM == 0"
+        self.out.lines += [f"if ({test}) {{", *lines, "}"]
+        if not self.alone:
+            self.out.line("BARRIER;")
+        self.out.line(f"if ({condition}) {count} += 1;")
         self.forget((keep.count,))
         self.stored()
 

@@ -48,6 +48,7 @@ INDEPENDENT = (Axis.SERIAL, Axis.PARALLEL, Axis.VECTOR)
 ITEMS = 256  # of a group
 SMALL = 4096  # iterations of a kernel that are not worth several dispatches
 ROW = 32  # iterations from which a loop is worth a group
+PRIVATE_BYTES = 512  # memory of an item: what registers hold
 MANY = 1 << 15  # items that fill a device
 
 
@@ -176,7 +177,10 @@ def recovered(flat: Var, variables: Sequence[Var]) -> Body:
 
 def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
     """Whether a group for each iteration pays: it has long loops, which read neighbours, or there
-    are too few iterations for items of their own."""
+    are too few iterations for items of their own; or it needs more memory than an item has."""
+    own = (s.memory.nbytes for s in below(body) if isinstance(s, Allocate))
+    if max(own, default=0) > PRIVATE_BYTES:
+        return True
     loops = [s for s in body if isinstance(s, Loop)]
     longest = max((iterations(loop) for loop in loops), default=0)
     if longest < ROW:

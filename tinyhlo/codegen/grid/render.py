@@ -15,8 +15,8 @@ from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
-from tinyhlo.codegen.grid.mapping import Piece, pieces_of
-from tinyhlo.codegen.loops import Body, Keep, LoopProgram, Store
+from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
+from tinyhlo.codegen.loops import Allocate, Body, Keep, LoopProgram, Store
 from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.schedule.program import Kernel
@@ -60,9 +60,10 @@ def render(
         texts.append(table_text(tables[memory], memory, value.tobytes()))
     offsets: dict[Memory, int] = {}
     scratch_bytes = 0
-    for memory in kept:
+    slices = [(m, n) for piece in pieces for m, n in large_private(piece, target)]
+    for memory, count in [*((memory, 1) for memory in kept), *slices]:
         offsets[memory] = scratch_bytes
-        scratch_bytes += -(-memory.nbytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        scratch_bytes += -(-memory.nbytes * count // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
     dispatches: list[Dispatch] = []
     for number, piece in enumerate(pieces):
         if piece.groups:
@@ -71,6 +72,15 @@ def render(
             texts.append(text)
             dispatches.append(Dispatch(own, piece.groups, piece.items, arguments))
     return DeviceKernel(tuple(dispatches), scratch_bytes)
+
+
+def large_private(piece: Piece, target: Target) -> list[tuple[Memory, int]]:
+    """Memory of each item, or of each group, that is too large for registers or for what the items
+    of a group share: how many slices of scratch."""
+    most = PRIVATE_BYTES if piece.alone else target.group_bytes // 4
+    count = piece.groups * (piece.items if piece.alone else 1)
+    own = (s.memory for s in below(piece.body) if isinstance(s, Allocate))
+    return [(memory, count) for memory in own if memory.nbytes > most]
 
 
 def function(
@@ -87,6 +97,7 @@ def function(
     buffers = (*loops.reads, *loops.writes)
     names = {memory: memory.name for memory in buffers} | dict(tables)
     names |= {memory: memory.name for memory in offsets}
+    own = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
     aliased = {loops.writes[k] for k, _ in loops.in_place}
     aliased |= {loops.reads[p] for _, p in loops.in_place}
     arguments = [k for k, memory in enumerate(buffers) if memory in used]
