@@ -102,19 +102,6 @@ class Statements(Values):
         inner = self.close()
         self.out.lines += [f"{head} {{", *(f"  {line}" for line in inner.lines), "}"]
 
-    def rebound(self, body: Body) -> None:
-        """Registers that `body` changes are read inside it, not before it."""
-        for name in changed(body):
-            if name in self.depth:
-                self.depth[name] = self.current
-
-    def settle(self, body: Body) -> None:
-        """After a loop the registers it changed belong to the scope around it."""
-        self.rebound(body)
-        self.forget(changed(body))
-        if stores_in(body):
-            self.stored()
-
     # --- memory ------------------------------------------------------------------------------
 
     def allocate(self, memory: Memory) -> None:
@@ -155,7 +142,7 @@ class Statements(Values):
 
     def declare(self, name: str, dtype: DType, text: str) -> None:
         own = f"{name}_{self.out.fresh()}"
-        self.registers[name] = own  # type: ignore[assignment]
+        self.registers[name] = own
         self.dtypes[name] = dtype
         self.out.line(f"{type_name(dtype)} {own} = {text};")
         self.bind(name)
@@ -258,7 +245,7 @@ class Statements(Values):
             neutral = identity(op, dtype)
             own = f"{name}_{self.out.fresh()}"
             self.out.line(f"{type_name(dtype)} {own} = {literal_text(neutral.bits, dtype)};")
-            self.registers[name] = own  # type: ignore[assignment]
+            self.registers[name] = own
         start, alone = self.index(loop.start), self.alone
         first = "ITEM" if start == "0" else f"{start} + ITEM"
         self.alone = True

@@ -24,8 +24,8 @@ from tinyhlo.codegen.expressions import (
     Rarely,
     Read,
 )
-from tinyhlo.codegen.llvm.scopes import Scopes, Value
 from tinyhlo.codegen.math.expand import expand
+from tinyhlo.codegen.scopes import Scopes, Value
 from tinyhlo.ir.dtypes import BOOL, I64, DType
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
@@ -59,7 +59,8 @@ class Values(Scopes):
 
     def __init__(self, target: Target, names: Mapping[Memory, str], functions: Functions) -> None:
         self.out = Lines()
-        super().__init__(self.out)  # type: ignore[arg-type]
+        super().__init__(self.out)
+        self.registers: dict[str, str] = {}
         self.target = target
         self.names = dict(names)
         self.functions = functions
@@ -71,26 +72,15 @@ class Values(Scopes):
         if isinstance(e, Literal):
             return literal_text(e.bits, e.dtype)
         if isinstance(e, Read):
-            return self.registers[e.name]  # type: ignore[return-value]
+            return self.registers[e.name]
         home = self.home(e.free, e.loads)
         found = self.find(e, home)
         if found is not None:
-            return found
+            return found.text
         with self.at(home):
             text = self.computed(e)
         self.stack[home].table(e)[e] = Value(text, 1)
         return text
-
-    def find(self, e: Expression, home: int) -> str | None:
-        """What an open scope has computed: of what loads, scopes before a guard too."""
-        lowest = home
-        if e.loads:
-            lowest = max([self.depth[name] for name in e.free], default=0)
-        for depth in range(home, min(home, lowest) - 1, -1):
-            found = self.stack[depth].table(e).get(e)
-            if found is not None:
-                return found.text
-        return None
 
     def computed(self, e: Expression) -> str:
         match e:
@@ -215,7 +205,7 @@ class Values(Scopes):
             parameters: list[str] = []
             for k, part in enumerate(e.inputs):
                 inner.bind(f"input{k}")
-                inner.registers[f"input{k}"] = f"input{k}"  # type: ignore[assignment]
+                inner.registers[f"input{k}"] = f"input{k}"
                 parameters.append(f"{type_name(part.dtype)} input{k}")
             result = inner.text(e.value)
             self.functions[name] = "\n".join(

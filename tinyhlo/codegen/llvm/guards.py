@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, index_free
 from tinyhlo.codegen.llvm import indices
-from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
+from tinyhlo.codegen.scopes import Value
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Condition
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from tinyhlo.codegen.expressions import Load, Memory, in_rows, index_free
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.convert import convert
-from tinyhlo.codegen.llvm.scopes import Value
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, splat, stored_type
 from tinyhlo.codegen.loops import Store
+from tinyhlo.codegen.scopes import Value
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
 from tinyhlo.target import NEAR, SHORT

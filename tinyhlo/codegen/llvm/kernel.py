@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from tinyhlo.codegen.bodies import names_in
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.scopes import Register
+from tinyhlo.codegen.llvm.registers import Register
 from tinyhlo.codegen.llvm.statements import Statements
 from tinyhlo.codegen.llvm.types import literal_text, stored_type
 from tinyhlo.codegen.loops import (

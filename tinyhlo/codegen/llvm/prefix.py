@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.llvm import arithmetic
-from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
+from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Loop
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.bodies import changed
 from tinyhlo.codegen.expressions import identity
-from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
+from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
 from tinyhlo.codegen.walks import loads_of

@@ -15,14 +15,13 @@ from tinyhlo.codegen.bodies import (
     must_run_once,
     only_stores,
     store_groups,
-    stores_in,
     substituted,
 )
 from tinyhlo.codegen.expressions import Memory, identity, index_free
 from tinyhlo.codegen.llvm import arithmetic, guards, keep, multiply, prefix, reduce_lanes, stores
 from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.rows_of_places import rows_in
-from tinyhlo.codegen.llvm.scopes import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
@@ -350,20 +349,3 @@ class Statements(Values):
         return self.b.value(
             f"icmp uge {type_} <{numbers}>, {self.b.broadcast(seen, 'i32', self.lanes)}"
         )
-
-    def rebound(self, body: Body) -> None:
-        """Registers that `body` changes are read inside it, not before it."""
-        for name in changed(body):
-            if name in self.depth:
-                self.depth[name] = self.current
-
-    def settle(self, body: Body) -> None:
-        """After a loop the registers it changed belong to the scope around it."""
-        names = changed(body)
-        for name in names:
-            if name in self.depth:
-                self.depth[name] = self.current
-        if names:
-            self.forget(names)
-        if stores_in(body):
-            self.stored()

@@ -26,7 +26,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.llvm import arithmetic, guards, indices, interleave, rows_of_places
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import convert
-from tinyhlo.codegen.llvm.scopes import Scopes, Value
+from tinyhlo.codegen.llvm.registers import Register
 from tinyhlo.codegen.llvm.types import (
     lanes_type,
     literal_text,
@@ -37,6 +37,7 @@ from tinyhlo.codegen.llvm.types import (
     value_type,
 )
 from tinyhlo.codegen.math.expand import expand as expand_function
+from tinyhlo.codegen.scopes import Scopes, Value
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
 from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
@@ -51,6 +52,8 @@ class Values(Scopes):
 
     def __init__(self, builder, target: Target, pointers: Mapping[Memory, str]) -> None:  # type: ignore[no-untyped-def]
         super().__init__(builder)
+        self.b: Builder = builder
+        self.registers: dict[str, Register] = {}
         builder.masks = target.vector_bytes > 32
         self.target = target
         self.pointers = dict(pointers)
@@ -76,19 +79,6 @@ class Values(Scopes):
                 value = self.compute(e)
         self.stack[home].table(e)[e] = value
         return value
-
-    def find(self, e: Expression, home: int) -> Value | None:
-        found = self.stack[home].table(e).get(e)
-        if found is not None or not e.loads:
-            return found
-        for depth in range(home - 1, self.natural(e) - 1, -1):  # loaded before a guard
-            found = self.stack[depth].table(e).get(e)
-            if found is not None:
-                return found
-        return None
-
-    def natural(self, e: Expression) -> int:
-        return max([self.depth[name] for name in e.free], default=0)
 
     def compute(self, e: Expression) -> Value:
         match e:
@@ -121,6 +111,19 @@ class Values(Scopes):
                 found = self.b.broadcast(value.text, scalar_type(e.dtype), lanes)
                 self.scope.splats[key] = found
         return found
+
+    # --- registers ---------------------------------------------------------------------------
+
+    def kept(self, register: Register) -> str:
+        """What a register holds now."""
+        return self.b.value(f"load {register.type}, ptr {register.slot}")
+
+    def keep(self, register: Register, text: str) -> None:
+        self.b.line(f"store {register.type} {text}, ptr {register.slot}")
+
+    def read(self, read: Read) -> Value:
+        register = self.registers[read.name]
+        return Value(self.kept(register), register.lanes)
 
     # --- elementwise -------------------------------------------------------------------------
 

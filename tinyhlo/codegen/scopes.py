@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from tinyhlo.codegen.expressions import Expression, Name, Read, has_registers, index_free
-from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.types import value_type
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.codegen.bodies import changed, stores_in
+from tinyhlo.codegen.expressions import Expression, Name, has_registers, index_free
+from tinyhlo.codegen.loops import Body
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.records import dataclass
 
 
+class HasLines(Protocol):
+    """Where text goes."""
+
+    lines: list[str]
+
+
 class Value(NamedTuple):
-    """An SSA register or constant; `lanes` 1 means the same for all lanes."""
+    """The name of a value, or a constant; `lanes` 1 means the same for all lanes."""
 
     text: str
     lanes: int
@@ -50,39 +55,15 @@ class Scope:
         return self.memo
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
-    """A register is a stack slot until LLVM's SROA makes it one; `lanes` > 1 is a vector."""
-
-    slot: str
-    dtype: DType
-    lanes: int
-
-    @property
-    def type(self) -> str:
-        return value_type(self.dtype, self.lanes)
-
-
-class LaneRegisters(NamedTuple):
-    """An accumulator of a loop in lanes: the scalar it stands for, and a vector for each width."""
-
-    scalar: Register
-    vectors: tuple[Register, ...]
-
-    def of(self, lanes: int) -> Register:
-        return next(vector for vector in self.vectors if vector.lanes == lanes)
-
-
 class Scopes:
-    """The stack of open scopes and what is bound in them."""
+    """The stack of open scopes and what is bound in them; `b` has the lines of the current one."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: HasLines) -> None:
         self.b = builder
         self.stack: list[Scope] = [Scope(builder.lines, "entry")]
         self.current = 0
         self.depth: dict[Name, int] = {}
         self.variables: dict[Var, str] = {}
-        self.registers: dict[str, Register] = {}
         self.varying: frozenset[Name] = frozenset()
         self.vector_var: Var | None = None
         self.lanes = 1
@@ -145,6 +126,21 @@ class Scopes:
     def is_varying(self, free: frozenset[Name]) -> bool:
         return not free.isdisjoint(self.varying)
 
+    def find(self, e: Expression, home: int) -> Value | None:
+        """What an open scope has computed: of what loads, those around a guard too."""
+        found = self.stack[home].table(e).get(e)
+        if found is not None or not e.loads:
+            return found
+        for depth in range(home - 1, self.natural(e) - 1, -1):
+            found = self.stack[depth].table(e).get(e)
+            if found is not None:
+                return found
+        return None
+
+    def natural(self, e: Expression) -> int:
+        """The outermost scope that binds what an expression depends on."""
+        return max([self.depth[name] for name in e.free], default=0)
+
     def forget(self, names: Iterable[str]) -> None:
         """Registers changed: values that depend on them are stale."""
         changed = frozenset(names)
@@ -170,17 +166,6 @@ class Scopes:
                     del scope.splats[key]
                 scope.loaded.clear()
 
-    def kept(self, register: Register) -> str:
-        """What a register holds now."""
-        return self.b.value(f"load {register.type}, ptr {register.slot}")
-
-    def keep(self, register: Register, text: str) -> None:
-        self.b.line(f"store {register.type} {text}, ptr {register.slot}")
-
-    def read(self, read: Read) -> Value:
-        register = self.registers[read.name]
-        return Value(self.kept(register), register.lanes)
-
     @contextmanager
     def innermost(self) -> Generator[None]:
         """Scopes deeper than the current one are put aside while a guard is emitted here."""
@@ -188,3 +173,18 @@ class Scopes:
         del self.stack[self.current + 1 :]
         yield
         self.stack.extend(deeper)
+
+    def rebound(self, body: Body) -> None:
+        """Registers that `body` changes are read inside it, not before it."""
+        for name in changed(body):
+            if name in self.depth:
+                self.depth[name] = self.current
+
+    def settle(self, body: Body) -> None:
+        """After a loop the registers it changed belong to the scope around it."""
+        self.rebound(body)
+        names = changed(body)
+        if names:
+            self.forget(names)
+        if stores_in(body):
+            self.stored()
