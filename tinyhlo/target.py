@@ -8,6 +8,7 @@ SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it,
 LINE_BYTES = 64  # of a line of any cache
 WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the first cache
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
+PROCESSOR = "processor"  # feature of a device whose work-items become lanes of vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Target:
     def runs_grids(self) -> bool:
         """Whether it runs grids of work-items rather than threads."""
         return self.group_items > 0
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether items of a group become lanes of the vectors of a processor."""
+        return PROCESSOR in self.features.split()
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""

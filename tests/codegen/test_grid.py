@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.codegen.harness import TARGET
+from tests.codegen.test_contraction import dot
+from tinyhlo.codegen.grid import tiles
+from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import pieces_of
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.lowering.fused import lower_fused
@@ -76,3 +79,42 @@ def test_a_type_that_the_device_lacks_is_one_error() -> None:
     k = Kernel("double", Graph((x.type,), (elementwise(Op.ADD, x, x),)))
     with pytest.raises(UnsupportedOp, match="no 64-bit floats"):
         device_code([k], replace(DEVICE, features=""))
+
+
+PRODUCT = """\
+product(x0: f32[1600], x1: f32[10000]) -> y0: f32[1600]
+  [tile 8x64x16 of 2x1]
+  for tile in 4 grid:
+    local left: f32[144]
+    local right: f32[1040]
+    for item in 256 item:
+      sum0 = 0.0
+      sum1 = 0.0
+      for step in 7 ordered:
+        synchronize
+        for turn in 1:
+          if 0 <= item < 128:
+            left[(item)%16*9 + (item)//16] = (0 <= (item)//16 + (tile)//2*8 < 16 and 0 <= (item)%16 + step*16 < 100 ? x0[(item)%16 + (item)//16*100 + (tile)//2*800 + step*16] : 0.0)
+        for turn in 4:
+          right[(item)%64 + (item)//64*65 + turn*260] = (0 <= (item)%64 + (tile)%2*64 < 100 and 0 <= (item)//64 + step*16 + turn*4 < 100 ? x1[(item)%64 + (item)//64*100 + (tile)%2*64 + step*1600 + turn*400] : 0.0)
+        synchronize
+        for k in 16 ordered:
+          a0 = left[(item)//64 + k*9]
+          a1 = left[(item)//64 + k*9 + 4]
+          b0 = right[(item)%64 + k*65]
+          sum0 = fma(a0, b0, sum0)
+          sum1 = fma(a1, b0, sum1)
+      if 0 <= (item)%64 + (tile)%2*64 < 100:
+        y0[(item)%64 + (item)//64*100 + (tile)%2*64 + (tile)//2*800] = neg(sum0)
+      if 0 <= (item)%64 + (tile)%2*64 < 100:
+        y0[(item)%64 + (item)//64*100 + (tile)%2*64 + (tile)//2*800 + 400] = neg(sum1)"""  # noqa: E501
+
+
+def test_a_product_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "SQUARE", (tiles.Tile(8, 64, 16, 2, 1),))
+    left, right = param(0, (16, 100), F32), param(1, (100, 100), F32)
+    graph = Graph((left.type, right.type), (elementwise(Op.NEG, dot(left, right)),))
+    loops = lower(Kernel("product", graph), DEVICE)
+    assert str(loops) == PRODUCT
+    pieces, _ = pieces_of(loops, DEVICE)
+    assert [(piece.groups, piece.items, piece.alone) for piece in pieces] == [(4, 256, False)]

@@ -34,6 +34,7 @@ class Axis(Enum):
     VECTOR = "vector"  # SIMD lanes; the renderer adds the remainder
     GRID = "grid"  # over the work-items of a device, or over their groups
     GROUP = "group"  # dealt to the items of a group; what they accumulate is put together
+    ITEM = "item"  # once in every item of a group, whose number is the variable
     REDUCE = "reduce"  # only accumulates: any order; `width` > 1 keeps one accumulator a lane
 
 
@@ -189,7 +190,14 @@ class TileProduct:
         )
 
 
-Statement = Union[Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep, TileProduct]
+@dataclass(frozen=True, eq=False, slots=True)
+class Synchronize:
+    """All items of a group come here before any goes on, and see what the others have stored."""
+
+
+Statement = Union[
+    Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep, TileProduct, Synchronize
+]
 Body = tuple[Statement, ...]
 
 

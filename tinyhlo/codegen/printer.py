@@ -40,6 +40,7 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
     Store,
+    Synchronize,
     TileProduct,
 )
 from tinyhlo.codegen.walks import computed_in, parts, walk
@@ -135,6 +136,8 @@ class _Printer:
                 self.line(self.tile_product(statement))
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
+            case Synchronize():
+                self.line("synchronize")
 
     def tile_product(self, m: TileProduct) -> str:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"

@@ -29,6 +29,7 @@ from tinyhlo.codegen.loops import (
     Loop,
     Statement,
     Store,
+    Synchronize,
 )
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import constant
@@ -87,6 +88,9 @@ class Statements(Values):
                 self.keep_values(statement)
             case Allocate(memory=memory):
                 self.allocate(memory)
+            case Synchronize():
+                self.out.line("BARRIER;")
+                self.stored()
             case _:
                 raise TypeError(statement)
 
@@ -187,6 +191,8 @@ class Statements(Values):
                 self.grid(loop)
             case Axis.GROUP:
                 self.dealt(loop)
+            case Axis.ITEM:
+                self.each_item(loop)
             case Axis.UNROLL:
                 for k in range(loop.var.extent):
                     self.body(substituted(loop.body, {loop.var: constant(k)}))
@@ -234,6 +240,16 @@ class Statements(Values):
             self.block(f"if ({name} < {loop.var.extent})", loop.body, guard=True)
         else:
             self.body(loop.body)
+
+    def each_item(self, loop: Loop) -> None:
+        """What every item of the group does by itself; they wait where the body says so."""
+        name, alone = self.variable(loop), self.alone
+        self.out.line(f"const i64 {name} = ITEM;")
+        self.variables[loop.var] = name
+        self.bind(loop.var)
+        self.alone = True
+        self.body(loop.body)
+        self.alone = alone
 
     def dealt(self, loop: Loop) -> None:
         """A loop whose iterations the items of the group share. What they accumulate starts from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinyhlo.codegen.grid.contraction import lower_product
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS
@@ -16,4 +17,6 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     if isinstance(root, Output):
         root = root.inputs[0]
     lowering = LOWERINGS.get(type(root))
-    return lowering(kernel, target) if lowering is not None else lower_fused(kernel)
+    if lowering is not None:
+        return lowering(kernel, target)
+    return lower_product(kernel, target) or lower_fused(kernel)

@@ -76,12 +76,13 @@ def pieces_of(program: LoopProgram, target: Target) -> tuple[list[Piece], tuple[
 
 def split(body: Body) -> list[Body]:
     """Loops whose iterations are independent stand alone; what is between them stays together."""
-    if sum(iterations(s) for s in body) <= SMALL:
+    grids = any(is_grid(s) for s in body)
+    if not grids and sum(iterations(s) for s in body) <= SMALL:
         return [body] if body else []
     segments: list[Body] = []
     joins = False
     for statement in body:
-        own = is_independent(statement) and iterations(statement) > ROW
+        own = is_grid(statement) or (is_independent(statement) and iterations(statement) > ROW)
         if own or not joins:
             segments.append((statement,))
         else:
@@ -92,6 +93,11 @@ def split(body: Body) -> list[Body]:
 
 def is_independent(statement: Statement) -> bool:
     return isinstance(statement, Loop) and statement.axis in INDEPENDENT
+
+
+def is_grid(statement: Statement) -> bool:
+    """Whether a lowering has mapped a loop to groups."""
+    return isinstance(statement, Loop) and statement.axis is Axis.GRID
 
 
 def iterations(statement: Statement) -> int:
@@ -137,6 +143,10 @@ def across(segments: Sequence[Body]) -> tuple[list[Body], tuple[Memory, ...]]:
 def mapped(body: Body, items: int) -> Piece:
     """One segment as a grid. What is declared before an independent loop, each item declares."""
     *before, last = body
+    if is_grid(last):
+        assert isinstance(last, Loop)
+        own = [s.var.extent for s in last.body if isinstance(s, Loop) and s.axis is Axis.ITEM]
+        return Piece((*before, last), last.var.extent, max(own, default=items), False)
     if is_independent(last) and all(isinstance(s, (Declare, Bind)) for s in before):
         assert isinstance(last, Loop)
         variables, inner = collapsed(last)

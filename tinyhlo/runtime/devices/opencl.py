@@ -22,7 +22,7 @@ from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.devices.device import Device, Functions, label_of
 from tinyhlo.runtime.ffi import Words
-from tinyhlo.target import Target
+from tinyhlo.target import PROCESSOR, Target
 from tinyhlo.version import VERSION
 
 INSTALL = "pip install 'tinyhlo[cl]' (with an OpenCL runtime for CPUs: 'tinyhlo[cl-cpu]')"
@@ -128,7 +128,14 @@ def open_device(number: int) -> Device:
         return {symbol: kernel.int_ptr for symbol, kernel in kernels.items()}, (program, kernels)
 
     keepalive = (context, queue, driver, words, texts)
-    return Device(label_of("CL", number), name, target_of(device, name), build, struct, keepalive)
+    return Device(
+        label_of("CL", number),
+        name,
+        target_of(device, name, bool(device.type & cl.device_type.CPU)),
+        build,
+        struct,
+        keepalive,
+    )
 
 
 def status_name(cl: Any, status: int) -> str:
@@ -139,10 +146,11 @@ def status_name(cl: Any, status: int) -> str:
         return ""
 
 
-def target_of(device: Any, name: str) -> Target:
+def target_of(device: Any, name: str, is_processor: bool) -> Target:
     """What the driver says of the device."""
     extensions = set(device.extensions.split())
-    has = (feature for feature, extension in EXTENSIONS.items() if extension in extensions)
+    has = [feature for feature, extension in EXTENSIONS.items() if extension in extensions]
+    has += [PROCESSOR] * is_processor
     cache = int(device.global_mem_cache_size)
     return Target(
         device="CL",

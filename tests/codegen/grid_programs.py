@@ -1,0 +1,146 @@
+"""Programs that grids of work-items have lowerings of their own for, against the interpreter.
+
+    python -m tests.codegen.grid_programs CL
+
+A device gives a process its memory, so they run in one of their own: it prints a JSON object, each
+program with what went wrong. `test_grid_programs.py` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tinyhlo.codegen.grid.code import DeviceCode
+from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.lowering.kernel import library_call_of
+from tinyhlo.codegen.render import kernels_of
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import Module, import_module
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.devices.compile import compile_program
+from tinyhlo.runtime.devices.device import Device, open_device
+from tinyhlo.runtime.host import native
+from tinyhlo.schedule import schedule
+from tinyhlo.target import Target
+
+Shape = tuple[int, ...]
+Program = tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]
+
+
+def of(*shape: int, dtype: Any = "f4") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
+
+
+def dot(x: jax.Array, y: jax.Array) -> jax.Array:
+    return x @ y
+
+
+def wide(x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.matmul(x, y, preferred_element_type="i4" if x.dtype == np.int8 else "f4")
+
+
+def conv(stride: int) -> Callable[..., jax.Array]:
+    return lambda x, w: lax.conv(x, w, (stride, stride), "SAME")
+
+
+PROGRAMS: dict[str, Program] = {
+    "product": (dot, (of(64, 128), of(128, 96))),
+    "product, no multiples of anything": (dot, (of(67, 131), of(131, 77))),
+    "product, all turned": (lambda x, y: x.T @ y.T, (of(131, 67), of(77, 131))),
+    "product of rows and rows": (lambda x, y: x @ y.T, (of(67, 131), of(77, 131))),
+    "product, long sums": (lambda x, y: jnp.tanh((x @ y) / 100), (of(40, 3000), of(3000, 50))),
+    "product, one row": (dot, (of(1, 1500), of(1500, 130))),
+    "product, few rows": (dot, (of(3, 1500), of(1500, 130))),
+    "product, one column": (dot, (of(300, 700), of(700, 1))),
+    "product, few columns": (dot, (of(700, 300), of(300, 7))),
+    "products of a batch": (
+        lambda x, y: jnp.einsum("bijh,bkjh->bhik", x, y),
+        (of(3, 50, 70, 2), of(3, 60, 70, 2)),
+    ),
+    "product, with work before and after": (
+        lambda x, y, z: jax.nn.gelu((x * 2 + 1) @ jnp.sin(y) + z),
+        (of(65, 130), of(130, 70), of(65, 70)),
+    ),
+    "product of bf16": (wide, (of(40, 80, dtype=jnp.bfloat16), of(80, 50, dtype=jnp.bfloat16))),
+    "product of f16": (wide, (of(40, 80, dtype="f2"), of(80, 50, dtype="f2"))),
+    "product of i8": (wide, (of(40, 80, dtype="i1"), of(80, 50, dtype="i1"))),
+    "product of i32": (dot, (of(40, 80, dtype="i4"), of(80, 50, dtype="i4"))),
+    "convolution": (conv(1), (of(2, 3, 30, 33), of(5, 3, 3, 3))),
+    "convolution, strided": (conv(2), (of(1, 8, 29, 31), of(16, 8, 5, 5))),
+}
+
+
+def module_of(program: Program) -> Module:
+    function, shapes = program
+    return import_module(jax.jit(function).lower(*shapes).as_text())
+
+
+def code_of(program: Program, target: Target) -> DeviceCode:
+    """Its kernels as code for a device."""
+    module = module_of(program)
+    plan = schedule(simplify(module.graph), module.name, module.aliases, target)
+    kernels = [k for k in kernels_of(plan.body) if library_call_of(k) is None]
+    return device_code(kernels, target)
+
+
+def arguments(program: Program) -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    return [
+        (generator.standard_normal(s.shape) * (1 if jnp.issubdtype(s.dtype, jnp.inexact) else 50))
+        .astype(s.dtype)
+        for s in program[1]
+    ]  # fmt: skip
+
+
+def check(program: Program, device: Device, target: Target) -> None:
+    """The device gives what the interpreter gives."""
+    module = module_of(program)
+    config = Config(device=device.label, cache=0)
+    plan = schedule(simplify(module.graph), module.name, module.aliases, target)
+    compiled = compile_program(plan, device_code, replace(device, target=target), config)
+    run = native(module, plan, compiled, config)
+    given = arguments(program)
+    for got, want in zip(run(*given), run_graph(module.graph, given), strict=True):
+        assert got.shape == want.shape and got.dtype == want.dtype
+        if got.dtype.kind in "biu":
+            np.testing.assert_array_equal(got, want)
+        else:
+            scale = float(np.abs(want.astype("f8")).max(initial=1))
+            np.testing.assert_allclose(
+                got.astype("f8"), want.astype("f8"), rtol=0, atol=2e-5 * scale
+            )
+
+
+def targets_of(device: Device) -> dict[str, Target]:
+    """As it is, and as a device with many units and without vectors."""
+    features = device.target.features.replace("processor", "")
+    many = replace(device.target, features=features, threads=64)
+    return {"own": device.target, "many units": many}
+
+
+def main(name: str) -> None:
+    device = open_device(name)
+    wrong: dict[str, str] = {}
+    for kind, target in targets_of(device).items():
+        for title, program in PROGRAMS.items():
+            try:
+                check(program, device, target)
+                wrong[f"{title}; {kind}"] = ""
+            except Exception:
+                wrong[f"{title}; {kind}"] = traceback.format_exc()[-3000:]
+    print(json.dumps(wrong))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

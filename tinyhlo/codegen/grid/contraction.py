@@ -1,0 +1,274 @@
+"""A contraction Kernel as a matrix product in tiles, one a group.
+
+In: a Kernel whose graph holds one sum of products, with elementwise work and views before and
+after it. Out: a LoopProgram, or None where the general lowering is the better one:
+
+    for tile in 64 grid:
+      local left: f32[8*64]; local right: f32[8*64]      # shared by the group
+      for item in 256 item:
+        sum0 = 0 .. sum15 = 0                             # of the item: 4 rows by 4 columns
+        for step in 64 ordered:
+          synchronize; left[..] = ..; right[..] = ..; synchronize
+          for k in 8 ordered: sum0 += left[..] * right[..] ..
+        y[..] = epilogue(sum0) ..
+
+What is before the sum is computed as it is put into shared memory: the windows of a convolution
+never exist as a whole. Where there are fewer tiles than fill a device, groups share the depth: the
+sums of each part lie in scratch, and a second piece adds them, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.codegen.contraction.layout import (
+    Layout,
+    TileLowering,
+    find_layout,
+    in_shape_of_sum,
+    operand_strides,
+)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
+from tinyhlo.codegen.grid.tiles import Extents, Tile, choose_tile
+from tinyhlo.codegen.loops import (
+    Allocate,
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    LoopProgram,
+    Statement,
+    Store,
+    Synchronize,
+)
+from tinyhlo.codegen.moves.work import cost
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.dtypes import BOOL, F32, F64
+from tinyhlo.ir.graph import MultiReduce, Node, Reduce
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+Positions = dict[int, Index]  # by axis of the product
+FEW = 16  # columns that leave lanes empty
+MIN_WORK = 1 << 15  # multiply-adds from which tiles pay
+
+
+def lower_product(kernel: Kernel, target: Target) -> LoopProgram | None:
+    """The LoopProgram of a contraction kernel; None for any other one and for small ones."""
+    kernel = in_shape_of_sum(kernel)
+    reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
+    if len(reduces) != 1 or len(kernel.graph.results) != 1 or kernel.in_place:
+        return None
+    (node,) = reduces
+    contraction = find_contraction(node)
+    if contraction is None or not isinstance(node, Reduce):
+        return None
+    if not (node.dtype in (F32, F64) or node.dtype.is_integer) or node.dtype is BOOL:
+        return None
+    layout = find_layout(kernel, node, contraction)
+    if layout is None or not layout.contraction.n:
+        return None
+    product = Product(kernel, node, layout, target)
+    if product.depth * product.rows * product.columns < MIN_WORK or product.is_read_once():
+        return None
+    tile = choose_tile(product.extents, node.dtype.itemsize, product.written(), target)
+    return None if tile is None else product.program(tile)
+
+
+class Product:
+    """`rows` x `columns` sums over `depth`, for each of `batch`."""
+
+    def __init__(self, kernel: Kernel, node: Reduce, layout: Layout, target: Target) -> None:
+        self.kernel, self.node, self.target = kernel, node, target
+        self.lowering = TileLowering(kernel, node)
+        c, places = layout.contraction, layout.places
+        if target.is_processor and c.m and c.extent(c.n) < FEW <= c.extent(c.m):
+            c = replace(c, left=c.right, right=c.left, m=c.n, n=c.m)
+        self.c, self.kept, self.places = c, layout.kept, places
+        self.batch, self.rows = c.extent(c.batch), c.extent(c.m)
+        self.columns, self.depth = c.extent(c.n), c.extent(c.k)
+
+    @property
+    def extents(self) -> Extents:
+        return Extents(self.batch, self.rows, self.columns, self.depth)
+
+    def is_read_once(self) -> bool:
+        """Whether a row times a matrix of long rows, each of which a group can sum by itself."""
+        return self.rows == 1 and self.lies_along_depth(self.c.right, self.c.n)
+
+    def program(self, tile: Tile) -> LoopProgram:
+        """A group for each tile and each part of the depth."""
+        parts = tile.parts(self.extents, self.target)
+        across = ceil_div(self.rows, tile.rows), ceil_div(self.columns, tile.columns)
+        group = Var("tile", parts * self.batch * across[0] * across[1])
+        part, batch, row, column = unravel(index(group), (parts, self.batch, *across))
+        row, column = row * tile.rows, column * tile.columns
+        item = Var("item", tile.items)
+        left = Memory("left", self.c.left.dtype, tile.depth * pitch(tile.rows), local=True)
+        right = Memory("right", self.c.right.dtype, tile.depth * pitch(tile.columns), local=True)
+        steps = ceil_div(self.depth, tile.depth)
+        step = Var("step", steps)
+        at = self.along(self.c.batch, batch)
+        count = ceil_div(steps, parts) if parts > 1 else None
+        body: Body = (
+            Synchronize(),
+            *self.staged(left, self.c.left, self.c.m, at, row, tile.rows, step, tile, item),
+            *self.staged(right, self.c.right, self.c.n, at, column, tile.columns, step, tile, item),
+            Synchronize(),
+            self.multiply(left, right, tile, item),
+        )
+        zero = literal(0, self.node.dtype)
+        inner: list[Statement] = [Declare(f"sum{k}", zero) for k in range(tile.sums)]
+        inner.append(Loop(step, Axis.ORDERED, body, 1, part * (count or 0), count))
+        memory = Memory("parts", self.node.dtype, parts * prod(self.extents[:3]), local=True)
+        y, x = unravel(index(item), tile.shape)
+        for k in range(tile.sums):
+            r, c = divmod(k, tile.item_columns)
+            here, there = row + y + r * tile.shape[0], column + x + c * tile.shape[1]
+            total = Read(f"sum{k}", self.node.dtype)
+            if parts > 1:
+                place = linear((part, batch, here, there), (parts, *self.extents[:3]))
+                inner += self.inside(here, there, (Store(memory, place, total),))
+            else:
+                inner += self.inside(here, there, self.stored(batch, here, there, total))
+        grid = Loop(
+            group, Axis.GRID, (Allocate(left), Allocate(right), Loop(item, Axis.ITEM, tuple(inner)))
+        )
+        if parts == 1:
+            return self.lowering.program((grid,), (str(tile),))
+        moves = (str(tile), f"{parts} parts")
+        return self.lowering.program((Allocate(memory), grid, self.added(memory, parts)), moves)
+
+    # --- operands ----------------------------------------------------------------------------
+
+    def along(self, axes: Sequence[int], flat: Index) -> Positions:
+        """Where point number `flat` of a few axes is."""
+        return dict(zip(axes, unravel(flat, self.shape_of(axes)), strict=True))
+
+    def shape_of(self, axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self.c.left.shape[axis] for axis in axes)
+
+    def staged(
+        self, memory: Memory, operand: Node, axes: Sequence[int], batch: Positions, first: Index,
+        count: int, step: Var, tile: Tile, item: Var,
+    ) -> Body:  # fmt: skip
+        """`count` rows (or columns) of an operand into shared memory, all rows of a depth side by
+        side; neighbouring items load what lies side by side in memory."""
+        size = count * tile.depth
+        turn = Var("turn", ceil_div(size, tile.items))
+        number = index(turn) * tile.items + index(item)
+        if not self.target.is_processor and self.lies_along_depth(operand, axes):
+            row, k = unravel(number, (count, tile.depth))
+        elif count % tile.items:
+            k, row = unravel(number, (tile.depth, count))
+        else:  # the same without a division of what differs from item to item
+            k, piece = unravel(index(turn), (tile.depth, count // tile.items))
+            row = piece * tile.items + index(item)
+        depth, side = index(step) * tile.depth + k, first + row
+        at = batch | self.along(axes, side) | self.along(self.c.k, depth)
+        where = tuple(at.get(axis, ZERO) for axis in range(len(self.c.left.shape)))
+        inside = (
+            Condition(side, 0, self.c.extent(tuple(axes))),
+            Condition(depth, 0, self.depth),
+        )
+        needed = tuple(condition for condition in inside if not condition.always)
+        value = self.lowering.value(operand, list(where), needed)
+        if needed:
+            value = Guard(needed, value, literal(0, value.dtype))
+        body: Body = (Store(memory, k * pitch(count) + row, value),)
+        if size % tile.items:
+            body = (If((Condition(number, 0, size),), body),)
+        return (Loop(turn, Axis.SERIAL, body),)
+
+    def lies_along_depth(self, operand: Node, axes: Sequence[int]) -> bool:
+        """Whether neighbours along the depth are neighbours in memory, in longer runs than those
+        along the other axes."""
+        strides = operand_strides(self.lowering, operand)
+
+        def run(axis: int) -> int:
+            return self.c.left.shape[axis] if strides[axis] == 1 else 0
+
+        return max(map(run, self.c.k)) > max(map(run, axes), default=0)
+
+    # --- sums --------------------------------------------------------------------------------
+
+    def multiply(self, left: Memory, right: Memory, tile: Tile, item: Var) -> Statement:
+        """A step's products, added to the sums of each item."""
+        k = Var("k", tile.depth)
+        y, x = unravel(index(item), tile.shape)
+        dtype = self.node.dtype
+        body: list[Statement] = []
+        for name, memory, count, own, pace in (
+            ("a", left, tile.item_rows, y, tile.shape[0]),
+            ("b", right, tile.item_columns, x, tile.shape[1]),
+        ):
+            width = tile.rows if memory is left else tile.columns
+            for n in range(count):
+                place = index(k) * pitch(width) + own + n * pace
+                body.append(Declare(f"{name}{n}", Load(memory, place)))
+        for number in range(tile.sums):
+            r, c = divmod(number, tile.item_columns)
+            factors = Read(f"a{r}", left.dtype), Read(f"b{c}", right.dtype)
+            total = Read(f"sum{number}", dtype)
+            body.append(Assign((total.name,), (self.multiply_add(factors, total),)))
+        return Loop(k, Axis.ORDERED, tuple(body))
+
+    def multiply_add(self, factors: tuple[Expression, ...], total: Expression) -> Expression:
+        dtype = self.node.dtype
+        if dtype.is_float and self.target.fma:
+            return Apply(Op.FMA, (*factors, total), dtype)
+        return Apply(Op.ADD, (total, Apply(Op.MUL, factors, dtype)), dtype)
+
+    def added(self, memory: Memory, parts: int) -> Statement:
+        """Results from the sums of all parts of the depth."""
+        outputs = memory.size // parts
+        element = Var("element", outputs)
+        total: Expression = Load(memory, index(element))
+        for part in range(1, parts):
+            more = Load(memory, index(element) + part * outputs)
+            total = Apply(Op.ADD, (total, more), total.dtype)
+        batch, row, column = unravel(index(element), self.extents[:3])
+        name = "total"
+        stored = self.stored(batch, row, column, Read(name, self.node.dtype))
+        return Loop(element, Axis.PARALLEL, (Declare(name, total), *stored))
+
+    # --- results -----------------------------------------------------------------------------
+
+    def inside(self, row: Index, column: Index, body: Body) -> Body:
+        """`body` where there are such a row and column."""
+        bounds = (Condition(row, 0, self.rows), Condition(column, 0, self.columns))
+        needed = tuple(condition for condition in bounds if not condition.always)
+        return (If(needed, body),) if needed else body
+
+    def stored(self, batch: Index, row: Index, column: Index, total: Expression) -> Body:
+        result = self.kernel.graph.results[0]
+        at = self.along(self.c.batch, batch)
+        at |= self.along(self.c.m, row) | self.along(self.c.n, column)
+        where = [ZERO] * len(result.shape)
+        for axis, place in zip(self.kept, self.places, strict=True):
+            if place is not None:
+                where[place] = at[axis]
+        bounds = (Condition(row, 0, self.rows), Condition(column, 0, self.columns))
+        self.lowering.sum = total
+        value = self.lowering.value(result, where, tuple(c for c in bounds if not c.always))
+        return (Store(self.lowering.writes[0], linear(where, result.shape), value),)
+
+    def written(self) -> float:
+        """Operations of an epilogue, which is written out for each of an item's sums."""
+        lowering, result = TileLowering(self.kernel, self.node), self.kernel.graph.results[0]
+        lowering.sum = Read("sum", self.node.dtype)
+        variables = [index(Var(f"o{axis}", n)) for axis, n in enumerate(result.shape)]
+        return cost(lowering.value(result, variables, ()))
+
+
+def pitch(count: int) -> int:
+    """Elements from one depth to the next: what lies side by side along the depth is then not in
+    one bank of memory."""
+    return count + 1

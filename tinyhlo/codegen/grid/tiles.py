@@ -1,0 +1,110 @@
+"""Tiles of matrix products on grids: what a group computes, and its items.
+
+choose_tile(Extents(1, 4096, 4096, 4096), 4, 1, target)  ->  tile 128x128x8 of 8x8
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.records import dataclass
+from tinyhlo.target import Target
+
+MOST_PARTS = 16  # of a depth
+PART = 256  # of a depth, at least
+MOST_WRITTEN = 512  # operations of all epilogues of an item
+LOADS = 0.25  # of the time of a multiply-add, when no operand had to be loaded
+
+
+class Extents(NamedTuple):
+    """Of a product."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`rows` x `columns` sums of a group; an item has `item_rows` x `item_columns` of them, as many
+    apart as there are items along that side. `depth` of both operands are staged at once."""
+
+    rows: int
+    columns: int
+    depth: int
+    item_rows: int
+    item_columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Items along the rows and the columns."""
+        return self.rows // self.item_rows, self.columns // self.item_columns
+
+    @property
+    def items(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def sums(self) -> int:
+        """Of an item."""
+        return self.item_rows * self.item_columns
+
+    def count(self, extents: Extents) -> int:
+        rows, columns = ceil_div(extents.rows, self.rows), ceil_div(extents.columns, self.columns)
+        return extents.batch * rows * columns
+
+    def parts(self, extents: Extents, target: Target) -> int:
+        """How many groups share the depth of a tile, where tiles are too few for a device."""
+        short = ceil_div(target.threads, self.count(extents))
+        parts = max(1, min(short, MOST_PARTS, extents.depth // PART))
+        steps = ceil_div(extents.depth, self.depth)
+        return ceil_div(steps, ceil_div(steps, parts))
+
+    def time(self, extents: Extents, target: Target) -> float:
+        """In multiply-adds of one after another of the groups that a device runs at once."""
+        parts = self.parts(extents, target)
+        turns = ceil_div(self.count(extents) * parts, target.threads)
+        each = self.rows * self.columns * ceil_div(extents.depth, parts)
+        return turns * each * (LOADS + 1 / self.item_rows + 1 / self.item_columns)
+
+    def __str__(self) -> str:
+        return (
+            f"tile {self.rows}x{self.columns}x{self.depth} of {self.item_rows}x{self.item_columns}"
+        )
+
+
+SQUARE = (  # items of a group read few different rows and columns
+    Tile(128, 128, 8, 8, 8),
+    Tile(64, 64, 16, 4, 4),
+    Tile(32, 32, 32, 2, 2),
+    Tile(128, 32, 16, 8, 2),
+    Tile(32, 128, 16, 2, 8),
+    Tile(16, 16, 32, 1, 1),
+    Tile(8, 256, 16, 8, 1),
+    Tile(4, 256, 16, 4, 1),
+    Tile(1, 256, 16, 1, 1),
+)
+# Items of a group become lanes of vectors: they have the same rows, and columns side by side.
+FLAT = (
+    Tile(16, 128, 16, 16, 2),
+    Tile(16, 64, 16, 16, 1),
+    Tile(8, 64, 16, 8, 1),
+    Tile(4, 64, 32, 4, 1),
+    Tile(1, 64, 32, 1, 1),
+)
+
+
+def choose_tile(extents: Extents, itemsize: int, written: float, target: Target) -> Tile | None:
+    """The tile that is soonest done; `written` are the operations of an epilogue, which is written
+    out for each sum of an item. None if none fits the device."""
+
+    def fits(tile: Tile) -> bool:
+        staged = (tile.rows + tile.columns + 2) * tile.depth * itemsize
+        return staged <= target.group_bytes and tile.items <= target.group_items
+
+    tiles = FLAT if target.is_processor else SQUARE
+    least = min(tile.sums for tile in tiles)
+    short = [t for t in tiles if t.sums * written <= MOST_WRITTEN or t.sums == least]
+    return min(filter(fits, short), key=lambda tile: tile.time(extents, target), default=None)
