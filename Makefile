@@ -24,7 +24,7 @@ venv: .venv/.installed  ## make .venv with the package and everything the target
 	  exit 1; fi
 	@echo "== making .venv with $(PYTHON)"
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo,lint]'
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo,lint,cl-cpu]'
 	@touch $@
 
 .venv313/.installed: $(BUILD_INPUTS)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ INSTALL = "pip install 'tinyhlo[cl]' (with an OpenCL runtime for CPUs: 'tinyhlo[
 STANDARD, ROUNDED = "-cl-std=CL3.0", "-cl-fp32-correctly-rounded-divide-sqrt"
 VENDORS = "OCL_ICD_VENDORS"  # where drivers are named
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
-INTEL = "libintelocl.so"  # the runtime for CPUs that the extra cl-cpu installs
+INTEL_PACKAGE, INTEL = "intel-opencl-rt", "libintelocl.so"  # of the extra cl-cpu
 LOG_LINES = 12  # of a failed build
 STATUSES = 80  # of the driver, from 0 downwards
 
@@ -65,8 +65,14 @@ def imported() -> Any:
 def name_intel_runtime() -> None:
     """Where nobody names a driver, name Intel's of the extra cl-cpu: its own file of names holds a
     path of the machine that built it."""
-    driver = Path(sys.prefix) / "lib" / INTEL
-    if VENDORS in os.environ or any(SYSTEM_VENDORS.glob("*.icd")) or not driver.exists():
+    if VENDORS in os.environ or any(SYSTEM_VENDORS.glob("*.icd")):
+        return
+    try:
+        files = metadata.files(INTEL_PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return
+    driver = next((Path(str(f.locate())).resolve() for f in files if f.name == INTEL), None)
+    if driver is None:
         return
     folder = cache_folder(Config()) / "opencl" / key_of([str(driver)])[:16]
     names = folder / "intel.icd"
