@@ -10,8 +10,8 @@ from tests.schedule.graphs import F32
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, param
-from tinyhlo.ir.dtypes import BF16, F64, DType
+from tinyhlo.ir.build import cast, elementwise, param, reduce
+from tinyhlo.ir.dtypes import BF16, F16, F64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -66,3 +66,26 @@ def test_what_is_exact_in_16_bits_is_not_rounded(op: Op) -> None:
     loops = choose_moves(lower_fused(Kernel("exact", graph)), target)
     text = str(render_kernel(loops, target, "exact", False, {}))
     assert "32767" not in text  # what rounding adds
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+def test_reduces_of_16_bits_compare_integers(op: Op, dtype: DType, axis: int, wide: bool) -> None:
+    """Every pair of special numbers with a NaN of either sign or none, in lanes and one by one."""
+    numbers = np.array([*SPECIAL, 65504, -65504], np.float32).astype(dtype.numpy)
+    first, second = np.meshgrid(numbers, numbers)
+    rows = np.repeat(np.stack([first.ravel(), second.ravel()], 1), 50, axis=1)
+    rows = np.ascontiguousarray(rows if axis else rows.T)
+    source = param(0, rows.shape, dtype)
+    found = reduce(op, cast(source, F32) if wide else source, (axis,))
+    graph = Graph((source.type,), (cast(found, dtype) if wide else found,))
+    (got,) = run_native(graph, [rows])
+    (expected,) = run_graph(graph, [rows])
+    number = ~np.isnan(expected.astype(np.float32))
+    np.testing.assert_array_equal(~np.isnan(got.astype(np.float32)), number)
+    np.testing.assert_array_equal(got[number].view(np.uint16), expected[number].view(np.uint16))
+    loops = lower_fused(Kernel("extreme", graph))
+    assert "= -inf" not in str(loops)
+    assert "= inf" not in str(loops)

@@ -53,6 +53,8 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lowering.joined_parts import find_pieces
+from tinyhlo.codegen.lowering.ordered import ordered_source
+from tinyhlo.ir.dtypes import I16
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,
@@ -260,17 +262,19 @@ class Lowering:
     # --- reduces -----------------------------------------------------------------------------
 
     def reduce(self, node: Reduce, at: Position, scope: Scope, guards: Conditions) -> Expression:
-        source = node.inputs[0]
+        order, source = ordered_source(node) or (None, node.inputs[0])
         home = scope.home(names_of(at))
-        name = self.fresh(node.op.label)
-        home.statements.append(Declare(name, identity(node.op, node.dtype)))
+        register = Read(self.fresh(node.op.label), I16 if order else node.dtype)
+        home.statements.append(Declare(register.name, identity(node.op, register.dtype)))
 
         def accumulate(inner: Scope, place: Position, held: Conditions) -> list[Statement]:
-            return [Accumulate(name, node.op, self.emit(source, place, inner, held))]
+            value = self.emit(source, place, inner, held)
+            return [Accumulate(register.name, node.op, order.key(value) if order else value)]
 
         self.reduce_loops(home, source.shape, node.axes, at, guards, accumulate)
-        home.memo[node, id(at), id(guards)] = Read(name, node.dtype)  # found by scopes below
-        return home.memo[node, id(at), id(guards)]
+        result = order.value(register, node.dtype) if order else register
+        home.memo[node, id(at), id(guards)] = result  # found by scopes below
+        return result
 
     def multi_reduce(
         self, node: MultiReduce, position: int, at: Position, scope: Scope, guards: Conditions
