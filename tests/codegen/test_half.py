@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, run_native
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
 from tinyhlo.ir.build import cast, param
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, I8, I32, I64, U32, DType
 from tinyhlo.ir.graph import Graph
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
 
 without_f16c = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 without F16C")
 CONVERT = """func.func public @main(%x: tensor<{n}x{source}>) -> tensor<{n}x{target}> {{
@@ -66,3 +71,17 @@ def test_an_integer_of_more_digits_than_f32_is_rounded_once(wide: DType) -> None
     given = np.full(20, (1 << 30) + (1 << 22) + 1, wide.numpy)
     (found,) = run_native(Graph((x.type,), (cast(x, BF16),)), [given])
     assert set(found.astype(np.float64)) == {2.0**30 + 2.0**23}
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_a_choice_of_zero_and_one_is_not_rounded(dtype: DType) -> None:
+    source = param(0, (4096,), BOOL)
+    graph = Graph((source.type,), (cast(source, dtype),))
+    truth = np.random.default_rng(0).random(4096) < 0.5
+    (found,) = run_native(graph, [truth])
+    np.testing.assert_array_equal(found, truth.astype(dtype.numpy))
+    target = named_target("x86-64-v4", threads=1)
+    loops = choose_moves(lower_fused(Kernel("choice", graph)), target)
+    text = str(render_kernel(loops, target, "choice", False, {}))
+    assert "fptrunc" not in text
+    assert "32767" not in text  # what rounding adds

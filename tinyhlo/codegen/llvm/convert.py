@@ -110,6 +110,9 @@ def round_to_odd(b: Builder, text: str, lanes: int) -> str:
 
 
 def int_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    if target in SMALL_FLOATS and source is BOOL:
+        one, zero = (number(value, target, lanes) for value in (1, 0))
+        return b.select(text, one, zero, value_type(target, lanes), lanes)
     if target in SMALL_FLOATS:
         # through f64 where the integer does not fit f32 exactly
         middle = F32 if source.bits <= 16 else F64
@@ -137,25 +140,28 @@ def lanes_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int
     last = last if int(last) <= high else np.nextafter(last, source.numpy.type(0))
     type_ = value_type(source, lanes)
 
-    def number(value: float) -> str:
-        bits = int.from_bytes(source.numpy.type(value).tobytes(), "little")
-        return splat(literal_text(bits, source), value_type(source, 1), lanes)
-
     some = b.value(f"fcmp ord {type_} {text}, zeroinitializer")
     clamped = b.select(some, text, "zeroinitializer", type_, lanes)
-    for order, limit in (("ogt", number(low)), ("olt", number(last))):
-        inside = b.value(f"fcmp {order} {type_} {clamped}, {limit}")
-        clamped = b.select(inside, clamped, limit, type_, lanes)
+    for order, limit in (("ogt", low), ("olt", last)):
+        end = number(limit, source, lanes)
+        inside = b.value(f"fcmp {order} {type_} {clamped}, {end}")
+        clamped = b.select(inside, clamped, end, type_, lanes)
     sign = "u" if low == 0 and target.bits == 32 else "s"
     wide = lanes_type("i32", lanes)
     result = b.value(f"fpto{sign}i {type_} {clamped} to {wide}")
     if int(last) < high:
-        beyond = b.value(f"fcmp ogt {type_} {text}, {number(last)}")
+        beyond = b.value(f"fcmp ogt {type_} {text}, {number(last, source, lanes)}")
         most = splat(literal_text(high, target), "i32", lanes)
         result = b.select(beyond, most, result, wide, lanes)
     if target.bits == 32:
         return result
     return b.value(f"trunc {wide} {result} to {value_type(target, lanes)}")
+
+
+def number(value: float, dtype: DType, lanes: int) -> str:
+    """A constant float in every lane."""
+    bits = int.from_bytes(dtype.numpy.type(value).tobytes(), "little")
+    return splat(literal_text(bits, dtype), value_type(dtype, 1), lanes)
 
 
 def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
