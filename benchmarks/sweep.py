@@ -41,7 +41,7 @@ threads: above {threads}, single rows say little. Those with the smallest ratios
 ARGUMENT = re.compile(r"(\w+)\[([\d,]*)\](\+?)(?:<(\d+))?")
 DTYPES: dict[str, Any] = {
     "pred": "?", "i32": "i4", "u8": "u1", "u32": "u4",
-    "f32": "f4", "f64": "f8", "c64": "c8", "bf16": ml_dtypes.bfloat16,
+    "f16": "f2", "f32": "f4", "f64": "f8", "c64": "c8", "bf16": ml_dtypes.bfloat16,
 }  # fmt: skip
 
 

@@ -154,6 +154,15 @@ def test_sums_of_rows_and_of_columns_walk_memory_apart() -> None:
     assert len(launches(program.body)) == 2
 
 
+def test_columns_that_become_rows_are_summed_apart() -> None:
+    """In one nest, vectors along the sums would store across memory."""
+    x = param(0, (1000, 20), F32)
+    turned = permute(x, (1, 0))
+    y = elementwise(Op.SUB, turned, broadcast(reduce(Op.ADD, turned, (1,)), turned.shape, (0,)))
+    program = planned(Graph((x.type,), (y,)), [normal(1000, 20)])
+    assert len(launches(program.body)) == 2
+
+
 def test_a_sum_whose_results_lie_in_vectors_is_not_padded_on_the_way() -> None:
     """The sum of modes of a spectral convolution: behind a test for each of the padded ones, its
     vectors would run across memory."""

@@ -180,7 +180,9 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
         return False
     if largest > SERIAL_LIMIT:
         inner = [item for item in every if len(extents(item.shape)) > len(rows)]
-        if len(directions(every, reads)) > 1 or any(runs_along(x, reads[x]) for x in inner):
+        found = directions(every, reads)
+        across = len(found) > 1 or (inner and True in found)
+        if across or any(runs_along(x, reads[x]) for x in inner):
             return False  # vectors would run across memory, or along sums behind a test
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
