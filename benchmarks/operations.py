@@ -124,6 +124,7 @@ REDUCTIONS: dict[str, Operation] = {
 }
 MOVEMENT: dict[str, Operation] = {
     "transpose": (lambda x: x.T, "f32[2048,2048]"),
+    "transpose, few columns": (lambda x: x.T, "f32[50000,20]"),
     "transpose of booleans": (lambda x: x.T, "pred[2048,2048]"),
     "NHWC to NCHW": (lambda x: x.transpose(0, 3, 1, 2), "f32[16,224,224,3]"),
     "NCHW to NHWC": (lambda x: x.transpose(0, 2, 3, 1), "f32[16,64,56,56]"),

@@ -95,6 +95,16 @@ def test_no_loop_around_squares_runs_in_lanes() -> None:
     check(Graph((x.type, y.type), (result,)), [numbers(x.shape, F64), numbers(y.shape, F64)])
 
 
+@pytest.mark.parametrize("columns", [5, 20, 200])
+def test_overlapping_blocks_of_few_rows_are_of_one_thread(columns: int) -> None:
+    """Threads share the columns' blocks; of many rows, whose blocks overlap once, the rows'."""
+    x = param(0, (50_000, columns), F32)
+    (loops,) = compiled(Graph((x.type,), (permute(x, (1, 0)),))).loops
+    (outermost,) = loops.body
+    assert isinstance(outermost, Loop) and outermost.axis is Axis.PARALLEL
+    assert outermost.var.name == ("i_block" if columns == 200 else "j_block")
+
+
 def test_a_slice_is_turned_within_its_bounds() -> None:
     x = param(0, (40, 60), F32)
     cut = slice_(x, (3, 7), (36, 52), (1, 1))

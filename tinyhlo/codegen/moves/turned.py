@@ -11,6 +11,8 @@ Element by element, such a load takes one element of a line, and the line is gon
 when its neighbour is wanted. Here whole lines are read in vectors, turned around in registers
 (`llvm/interleave.py`), and the loops that compute and store find neighbours next to each other.
 The last block overlaps the one before it, as those of a product do (`codegen/contraction/cut.py`).
+Blocks of few rows follow each other in one thread: two threads would fetch the same lines, and take
+the results of rows that overlap from each other.
 Rows that are read backwards (`rot90`) lie in scratch as in memory and are picked from its end.
 """  # noqa: E501
 
@@ -35,6 +37,7 @@ RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come a
 GROUP_BYTES = 16  # narrow elements are turned in vectors of so many bytes: one instruction each
 NEAR = 4  # elements apart: so few vectors are loaded and picked from
 FEWEST = 4  # rows and columns of a square
+FEW_ROWS = 48  # whose pages are at hand together: their blocks overlap, and share lines of memory
 MOST = 4  # operands: more have no room in the first cache
 
 
@@ -94,7 +97,10 @@ def turned_nest(
     moves.append(f"turn {row.name} {rows.size} x {column.name} {columns.size}")
     outside = [v for v in variables if v not in (row, column)]
     block = in_block(stores, loads, rows, columns, lanes, numbers)
-    return nested([*outside, rows.outer, columns.outer], block)
+    blocks = [rows.outer, columns.outer]
+    if row.extent <= FEW_ROWS:
+        blocks.reverse()
+    return nested([*outside, *blocks], block)
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
