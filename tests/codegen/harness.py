@@ -6,7 +6,8 @@ import ctypes
 
 import numpy as np
 
-from tests.codegen.native import target
+from tests.codegen.native import DEVICE, run_program, target
+from tinyhlo.compiler import device_target
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import Constant, Graph, Node
 from tinyhlo.ir.interpreter import run_graph
@@ -82,6 +83,9 @@ def run_kernel(
     graph: Graph, *inputs: np.ndarray, in_place: tuple[tuple[int, int], ...] = ()
 ) -> list[np.ndarray]:
     program = kernel_program(graph, in_place)
+    on_device = device_target(DEVICE)
+    if on_device:
+        return list(run_program(program, graph, inputs, on_device))
     return call(compile_program(program, TARGET, Config()), program, *inputs)
 
 

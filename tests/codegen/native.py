@@ -1,11 +1,14 @@
-"""Compile a Graph for this machine and hold it against the interpreter."""
+"""Compile a Graph for this machine, or the device of TINYHLO_DEVICE, and hold it against the
+interpreter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from tinyhlo.compiler import code_of, device_target
 from tinyhlo.config import Config, from_environment
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.graph import Graph
@@ -14,11 +17,12 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.compile import Compiled, compile_program
 from tinyhlo.runtime.host import native
 from tinyhlo.runtime.processors import cpu_target
-from tinyhlo.schedule import schedule
+from tinyhlo.schedule import Program, schedule
 from tinyhlo.signature import Signature
 from tinyhlo.target import Target
 
 CONFIG = Config(cache=0)
+DEVICE = replace(CONFIG, device=from_environment().device)
 
 
 def target(threads: int) -> Target:
@@ -36,11 +40,17 @@ def run_native(
     graph: Graph, arguments: Sequence[np.ndarray], threads: int = 2
 ) -> tuple[np.ndarray, ...]:
     """The results that generated code gives."""
-    program = schedule(graph, "test", (), target(threads))
-    code = compile_program(program, target(threads), CONFIG)
+    where = device_target(DEVICE) or target(threads)
+    return run_program(schedule(graph, "test", (), where), graph, arguments, where)
+
+
+def run_program(
+    program: Program, graph: Graph, arguments: Sequence[np.ndarray], where: Target
+) -> tuple[np.ndarray, ...]:
+    """The results of a Program of `graph`."""
+    code = code_of(program, where, DEVICE)
     signature = Signature(graph.params, tuple(node.type for node in graph.results))
-    module = Module(graph, "test", signature)
-    return native(module, program, code, CONFIG)(*arguments)
+    return native(Module(graph, "test", signature), program, code, DEVICE)(*arguments)
 
 
 def check(

@@ -31,8 +31,14 @@ typedef float f32;
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define count_ones(x) popcount(x)
 #define count_zeros(x) clz(x)
+#ifdef cl_khr_fp16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+FUNCTION f32 f32_of_f16(u16 x) { return convert_float(as_half(x)); }
+FUNCTION u16 f16_of_f32(f32 x) { return as_ushort(convert_half_rte(x)); }
+#else
 FUNCTION f32 f32_of_f16(u16 x) { half h = as_half(x); return vload_half(0, &h); }
 FUNCTION u16 f16_of_f32(f32 x) { half h; vstore_half_rte(x, 0, &h); return as_ushort(h); }
+#endif
 """
 
 CUDA = """\
