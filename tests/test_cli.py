@@ -133,7 +133,7 @@ def test_stages_of_an_interpreted_program(
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 0
     monkeypatch.setenv("TINYHLO_DEVICE", "GPU")
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 2
-    assert "runs on CPU, PYTHON, CL (CL:1, ...)" in capsys.readouterr().err
+    assert "runs on CPU, PYTHON, CL (CL:1, ...), NV (NV:1, ...)" in capsys.readouterr().err
 
 
 def test_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,8 +112,9 @@ DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "CPU": compile_for_cpu,
     "PYTHON": interpret,
     "CL": compile_for_device,
+    "NV": compile_for_device,
 }
-NUMBERED = ("CL",)  # there may be several: CL:1 is the second
+NUMBERED = ("CL", "NV")  # there may be several: CL:1 is the second
 
 
 def check_device(config: Config) -> None:

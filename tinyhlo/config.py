@@ -27,8 +27,8 @@ class Config:
 
     device: str = option(
         "CPU",
-        "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), or PYTHON "
-        "(the NumPy interpreter)",
+        "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), NV (an "
+        "NVIDIA GPU, by CUDA), or PYTHON (the NumPy interpreter)",
     )
     debug: int = option(
         0,

@@ -15,7 +15,7 @@ import pytest
 from tests.runtime.device_checks import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICES = ("CL",)
+DEVICES = ("CL", "NV")
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

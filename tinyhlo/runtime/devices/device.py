@@ -76,6 +76,18 @@ def name_opencl() -> list[str]:
     return names()
 
 
+def open_cuda(number: int) -> Device:
+    from tinyhlo.runtime.devices.cuda import open_device
+
+    return open_device(number)
+
+
+def name_cuda() -> list[str]:
+    from tinyhlo.runtime.devices.cuda import names
+
+    return names()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """Devices of one API: `open` one by its number, `names` of all."""
@@ -84,7 +96,10 @@ class Kind:
     names: Callable[[], list[str]]
 
 
-KINDS: dict[str, Kind] = {"CL": Kind(open_opencl, name_opencl)}
+KINDS: dict[str, Kind] = {
+    "CL": Kind(open_opencl, name_opencl),
+    "NV": Kind(open_cuda, name_cuda),
+}
 
 
 def label_of(kind: str, number: int) -> str:
