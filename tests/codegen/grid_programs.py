@@ -1,9 +1,9 @@
 """Programs that grids of work-items have lowerings of their own for, against the interpreter.
 
-    python -m tests.codegen.grid_programs CL
+    python -m tests.codegen.grid_programs CL "many units"
 
-A device gives a process its memory, so they run in one of their own: it prints a JSON object, each
-program with what went wrong. `test_grid_programs.py` reads it.
+A device gives a process its memory, so they run in one of their own: it prints a JSON object, what
+went wrong with which program. `test_grid_programs.py` reads it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tinyhlo.runtime.devices.compile import compile_program
 from tinyhlo.runtime.devices.device import Device, open_device
 from tinyhlo.runtime.host import native
 from tinyhlo.schedule import schedule
-from tinyhlo.target import Target
+from tinyhlo.target import PROCESSOR, Target
 
 Shape = tuple[int, ...]
 Program = tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]
@@ -52,6 +52,21 @@ def wide(x: jax.Array, y: jax.Array) -> jax.Array:
 
 def conv(stride: int) -> Callable[..., jax.Array]:
     return lambda x, w: lax.conv(x, w, (stride, stride), "SAME")
+
+
+def best(axis: int) -> Callable[[jax.Array], Any]:
+    """Largest element and where it is, the first of equal ones, by a combiner of our own."""
+
+    def larger(a: Any, b: Any) -> Any:
+        first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+        return tuple(jnp.where(first, one, other) for one, other in zip(a, b, strict=True))
+
+    def program(x: jax.Array) -> Any:
+        places = lax.broadcasted_iota("i4", x.shape, axis)
+        initial = np.array(-np.inf, x.dtype), np.int32(2**31 - 1)
+        return lax.reduce((jnp.round(x), places), initial, larger, (axis,))
+
+    return program
 
 
 PROGRAMS: dict[str, Program] = {
@@ -78,6 +93,22 @@ PROGRAMS: dict[str, Program] = {
     "product of i32": (dot, (of(40, 80, dtype="i4"), of(80, 50, dtype="i4"))),
     "convolution": (conv(1), (of(2, 3, 30, 33), of(5, 3, 3, 3))),
     "convolution, strided": (conv(2), (of(1, 8, 29, 31), of(16, 8, 5, 5))),
+    "sum of all": (jnp.sum, (of(100, 1001),)),
+    "sum of all and what follows": (lambda x: x / x.sum(), (of(100, 1001),)),
+    "sums of few rows": (lambda x: x.sum(1), (of(3, 70001),)),
+    "sums of columns": (lambda x: x.sum(0), (of(3001, 133),)),
+    "sums of few columns": (lambda x: x.sum(0), (of(30001, 3),)),
+    "sums of inner and outer axes": (lambda x: x.sum((0, 2)), (of(40, 3, 900),)),
+    "largest, least and sum": (lambda x: (x.max(), x.min(), x.sum()), (of(100, 1001),)),
+    "any and all": (lambda x: ((x > 4).any(0), (x > -4).all()), (of(40000, 2),)),
+    "mean and deviation": (lambda x: (x - x.mean(0)) / x.std(0), (of(20000, 5),)),
+    "softmax of a long row": (jax.nn.softmax, (of(50001),)),
+    "softmax of columns": (lambda x: jax.nn.softmax(x, axis=0), (of(20001, 2),)),
+    "argmax of all": (lambda x: jnp.argmax(jnp.round(x)), (of(70001),)),
+    "argmax of rows": (lambda x: jnp.argmax(jnp.round(x), 1), (of(50, 700),)),
+    "argmax, by a combiner, of few rows": (best(1), (of(3, 70001),)),
+    "argmax, by a combiner, of columns": (best(0), (of(5001, 70, dtype=jnp.bfloat16),)),
+    "argmax, by a combiner, of rows": (best(1), (of(60, 500),)),
 }
 
 
@@ -124,23 +155,21 @@ def check(program: Program, device: Device, target: Target) -> None:
 
 def targets_of(device: Device) -> dict[str, Target]:
     """As it is, and as a device with many units and without vectors."""
-    features = device.target.features.replace("processor", "")
+    features = device.target.features.replace(PROCESSOR, "")
     many = replace(device.target, features=features, threads=64)
     return {"own": device.target, "many units": many}
 
 
-def main(name: str) -> None:
+def main(name: str, kind: str) -> None:
     device = open_device(name)
     wrong: dict[str, str] = {}
-    for kind, target in targets_of(device).items():
-        for title, program in PROGRAMS.items():
-            try:
-                check(program, device, target)
-                wrong[f"{title}; {kind}"] = ""
-            except Exception:
-                wrong[f"{title}; {kind}"] = traceback.format_exc()[-3000:]
+    for title, program in PROGRAMS.items():
+        try:
+            check(program, device, targets_of(device)[kind])
+        except Exception:
+            wrong[title] = traceback.format_exc()[-3000:]
     print(json.dumps(wrong))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -118,3 +118,39 @@ def test_a_product_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(loops) == PRODUCT
     pieces, _ = pieces_of(loops, DEVICE)
     assert [(piece.groups, piece.items, piece.alone) for piece in pieces] == [(4, 256, False)]
+
+
+SUM = """\
+kernel(x0: f32[64000]) -> y0: f32[1]
+  local add0_parts1: f32[8]
+  for group in 8 grid:
+    part = group
+    sums = 0
+    add0_part = 0.0
+    for dealt in part*8000 .. +8000 of 64000 group:
+      i = (dealt)//1000
+      j = (dealt)%1000
+      add0_part += x0[i*1000 + j]
+    add0_parts1[part] = add0_part
+  add0 = 0.0
+  for part in 8 reduce:
+    add0 += add0_parts1[part]
+  y0[0] = add0"""
+
+
+def test_a_long_sum_in_parts() -> None:
+    k = kernel(reduce(Op.ADD, param(0, (64, 1000), F32), (0, 1)))
+    loops = lower(k, DEVICE)
+    assert str(loops) == SUM
+    pieces, kept = pieces_of(loops, DEVICE)
+    assert [(p.groups, p.items, p.alone) for p in pieces] == [(8, 256, False), (1, 256, False)]
+    assert sum(memory.nbytes for memory in kept) == 32
+
+
+def test_sums_of_columns_have_an_item_each() -> None:
+    """Neighbours read neighbours."""
+    k = kernel(reduce(Op.ADD, param(0, (64, 1000), F32), (0,)))
+    assert [(p.groups, p.items) for p in pieces_of(lower(k, DEVICE), DEVICE)[0]] == [(4, 256)]
+    k = kernel(reduce(Op.ADD, param(0, (30000, 40), F32), (0,)))
+    found = [(p.groups, p.items) for p in pieces_of(lower(k, DEVICE), DEVICE)[0]]
+    assert found == [(52, 64), (40, 256)]

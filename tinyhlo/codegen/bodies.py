@@ -34,7 +34,9 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
+from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Condition, Index, Var, substitute
+from tinyhlo.ir.ops import Op
 
 
 def below(body: Iterable[Statement]) -> Iterator[Statement]:
@@ -133,6 +135,22 @@ def accumulates(body: Iterable[Statement]) -> list[Accumulate]:
     return [s for s in below(body) if isinstance(s, Accumulate)]
 
 
+def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
+    """Registers from outside that a body puts together, and by what: where parts of it are run
+    apart, each with registers of its own, the same puts those together."""
+    outside = changed(body)
+    found: dict[tuple[str, ...], Op | Graph] = {}
+    for statement in below(body):
+        match statement:
+            case Accumulate(name=name, op=op) if name in outside:
+                found[name,] = op
+            case Assign(names=names, combiner=Graph() as combiner) if outside.issuperset(names):
+                found[names] = combiner
+            case _:
+                pass
+    return found
+
+
 # --- memory --------------------------------------------------------------------------------------
 
 
@@ -226,8 +244,8 @@ def rewritten(
             return Declare(name_of(name), value_of(value))
         case Accumulate(name=name, op=op, value=value):
             return Accumulate(name_of(name), op, value_of(value))
-        case Assign(names=names, values=values):
-            return Assign(tuple(map(name_of, names)), tuple(map(value_of, values)))
+        case Assign(names=names, values=values, combiner=combiner):
+            return Assign(tuple(map(name_of, names)), tuple(map(value_of, values)), combiner)
         case Store(memory=memory, index=where, value=value):
             return Store(memory, index_of(where), value_of(value))
         case Loop(body=body, start=start):

@@ -19,6 +19,7 @@ from typing import Union
 import numpy as np
 
 from tinyhlo.codegen.expressions import Expression, Memory
+from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Index, Var
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -83,10 +84,12 @@ class Accumulate:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
-    """Set several registers at once; every value is computed first."""
+    """Set several registers at once; every value is computed first. With a `combiner` the values
+    are its results for the registers and elements, and parts of a loop may be combined by it."""
 
     names: tuple[str, ...]
     values: tuple[Expression, ...]
+    combiner: Graph | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhlo.codegen.bodies import changed, store_groups, stores_in, substituted
+from tinyhlo.codegen.bodies import store_groups, stores_in, substituted, ways_together
 from tinyhlo.codegen.c import arithmetic
 from tinyhlo.codegen.c.arithmetic import Functions, literal_text, stored_name, type_name
 from tinyhlo.codegen.c.values import Values
-from tinyhlo.codegen.expressions import Expression, Memory, Read, identity
+from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -31,8 +31,10 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
 )
+from tinyhlo.codegen.lowering.fused import inline
 from tinyhlo.ir.dtypes import BOOL, DType
-from tinyhlo.ir.index import constant
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.index import Var, constant, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
@@ -253,59 +255,64 @@ class Statements(Values):
 
     def dealt(self, loop: Loop) -> None:
         """A loop whose iterations the items of the group share. What they accumulate starts from
-        its neutral element and is put together afterwards."""
-        outer = accumulated(loop.body)
-        saved = {name: self.registers[name] for name in outer}
-        for name, op in outer.items():
-            dtype = self.dtypes[name]
-            neutral = identity(op, dtype)
-            own = f"{name}_{self.out.fresh()}"
-            self.out.line(f"{type_name(dtype)} {own} = {literal_text(neutral.bits, dtype)};")
-            self.registers[name] = own
+        its neutral element and is put together afterwards; what has a combiner starts from the
+        value that it has, which is neutral."""
+        ways = ways_together(loop.body)
+        saved = {name: str(self.registers[name]) for group in ways for name in group}
+        for group, way in ways.items():
+            for name in group:
+                dtype, own = self.dtypes[name], f"{name}_{self.out.fresh()}"
+                first = saved[name]
+                if isinstance(way, Op):
+                    first = literal_text(identity(way, dtype).bits, dtype)
+                self.out.line(f"{type_name(dtype)} {own} = {first};")
+                self.registers[name] = own
         start, alone = self.index(loop.start), self.alone
         first = "ITEM" if start == "0" else f"{start} + ITEM"
         self.alone = True
         self.run(loop, first, f"{self.variable(loop)} += {self.items}")
         self.alone = alone
-        for name, op in outer.items():
-            total = self.total(str(self.registers[name]), op, self.dtypes[name])
-            self.registers[name] = saved[name]
-            combined = self.combined(op, str(saved[name]), total, self.dtypes[name])
-            self.out.line(f"{saved[name]} = {combined};")
+        for group, way in ways.items():
+            totals = self.together(group, way)
+            for name, total in zip(group, totals, strict=True):
+                self.registers[name] = saved[name]
+                if isinstance(way, Op):
+                    total = self.combined(way, saved[name], total, self.dtypes[name])
+                self.out.line(f"{saved[name]} = {total};")
         if stores_in(loop.body):
             self.out.line("BARRIER;")
 
-    def total(self, own: str, op: Op, dtype: DType) -> str:
+    def together(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
         """The registers of all items of a group put together, always in the same order."""
-        t, all_ = stored_name(dtype), f"all_{self.out.fresh()}"
-        self.shared.append(f"SHARED {t} {all_}[{self.items}];")
-        half = self.out.fresh()
-        one, other = f"{all_}[ITEM]", f"{all_}[ITEM + {half}]"
-        if dtype is BOOL:
-            one, other = f"({one} != 0)", f"({other} != 0)"
-        self.out.lines += [
-            f"{all_}[ITEM] = {own};",
-            "BARRIER;",
-            f"for (i32 {half} = {self.items // 2}; {half} > 0; {half} /= 2) {{",
-            f"  if (ITEM < {half}) {all_}[ITEM] = {self.combined(op, one, other, dtype)};",
-            "  BARRIER;",
-            "}",
+        memories = [
+            Memory(f"all_{self.out.fresh()}", self.dtypes[name], self.items, local=True)
+            for name in group
         ]
-        total = self.out.value(type_name(dtype), f"{all_}[0]{' != 0' if dtype is BOOL else ''}")
+        for name, memory in zip(group, memories, strict=True):
+            self.names[memory] = memory.name
+            self.shared.append(f"SHARED {stored_name(memory.dtype)} {memory.name}[{self.items}];")
+            self.out.line(f"{memory.name}[ITEM] = {self.registers[name]};")
+        half = self.out.fresh()
         self.out.line("BARRIER;")
-        return total
-
-
-def accumulated(body: Body) -> dict[str, Op]:
-    """Registers from outside that a body accumulates, and how."""
-    outside = changed(body)
-    found: dict[str, Op] = {}
-    for statement in body:
-        match statement:
-            case Accumulate(name=name, op=op) if name in outside:
-                found[name] = op
-            case Loop(body=inner) | If(body=inner):
-                found |= {n: op for n, op in accumulated(inner).items() if n in outside}
-            case _:
-                pass
-    return found
+        item, other = Var("item", self.items), Var("half", self.items)
+        one = tuple(Load(memory, index(item)) for memory in memories)
+        two = tuple(Load(memory, index(item) + index(other)) for memory in memories)
+        values = (apply(way, (*one, *two), one[0].dtype),) if isinstance(way, Op) else ()
+        values = values or inline(way, (*one, *two))  # type: ignore[arg-type]
+        self.open("", guard=True)
+        for var, text in ((item, "ITEM"), (other, half)):
+            self.variables[var] = text
+            self.bind(var)
+        texts = [self.text(value) for value in values]
+        for memory, text in zip(memories, texts, strict=True):
+            self.out.line(f"{memory.name}[ITEM] = {text};")
+        inner = self.close()
+        self.out.line(f"for (i32 {half} = {self.items // 2}; {half} > 0; {half} /= 2) {{")
+        self.out.lines += [f"  if (ITEM < {half}) {{", *(f"    {x}" for x in inner.lines), "  }"]
+        self.out.lines += ["  BARRIER;", "}"]
+        totals = [
+            self.out.value(type_name(m.dtype), f"{m.name}[0]{' != 0' if m.dtype is BOOL else ''}")
+            for m in memories
+        ]
+        self.out.line("BARRIER;")
+        return totals

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyhlo.codegen.grid.contraction import lower_product
+from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS
+from tinyhlo.codegen.moves.basic import join
 from tinyhlo.ir.graph import Output
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -19,4 +23,8 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel, target)
-    return lower_product(kernel, target) or lower_fused(kernel)
+    product = lower_product(kernel, target)
+    if product is not None:
+        return product
+    program = lower_fused(kernel)
+    return in_parts(replace(program, body=join(program.body)), target)

@@ -28,6 +28,7 @@ from tinyhlo.codegen.expressions import Load, Memory, Read
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
+    Assign,
     Axis,
     Bind,
     Body,
@@ -226,7 +227,7 @@ def dealt(body: Body, items: int) -> Body:
         match statement:
             case Loop(axis=axis) if axis in INDEPENDENT:
                 result += shared_out(statement, items)
-            case Loop(axis=Axis.REDUCE) if only_accumulates(statement.body):
+            case Loop(axis=Axis.REDUCE) if can_be_dealt(statement, result):
                 result.append(replace(one_loop(statement), axis=Axis.GROUP))
             case Loop(axis=Axis.ORDERED, body=inner) | If(body=inner):
                 result.append(replace(statement, body=dealt(inner, items)))
@@ -250,8 +251,20 @@ def shared_out(loop: Loop, items: int) -> Body:
     return (Loop(flat, Axis.GROUP, (*recovered(flat, variables), *inner)),)
 
 
+def can_be_dealt(loop: Loop, before: Sequence[Statement]) -> bool:
+    """Whether items may run its iterations, each with registers of its own: what has a combiner
+    starts from a neutral element, right before it."""
+    combined = {n for s in below(loop.body) if isinstance(s, Assign) for n in s.names}
+    declared = {s.name for s in before if isinstance(s, Declare)}
+    used = names_set(s for s in before if not isinstance(s, Declare))
+    return only_accumulates(loop.body) and combined <= declared - used
+
+
 def only_accumulates(body: Body) -> bool:
-    return all(isinstance(s, (Accumulate, Loop, If)) for s in below(body))
+    return all(
+        isinstance(s, (Accumulate, Bind, Loop, If)) or (isinstance(s, Assign) and s.combiner)
+        for s in below(body)
+    )
 
 
 def one_loop(loop: Loop) -> Loop:

@@ -290,7 +290,8 @@ class Lowering:
 
         def accumulate(inner: Scope, place: Position, held: Conditions) -> list[Statement]:
             elements = tuple(self.emit(source, place, inner, held) for source in sources)
-            return [Assign(names, inline(node.combiner, (*reads, *elements)))]
+            values = inline(node.combiner, (*reads, *elements))
+            return [Assign(names, values, node.combiner)]
 
         self.reduce_loops(home, sources[0].shape, node.axes, at, guards, accumulate)
         for k, read in enumerate(reads):  # other results may be asked for later

@@ -1,0 +1,245 @@
+"""Long sums in parts, where there are too few of them to fill a device:
+
+    sum = 0; for j in 1000000: sum += x[j]
+
+    for part in 64 grid:
+      sum_part = 0; for j in part*15625 .. +15625 group: sum_part += x[j]
+      parts[part] = sum_part
+    sum = 0; for part in 64: sum += parts[part]
+
+The same for argmax and its like, whose combiner puts parts together. Sums of columns that lie side
+by side have an item for each column of a part, so that neighbours read neighbours. How many parts
+depends on the shape and the device alone: results have the same bits in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tinyhlo.codegen.bodies import names_in, rewritten, ways_together
+from tinyhlo.codegen.contraction.cut import ceil_div, round_up
+from tinyhlo.codegen.expressions import Expression, Literal, Load, Memory, Read, identity
+from tinyhlo.codegen.grid.mapping import (
+    ITEMS,
+    ROW,
+    collapsed,
+    dealt,
+    innermost,
+    is_contiguous,
+    is_independent,
+    iterations,
+    one_loop,
+    only_accumulates,
+    recovered,
+)
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Axis,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Loop,
+    LoopProgram,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.moves.write_out import decided
+from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.ops import Op
+from tinyhlo.target import Target
+
+PART = 1 << 12  # iterations of a part, at least, that a group shares
+PARTS = "part"  # the variable over them
+COLUMN = 64  # the same that an item runs
+FEW = 32  # sums side by side that are worth a group
+TURNS = 4  # groups of each unit of a device
+
+
+def in_parts(program: LoopProgram, target: Target) -> LoopProgram:
+    """The same with its long sums in parts."""
+    divider = Divider(target)
+    return replace(program, body=divider.body(program.body))
+
+
+class Divider:
+    def __init__(self, target: Target) -> None:
+        self.fill = target.threads * TURNS
+        self.items = min(ITEMS, target.group_items)
+        self.count = 0
+
+    def body(self, body: Body) -> Body:
+        result: list[Statement] = []
+        for statement in body:
+            if not isinstance(statement, Loop):
+                result.append(statement)
+            elif statement.axis is Axis.REDUCE:
+                before, merged = self.divided((), tuple(result), statement)
+                place = first_free(result, before)
+                result[place:place] = before
+                result.append(merged)
+            elif is_independent(statement):
+                result += self.rows(statement)
+            else:
+                result.append(statement)
+        return tuple(result)
+
+    def rows(self, loop: Loop) -> Body:
+        """A loop whose iterations sum: the parts come first, each iteration puts its own
+        together."""
+        variables, inner = collapsed(loop)
+        above: list[Statement] = []
+        done: list[Statement] = []
+        for statement in inner:
+            if isinstance(statement, Loop) and statement.axis is Axis.REDUCE and variables:
+                before, statement = self.divided(variables, tuple(done), statement)
+                above += before
+            done.append(statement)
+        if not above and self.sums_of_columns(variables, inner):
+            place = Var("sums", prod(var.extent for var in variables))
+            body = (*recovered(place, variables), *inner)
+            return (self.columns(Var(PARTS, 1), place, body),)
+        if not above:
+            return (loop,)
+        nest: Body = tuple(done)
+        for var in reversed(variables):
+            nest = (Loop(var, Axis.SERIAL, nest),)
+        return (*above, *nest)
+
+    def divided(self, variables: Sequence[Var], before: Body, loop: Loop) -> tuple[Body, Statement]:
+        """What comes before the loops over `variables`, and what stands for `loop` inside them,
+        behind `before`."""
+        count, length = prod(var.extent for var in variables), iterations(loop)
+        firsts, ways = neutral(loop, before), ways_together((loop,))
+        if not firsts or not only_accumulates((loop,)) or loop.count is not None or not count:
+            return (), loop
+        if variables and not all(isinstance(s, Declare) or short(s) for s in before):
+            return (), loop
+        side_by_side = self.are_side_by_side(variables, loop)
+        if side_by_side:
+            parts = min(length // COLUMN, ceil_div(self.fill * self.items, count))
+        else:
+            parts = min(length // PART, ceil_div(self.fill, count))
+        if parts <= 1:
+            return (), loop
+        flat = one_loop(loop)
+        each = ceil_div(flat.var.extent, parts)
+        part, place = Var(PARTS, ceil_div(flat.var.extent, each)), Var("sums", count)
+        self.count += 1
+        memories = {
+            name: Memory(f"{name}_parts{self.count}", v.dtype, part.extent * count, local=True)
+            for name, v in firsts.items()
+        }
+        names = {name: f"{name}_part" for name in firsts}
+        done: dict[Expression, Expression] = {}
+        inner = tuple(
+            rewritten(s, lambda e: decided(e, {}, names, done), name_of=lambda n: names.get(n, n))
+            for s in flat.body
+        )
+        at = index(part) * count + index(place)
+        body: Body = (
+            *recovered(place, variables),
+            *(before if variables else ()),
+            *(Declare(names[name], value) for name, value in firsts.items()),
+            Loop(flat.var, Axis.REDUCE, inner, 1, index(part) * each, each),
+            *(Store(m, at, Read(names[name], m.dtype)) for name, m in memories.items()),
+        )
+        grid = self.columns(part, place, body) if side_by_side else self.groups(part, place, body)
+        here = index(part) * count + row_of(variables)
+        merging: list[Statement] = []
+        for group, way in ways.items():
+            loads = tuple(Load(memories[name], here) for name in group)
+            if isinstance(way, Op):
+                merging.append(Accumulate(group[0], way, loads[0]))
+            else:
+                reads = tuple(Read(name, memories[name].dtype) for name in group)
+                merging.append(Assign(group, inline(way, (*reads, *loads)), way))
+        merged = Loop(part, Axis.REDUCE, tuple(merging))
+        return (*map(Allocate, memories.values()), grid), merged
+
+    def are_side_by_side(self, variables: Sequence[Var], loop: Loop) -> bool:
+        """Whether what neighbouring sums read are neighbours, rather than the elements of a sum."""
+        if not variables or is_contiguous(loop, innermost(loop)):
+            return False
+        return is_contiguous(loop, variables[-1])
+
+    def sums_of_columns(self, variables: Sequence[Var], body: Body) -> bool:
+        """Whether a body consists of sums that lie side by side, and what each item does else."""
+        loops = [s for s in body if isinstance(s, Loop)]
+        return all(
+            s.axis is Axis.REDUCE and self.are_side_by_side(variables, s) for s in loops
+        ) and any(iterations(s) >= ROW for s in loops)
+
+    def groups(self, part: Var, place: Var, body: Body) -> Loop:
+        """A group for each part of each sum."""
+        group = Var("group", part.extent * place.extent)
+        return Loop(group, Axis.GRID, (*both(group, part, place), *dealt(body, self.items)))
+
+    def columns(self, part: Var, place: Var, body: Body) -> Loop:
+        """An item for each part of each sum: a group has neighbours of one part, or, where they are
+        few, several parts."""
+        count = place.extent
+        if count >= FEW:
+            items = min(self.items, round_up(count, FEW))
+            blocks = ceil_div(count, items)
+            group, item = Var("group", part.extent * blocks), Var("item", items)
+            number, block = unravel(index(group), (part.extent, blocks))
+            column = block * items + index(item)
+            head: Body = (Bind(part, number), Bind(place, column))
+        else:
+            count *= part.extent
+            items = self.items
+            group, item = Var("group", ceil_div(count, items)), Var("item", items)
+            column, flat = index(group) * items + index(item), Var("flat", count)
+            head = (Bind(flat, column), *both(flat, part, place))
+        inside = Condition(column, 0, count)
+        inner: Body = (*head, *body)
+        if not inside.always:
+            inner = (If((inside,), inner),)
+        return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))
+
+
+def both(flat: Var, part: Var, place: Var) -> Body:
+    """Which part of which sum number `flat` is."""
+    found = unravel(index(flat), (part.extent, place.extent))
+    return tuple(Bind(var, at) for var, at in zip((part, place), found, strict=True))
+
+
+def row_of(variables: Sequence[Var]) -> Index:
+    """Which iteration of loops inside each other it is."""
+    return linear([index(var) for var in variables], [var.extent for var in variables])
+
+
+def short(statement: Statement) -> bool:
+    """Whether parts are put together, which each group may do again."""
+    return isinstance(statement, Loop) and statement.var.name == PARTS
+
+
+def first_free(body: Sequence[Statement], needs: Body) -> int:
+    """Where in `body` what reads no register that is declared behind it may stand."""
+    names = names_in(needs)
+    place = len(body)
+    while place and isinstance(last := body[place - 1], Declare) and last.name not in names:
+        place -= 1
+    return place
+
+
+def neutral(loop: Loop, before: Body) -> dict[str, Literal] | None:
+    """What each register of a loop starts from in a part; None where it does not start from a
+    neutral element known by now."""
+    declared = {s.name: s.value for s in before if isinstance(s, Declare)}
+    found: dict[str, Literal] = {}
+    for group, combiner in ways_together((loop,)).items():
+        for name in group:
+            value = declared.get(name)
+            if value is not None and isinstance(combiner, Op):
+                value = identity(combiner, value.dtype)
+            if not isinstance(value, Literal):
+                return None
+            found[name] = value
+    return found or None
