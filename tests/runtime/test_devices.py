@@ -160,6 +160,27 @@ def test_errors_reach_the_caller(device: str) -> None:
     assert done.stdout == "True\n", done.stderr
 
 
+def test_a_child_has_no_device(device: str) -> None:
+    """An error, where the driver would wait for ever."""
+    program = """
+    import os
+
+    f = jax.jit(lambda x: x * 2 + 1)
+    x = np.ones(1 << 20, np.float32)
+    f(x).block_until_ready()
+    child = os.fork()
+    if not child:
+        try:
+            f(x).block_until_ready()
+        except Exception as error:
+            os._exit(7 if "before the process forked" in str(error) else 1)
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = jax_on(device, program)
+    assert done.stdout == "7\n", done.stderr
+
+
 def test_a_line_for_each_kernel(device: str) -> None:
     program = "jax.jit(lambda x: jnp.sin(x).sum())(np.ones(8, np.float32))"
     done = jax_on(device, program, TINYHLO_DEBUG="2")

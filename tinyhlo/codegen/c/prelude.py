@@ -36,8 +36,8 @@ typedef float f32;
 FUNCTION f32 f32_of_f16(u16 x) { return convert_float(as_half(x)); }
 FUNCTION u16 f16_of_f32(f32 x) { return as_ushort(convert_half_rte(x)); }
 #else
-FUNCTION f32 f32_of_f16(u16 x) { half h = as_half(x); return vload_half(0, &h); }
-FUNCTION u16 f16_of_f32(f32 x) { half h; vstore_half_rte(x, 0, &h); return as_ushort(h); }
+FUNCTION f32 f32_of_f16(u16 x) { return vload_half(0, (const half*)&x); }
+FUNCTION u16 f16_of_f32(f32 x) { u16 h; vstore_half_rte(x, 0, (half*)&h); return h; }
 #endif
 """
 

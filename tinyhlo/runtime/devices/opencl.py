@@ -26,7 +26,7 @@ from tinyhlo.target import PROCESSOR, Target
 from tinyhlo.version import VERSION
 
 INSTALL = "pip install 'tinyhlo[cl]' (with an OpenCL runtime for CPUs: 'tinyhlo[cl-cpu]')"
-STANDARD, ROUNDED = "-cl-std=CL3.0", "-cl-fp32-correctly-rounded-divide-sqrt"
+ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 VENDORS = "OCL_ICD_VENDORS"  # where drivers are named
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INTEL_PACKAGE, INTEL = "intel-opencl-rt", "libintelocl.so"  # of the extra cl-cpu
@@ -186,7 +186,7 @@ def built(cl: Any, context: Any, device: Any, source: str, config: Config) -> An
     """
     cache = Cache(cache_folder(config) / "opencl") if config.cache else None
     rounds = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
-    options = [STANDARD, *([ROUNDED] if rounds else [])]
+    options = [ROUNDED] if rounds else []
     key = key_of((VERSION, *options, device.name, device.version, device.driver_version, source))
     binary = cache.load(key) if cache else None
     if binary is not None:

@@ -2,7 +2,26 @@
    memory that the caller is about to free. */
 #include "device.h"
 
+#include <pthread.h>
 #include <stdio.h>
+
+/* The driver's threads are the parent's: in a child nothing would ever be done. */
+static bool is_parents;
+
+static void lose(void) { is_parents = true; }
+
+static void watch(void) { pthread_atfork(NULL, NULL, lose); }
+
+void device_watch_forks(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch);
+}
+
+static int32_t lost(void) {
+  tiny_set_error(TINY_UNAVAILABLE,
+                 "the device was opened before the process forked, and is not the child's");
+  return TINY_UNAVAILABLE;
+}
 
 static int32_t settled(TinyDevice* device, int32_t status) {
   if (!status) return TINY_OK;
@@ -17,6 +36,7 @@ static int32_t settled(TinyDevice* device, int32_t status) {
 int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs) {
   TinyDeviceKernel* kernel = (TinyDeviceKernel*)self;
   TinyDevice* device = kernel->device;
+  if (is_parents) return lost();
   for (int64_t k = 0; k < kernel->dispatch_count; k++) {
     const TinyDispatch* dispatch = &kernel->dispatches[k];
     int64_t count = dispatch->argument_count;
@@ -34,8 +54,11 @@ int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs) {
 }
 
 int32_t tiny_device_copy(TinyDevice* device, void* to, const void* from, int64_t bytes) {
+  if (is_parents) return lost();
   if (to == from || !bytes) return TINY_OK;
   return settled(device, device->copy(device, to, from, bytes));
 }
 
-int32_t tiny_device_wait(TinyDevice* device) { return device->wait(device); }
+int32_t tiny_device_wait(TinyDevice* device) {
+  return is_parents ? lost() : device->wait(device);
+}
