@@ -54,6 +54,10 @@ def conv(stride: int) -> Callable[..., jax.Array]:
     return lambda x, w: lax.conv(x, w, (stride, stride), "SAME")
 
 
+def add_to(*shape: int) -> Callable[..., jax.Array]:
+    return lambda x, i: jnp.zeros(shape).at[i].add(x)
+
+
 def best(axis: int) -> Callable[[jax.Array], Any]:
     """Largest element and where it is, the first of equal ones, by a combiner of our own."""
 
@@ -109,6 +113,41 @@ PROGRAMS: dict[str, Program] = {
     "argmax, by a combiner, of few rows": (best(1), (of(3, 70001),)),
     "argmax, by a combiner, of columns": (best(0), (of(5001, 70, dtype=jnp.bfloat16),)),
     "argmax, by a combiner, of rows": (best(1), (of(60, 500),)),
+    "prefixes of one block": (jnp.cumsum, (of(1001),)),
+    "prefixes of a long row": (jnp.cumsum, (of(700001),)),
+    "prefixes of rows, backwards": (
+        lambda x: lax.cumsum(x * 2, 1, reverse=True),
+        (of(7, 5001),),
+    ),
+    "prefixes of columns": (lambda x: jnp.cumsum(x, 0), (of(300, 41),)),
+    "prefixes of many columns": (lambda x: lax.cummax(x, 1), (of(3, 50, 12000),)),
+    "prefixes of short rows": (lambda x: jnp.cumsum(x, 1), (of(500, 9, dtype="i4"),)),
+    "updates of elements": (add_to(100), (of(6000), of(6000, dtype="i4"))),
+    "updates of elements, the last one counts": (
+        lambda x, i: jnp.zeros(100).at[i].set(x),
+        (of(6000), of(6000, dtype="i4")),
+    ),
+    "updates of rows": (add_to(100, 64), (of(600, 64), of(600, dtype="i4"))),
+    "updates of columns": (
+        lambda x, i: jnp.zeros((70, 100)).at[:, i].max(x),
+        (of(70, 600), of(600, dtype="i4")),
+    ),
+    "updates at two indices": (
+        lambda x, i, j: jnp.zeros((50, 64), "i4").at[i, j].multiply(x),
+        (of(900, dtype="i4"), of(900, dtype="i4"), of(900, dtype="i4")),
+    ),
+    "updates of a batch": (
+        lambda x, i: jax.vmap(lambda x, i: jnp.zeros(30).at[i].add(x))(x, i),
+        (of(50, 40), of(50, 40, dtype="i4")),
+    ),
+    "updates of unique places": (
+        lambda x: jnp.zeros(7000).at[jnp.arange(6000)[::-1]].set(x, unique_indices=True),
+        (of(6000),),
+    ),
+    "updates by sums": (
+        lambda x, i: jnp.zeros(100).at[i].add(x.sum(1)),
+        (of(600, 30), of(600, dtype="i4")),
+    ),
 }
 
 

@@ -8,15 +8,18 @@ import pytest
 
 from tests.codegen.harness import TARGET
 from tests.codegen.test_contraction import dot
+from tinyhlo.codegen.expressions import Memory, literal
 from tinyhlo.codegen.grid import tiles
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import pieces_of
-from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.grid.render import device_code, render
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.errors import UnsupportedOp
-from tinyhlo.ir.build import broadcast, elementwise, full, param, permute, reduce
+from tinyhlo.ir.build import broadcast, elementwise, full, param, permute, reduce, scan
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 
@@ -154,3 +157,22 @@ def test_sums_of_columns_have_an_item_each() -> None:
     k = kernel(reduce(Op.ADD, param(0, (30000, 40), F32), (0,)))
     found = [(p.groups, p.items) for p in pieces_of(lower(k, DEVICE), DEVICE)[0]]
     assert found == [(52, 64), (40, 256)]
+
+
+def test_a_long_row_is_scanned_in_blocks() -> None:
+    k = kernel(scan(Op.ADD, param(0, (64000,), F32), 0, False))
+    found = [(p.groups, p.items) for p in pieces_of(lower(k, DEVICE), DEVICE)[0]]
+    assert found == [(28, 256), (1, 256), (28, 256)]
+
+
+def test_what_a_group_shares_is_no_scratch() -> None:
+    """But for private memory that is too large, of which each group has a slice."""
+    k = kernel(scan(Op.ADD, param(0, (2000,), F32), 0, False))
+    assert device_code([k], replace(DEVICE, group_bytes=10 << 10)).kernels[k].scratch_bytes == 0
+    memory, groups = Memory("own", F32, 10000, local=True), Var("i", 50)
+    store = Store(memory, index(Var("j", 10000)), literal(1, F32))
+    body = (Allocate(memory), Loop(Var("j", 10000), Axis.SERIAL, (store,)))
+    loops = LoopProgram("own", (), (), (Loop(groups, Axis.SERIAL, body),))
+    texts: list[str] = []
+    assert render(loops, DEVICE, "own", {}, texts).scratch_bytes == 50 * 40000
+    assert "GLOBAL f32* own = (GLOBAL f32*)(scratch + 0 + GROUP * 40000);" in texts[0]

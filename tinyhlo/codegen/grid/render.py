@@ -16,7 +16,7 @@ from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
-from tinyhlo.codegen.loops import Allocate, Body, Keep, LoopProgram, Store
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Keep, Loop, LoopProgram, Store
 from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.schedule.program import Kernel
@@ -76,7 +76,9 @@ def render(
 
 def large_private(piece: Piece, target: Target) -> list[tuple[Memory, int]]:
     """Memory of each item, or of each group, that is too large for registers or for what the items
-    of a group share: how many slices of scratch."""
+    of a group share: how many slices of scratch. Lowerings for grids know how much there is."""
+    if any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body)):
+        return []
     most = PRIVATE_BYTES if piece.alone else target.group_bytes // 4
     count = piece.groups * (piece.items if piece.alone else 1)
     own = (s.memory for s in below(piece.body) if isinstance(s, Allocate))
@@ -97,7 +99,7 @@ def function(
     buffers = (*loops.reads, *loops.writes)
     names = {memory: memory.name for memory in buffers} | dict(tables)
     names |= {memory: memory.name for memory in offsets}
-    own = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
+    slices = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
     aliased = {loops.writes[k] for k, _ in loops.in_place}
     aliased |= {loops.reads[p] for _, p in loops.in_place}
     arguments = [k for k, memory in enumerate(buffers) if memory in used]
@@ -111,10 +113,13 @@ def function(
     if any(memory in used for memory in offsets):
         arguments.append(len(buffers))
         parameters.append(f"GLOBAL u8* {SCRATCH}")
+        number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
         for memory, offset in offsets.items():
             t = stored_name(memory.dtype)
+            own = f" + {number} * {memory.nbytes}" if memory in slices else ""
             if memory in used:
-                head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({SCRATCH} + {offset});")
+                start = f"{SCRATCH} + {offset}{own}"
+                head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({start});")
     renderer = Statements(target, names, functions, piece.items, piece.alone)
     renderer.body(piece.body)
     lines = [f"  {line}" for line in (*renderer.shared, *head, *renderer.out.lines)]
