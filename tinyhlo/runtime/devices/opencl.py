@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -191,14 +192,21 @@ def built(cl: Any, context: Any, device: Any, source: str, config: Config) -> An
     binary = cache.load(key) if cache else None
     if binary is not None:
         try:
-            return cl.Program(context, [device], [binary]).build()
+            return quietly_built(cl, cl.Program(context, [device], [binary]), [])
         except cl.Error:  # the driver takes it no more
             pass
     try:
-        program = cl.Program(context, source).build(options, cache_dir=False)
+        program = quietly_built(cl, cl.Program(context, source), options)
     except cl.Error as error:
         log = "\n".join(str(error).strip().splitlines()[:LOG_LINES])
         raise TinyhloError(f"the OpenCL device {device.name} refuses its code:\n{log}") from None
     if cache:
         cache.store(key, program.get_info(cl.program_info.BINARIES)[0])
     return program
+
+
+def quietly_built(cl: Any, program: Any, options: Sequence[str]) -> Any:
+    """Without a warning for every driver that says how it went; the cache is our own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return program.build(options, cache_dir=False)
