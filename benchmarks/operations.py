@@ -67,6 +67,7 @@ ELEMENTWISE: dict[str, Operation] = {
     "relu6, bf16": (jax.nn.relu6, "bf16[5000000]"),
     "u8 to scaled f32": (lambda x: x.astype("f4") / 255, "u8[1000000]"),
     "bf16 to f32": (lambda x: x.astype("f4"), "bf16[1000000]"),
+    "i32 to bf16": (lambda x: x.astype("bfloat16"), "i32[1000000]<100000000"),
     "select of three": (
         lambda x: jnp.select([x < -1, x < 0, x < 1], [0 * x, x, x * 2], x * 3),
         "f32[500000]",

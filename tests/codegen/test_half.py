@@ -71,6 +71,10 @@ def test_an_integer_of_more_digits_than_f32_is_rounded_once(wide: DType) -> None
     given = np.full(20, (1 << 30) + (1 << 22) + 1, wide.numpy)
     (found,) = run_native(Graph((x.type,), (cast(x, BF16),)), [given])
     assert set(found.astype(np.float64)) == {2.0**30 + 2.0**23}
+    target = named_target("x86-64-v4", threads=1)
+    loops = choose_moves(lower_fused(Kernel("cast", Graph((x.type,), (cast(x, BF16),)))), target)
+    text = str(render_kernel(loops, target, "cast", False, {}))
+    assert ("double" in text) == (wide is I64)  # in half as many lanes
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])

@@ -114,12 +114,34 @@ def int_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int
         one, zero = (number(value, target, lanes) for value in (1, 0))
         return b.select(text, one, zero, value_type(target, lanes), lanes)
     if target in SMALL_FLOATS:
-        # through f64 where the integer does not fit f32 exactly
-        middle = F32 if source.bits <= 16 else F64
+        middle = F32  # exact below 2^24: larger integers are infinite in f16
+        if target is BF16 and source.bits == 32:
+            text = few_bits(b, text, source, lanes)
+        elif target is BF16 and source.bits == 64:
+            middle = F64
         value = int_to_float(b, text, source, middle, lanes)
         return convert(b, value, middle, target, lanes)
     op = "sitofp" if source.kind == "signed" else "uitofp"
     return b.value(f"{op} {value_type(source, lanes)} {text} to {value_type(target, lanes)}")
+
+
+def few_bits(b: Builder, text: str, source: DType, lanes: int) -> str:
+    """An integer of 32 bits as one that f32 holds exactly and bf16 rounds alike: from 2^24 on, the
+    last of 24 bits says whether any behind it was set."""
+    type_ = value_type(source, lanes)
+
+    def constant(value: int) -> str:
+        return splat(str(value), "i32", lanes)
+
+    low = b.value(f"and {type_} {text}, {constant(0xFF)}")
+    some = b.math("umin", source, lanes, low, constant(1))
+    bit = b.value(f"shl {type_} {some}, {constant(8)}")
+    high = b.value(f"and {type_} {text}, {constant(-0x100)}")
+    rounded = b.value(f"or {type_} {high}, {bit}")
+    least = 1 << 24 if source.kind == "signed" else 0
+    above = b.value(f"add {type_} {text}, {constant(least)}")
+    exact = b.value(f"icmp ult {type_} {above}, {constant((1 << 24) + least)}")
+    return b.select(exact, text, rounded, type_, lanes)
 
 
 def float_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
