@@ -238,7 +238,19 @@ def pool(x: jax.Array, window: tuple[int, ...] = (1, 2, 2, 1)) -> jax.Array:
     return lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")
 
 
+def attention_of_one(query: jax.Array, keys: jax.Array, values: jax.Array) -> jax.Array:
+    """One query a head, and a cache of keys and values."""
+    scores = jnp.einsum("bhd,bhtd->bht", query, keys, preferred_element_type=jnp.float32)
+    seen = jax.nn.softmax(scores / 8, -1).astype(query.dtype)
+    return jnp.einsum("bht,bhtd->bhd", seen, values)
+
+
 PRODUCTS: dict[str, Operation] = {
+    "attention of one query": (attention_of_one, "f32[4,8,64] f32[4,8,1024,64] f32[4,8,1024,64]"),
+    "attention of one query, bf16": (
+        attention_of_one,
+        "bf16[4,8,64] bf16[4,8,1024,64] bf16[4,8,1024,64]",
+    ),
     "matrix times vector": (jnp.matmul, "f32[2000,1000] f32[1000]"),
     "x times its transpose": (lambda x: x @ x.T, "f32[256,2000]"),
     "few columns' inner products": (lambda x: x.T @ x, "f32[1000000,4]"),

@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import assert_close, run_kernel
+from tests.codegen.native import run_native
 from tests.codegen.test_contraction import Shape, convolution, dot
 from tests.codegen.test_targets import code
+from tests.schedule.graphs import mul
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.form import bounds, holds_bf16
 from tinyhlo.codegen.contraction.lower import lower_contraction
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, I8, I16, I32, U8, U32, DType
 from tinyhlo.ir.graph import Graph, Node
@@ -157,3 +162,24 @@ def test_what_is_known_of_operands() -> None:
     assert holds_bf16(build.pad(halves, build.scalar(1.5, F32), (1, 0), (0, 0)))
     assert not holds_bf16(build.pad(halves, build.scalar(0.1, F32), (1, 0), (0, 0)))
     assert not holds_bf16(build.cast(build.param(0, (4, 5), F16), F32))
+
+
+@pytest.mark.parametrize("size", [16, 32, 64, 200, 1000])
+@pytest.mark.parametrize("across", [False, True])
+def test_one_row_of_bf16_and_many(size: int, across: bool) -> None:
+    """A query and the keys in a cache, or what is seen and the values: only lanes that are added
+    up take sums of pairs."""
+    x, keys = build.param(0, (3, size), BF16), build.param(1, (3, size, 48), BF16)
+    narrow = build.broadcast(x, (3, size, 48), (0, 1))
+    if not across:
+        keys = build.param(1, (3, 48, size), BF16)
+        narrow = build.broadcast(x, (3, 48, size), (0, 2))
+    products = mul(build.cast(narrow, F32), build.cast(keys, F32))
+    graph = Graph((x.type, keys.type), (build.reduce(Op.ADD, products, (1 if across else 2,)),))
+    random = np.random.default_rng(size)
+    given = [random.standard_normal(n.shape).astype(BF16.numpy) for n in (x, keys)]
+    (got,), (want,) = run_native(graph, given), run_graph(graph, given)
+    assert_close(got, want, 1e-5 * np.abs(want).max())
+    loops = choose_moves(lower_fused(Kernel("row", graph)), WIDE)
+    text = str(render_kernel(loops, WIDE, "row", False, {}))
+    assert ("dpbf16ps" in text) == (not across and size >= 64)

@@ -18,7 +18,16 @@ from tinyhlo.codegen.bodies import (
     substituted,
 )
 from tinyhlo.codegen.expressions import Memory, identity, index_free
-from tinyhlo.codegen.llvm import arithmetic, guards, keep, multiply, prefix, reduce_lanes, stores
+from tinyhlo.codegen.llvm import (
+    arithmetic,
+    guards,
+    keep,
+    multiply,
+    pair_sums,
+    prefix,
+    reduce_lanes,
+    stores,
+)
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.rows_of_places import rows_in
@@ -159,6 +168,8 @@ class Statements(Values):
         carried = self.carried.get(statement.name)
         if carried is not None and register.lanes > 1:
             prefix.accumulate(self, statement, carried)
+            return
+        if pair_sums.accumulate(self, statement, register):
             return
         dtype, type_ = register.dtype, register.type
         value = self.text(statement.value, register.lanes)
