@@ -126,6 +126,8 @@ def test_few_places_that_are_data_are_loaded_lane_by_lane(
     assert f"vector i {there.vector_bytes // 4}" in loops.moves
     text = str(render_kernel(loops, there, "table", False, {}))
     assert ("masked.gather" in text) == instruction
+    lanes = text.count("extractelement")
+    assert lanes and text.count("zext i32") == lanes  # by taking it out; signs would be extended
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])

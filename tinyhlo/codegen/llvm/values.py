@@ -252,12 +252,16 @@ class Values(Scopes):
     def lane_addresses(self, memory: Memory, where: Index) -> list[str]:
         """The addresses of all lanes, taken out of a vector of places."""
         index, wide = indices.lanes(self, where)
-        vector, element = value_type(wide, self.lanes), stored_type(memory.dtype)
-        places = (
-            self.b.value(f"extractelement {vector} {index}, i64 {k}") for k in range(self.lanes)
-        )
-        base = f"getelementptr {element}, ptr {self.pointers[memory]}, i{wide.bits}"
-        return [self.b.value(f"{base} {place}") for place in places]
+        vector, scalar = value_type(wide, self.lanes), value_type(wide, 1)
+        found: list[str] = []
+        for k in range(self.lanes):
+            place = self.b.value(f"extractelement {vector} {index}, i64 {k}")
+            if (
+                wide.bits < 64
+            ):  # no place is negative, and what is taken out of a vector has zeros above
+                place = self.b.value(f"zext {scalar} {place} to i64")
+            found.append(self.moved(self.pointers[memory], stored_type(memory.dtype), place))
+        return found
 
     def one_by_one(self, e: Load, var: Var) -> list[str]:
         """The addresses of all lanes, each computed apart, from the place of the first lane."""
