@@ -14,9 +14,11 @@ from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
-from tinyhlo.ir.build import cast, param
+from tinyhlo.ir.build import cast, elementwise, param
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, I8, I32, I64, U32, DType
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
@@ -89,3 +91,20 @@ def test_a_choice_of_zero_and_one_is_not_rounded(dtype: DType) -> None:
     text = str(render_kernel(loops, target, "choice", False, {}))
     assert "fptrunc" not in text
     assert "32767" not in text  # what rounding adds
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.SQRT])
+def test_arithmetic_of_every_bf16(op: Op) -> None:
+    """NaNs of every payload among them: none has low bits that rounding would carry, so there is
+    no test for NaN."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(BF16.numpy)
+    given = [every] if op is Op.SQRT else [every, np.random.default_rng(0).permutation(every)]
+    operands = [param(k, x.shape, BF16) for k, x in enumerate(given)]
+    graph = Graph(tuple(x.type for x in operands), (elementwise(op, *operands),))
+    (found,), (expected,) = run_native(graph, given), run_graph(graph, given)
+    number = ~np.isnan(expected.astype(np.float32))
+    np.testing.assert_array_equal(~np.isnan(found.astype(np.float32)), number)
+    np.testing.assert_array_equal(found[number], expected[number])
+    target = named_target("x86-64-v4", threads=1)
+    loops = choose_moves(lower_fused(Kernel("every", graph)), target)
+    assert "fcmp uno" not in str(render_kernel(loops, target, "every", False, {}))

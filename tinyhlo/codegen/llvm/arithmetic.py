@@ -15,8 +15,8 @@ from tinyhlo.codegen.llvm.convert import (
     SMALL_FLOATS,
     bitcast,
     convert,
-    narrow,
     narrow_exact,
+    narrow_result,
     widen,
 )
 from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, suffix, value_type
@@ -104,7 +104,7 @@ def emit_wide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
         return value
     if op in EXACT and dtype is BF16:
         return narrow_exact(b, value, lanes)
-    return narrow(b, value, dtype, lanes)
+    return narrow_result(b, value, dtype, lanes)
 
 
 def sign_bits(b: Builder, op: Op, text: str, dtype: DType, lanes: int) -> str:

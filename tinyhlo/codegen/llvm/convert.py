@@ -53,28 +53,43 @@ def narrow(b: Builder, text: str, target: DType, lanes: int) -> str:
     if target is F16:
         return b.value(f"fptrunc {value_type(F32, lanes)} {text} to {value_type(F16, lanes)}")
     wide, single = lanes_type("i32", lanes), value_type(F32, lanes)
-
-    def constant(value: int) -> str:
-        return splat(str(value), "i32", lanes)
-
     bits = b.value(f"bitcast {single} {text} to {wide}")
-    high = b.value(f"lshr {wide} {bits}, {constant(16)}")
-    odd = b.value(f"and {wide} {high}, {constant(1)}")
-    bias = b.value(f"add {wide} {odd}, {constant(0x7FFF)}")
-    rounded = b.value(f"add {wide} {bits}, {bias}")
-    shifted = b.value(f"lshr {wide} {rounded}, {constant(16)}")
-    quiet = b.value(f"or {wide} {high}, {constant(0x40)}")
+    quiet = b.value(f"or {wide} {bits}, {splat(str(0x400000), 'i32', lanes)}")
     is_nan = b.value(f"fcmp uno {single} {text}, {text}")
-    chosen = b.select(is_nan, quiet, shifted, wide, lanes)
-    return b.value(f"trunc {wide} {chosen} to {value_type(BF16, lanes)}")
+    chosen = b.select(is_nan, quiet, rounded_up(b, bits, lanes), wide, lanes)
+    return high_half(b, chosen, lanes)
+
+
+def narrow_result(b: Builder, text: str, target: DType, lanes: int) -> str:
+    """`narrow` of what arithmetic made of widened operands: a NaN among them, or the processor's
+    own, has nothing below that would carry."""
+    if target is F16:
+        return narrow(b, text, target, lanes)
+    bits = b.value(f"bitcast {value_type(F32, lanes)} {text} to {lanes_type('i32', lanes)}")
+    return high_half(b, rounded_up(b, bits, lanes), lanes)
+
+
+def rounded_up(b: Builder, bits: str, lanes: int) -> str:
+    """The bits of an f32 and half of a bf16's last place, or a little less where that is even."""
+    wide = lanes_type("i32", lanes)
+    high = b.value(f"lshr {wide} {bits}, {splat('16', 'i32', lanes)}")
+    odd = b.value(f"and {wide} {high}, {splat('1', 'i32', lanes)}")
+    bias = b.value(f"add {wide} {odd}, {splat(str(0x7FFF), 'i32', lanes)}")
+    return b.value(f"add {wide} {bits}, {bias}")
+
+
+def high_half(b: Builder, bits: str, lanes: int) -> str:
+    """The bf16 that begins an f32."""
+    wide = lanes_type("i32", lanes)
+    high = b.value(f"lshr {wide} {bits}, {splat('16', 'i32', lanes)}")
+    return b.value(f"trunc {wide} {high} to {value_type(BF16, lanes)}")
 
 
 def narrow_exact(b: Builder, text: str, lanes: int) -> str:
     """f32 as bf16 where nothing is lost."""
     wide = lanes_type("i32", lanes)
     bits = b.value(f"bitcast {value_type(F32, lanes)} {text} to {wide}")
-    high = b.value(f"lshr {wide} {bits}, {splat('16', 'i32', lanes)}")
-    return b.value(f"trunc {wide} {high} to {value_type(BF16, lanes)}")
+    return high_half(b, bits, lanes)
 
 
 def float_to_float(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
