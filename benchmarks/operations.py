@@ -64,10 +64,17 @@ ELEMENTWISE: dict[str, Operation] = {
         lambda x: jnp.clip(jnp.round(x * 20), -128, 127).astype("i1"),
         "f32[500000]",
     ),
+    "gelu, bf16": (jax.nn.gelu, "bf16[1000000]"),
+    "rotary positions, bf16": (
+        lambda x, c, s: jnp.concatenate(
+            [x[..., :32] * c - x[..., 32:] * s, x[..., :32] * s + x[..., 32:] * c], -1
+        ),
+        "bf16[512,8,64] bf16[512,1,32] bf16[512,1,32]",
+    ),
     "relu6, bf16": (jax.nn.relu6, "bf16[5000000]"),
     "u8 to scaled f32": (lambda x: x.astype("f4") / 255, "u8[1000000]"),
     "bf16 to f32": (lambda x: x.astype("f4"), "bf16[1000000]"),
-    "i32 to bf16": (lambda x: x.astype("bfloat16"), "i32[1000000]<100000000"),
+    "i32 to bf16": (lambda x: x.astype("bfloat16"), "i32[1000000]<1000000"),
     "select of three": (
         lambda x: jnp.select([x < -1, x < 0, x < 1], [0 * x, x, x * 2], x * 3),
         "f32[500000]",
@@ -194,6 +201,7 @@ def softmax_over_edges(x: jax.Array, node: jax.Array) -> jax.Array:
 
 INDEXED: dict[str, Operation] = {
     "rows of a table": (lambda x, k: x[k], "f32[20000,64] i32[8192]<20000"),
+    "some columns": (lambda x, k: x[:, k], "f32[1000,1000] i32[100]<1000"),
     "elements of a table": (lambda x, k: x[k], "f32[256] i32[1000000]<256"),
     "table by bytes": (lambda x, k: x[k], "f32[256] u8[1000000]"),
     "bytes of a table": (lambda x, k: x[k], "u8[256] i32[1000000]<256"),
