@@ -13,7 +13,17 @@ from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir import build
-from tinyhlo.ir.build import cast, elementwise, gather, param, permute, reduce, reshape, slice_
+from tinyhlo.ir.build import (
+    cast,
+    elementwise,
+    flip,
+    gather,
+    param,
+    permute,
+    reduce,
+    reshape,
+    slice_,
+)
 from tinyhlo.ir.dtypes import BY_NUMPY, I32, U8
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -35,6 +45,18 @@ def test_columns_of_few(stride: int, kind: type) -> None:
         first, last = column(x, 0), column(x, stride - 1)
         results = (elementwise(Op.SUB, last, first), reduce(Op.ADD, x, (1,)))
         check(Graph((x.type,), results), [value])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int16])
+@pytest.mark.parametrize("stride", [2, 5, 9, 16, 18, 24, 33])
+def test_columns_of_rows_in_reverse(stride: int, kind: type) -> None:
+    value = np.random.default_rng(1).integers(-99, 99, (100, stride)).astype(kind)
+    x = param(0, value.shape, BY_NUMPY[value.dtype])
+    back = flip(x, (0,))
+    results = tuple(
+        elementwise(Op.SUB, column(back, k), column(back, k - 1)) for k in (1, stride - 1)
+    )
+    check(Graph((x.type,), results), [value])
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])

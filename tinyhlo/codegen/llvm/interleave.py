@@ -148,7 +148,7 @@ def load_near(v: Values, e: Load) -> str | None:
         return load_words(v, e, stride)
     if e.dtype is BOOL:
         return None
-    unit = min(v.lanes, power_of_two(stride))
+    unit = min(v.lanes, power_of_two(abs(stride)))
     if in_rows(e.memory, e.index, stride) and unit * e.dtype.itemsize >= SHORT:
         return load_block(v, e, stride, unit)
     if 2 <= stride <= NEAR:
@@ -237,8 +237,9 @@ def load_block(v: Values, e: Load, stride: int, unit: int) -> str:
     """A vector of `unit` neighbours from every row, transposed: their values in all lanes. The last
     vector ends with the row."""
     memory, scalar = e.memory, stored_type(e.dtype)
-    place = e.index.offset % stride
-    column = place - min(place - place % unit, stride - unit)
+    width = abs(stride)  # rows may follow each other backwards
+    place = e.index.offset % width
+    column = place - min(place - place % unit, width - unit)
     first = e.index + -column
     squares: list[list[str]] = []
     for start in range(0, v.lanes, unit):
