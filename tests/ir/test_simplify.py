@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -359,3 +360,37 @@ def test_a_slice_of_what_is_joined_by_a_test(dtype: DType, end: float) -> None:
         part = build.slice_(joined, (start,), (start + 1,), (1,))
         graph = Graph((before.type, behind.type), (part,))
         np.testing.assert_array_equal(run_graph(simplify(graph), values), run_graph(graph, values))
+
+
+def quotients(count: int) -> list[Node]:
+    """Parameters 0 to count of [2, 3] divided by their neighbours."""
+    params = [build.param(k, (2, 3), F32) for k in range(count + 1)]
+    return [x / y for x, y in itertools.pairwise(params)]
+
+
+def ops_of(graph: Graph) -> list[Op]:
+    return [node.op for node in simplify(graph).nodes() if isinstance(node, Elementwise)]
+
+
+def test_a_choice_between_quotients_divides_once() -> None:
+    a, b, c = quotients(3)
+    params = [build.param(k, (2, 3), F32) for k in range(4)]
+    below = build.elementwise(Op.LT, params[0], params[1])
+    above = build.elementwise(Op.LT, params[2], params[1])
+    choice = build.where(below, build.where(above, a, b), c)
+    graph = Graph(tuple(p.type for p in params), (choice,))
+    assert ops_of(graph).count(Op.DIV) == 1
+    given = [np.arange(6, dtype=np.float32).reshape(2, 3) % (k + 2) for k in range(4)]
+    with np.errstate(all="ignore"):
+        found, wanted = run_graph(simplify(graph), given), run_graph(graph, given)
+    np.testing.assert_array_equal(found[0], wanted[0])
+
+
+def test_a_choice_leaves_quotients_that_others_use_and_constants() -> None:
+    a, b = quotients(2)
+    params = [build.param(k, (2, 3), F32) for k in range(3)]
+    types = tuple(p.type for p in params)
+    below = build.elementwise(Op.LT, params[0], params[1])
+    assert ops_of(Graph(types, (build.where(below, a, b), a))).count(Op.DIV) == 2
+    halves = [params[k] / build.full(2.0 * (k + 1), (2, 3), F32) for k in range(2)]
+    assert ops_of(Graph(types, (build.where(below, *halves),))).count(Op.DIV) == 2

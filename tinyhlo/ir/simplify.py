@@ -10,6 +10,7 @@ the nodes around it are rebuilt: loops in loops would take a time exponential in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -40,9 +41,10 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.limit import limit_sorts
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
+LONG = TRANSCENDENTAL | {Op.DIV, Op.REM, Op.SQRT}  # ops of many cycles
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
 _simplified: WeakSet[Graph] = WeakSet()
@@ -58,7 +60,7 @@ def simplify(graph: Graph) -> Graph:
     for node in graph.nodes():
         result = empty(node) or step(rebuild(node, [new[child] for child in node.inputs]))
         new[node] = result
-    graph = limit_sorts(merge_commuted(graph.replaced(new)))
+    graph = limit_sorts(choose_operands(merge_commuted(graph.replaced(new))))
     _simplified.add(graph)
     return graph
 
@@ -102,6 +104,43 @@ def compared_maxima(graph: Graph) -> dict[Node, Node]:
         for node, largest in found
         if largest is not None and splat_value(node.inputs[0]) is not None
     }
+
+
+def choose_operands(graph: Graph) -> Graph:
+    """where(c, x / y, u / v) becomes where(c, x, u) / where(c, y, v): one division, the same bits.
+
+    Not where a quotient has other uses, nor by constants, which are divided by otherwise.
+    """
+    if not any(map(same_branches, graph.nodes())):
+        return graph
+    uses = Counter(child for node in graph.nodes() for child in node.inputs)
+    uses.update((*graph.results, *graph.effects))
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        result = node
+        if any(new[child] is not child for child in node.inputs):
+            result = step(rebuild(node, [new[child] for child in node.inputs]))
+        if same_branches(result) and all(uses[child] == 1 for child in node.inputs[1:]):
+            condition, yes, no = result.inputs
+            pairs = zip(yes.inputs, no.inputs, strict=True)
+            inputs = [step(build.elementwise(Op.WHERE, condition, *pair)) for pair in pairs]
+            result = step(rebuild(yes, inputs))
+        new[node] = result
+    return graph.replaced(new)
+
+
+def same_branches(node: Node) -> bool:
+    """Whether a choice is between two values of one op that takes long."""
+    if not isinstance(node, Elementwise) or node.op is not Op.WHERE:
+        return False
+    yes, no = node.inputs[1:]
+    if not isinstance(yes, Elementwise) or not isinstance(no, Elementwise):
+        return False
+    return (
+        yes.op is no.op
+        and yes.op in LONG
+        and all(splat_value(child) is None for child in (*yes.inputs[1:], *no.inputs[1:]))
+    )
 
 
 def empty(node: Node) -> Node | None:
