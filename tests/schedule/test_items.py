@@ -51,6 +51,16 @@ def test_dear_value_of_two_results_is_stored() -> None:
     assert set(items(first, second)) == {shared, first, second}
 
 
+def test_dear_value_is_stored_whose_uses_see_it_under_another_shape() -> None:
+    """Each level of an inverse wavelet transform reads the one before it at half the places."""
+    x, y = inputs()
+    shared = rounds(x, y, 10)
+    seen = reshape(shared, (32, 2))
+    first, second = elementwise(Op.ADD, seen, seen), elementwise(Op.MUL, seen, seen)
+    assert set(items(first, second)) == {shared, first, second}
+    assert items(elementwise(Op.SUB, first, second))[:-1] == ()
+
+
 def test_dear_value_that_a_sum_needs_is_stored() -> None:
     x, y = inputs()
     shared = rounds(x, y, 10)

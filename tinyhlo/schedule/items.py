@@ -138,7 +138,7 @@ def find_items(graph: Graph, target: Target) -> Items:
         ):
             derived.add(node)
         chosen.update(operand for operand in operands(node, bf16) if operand in derived)
-        shared = is_shared(node, users, work) and meeting[node] is node
+        shared = is_shared(node, users, work, meeting)
         if node in forced or is_reduced(node) or shared:
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
@@ -273,10 +273,19 @@ def meeting_points(
     return found
 
 
-def is_shared(node: Node, users: dict[Node, list[Node]], work: Counter[Node]) -> bool:
-    if not isinstance(node, (Elementwise, ir.Gather)) or len(users[node]) < 2:
+def is_shared(
+    node: Node, users: dict[Node, list[Node]], work: Counter[Node], meeting: dict[Node, Node]
+) -> bool:
+    """Whether several values are computed of it, be it under another shape."""
+    if not isinstance(node, (Elementwise, ir.Gather)):
         return False
-    return work[node] >= SHARED_WORK or (len(users[node]) > 2 and work[node] >= SHARED_WORK // 2)
+    cost = work[node]
+    while len(users[node]) == 1 and isinstance(users[node][0], ir.Reshape):
+        node = users[node][0]
+    count = len(users[node])
+    if count < 2 or meeting[node] is not node:
+        return False
+    return cost >= SHARED_WORK or (count > 2 and cost >= SHARED_WORK // 2)
 
 
 def multiplied(node: Node) -> tuple[Node, ...]:
