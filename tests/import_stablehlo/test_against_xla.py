@@ -53,6 +53,11 @@ ELEMENTWISE = {
     "total order": (pairwise(lambda x, y: lax.lt_to_p.bind(x, y)), SPECIAL, SPECIAL),
     "float to integers": (lambda x: (x.astype(jnp.int32), x.astype(bool)), SPECIAL[:-1]),
     "booleans": (lambda x: (x > 0).astype(jnp.float32) + (x == x), SPECIAL),
+    "masks": (
+        lambda x: ((x > 0) * x, x * jnp.isfinite(x), (x > 0) * (x + 1j), (x != 0) * (1 / x)),
+        SPECIAL,
+    ),
+    "masks of integers": (lambda x: ((x > 0) * x, (x > 0) * (x < 9)), SIGNED),
     "narrower bits": (lambda x: lax.bitcast_convert_type(x, jnp.uint8), SPECIAL[:-1]),
     "wider bits": (
         lambda x: lax.bitcast_convert_type(x.reshape(-1, 2), jnp.int16),

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo import contraction, conversions, convolution
+from tinyhlo.import_stablehlo import contraction, conversions, convolution, elementwise
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane, choose
+from tinyhlo.import_stablehlo.elementwise import is_mask
 from tinyhlo.import_stablehlo.lifting import plane_type, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
-from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.operands import known_scalar, like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
@@ -138,13 +139,21 @@ def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -
     return reshape(found, wanted.shape)
 
 
+def multiply(x: Complex, y: Complex) -> Complex:
+    """A choice where one is a boolean made a number, as among reals."""
+    for mask, value in ((x, y), (y, x)):
+        if is_mask(mask.re) and known_scalar(mask.im) == 0:
+            return by_plane(partial(elementwise.multiply, mask.re), value)
+    return x * y
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(CONSTANTS, on_values(dense_constant, "value", SHAPE)),
     "stablehlo.iota": on_values(iota_along, SHAPE, DTYPE, "iota_dimension"),
     "stablehlo.complex": on_values(Complex),
     "stablehlo.real": on_values(lambda x: x.re),
     "stablehlo.imag": on_values(lambda x: x.im),
-    "stablehlo.multiply": on_values(operator.mul),
+    "stablehlo.multiply": on_values(multiply),
     "stablehlo.divide": on_values(operator.truediv),
     "stablehlo.abs": on_values(abs),
     "stablehlo.compare": on_values(compare, "comparison_direction"),

@@ -24,7 +24,7 @@ from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, exp, log, sqrt, where
 from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Elementwise, Node
 from tinyhlo.ir.ops import Op
 
 PRIMITIVES = {
@@ -49,7 +49,6 @@ PRIMITIVES = {
     "stablehlo.count_leading_zeros": Op.CLZ,
     "stablehlo.add": Op.ADD,
     "stablehlo.subtract": Op.SUB,
-    "stablehlo.multiply": Op.MUL,
     "stablehlo.divide": Op.DIV,
     "stablehlo.remainder": Op.REM,
     "stablehlo.maximum": Op.MAX,
@@ -63,7 +62,7 @@ PRIMITIVES = {
     "stablehlo.shift_right_arithmetic": Op.SAR,
 }
 # arithmetic on booleans is logic
-ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.MIN: Op.AND}
+ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MAX: Op.OR, Op.MIN: Op.AND}
 
 
 def primitive(op: Op) -> Rule:
@@ -86,6 +85,21 @@ def expansion(expand: Callable[..., Node]) -> Rule:
         return cast(expand(*(cast(node, F32) for node in inputs)), operation.type.dtype)
 
     return rule
+
+
+def multiply(x: Node, y: Node) -> Node:
+    """Zero or the other factor where one is a boolean made a number: 0 * inf is NaN, but programs
+    mask infinities so, because XLA:CPU takes it for a choice."""
+    if x.dtype is BOOL:
+        return x & y
+    if is_mask(x):
+        return where(x.inputs[0], y, 0)
+    return where(y.inputs[0], x, 0) if is_mask(y) else x * y
+
+
+def is_mask(x: Node) -> bool:
+    """Whether a number is 0 or 1 because it was a boolean."""
+    return isinstance(x, Elementwise) and x.op is Op.CAST and x.inputs[0].dtype is BOOL
 
 
 def rsqrt(x: Node) -> Node:
@@ -212,6 +226,7 @@ def reduce_precision(x: Node, exponent_bits: int, mantissa_bits: int) -> Node:
 
 RULES: dict[str, Rule] = {
     **{name: primitive(op) for name, op in PRIMITIVES.items()},
+    "stablehlo.multiply": on_values(multiply),
     "stablehlo.abs": on_values(absolute),
     "stablehlo.rsqrt": expansion(rsqrt),
     "stablehlo.logistic": expansion(logistic),
