@@ -58,6 +58,11 @@ def add_to(*shape: int) -> Callable[..., jax.Array]:
     return lambda x, i: jnp.zeros(shape).at[i].add(x)
 
 
+def sorted_(axis: int) -> Callable[[jax.Array], Any]:
+    """Equal elements keep their order."""
+    return lambda x: jnp.argsort(jnp.round(x * 9), axis)
+
+
 def best(axis: int) -> Callable[[jax.Array], Any]:
     """Largest element and where it is, the first of equal ones, by a combiner of our own."""
 
@@ -144,6 +149,20 @@ PROGRAMS: dict[str, Program] = {
         lambda x: jnp.zeros(7000).at[jnp.arange(6000)[::-1]].set(x, unique_indices=True),
         (of(6000),),
     ),
+    "sort of a block": (sorted_(0), (of(1001),)),
+    "sort of a long row": (sorted_(0), (of(9001),)),
+    "sort of short rows": (sorted_(1), (of(700, 7),)),
+    "sort of rows of one element": (sorted_(1), (of(5, 1),)),
+    "sort of columns": (sorted_(0), (of(300, 5),)),
+    "sort by two keys": (
+        lambda x, y: lax.sort((jnp.round(x), y, x * y), num_keys=2),
+        (of(5000), of(5000, dtype="i4")),
+    ),
+    "sort with NaN": (lambda x: jnp.argsort(jnp.where(x > 1, jnp.nan, x)), (of(3000),)),
+    "sort of booleans": (lambda x: jnp.argsort(x > 1, descending=True), (of(3000),)),
+    "sort of bf16": (jnp.sort, (of(3000, dtype=jnp.bfloat16),)),
+    "best few": (lambda x: lax.top_k(jnp.round(x * 9), 7), (of(3, 9001),)),
+    "best half": (lambda x: lax.top_k(jnp.round(x * 9), 4000), (of(9001),)),
     "updates by sums": (
         lambda x, i: jnp.zeros(100).at[i].add(x.sum(1)),
         (of(600, 30), of(600, dtype="i4")),

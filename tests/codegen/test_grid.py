@@ -16,8 +16,19 @@ from tinyhlo.codegen.grid.render import device_code, render
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.errors import UnsupportedOp
-from tinyhlo.ir.build import broadcast, elementwise, full, param, permute, reduce, scan
-from tinyhlo.ir.dtypes import F32, F64
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    full,
+    iota,
+    param,
+    permute,
+    reduce,
+    scan,
+    scatter,
+    sort,
+)
+from tinyhlo.ir.dtypes import F32, F64, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
@@ -176,3 +187,41 @@ def test_what_a_group_shares_is_no_scratch() -> None:
     texts: list[str] = []
     assert render(loops, DEVICE, "own", {}, texts).scratch_bytes == 50 * 40000
     assert "GLOBAL f32* own = (GLOBAL f32*)(scratch + 0 + GROUP * 40000);" in texts[0]
+
+
+def test_a_long_row_is_sorted_in_blocks_that_are_merged() -> None:
+    x = param(0, (9000,), F32)
+    less = elementwise(Op.LT, param(0, (), F32), param(1, (), F32))
+    comparator = Graph((param(0, (), F32).type, param(1, (), F32).type), (less,))
+    program = lower(Kernel("sort", Graph((x.type,), sort((x,), 0, comparator))), DEVICE)
+    pieces, kept = pieces_of(program, DEVICE)
+    assert [piece.groups for piece in pieces] == [5, 24, 5, 32, 24, 5, 32, 32, 24, 5]
+    assert [memory.name for memory in kept] == ["row0", "row1"]
+    program = lower(Kernel("best", Graph((x.type,), sort((x,), 0, comparator, 10))), DEVICE)
+    assert [piece.groups for piece in pieces_of(program, DEVICE)[0]] == [5, 1]
+
+
+SCATTER = """\
+kernel(x0: f32[64000], x1: f32[12800], x2: i32[200]) -> y0: f32[64000]  in place: y0 is x0
+  for group in 32 grid:
+    for item in 64 item:
+      flat = group*64 + item
+      range = (flat)//64
+      j = (flat)%64
+      for i in 200 ordered:
+        if 0 <= [x2[i]] < 1000 and 0 <= [x2[i]] + range*-32 < 32:
+          t0 = x2[i]
+          y0[[t0]*64 + j] = (y0[[t0]*64 + j] + x1[i*64 + j])"""
+
+
+def test_updates_of_one_place_are_one_items() -> None:
+    """In their order: an item for each column of a window and each range of places."""
+    target, updates = param(0, (1000, 64), F32), param(1, (200, 64), F32)
+    where, rows = param(2, (200,), I32), broadcast(param(2, (200,), I32), (200, 64), (0,))
+    places = (rows, iota((200, 64), I32, 1))
+    add = elementwise(Op.ADD, param(0, (), F32), param(1, (), F32))
+    combiner = Graph((param(0, (), F32).type, param(1, (), F32).type), (add,))
+    results = scatter((target,), (updates,), places, combiner, False)
+    graph = Graph((target.type, updates.type, where.type), results)
+    loops = lower(Kernel("kernel", graph, ((0, 0),)), DEVICE)
+    assert str(loops) == SCATTER

@@ -8,15 +8,16 @@ from tinyhlo.codegen.grid.contraction import lower_product
 from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.scan import lower_scan
 from tinyhlo.codegen.grid.scatter import lower_scatter
+from tinyhlo.codegen.grid.sort import lower_sort
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS as PROCESSOR_LOWERINGS
 from tinyhlo.codegen.moves.basic import join
-from tinyhlo.ir.graph import Output, Scan, Scatter
+from tinyhlo.ir.graph import Output, Scan, Scatter, Sort
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
-LOWERINGS = {**PROCESSOR_LOWERINGS, Scan: lower_scan, Scatter: lower_scatter}
+LOWERINGS = {**PROCESSOR_LOWERINGS, Scan: lower_scan, Scatter: lower_scatter, Sort: lower_sort}
 
 
 def lower(kernel: Kernel, target: Target) -> LoopProgram:
