@@ -205,10 +205,9 @@ void tiny_trim(void) {
 
 bool tiny_memory_is_shared(void) { return shared.device != NULL; }
 
-bool tiny_share_memory(TinyDevice* device) {
+bool allocator_share(TinyDevice* device) {
   if (shared.device != device && (shared.device || __atomic_load_n(&own_buffers, __ATOMIC_RELAXED)))
     return false;
-  device_watch_forks();
   shared.device = device;
   return true;
 }

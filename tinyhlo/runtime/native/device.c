@@ -12,9 +12,10 @@ static void lose(void) { is_parents = true; }
 
 static void watch(void) { pthread_atfork(NULL, NULL, lose); }
 
-void device_watch_forks(void) {
+bool tiny_share_memory(TinyDevice* device) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch);
+  return allocator_share(device);
 }
 
 static int32_t lost(void) {

@@ -44,7 +44,8 @@ TINY_API int32_t tiny_device_wait(TinyDevice* device);
 /* Make the memory of buffers a device's from now on; false when some have other memory. */
 TINY_API bool tiny_share_memory(TinyDevice* device);
 
-void device_watch_forks(void);
+/* The allocator's part of it, which shared libraries of programs have without devices. */
+bool allocator_share(TinyDevice* device);
 
 /* The functions of an API, for the head of a struct whose other fields are filled in. */
 TINY_API void tiny_opencl_open(TinyDevice* device);
