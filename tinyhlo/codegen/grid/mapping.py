@@ -41,7 +41,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.index import ZERO, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
@@ -93,7 +93,21 @@ def split(body: Body) -> list[Body]:
 
 
 def is_independent(statement: Statement) -> bool:
-    return isinstance(statement, Loop) and statement.axis in INDEPENDENT
+    return (
+        isinstance(statement, Loop) and statement.axis in INDEPENDENT and not crosses(statement)
+    )
+
+
+def crosses(loop: Loop) -> bool:
+    """Whether an iteration may read what another one writes: lanes, which all read first, may."""
+    own = {s.memory for s in below(loop.body) if isinstance(s, Allocate)}
+    written: dict[Memory, set[Index]] = {}
+    for s in below(loop.body):
+        if isinstance(s, Store) and s.memory not in own:
+            written.setdefault(s.memory, set()).add(s.index)
+    return bool(written) and any(
+        e.memory in written and written[e.memory] != {e.index} for e in loads_below(loop.body)
+    )
 
 
 def is_grid(statement: Statement) -> bool:
@@ -225,7 +239,7 @@ def dealt(body: Body, items: int) -> Body:
     result: list[Statement] = []
     for statement in body:
         match statement:
-            case Loop(axis=axis) if axis in INDEPENDENT:
+            case Loop() if is_independent(statement):
                 result += shared_out(statement, items)
             case Loop(axis=Axis.REDUCE) if can_be_dealt(statement, result):
                 result.append(replace(one_loop(statement), axis=Axis.GROUP))
