@@ -37,7 +37,7 @@ demo: .venv/.installed  ## train a small convolutional network on tiny and on XL
 	@.venv/bin/python -m demo
 
 # The newest Python and jax first, so that the last lines are the whole suite's.
-test: .venv/.installed test-313 test-narrow  ## run every test; the plugin's also on Python 3.13 with the newest jax
+test: .venv/.installed test-313 test-narrow test-device  ## run every test; the plugin's also on Python 3.13 with the newest jax
 	@echo "== tests"
 	@.venv/bin/python -m pytest --durations=5 </dev/null
 
@@ -54,6 +54,18 @@ test-narrow: .venv/.installed  ## run the tests of generated code without AVX, F
 	@if [ "$$(uname -m)" = x86_64 ]; then echo "== generated code as on x86-64-v2" && \
 	  TINYHLO_CPU=x86-64-v2 .venv/bin/python -m pytest tests/codegen </dev/null; fi
 
+ON_DEVICES := fused structures scan sort half loops ranges extremes random_kernels
+
+test-device: .venv/.installed  ## run the tests of generated code on an OpenCL device, where there is one
+	@if missing=$$(.venv/bin/python -c "from tinyhlo.runtime.devices import device; \
+	    device.open_device('CL')" 2>&1); then \
+	  echo "== generated code on an OpenCL device" && TINYHLO_DEVICE=CL .venv/bin/python -m pytest \
+	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
+	else echo "== skipped: generated code on an OpenCL device ($${missing##*Error: })"; fi
+
+opencl: .venv/.installed  ## install an OpenCL runtime for CPUs into .venv (275 MB), for the tests
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cl-cpu]'
+
 emulators:  ## install what runs aarch64 code in the tests (Debian's packages, needs root)
 	@which qemu-aarch64 aarch64-linux-gnu-gcc >/dev/null || { apt-get update -q && \
 	  apt-get install -q -y qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross; } >/dev/null
@@ -65,8 +77,9 @@ bench: .venv/.installed  ## time the project's own benchmarks against XLA:CPU
 	@.venv/bin/tinyhlo bench
 
 # These need the suites beside the checkout (../shared) or TINYHLO_SUITES=DIR.
+# DEVICE=CL: on that device, into a section of its own
 conformance: .venv/.installed  ## run the whole suites and the corpus, write docs/conformance.md
-	@.venv/bin/python -m tests.conformance.record
+	@TINYHLO_DEVICE=$(or $(DEVICE),CPU) .venv/bin/python -m tests.conformance.record
 
 # What JAX's own tests need besides
 .venv/.jax-suite: .venv/.installed
@@ -136,6 +149,6 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow emulators lint bench conformance jax-suite artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device opencl emulators lint bench conformance jax-suite artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

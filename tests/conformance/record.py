@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 from tests.conformance.sections import circumstances, shortened, write_section
 from tests.conformance.suites import MISSING, Case, run_corpus, run_openxla, suites_folder
+from tinyhlo.config import ON_HOST, from_environment
+from tinyhlo.runtime.devices.device import available
 
 SHOWN = 120  # characters of a message
 ORDER = ("pass", "loose", "fail", "error", "crash", "timeout", "unsupported", "skip")
 
-INTRODUCTION = """## Suites that others wrote
+INTRODUCTION = """## Suites that others wrote{where}
 
 {circumstances}
 
@@ -69,7 +71,8 @@ def main() -> int:
     openxla = run_openxla(folder, None, processes=2)
     print("running the corpus of real programs ...")
     corpus = run_corpus(folder)
-    write_section("suites", section(openxla, corpus))
+    device = from_environment().device
+    write_section("suites" if device in ON_HOST else f"suites-{device}", section(openxla, corpus))
     print("wrote the suites' section of docs/conformance.md")
     for name, cases in suites(openxla, corpus):
         print(f"  {name}: {counts(cases)}")
@@ -88,7 +91,9 @@ def suites(openxla: Sequence[Case], corpus: Sequence[Case]) -> list[tuple[str, l
 
 def section(openxla: Sequence[Case], corpus: Sequence[Case]) -> str:
     """The suites' section of docs/conformance.md."""
-    lines = [INTRODUCTION.format(circumstances=circumstances())]
+    device = from_environment().device
+    where = "" if device in ON_HOST else f", on {device}: {dict(available())[device]}"
+    lines = [INTRODUCTION.format(where=where, circumstances=circumstances())]
     lines += ["| suite | cases | " + " | ".join(ORDER) + " | pass rate |"]
     lines += ["|---|" + "---:|" * (len(ORDER) + 2)]
     for name, cases in suites(openxla, corpus):

@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
 NAMES = (
     "suites",
+    "suites-CL",
     "harnesses",
     "jax-tests",
     "artifacts",
@@ -26,10 +27,10 @@ NAMES = (
 )  # in the order of the page
 HEAD = """# Conformance
 
-Written by `make conformance` (suites that others wrote), `make harnesses` (JAX's primitives),
-`make jax-suite` (JAX's own tests), `make artifacts` (what older versions of JAX exported),
-`make fuzz` (damaged files), `make programs` (programs of PyPI packages) and `make ecosystem` (tests
-of libraries), each its own section; do not edit.
+Written by `make conformance` (suites that others wrote; DEVICE=CL: on an OpenCL device),
+`make harnesses` (JAX's primitives), `make jax-suite` (JAX's own tests), `make artifacts` (what
+older versions of JAX exported), `make fuzz` (damaged files), `make programs` (programs of PyPI
+packages) and `make ecosystem` (tests of libraries), each its own section; do not edit.
 """
 SECTION = "<!-- begin {name} -->\n{text}\n<!-- end {name} -->\n"
 FOUND = re.compile(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->\n", re.DOTALL)

@@ -93,9 +93,7 @@ def split(body: Body) -> list[Body]:
 
 
 def is_independent(statement: Statement) -> bool:
-    return (
-        isinstance(statement, Loop) and statement.axis in INDEPENDENT and not crosses(statement)
-    )
+    return isinstance(statement, Loop) and statement.axis in INDEPENDENT and not crosses(statement)
 
 
 def crosses(loop: Loop) -> bool:
