@@ -225,3 +225,16 @@ def test_updates_of_one_place_are_one_items() -> None:
     graph = Graph((target.type, updates.type, where.type), results)
     loops = lower(Kernel("kernel", graph, ((0, 0),)), DEVICE)
     assert str(loops) == SCATTER
+
+
+def test_a_product_may_overwrite_what_only_its_epilogue_reads() -> None:
+    left, right, old = param(0, (64, 64), F32), param(1, (64, 64), F32), param(2, (64, 64), F32)
+    params = (left.type, right.type, old.type)
+
+    def is_tiled(result: Node, in_place: int) -> bool:
+        kernel = Kernel("product", Graph(params, (result,)), ((0, in_place),))
+        return "synchronize" in str(lower(kernel, DEVICE))
+
+    updated = elementwise(Op.SUB, old, dot(left, right))
+    assert is_tiled(updated, 2) and not is_tiled(updated, 0)
+    assert not is_tiled(elementwise(Op.SUB, permute(old, (1, 0)), dot(left, right)), 2)

@@ -47,9 +47,10 @@ from tinyhlo.codegen.loops import (
     Synchronize,
 )
 from tinyhlo.codegen.moves.work import cost
+from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import BOOL, F32, F64
-from tinyhlo.ir.graph import MultiReduce, Node, Reduce
+from tinyhlo.ir.graph import MultiReduce, Node, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
@@ -64,7 +65,7 @@ def lower_product(kernel: Kernel, target: Target) -> LoopProgram | None:
     """The LoopProgram of a contraction kernel; None for any other one and for small ones."""
     kernel = in_shape_of_sum(kernel)
     reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
-    if len(reduces) != 1 or len(kernel.graph.results) != 1 or kernel.in_place:
+    if len(reduces) != 1 or len(kernel.graph.results) != 1:
         return None
     (node,) = reduces
     contraction = find_contraction(node)
@@ -77,6 +78,8 @@ def lower_product(kernel: Kernel, target: Target) -> LoopProgram | None:
         return None
     product = Product(kernel, node, layout, target)
     if product.depth * product.rows * product.columns < MIN_WORK or product.is_read_once():
+        return None
+    if not product.is_safe_in_place():
         return None
     tile = choose_tile(product.extents, node.dtype.itemsize, product.written(), target)
     return None if tile is None else product.program(tile)
@@ -102,6 +105,18 @@ class Product:
     def is_read_once(self) -> bool:
         """Whether a row times a matrix of long rows, each of which a group can sum by itself."""
         return self.rows == 1 and self.lies_along_depth(self.c.right, self.c.n)
+
+    def is_safe_in_place(self) -> bool:
+        """Whether what is overwritten is read by nobody but who writes it, right before."""
+        changed = {self.lowering.reads[param] for _, param in self.kernel.in_place}
+        where, value = self.epilogue()
+        operands = [
+            self.lowering.value(node, list(points(node.shape)), ())
+            for node in (self.c.left, self.c.right)
+        ]
+        return all(load.memory not in changed for load in all_loads(*operands)) and all(
+            load.memory not in changed or load.index == where for load in all_loads(value)
+        )
 
     def program(self, tile: Tile) -> LoopProgram:
         """A group for each tile and each part of the depth."""
@@ -262,10 +277,24 @@ class Product:
 
     def written(self) -> float:
         """Operations of an epilogue, which is written out for each of an item's sums."""
+        return cost(self.epilogue()[1])
+
+    def epilogue(self) -> tuple[Index, Expression]:
+        """Where an element of the result lies, and its value."""
         lowering, result = TileLowering(self.kernel, self.node), self.kernel.graph.results[0]
         lowering.sum = Read("sum", self.node.dtype)
-        variables = [index(Var(f"o{axis}", n)) for axis, n in enumerate(result.shape)]
-        return cost(lowering.value(result, variables, ()))
+        place = points(result.shape)
+        return linear(place, result.shape), lowering.value(result, list(place), ())
+
+
+def all_loads(*roots: Expression) -> list[Load]:
+    """Those of indices too."""
+    return [e for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)]
+
+
+def points(shape: Shape) -> tuple[Index, ...]:
+    """A point of a shape."""
+    return tuple(index(Var(f"o{axis}", extent)) for axis, extent in enumerate(shape))
 
 
 def pitch(count: int) -> int:
