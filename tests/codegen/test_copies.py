@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,3 +77,17 @@ def test_a_block_at_a_place_known_late_is_copied_in_lanes() -> None:
 
     for start in (-300, 3, 1000):
         assert "vector" in loops_of(block, normal(60, 100), np.int32(start))
+
+
+def test_windows_over_one_border_share_its_loops() -> None:
+    """Each of 49 windows crosses the border elsewhere; a body for each place would be long."""
+
+    def windows(x: jax.Array) -> jax.Array:
+        around = jnp.pad(x, 3, mode="reflect")
+        rows, columns = x.shape
+        shifted = [around[i : i + rows, j : j + columns] for i in range(7) for j in range(7)]
+        far = [jnp.abs(jnp.where(y < x, y - x, 2 * y)) for y in shifted]
+        return functools.reduce(jnp.maximum, far)
+
+    text = loops_of(windows, normal(90, 200))
+    assert text.count("max(") < 49 * 15

@@ -20,6 +20,7 @@ from tinyhlo.ir.walks import reachable
 
 MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
+MAX_TEXT = 24_000  # values in all pieces together; LLVM takes a second for twice as many
 LONG = 64  # elements of a piece, with the axes inside, that make a loop of its own worth while
 
 Bounds = tuple[int, int]
@@ -31,7 +32,8 @@ def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
         return tuple(((0, n),) for n in node.shape)
     variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
     cuts: list[set[int]] = [{0, n} for n in node.shape]
-    for position, end in find_ends(node, tuple(map(index, variables))):
+    ends, visits = find_ends(node, tuple(map(index, variables)))
+    for position, end in ends:
         for k, variable in enumerate(variables):
             cut = end - position.offset
             if position.terms == ((variable, 1),) and 0 < cut < variable.extent:
@@ -40,9 +42,18 @@ def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
     for k, extent in enumerate(node.shape):
         if not pays(parts[k], prod(node.shape[k + 1 :])):
             parts[k] = ((0, extent),)
-    if prod(map(len, parts)) > MAX_PIECES:
-        return tuple(((0, n),) for n in node.shape)
-    return tuple(parts)
+    for chosen in (parts, list(map(around_longest, parts))):
+        pieces = prod(map(len, chosen))
+        if pieces <= MAX_PIECES and pieces * visits <= MAX_TEXT:
+            return tuple(chosen)
+    return tuple(((0, n),) for n in node.shape)
+
+
+def around_longest(parts: tuple[Bounds, ...]) -> tuple[Bounds, ...]:
+    """The longest part and the two sides of it: windows at many offsets over one border."""
+    start, stop = max(parts, key=lambda part: part[1] - part[0])
+    sides = ((0, start), (start, stop), (stop, parts[-1][1]))
+    return tuple((low, high) for low, high in sides if low < high)
 
 
 def pays(parts: tuple[Bounds, ...], inside: int) -> bool:
@@ -60,8 +71,9 @@ def is_joined(node: Node) -> bool:
     return any(isinstance(test, Elementwise) and test.op is Op.LT for test in tests)
 
 
-def find_ends(node: Node, at: tuple[Index, ...]) -> list[tuple[Index, int]]:
-    """(position, end) of every choice by `position < end` on the way down from `node`."""
+def find_ends(node: Node, at: tuple[Index, ...]) -> tuple[list[tuple[Index, int]], int]:
+    """(position, end) of every choice by `position < end` on the way down from `node`, and how many
+    values lie there."""
     found: list[tuple[Index, int]] = []
     seen: set[tuple[Node, tuple[Index, ...]]] = set()
     pending = [(node, at)]
@@ -78,4 +90,4 @@ def find_ends(node: Node, at: tuple[Index, ...]) -> list[tuple[Index, int]]:
             if end is not None:
                 found.append((where[end[0]], end[1]))
             pending.extend((source, where) for source in value.inputs)
-    return found
+    return found, len(seen)
