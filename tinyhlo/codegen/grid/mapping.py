@@ -167,6 +167,7 @@ def mapped(body: Body, items: int) -> Piece:
         flat = Var("item", count)
         head = (*before, *recovered(flat, variables))
         if is_row(inner, variables, count):
+            items = min(items, row_items(inner))
             loop = Loop(flat, Axis.GRID, (*head, *dealt(inner, items)))
             return Piece((loop,), count, items, False)
         loop = Loop(flat, Axis.GRID, (*head, *inner))
@@ -212,6 +213,12 @@ def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
         return True
     along = sum(is_contiguous(loop, innermost(loop)) for loop in loops)
     return along > sum(is_contiguous(loop, variables[-1]) for loop in loops)
+
+
+def row_items(body: Body) -> int:
+    """As many as its longest loop has iterations, a power of two."""
+    longest = max((iterations(s) for s in below(body) if isinstance(s, Loop)), default=1)
+    return max(ROW, 1 << (longest - 1).bit_length())
 
 
 def innermost(loop: Loop) -> Var:
