@@ -17,7 +17,7 @@ import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tinyhlo.collector import collector_paused, lasting
@@ -174,10 +174,14 @@ def code_of(program: Program, target: Target, config: Config) -> Compiled:
     """The code of a Program."""
     if target.group_items:
         from tinyhlo.codegen.grid.render import device_code
+        from tinyhlo.codegen.grid.resident import gathered
         from tinyhlo.runtime.devices.compile import compile_program as compile_on
         from tinyhlo.runtime.devices.device import open_device
+        from tinyhlo.runtime.library import REGISTRY
 
-        return compile_on(program, device_code, open_device(config.device), config)
+        program, residents = gathered(program, target, REGISTRY)
+        render = partial(device_code, residents=residents)
+        return compile_on(program, render, open_device(config.device), config, residents)
     from tinyhlo.runtime.compile import compile_program
 
     return compile_program(program, target, config)

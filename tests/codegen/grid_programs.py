@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from jax import lax
 
 from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.grid.resident import gathered
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.config import Config
@@ -153,6 +155,7 @@ PROGRAMS: dict[str, Program] = {
     "sort of a long row": (sorted_(0), (of(9001),)),
     "sort of short rows": (sorted_(1), (of(700, 7),)),
     "sort of rows of one element": (sorted_(1), (of(5, 1),)),
+    "sort of 63 rows": (sorted_(1), (of(63, 31),)),
     "sort of columns": (sorted_(0), (of(300, 5),)),
     "sort by two keys": (
         lambda x, y: lax.sort((jnp.round(x), y, x * y), num_keys=2),
@@ -163,6 +166,40 @@ PROGRAMS: dict[str, Program] = {
     "sort of bf16": (jnp.sort, (of(3000, dtype=jnp.bfloat16),)),
     "best few": (lambda x: lax.top_k(jnp.round(x * 9), 7), (of(3, 9001),)),
     "best half": (lambda x: lax.top_k(jnp.round(x * 9), 4000), (of(9001),)),
+    "small kernels in a row": (
+        lambda x: (jnp.cumsum(x), jnp.sort(x), jnp.outer(x[:8], x[:8]) @ x[:8], x / x.sum()),
+        (of(64),),
+    ),
+    "loop of small kernels": (
+        lambda x: lax.while_loop(
+            lambda c: c[0] < 37, lambda c: (c[0] + 1, jnp.roll(c[1], 1) * 0.9 + c[1].sum()), (0, x)
+        ),
+        (of(50),),
+    ),
+    "loops whose states change hands": (
+        lambda x, y: lax.fori_loop(0, 7, lambda i, c: (c[1] * 0.5, c[0] - i), (x, y)),
+        (of(33), of(33)),
+    ),
+    "a loop in a loop": (
+        lambda x: lax.fori_loop(
+            0, 3, lambda i, c: lax.fori_loop(0, i + 2, lambda j, d: d[::-1] * 0.7 + j, c), x
+        ),
+        (of(21),),
+    ),
+    "branches in a loop": (
+        lambda x: lax.fori_loop(
+            0, 9, lambda i, c: lax.switch(i % 4 - 1, [jnp.sin, lambda v: v * 2, jnp.flip], c), x
+        ),
+        (of(40),),
+    ),
+    "a loop around a large kernel": (
+        lambda x: lax.fori_loop(0, 3, lambda i, c: (c[0] + 1, jnp.tanh(c[1]) * c[0]), (1.0, x)),
+        (of(300, 300),),
+    ),
+    "a network that recurs": (
+        lambda w, x: lax.scan(lambda h, u: (jnp.tanh(w @ h * 0.1 + u), h[:4]), x[0], x),
+        (of(32, 32), of(20, 32)),
+    ),
     "updates by sums": (
         lambda x, i: jnp.zeros(100).at[i].add(x.sum(1)),
         (of(600, 30), of(600, dtype="i4")),
@@ -179,8 +216,9 @@ def code_of(program: Program, target: Target) -> DeviceCode:
     """Its kernels as code for a device."""
     module = module_of(program)
     plan = schedule(simplify(module.graph), module.name, module.aliases, target)
+    plan, residents = gathered(plan, target)
     kernels = [k for k in kernels_of(plan.body) if library_call_of(k) is None]
-    return device_code(kernels, target)
+    return device_code(kernels, target, residents)
 
 
 def arguments(program: Program) -> list[np.ndarray]:
@@ -197,7 +235,9 @@ def check(program: Program, device: Device, target: Target) -> None:
     module = module_of(program)
     config = Config(device=device.label, cache=0)
     plan = schedule(simplify(module.graph), module.name, module.aliases, target)
-    compiled = compile_program(plan, device_code, replace(device, target=target), config)
+    plan, residents = gathered(plan, target)
+    render = partial(device_code, residents=residents)
+    compiled = compile_program(plan, render, replace(device, target=target), config, residents)
     run = native(module, plan, compiled, config)
     given = arguments(program)
     for got, want in zip(run(*given), run_graph(module.graph, given), strict=True):

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tinyhlo.codegen.bodies import all_indices, below, values_in
-from tinyhlo.codegen.c.arithmetic import Functions, check_types, literal_text, stored_name
+from tinyhlo.codegen.c.arithmetic import Functions, check_types, stored_name
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.statements import Statements
+from tinyhlo.codegen.c.tables import table_text
 from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
+from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Keep, Loop, LoopProgram, Store
 from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.graph import graph_key
@@ -26,8 +28,11 @@ SCRATCH_ALIGNMENT = 64
 SCRATCH = "scratch"
 
 
-def device_code(kernels: Iterable[Kernel], target: Target) -> DeviceCode:
-    """Functions of all kernels; structurally equal ones share them.
+def device_code(
+    kernels: Iterable[Kernel], target: Target, residents: Mapping[Kernel, Resident] | None = None
+) -> DeviceCode:
+    """Functions of all kernels; structurally equal ones share them. `residents` are those that
+    stand for several.
 
     Raises UnsupportedOp for what the device cannot compute.
     """
@@ -35,14 +40,19 @@ def device_code(kernels: Iterable[Kernel], target: Target) -> DeviceCode:
     texts: list[str] = []
     by_structure: dict[object, DeviceKernel] = {}
     rendered: dict[Kernel, DeviceKernel] = {}
+    residents = residents or {}
     for kernel in kernels:
+        inner = residents[kernel].kernels if kernel in residents else [kernel]
+        dtypes = [node.dtype for each in inner for node in each.graph.nodes()]
+        check_types(target.features.split(), dtypes, kernel.name)
+        if kernel in residents:
+            symbol = f"r{len(rendered)}_{kernel.name}"
+            rendered[kernel] = render_resident(residents[kernel], target, symbol, functions, texts)
+            continue
         key = (graph_key(kernel.graph), kernel.in_place)
         if key not in by_structure:
             clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
             symbol = f"k{len(by_structure)}_{clean}"
-            check_types(
-                target.features.split(), [n.dtype for n in kernel.graph.nodes()], kernel.name
-            )
             by_structure[key] = render(lower(kernel, target), target, symbol, functions, texts)
         rendered[kernel] = by_structure[key]
     prelude = PRELUDES[target.device]
@@ -135,11 +145,3 @@ def memories_in(body: Body) -> set[Memory]:
     found = {e.memory for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)}
     found |= {s.memory for s in statements if isinstance(s, Store)}
     return found.union(*(s.memories for s in statements if isinstance(s, Keep)))
-
-
-def table_text(name: str, memory: Memory, raw: bytes) -> str:
-    """A small constant array."""
-    size, dtype = memory.dtype.itemsize, memory.dtype
-    bits = (int.from_bytes(raw[k : k + size], "little") for k in range(0, len(raw), size))
-    values = [str(b) if dtype.kind == "bool" else literal_text(b, dtype) for b in bits]
-    return f"TABLE {stored_name(dtype)} {name}[{len(values)}] = {{{', '.join(values)}}};"

@@ -77,13 +77,14 @@ class Network:
         self.others = (*shape[:axis], *shape[axis + 1 :])
         self.rows = prod(self.others)
         each = sum(node.dtype.itemsize for node in root.inputs) + I32.itemsize
-        room = min(MOST, 1 << (target.group_bytes // each).bit_length() - 1)
+        room = min(MOST, power_of_two(target.group_bytes // each))
         padded = 1 << (length - 1).bit_length()
         self.run = min(room, max(padded, 2))  # of a row in a block
         self.blocks = ceil_div(length, self.run)
-        self.together = 1 if self.blocks > 1 else max(1, min(room // self.run, self.rows))
-        self.block = self.run * self.together
-        self.items = min(ITEMS, target.group_items, self.block // 2)
+        several = 1 if self.blocks > 1 else min(room // self.run, self.rows)
+        self.together = power_of_two(several)
+        self.block = self.run * self.together  # so that items take equal parts of it
+        self.items = power_of_two(min(ITEMS, target.group_items, self.block // 2))
 
     def memories(self, name: str, size: int) -> tuple[Memory, ...]:
         """One an operand, and one of places."""
@@ -250,3 +251,8 @@ class Network:
             stores.append(Store(memory, place, values[node.position]))
         wanted = Condition(along, 0, self.limit)
         return tuple(stores) if wanted.always else (If((wanted,), tuple(stores)),)
+
+
+def power_of_two(number: int) -> int:
+    """The largest one up to a number."""
+    return 1 << (max(1, number).bit_length() - 1)

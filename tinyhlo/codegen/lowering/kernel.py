@@ -33,6 +33,8 @@ def library_call_of(kernel: Kernel, users: Container[str] = ()) -> LibraryCall |
     """The call that a kernel consists of, when it does; such a kernel has no loops of its own. What
     a user has registered under one of `users` is called for small matrices too."""
     roots = (*kernel.graph.results, *kernel.graph.effects)
+    if not roots:  # a device's, which stands for several
+        return None
     root = roots[0].inputs[0] if isinstance(roots[0], Output) else roots[0]
     if not isinstance(root, LibraryCall):
         return None

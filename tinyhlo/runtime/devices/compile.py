@@ -10,16 +10,20 @@ and the device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.codegen.grid.entry import DeviceEntryRenderer
+from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config, thread_count
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
+from tinyhlo.report import KernelReport
 from tinyhlo.runtime.compile import Compiled, bind_libraries, is_profiled, probes, zero_counters
 from tinyhlo.runtime.devices.device import Device
 from tinyhlo.runtime.library import Library
@@ -31,6 +35,7 @@ from tinyhlo.target import Target
 
 Render = Callable[[Iterable[Kernel], Target], DeviceCode]
 
+NOTHING: Mapping[Kernel, Resident] = MappingProxyType({})
 SCRATCH_ALIGNMENT = 256
 FUNCTION = re.MULTILINE | re.DOTALL
 
@@ -50,8 +55,14 @@ class KernelSource:
         )
 
 
-def compile_program(program: Program, render: Render, device: Device, config: Config) -> Compiled:
-    """Compile what `render` writes for the kernels.
+def compile_program(
+    program: Program,
+    render: Render,
+    device: Device,
+    config: Config,
+    residents: Mapping[Kernel, Resident] = NOTHING,
+) -> Compiled:
+    """Compile what `render` writes for the kernels, of which `residents` stand for several.
 
     Raises UnsupportedOp, naming every kernel that cannot be compiled; TinyhloError with what the
     driver says of the source, and for options that are for processors."""
@@ -94,6 +105,14 @@ def compile_program(program: Program, render: Render, device: Device, config: Co
         else kernel_seconds(kernel, reports[kernel], False, runs, device.target)
         for kernel, runs in kernels.items()
     }
+    for kernel, resident in residents.items():
+        inner = kernels_of(resident.block)
+        parts = {each: report(each, "") for each in inner}
+        reports[kernel] = joined(reports[kernel], [(parts[each], n) for each, n in inner.items()])
+        seconds[kernel] = sum(
+            n * kernel_seconds(each, parts[each], False, n, device.target)
+            for each, n in inner.items()
+        )
     largest = max((kernel.scratch_bytes for kernel in code.kernels.values()), default=0)
     return Compiled(
         kernels=tuple(reports.values()),
@@ -106,4 +125,14 @@ def compile_program(program: Program, render: Render, device: Device, config: Co
         arena_bytes=scratch + largest,
         first_number=first,
         source=code.source,
+    )
+
+
+def joined(whole: KernelReport, parts: Sequence[tuple[KernelReport, float]]) -> KernelReport:
+    """The report of a kernel that runs others, each so often."""
+    return replace(
+        whole,
+        flops=int(sum(each.flops * n for each, n in parts)),
+        bytes_read=int(sum(each.bytes_read * n for each, n in parts)),
+        bytes_written=int(sum(each.bytes_written * n for each, n in parts)),
     )

@@ -1,0 +1,288 @@
+"""Small statements that follow each other, loops and branches among them, as one kernel.
+
+In: a Program whose kernels a device runs. Out: the same with each such row of statements launched
+at once, and what those launches stand for:
+
+    while flag: a(..); b(..); c(..)   ->   launch loop_of_3          # one dispatch, nobody waits
+
+A launch costs the host microseconds, and a flag that the host reads tens of them; a barrier of a
+group costs less than one. So what a group does in a few steps of all its items stays on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from tinyhlo.codegen.bodies import below
+from tinyhlo.codegen.c.arithmetic import Functions, stored_name
+from tinyhlo.codegen.c.statements import Statements
+from tinyhlo.codegen.c.tables import table_text
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
+from tinyhlo.codegen.grid.lower import lower
+from tinyhlo.codegen.grid.mapping import ITEMS, SMALL, dealt, iterations
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
+from tinyhlo.codegen.lowering.kernel import library_call_of
+from tinyhlo.ir.graph import Graph
+from tinyhlo.schedule.program import (
+    Block,
+    Buffer,
+    Copy,
+    Kernel,
+    Launch,
+    Program,
+    Statement,
+    Swap,
+    Switch,
+    While,
+    statements,
+)
+from tinyhlo.target import Target
+
+MOST_BUFFERS = 60  # arguments of a kernel that every device takes
+MOST_BYTES = 4 * SMALL  # of a copy
+
+
+class Resident(NamedTuple):
+    """What one launch stands for; its kernel takes `buffers`."""
+
+    block: Block
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [s.kernel for s in statements(self.block) if isinstance(s, Launch)]
+
+
+def gathered(
+    program: Program, target: Target, users: Container[str] = ()
+) -> tuple[Program, dict[Kernel, Resident]]:
+    """The Program with fewer launches. Calls of functions of the host stay, those that are
+    registered by `users` among them."""
+    gather = Gather(target, users)
+    return replace(program, body=gather.block(program.body)), gather.found
+
+
+class Gather:
+    """Finds statements that are worth a kernel together."""
+
+    def __init__(self, target: Target, users: Container[str]) -> None:
+        self.target = target
+        self.users = users
+        self.sizes: dict[Kernel, bool] = {}
+        self.found: dict[Kernel, Resident] = {}
+
+    def block(self, block: Block) -> Block:
+        result: list[Statement] = []
+        row: list[Statement] = []
+        for statement in block:
+            joined = (*row, statement)
+            if self.is_small(statement) and len(buffers_of(joined)) <= MOST_BUFFERS:
+                row.append(statement)
+                continue
+            result += self.together(tuple(row))
+            row = []
+            if self.is_small(statement) and len(buffers_of((statement,))) <= MOST_BUFFERS:
+                row.append(statement)
+            else:
+                result.append(self.inside(statement))
+        return (*result, *self.together(tuple(row)))
+
+    def inside(self, statement: Statement) -> Statement:
+        match statement:
+            case While(condition=condition, body=body):
+                return replace(statement, condition=self.block(condition), body=self.block(body))
+            case Switch(blocks=blocks):
+                return replace(statement, blocks=tuple(map(self.block, blocks)))
+            case _:
+                return statement
+
+    def together(self, row: Block) -> Block:
+        """One launch for a row of statements, where that saves any."""
+        resident = Resident(row, buffers_of(row))
+        repeats = any(isinstance(s, (While, Switch)) for s in row)
+        if not resident.kernels or (len(row) < 2 and not repeats):
+            return row
+        names = f"{'loop' if repeats else 'row'}_of_{len(resident.kernels)}"
+        locations = tuple(dict.fromkeys(at for k in resident.kernels for at in k.locations))
+        graph = Graph(tuple(buffer.type for buffer in resident.buffers), ())
+        kernel = Kernel(names, graph, (), locations)
+        self.found[kernel] = resident
+        return (Launch(kernel, resident.buffers, ()),)
+
+    def is_small(self, statement: Statement, within: bool = False) -> bool:
+        """Whether a group alone is soon done with it; memory changes hands only `within` loops."""
+        match statement:
+            case Launch(kernel=kernel):
+                if kernel not in self.sizes:
+                    self.sizes[kernel] = self.is_short(kernel)
+                return self.sizes[kernel]
+            case Copy(source=source):
+                return source.type.nbytes <= MOST_BYTES
+            case Swap(first=first):
+                return within and first.type.nbytes <= MOST_BYTES
+            case While(condition=condition, body=body):
+                inner = (*condition, *body)
+                return all(self.is_small(s, True) for s in inner) and are_pairs(inner)
+            case Switch(blocks=blocks):
+                return all(self.is_small(s) for block in blocks for s in block)
+
+    def is_short(self, kernel: Kernel) -> bool:
+        if library_call_of(kernel, self.users) is not None:
+            return False
+        program = lower(kernel, self.target)
+        inner = list(below(program.body))
+        private = sum(s.memory.nbytes for s in inner if isinstance(s, Allocate))
+        mapped = any(isinstance(s, Loop) and s.axis in (Axis.GRID, Axis.ITEM) for s in inner)
+        steps = sum(map(iterations, program.body))
+        return not mapped and steps <= SMALL and private <= self.target.group_bytes // 8
+
+
+def buffers_of(block: Iterable[Statement]) -> tuple[Buffer, ...]:
+    """The buffers that statements name, each once."""
+    found: dict[Buffer, None] = {}
+    for statement in statements(tuple(block)):
+        match statement:
+            case Launch(reads=reads, writes=writes):
+                found |= dict.fromkeys((*reads, *writes))
+            case Copy(source=one, target=other) | Swap(first=one, second=other):
+                found |= dict.fromkeys((one, other))
+            case While(flag=flag):
+                found[flag] = None
+            case Switch(selector=selector):
+                found[selector] = None
+    return tuple(found)
+
+
+def swaps_in(block: Block) -> list[Swap]:
+    return [s for s in dict.fromkeys(statements(block)) if isinstance(s, Swap)]
+
+
+def are_pairs(block: Block) -> bool:
+    """Whether each buffer changes hands with one other at most."""
+    named = [buffer for swap in swaps_in(block) for buffer in (swap.first, swap.second)]
+    return len(set(named)) == len(named)
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+def render_resident(
+    resident: Resident, target: Target, symbol: str, functions: Functions, texts: list[str]
+) -> DeviceKernel:
+    """The one dispatch of a row of statements; its text is added to `texts`."""
+    renderer = ResidentRenderer(resident, target, symbol, functions, texts)
+    lines = renderer.block(resident.block)
+    parameters = ", ".join(f"GLOBAL u8* {name}" for name in renderer.names.values())
+    body = [f"  {line}" for line in (*dict.fromkeys(renderer.shared), *lines)]
+    texts.append("\n".join([f"KERNEL void {symbol}({parameters}) {{", *body, "}"]))
+    dispatch = Dispatch(symbol, 1, renderer.items, tuple(range(len(resident.buffers))))
+    return DeviceKernel((dispatch,))
+
+
+class ResidentRenderer:
+    """Statements of a Program as C. Buffers are pointers to bytes, which may change hands."""
+
+    def __init__(
+        self,
+        resident: Resident,
+        target: Target,
+        symbol: str,
+        functions: Functions,
+        texts: list[str],
+    ) -> None:
+        self.target, self.symbol = target, symbol
+        self.functions, self.texts = functions, texts
+        self.items = min(ITEMS, target.group_items)
+        self.names = {buffer: f"b{k}" for k, buffer in enumerate(resident.buffers)}
+        self.tables: dict[Kernel, dict[Memory, str]] = {}
+        self.shared: list[str] = []
+        self.count = 0  # of names so far
+
+    def block(self, block: Block) -> list[str]:
+        return [line for statement in block for line in self.statement(statement)]
+
+    def statement(self, statement: Statement) -> list[str]:
+        match statement:
+            case Launch():
+                return self.launch(statement)
+            case Copy(source=source, target=target):
+                return self.each_byte(source, f"{self.names[target]}[k] = {self.names[source]}[k];")
+            case Swap(first=first, second=second):
+                return self.exchange(first, second)
+            case While():
+                return self.loop(statement)
+            case Switch():
+                return self.switch(statement)
+
+    def launch(self, launch: Launch) -> list[str]:
+        program = lower(launch.kernel, self.target)
+        names = dict(self.tables_of(launch.kernel, program))
+        for memory, (buffer, offset) in zip(program.reads, launch.pieces, strict=True):
+            place = f"{self.names[buffer]} + {offset}" if offset else self.names[buffer]
+            names[memory] = f"((GLOBAL const {stored_name(memory.dtype)}*)({place}))"
+        for memory, buffer in zip(program.writes, launch.writes, strict=True):
+            names[memory] = f"((GLOBAL {stored_name(memory.dtype)}*){self.names[buffer]})"
+        renderer = Statements(self.target, names, self.functions, self.items, alone=False)
+        renderer.out.count = self.count
+        renderer.body(dealt(program.body, self.items))
+        self.count = renderer.out.count
+        self.shared += renderer.shared
+        return ["{", *(f"  {line}" for line in renderer.out.lines), "}", "BARRIER;"]
+
+    def tables_of(self, kernel: Kernel, program: LoopProgram) -> dict[Memory, str]:
+        """The small constant arrays of a kernel; it may be launched in several places."""
+        found = self.tables.get(kernel)
+        if found is None:
+            found = self.tables[kernel] = {}
+            for memory, value in program.tables:
+                self.count += 1
+                found[memory] = f"{self.symbol}_table{self.count}"
+                self.texts.append(table_text(found[memory], memory, value.tobytes()))
+        return found
+
+    def each_byte(self, buffer: Buffer, line: str) -> list[str]:
+        size = buffer.type.nbytes
+        return [f"for (i32 k = ITEM; k < {size}; k += {self.items}) {{ {line} }}", "BARRIER;"]
+
+    def exchange(self, first: Buffer, second: Buffer) -> list[str]:
+        one, other = self.names[first], self.names[second]
+        return [f"{{ GLOBAL u8* other = {one}; {one} = {other}; {other} = other; }}"]
+
+    def loop(self, loop: While) -> list[str]:
+        """Afterwards each buffer is again where the host knows it."""
+        swaps = swaps_in((*loop.condition, *loop.body))
+        before: list[str] = []
+        after: list[str] = []
+        for swap in swaps:
+            self.count += 1
+            one, other, start = self.names[swap.first], self.names[swap.second], f"at{self.count}"
+            before.append(f"GLOBAL u8* {start} = {one};")
+            contents = f"u8 byte = {one}[k]; {one}[k] = {other}[k]; {other}[k] = byte;"
+            lines = self.each_byte(swap.first, contents) + self.exchange(swap.first, swap.second)
+            after += [f"if ({one} != {start}) {{", *(f"  {line}" for line in lines), "}"]
+        self.count += 1
+        more = f"more{self.count}"
+        body = [f"  {line}" for line in self.block(loop.body)]
+        inner = [
+            *self.block(loop.condition),
+            f"{more} = {self.names[loop.flag]}[0];",
+            "BARRIER;",
+            *(f"if ({more}) {{", *body, "}"),
+        ]
+        head = [f"u8 {more} = 1;", f"while ({more}) {{"]
+        return [*before, *head, *(f"  {line}" for line in inner), "}", *after]
+
+    def switch(self, switch: Switch) -> list[str]:
+        self.count += 1
+        selector = f"chosen{self.count}"
+        lines = [f"const i32 {selector} = *(GLOBAL i32*){self.names[switch.selector]};", "BARRIER;"]
+        last = len(switch.blocks) - 1
+        for k, block in enumerate(switch.blocks):
+            test = f"if ({selector} == {k}) " if k < last else ""
+            lines.append(f"{'else ' if k else ''}{test}{{")
+            lines += [f"  {line}" for line in self.block(block)]
+            lines.append("}")
+        return lines
