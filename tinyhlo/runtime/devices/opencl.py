@@ -57,7 +57,7 @@ def imported() -> Any:
     """pyopencl. Raises TinyhloError where it is not installed."""
     name_intel_runtime()
     try:
-        import pyopencl
+        import pyopencl  # type: ignore[reportMissingImports]
     except ImportError as error:
         raise TinyhloError(f"device CL needs pyopencl: {INSTALL} ({error})") from None
     return pyopencl
