@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.codegen.harness import TARGET
 from tests.codegen.test_contraction import dot
 from tinyhlo.codegen.expressions import Memory, literal
 from tinyhlo.codegen.grid import tiles
@@ -32,11 +31,12 @@ from tinyhlo.ir.dtypes import F32, F64, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
 DEVICE = replace(
-    TARGET, device="CL", features="fp64", packs=False, scales=False, dots=(), vector_bytes=16,
-    group_items=256, group_bytes=32 << 10,
+    named_target("x86-64-v3", threads=2), device="CL", features="fp64", packs=False, scales=False,
+    dots=(), vector_bytes=16, group_items=256, group_bytes=32 << 10,
 )  # fmt: skip
 
 
