@@ -91,3 +91,8 @@ def test_windows_over_one_border_share_its_loops() -> None:
 
     text = loops_of(windows, normal(90, 200))
     assert text.count("max(") < 49 * 15
+
+
+def test_each_of_a_hundred_joined_arrays_has_a_loop_of_its_own() -> None:
+    parts = [normal(40 + i) for i in range(100)]
+    assert loops_of(lambda *parts: jnp.concatenate(parts), *parts).count("for ") == 100

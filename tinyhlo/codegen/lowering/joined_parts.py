@@ -8,6 +8,7 @@ the parts of a stack (re and im of a complex result) are stored from one loop ov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
@@ -20,7 +21,7 @@ from tinyhlo.ir.walks import reachable
 
 MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
-MAX_TEXT = 24_000  # values in all pieces together; LLVM takes a second for twice as many
+MAX_TEXT = 12_000  # values in all pieces together; LLVM takes a second for twice as many
 LONG = 64  # elements of a piece, with the axes inside, that make a loop of its own worth while
 
 Bounds = tuple[int, int]
@@ -32,8 +33,7 @@ def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
         return tuple(((0, n),) for n in node.shape)
     variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
     cuts: list[set[int]] = [{0, n} for n in node.shape]
-    ends, visits = find_ends(node, tuple(map(index, variables)))
-    for position, end in ends:
+    for position, end in find_ends(node, tuple(map(index, variables)))[0]:
         for k, variable in enumerate(variables):
             cut = end - position.offset
             if position.terms == ((variable, 1),) and 0 < cut < variable.extent:
@@ -44,22 +44,35 @@ def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
             parts[k] = ((0, extent),)
     for chosen in (parts, list(map(around_longest, parts))):
         pieces = prod(map(len, chosen))
-        if pieces <= MAX_PIECES and pieces * visits <= MAX_TEXT:
+        if pieces <= MAX_PIECES and pieces * values_in(node, chosen) <= MAX_TEXT:
             return tuple(chosen)
     return tuple(((0, n),) for n in node.shape)
 
 
+def values_in(node: Node, parts: Sequence[tuple[Bounds, ...]]) -> int:
+    """How many values the largest piece is computed from."""
+    at: list[Index] = []
+    for k, axis in enumerate(parts):
+        start, stop = longest(axis)
+        at.append(index(Var(f"o{k}", stop - start)) + start)
+    return find_ends(node, tuple(at))[1]
+
+
+def longest(parts: tuple[Bounds, ...]) -> Bounds:
+    return max(parts, key=lambda part: part[1] - part[0])
+
+
 def around_longest(parts: tuple[Bounds, ...]) -> tuple[Bounds, ...]:
     """The longest part and the two sides of it: windows at many offsets over one border."""
-    start, stop = max(parts, key=lambda part: part[1] - part[0])
+    start, stop = longest(parts)
     sides = ((0, start), (start, stop), (stop, parts[-1][1]))
     return tuple((low, high) for low, high in sides if low < high)
 
 
 def pays(parts: tuple[Bounds, ...], inside: int) -> bool:
     """Whether parts whose positions hold so many elements each get loops of their own."""
-    longest = max((stop - start for start, stop in parts), default=0)
-    return len(parts) <= MAX_PIECES and (longest <= 1 or longest * inside >= LONG)
+    most = max((stop - start for start, stop in parts), default=0)
+    return len(parts) <= MAX_PIECES and (most <= 1 or most * inside >= LONG)
 
 
 def is_joined(node: Node) -> bool:
@@ -72,8 +85,8 @@ def is_joined(node: Node) -> bool:
 
 
 def find_ends(node: Node, at: tuple[Index, ...]) -> tuple[list[tuple[Index, int]], int]:
-    """(position, end) of every choice by `position < end` on the way down from `node`, and how many
-    values lie there."""
+    """(position, end) of every choice by `position < end` on the way down from `node` that is open,
+    and how many values lie there."""
     found: list[tuple[Index, int]] = []
     seen: set[tuple[Node, tuple[Index, ...]]] = set()
     pending = [(node, at)]
@@ -86,8 +99,14 @@ def find_ends(node: Node, at: tuple[Index, ...]) -> tuple[list[tuple[Index, int]
         if isinstance(value, VIEWS):
             pending.append((value.inputs[0], through(value, where)[0]))
         elif isinstance(value, Elementwise):
+            sources = value.inputs
             end = joined_at(value.inputs[0]) if value.op is Op.WHERE else None
             if end is not None:
-                found.append((where[end[0]], end[1]))
-            pending.extend((source, where) for source in value.inputs)
+                position, stop = where[end[0]], end[1]
+                first, last = position.bounds
+                if first < stop <= last:
+                    found.append((position, stop))
+                else:
+                    sources = sources[1:2] if last < stop else sources[2:]
+            pending.extend((source, where) for source in sources)
     return found, len(seen)
