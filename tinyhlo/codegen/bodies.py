@@ -216,6 +216,20 @@ def store_groups(stores: list[Store]) -> list[list[Store]]:
     return result
 
 
+def in_order(body: Body) -> Iterator[Statement | list[Store]]:
+    """The statements of a body; neighbouring stores as groups whose values are computed first."""
+    position = 0
+    while position < len(body):
+        neighbours: list[Store] = []
+        while position < len(body) and isinstance(store := body[position], Store):
+            neighbours.append(store)
+            position += 1
+        yield from store_groups(neighbours)
+        if not neighbours:
+            yield body[position]
+            position += 1
+
+
 def may_overlap(one: Store, other: Store) -> bool:
     apart = one.index - other.index
     return one.memory == other.memory and not (apart.is_constant and apart.offset)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhlo.codegen.bodies import store_groups, stores_in, substituted, ways_together
+from tinyhlo.codegen.bodies import in_order, stores_in, substituted, ways_together
 from tinyhlo.codegen.c import arithmetic
 from tinyhlo.codegen.c.arithmetic import Functions, literal_text, stored_name, type_name
 from tinyhlo.codegen.c.values import Values
@@ -59,17 +59,11 @@ class Statements(Values):
     # --- bodies ------------------------------------------------------------------------------
 
     def body(self, body: Body) -> None:
-        position = 0
-        while position < len(body):
-            neighbours: list[Store] = []
-            while position < len(body) and isinstance(body[position], Store):
-                neighbours.append(body[position])  # type: ignore[arg-type]
-                position += 1
-            for group in store_groups(neighbours):
-                self.stores(group)
-            if not neighbours:
-                self.statement(body[position])
-                position += 1
+        for each in in_order(body):
+            if isinstance(each, list):
+                self.stores(each)
+            else:
+                self.statement(each)
 
     def statement(self, statement: Statement) -> None:
         match statement:

@@ -19,9 +19,8 @@ from tinyhlo.codegen.expressions import as_index
 from tinyhlo.codegen.grid.mapping import recovered
 from tinyhlo.codegen.loops import Axis, Bind, Body, If, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Scope
-from tinyhlo.codegen.lowering.scatter import dtype_bounds, one_by_one
-from tinyhlo.codegen.lowering.updates import Updates, result_memories
-from tinyhlo.ir.graph import Output, Scatter
+from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
+from tinyhlo.codegen.lowering.updates import Updates
 from tinyhlo.ir.index import Condition, Var, index, linear
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -32,25 +31,7 @@ UNIT = 1024  # items for each unit of a device
 
 def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
     """Combine each update into its place."""
-    root = kernel.graph.results[0].inputs[0]
-    assert isinstance(root, Scatter)
-    copies = Lowering(kernel)
-    shared = {result for result, _ in kernel.in_place}
-    for position, node in enumerate(kernel.graph.results):
-        assert isinstance(node, Output)
-        if position not in shared:
-            copies.store(root.inputs[node.position], copies.writes[position])
-    updates = Updates(root, result_memories(kernel, copies.writes))
-    body: Body = ()
-    if updates.size and root.results[0].size:
-
-        def lowering() -> Lowering:
-            new = Lowering(kernel, copies.tables)
-            new.names = copies.names
-            return new
-
-        body = by_items(updates, lowering(), target) or one_by_one(updates, lowering())
-    return copies.program(copies.root.body() + body)
+    return with_operand(kernel, lambda updates, lowering: by_items(updates, lowering(), target))
 
 
 def by_items(updates: Updates, block: Lowering, target: Target) -> Body:

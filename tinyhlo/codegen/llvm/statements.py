@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
     changed,
+    in_order,
     must_run_once,
     only_stores,
-    store_groups,
     substituted,
 )
 from tinyhlo.codegen.expressions import Memory, identity, index_free
@@ -45,7 +45,6 @@ from tinyhlo.codegen.loops import (
     Keep,
     Loop,
     Statement,
-    Store,
     TileProduct,
 )
 from tinyhlo.errors import VerificationError
@@ -109,17 +108,11 @@ class Statements(Values):
         self.release(body)
 
     def run_body(self, body: Body) -> None:
-        position = 0
-        while position < len(body):
-            neighbours: list[Store] = []
-            while position < len(body) and isinstance(body[position], Store):
-                neighbours.append(body[position])  # type: ignore[arg-type]
-                position += 1
-            for group in store_groups(neighbours):
-                stores.render(self, group)
-            if not neighbours:
-                self.statement(body[position])
-                position += 1
+        for each in in_order(body):
+            if isinstance(each, list):
+                stores.render(self, each)
+            else:
+                self.statement(each)
 
     def statement(self, statement: Statement) -> None:
         match statement:

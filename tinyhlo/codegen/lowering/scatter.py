@@ -9,6 +9,7 @@ timing; where there are many, each thread does those in its range of places (`ra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import below
@@ -25,6 +26,13 @@ from tinyhlo.target import Target
 
 def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
     """Combine each update into its place, in order."""
+    return with_operand(kernel, lambda updates, lowering: by_ranges(updates, lowering, target))
+
+
+def with_operand(
+    kernel: Kernel, ways: Callable[[Updates, Callable[[], Lowering]], Body]
+) -> LoopProgram:
+    """The updates as `ways` has them, or one by one, after what they are combined with is there."""
     root = kernel.graph.results[0].inputs[0]
     assert isinstance(root, Scatter)
     copies = Lowering(kernel)
@@ -35,14 +43,14 @@ def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
             copies.store(root.inputs[node.position], copies.writes[position])
     body: Body = ()
     updates = Updates(root, result_memories(kernel, copies.writes))
-    if updates.size:
+    if updates.size and root.results[0].size:
 
         def lowering() -> Lowering:
             new = Lowering(kernel, copies.tables)
             new.names = copies.names
             return new
 
-        body = by_ranges(updates, lowering, target) or one_by_one(updates, lowering())
+        body = ways(updates, lowering) or one_by_one(updates, lowering())
     return copies.program(copies.root.body() + body)
 
 
