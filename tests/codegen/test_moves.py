@@ -144,6 +144,19 @@ def test_sums_that_fill_no_vector_stand_side_by_side_in_one() -> None:
     check(graph, [random.standard_normal(n.shape).astype(np.float32) for n in (x, y)], atol=1e-5)
 
 
+def test_sums_of_few_columns_do_not_wait_for_themselves() -> None:
+    """A vector of columns is one sum after another: eight side by side, and what is left over."""
+    x, w = param(0, (67,), F32), param(1, (67, 8), F32)
+    graph = Graph((x.type, w.type), (reduce(Op.ADD, mul(broadcast(x, (67, 8), (0,)), w), (0,)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v3", threads=2))
+    assert loops.moves == ("vector i 8", "sums j 8")
+    text = str(loops)
+    assert "for j_turn in 8 reduce:" in text
+    assert "add0_7 += (x0[j_turn*8 + 7] * x1[i + j_turn*64 + 56])" in text
+    assert "add0_2 += (x0[66] * x1[i + 528])" in text and "add0_3 += add0_7" in text
+    check(graph, [normal(67), normal(67, 8)])
+
+
 @pytest.mark.parametrize(("depth", "lanes"), [(1024, 8), (1000, 16)])
 def test_lanes_that_share_a_set_of_the_cache_are_no_more_than_its_ways(
     depth: int, lanes: int

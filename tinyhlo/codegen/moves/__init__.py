@@ -12,6 +12,7 @@ staging        dear values of a row kept between the passes over it
 borders        loops in lanes cut where windows leave the array
 long_bodies    long bodies cut in pieces
 parallel       loops on all threads, in pieces that extents alone decide
+side_sums      sums that wait for their own additions, several side by side
 long_sums      long sums of floats in blocks, which round less
 streams        results written around the cache
 

@@ -21,6 +21,7 @@ from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
+from tinyhlo.codegen.moves.side_sums import side_by_side
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
 from tinyhlo.codegen.moves.turned import turn_around
@@ -55,6 +56,7 @@ def choose_moves(
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
         ("pieces", lambda body: cut_long_bodies(program, body, runs, moves)),
         (always, lambda body: parallelised(body, least, target, moves)),
+        ("sums", lambda body: side_by_side(body, target, moves)),
         (always, lambda body: in_blocks(body, moves)),
     )
     body = program.body
