@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
 from jax import export, lax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+from jaxlib.mlir.dialects import stablehlo
 
 FUNCTIONS = {
+    "erf": (lax.erf, scipy.special.erf, (-4.0, 4.0)),
     "erfc": (lax.erfc, scipy.special.erfc, (-4.0, 9.0)),
     "erf_inv": (lax.erf_inv, scipy.special.erfinv, (-0.999, 0.999)),
 }
@@ -46,3 +51,27 @@ def test_shapes_may_be_unknown(tiny: jax.Device, name: str) -> None:
     x = np.linspace(-0.9, 0.9, 11, dtype=np.float32)
     found = export.deserialize(exported.serialize()).call(jax.device_put(x, tiny))
     np.testing.assert_allclose(found, function(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "sinh"])
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2])
+def test_floats_of_8_bits(tiny: jax.Device, name: str, dtype: Any) -> None:
+    function = getattr(lax, name)
+    x = jnp.linspace(-0.9, 0.9, 33).astype(dtype)
+    found = jax.jit(function)(jax.device_put(x, tiny))
+    assert found.dtype == dtype
+    expected = function(x.astype(jnp.float32)).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(expected, np.float32))
+
+
+def test_a_primitive_with_a_rule_for_the_cpu_alone(tiny: jax.Device) -> None:
+    """As in JAX's tutorial of primitives; a rule for any platform goes before the CPU's."""
+    primitive = Primitive("twice")
+    primitive.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(primitive, lambda _, x: [stablehlo.AddOp(x, x).result], platform="cpu")
+    x = jax.device_put(np.array([1.0, 2.0], np.float32), tiny)
+    assert jax.jit(primitive.bind)(x).tolist() == [2.0, 4.0]
+
+    mlir.register_lowering(primitive, lambda _, x: [x])
+    jax.clear_caches()
+    assert jax.jit(primitive.bind)(x).tolist() == [1.0, 2.0]

@@ -11,6 +11,7 @@ from tinyhlo.import_stablehlo.walker import (
     Rule,
     Scope,
     Value,
+    apply_rule,
     on_values,
 )
 from tinyhlo.ir.build import barrier
@@ -26,7 +27,7 @@ def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Se
     name = operation.attributes["name"]
     rule = scope.walker.rule_of(replace(operation, name=name)) if "chlo." in name else None
     if rule is not None:
-        return [rule(operation, inputs, scope)]  # type: ignore[list-item]
+        return apply_rule(rule, operation, inputs, scope)
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)
 
 

@@ -14,29 +14,9 @@ from typing import Any
 
 from tinyhlo.pjrt_plugin import buffer_callbacks, partitioners
 
-# Primitives that are lowered as for the CPU. (cholesky and triangular_solve are ops of StableHLO,
-# which tinyhlo calls LAPACK for without transposing anything.)
-BORROWED = frozenset(
-    {
-        "csr_matmat",
-        "csr_matvec",
-        "csr_spmm",
-        "csr_spmv",
-        "eig",
-        "eigh",
-        "geqp3",
-        "geqrf",
-        "hessenberg",
-        "householder_product",
-        "lu",
-        "ormqr",
-        "schur",
-        "spsolve",
-        "svd",
-        "tridiagonal",
-        "tridiagonal_solve",
-    }
-)
+# Primitives lowered as for the CPU though JAX has a rule for any platform. (cholesky and
+# triangular_solve are ops of StableHLO: tinyhlo calls LAPACK for them and transposes nothing.)
+BORROWED = frozenset({"geqrf", "householder_product", "lu", "ormqr", "svd", "tridiagonal_solve"})
 
 
 def register(platform: str) -> None:
@@ -123,17 +103,19 @@ ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
 
 def register_composites(platform: str) -> None:
     """Functions that arrive under their name, as most of CHLO does, where the client would put
-    arithmetic in their place: erfc would be 500 units in the last place off."""
+    arithmetic in their place: erfc would be 500 units in the last place off, and erf of 8
+    bits is refused."""
     from jax import lax
     from jax._src.interpreters import mlir
 
-    for name in ("erfc", "erf_inv"):
+    for name in ("erf", "erfc", "erf_inv"):
         rule = functools.partial(as_composite, name)
         mlir.register_lowering(getattr(lax, f"{name}_p"), rule, platform=platform)
 
 
 def as_composite(name: str, ctx: Any, x: Any, **_: Any) -> list[Any]:
-    """The op `name` of CHLO on `x`, wrapped; as it is if the shape is not known yet."""
+    """The op `name` of CHLO on `x`, wrapped; as it is if the shape is not known yet. Floats of 8
+    bits are widened: the client has no arithmetic for them."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import chlo, func, stablehlo
 
@@ -141,6 +123,9 @@ def as_composite(name: str, ctx: Any, x: Any, **_: Any) -> list[Any]:
     type_ = ir.RankedTensorType(x.type)
     if not type_.has_static_shape:
         return [expanded(x)]
+    if ir.FloatType(type_.element_type).width < 16:
+        wide = stablehlo.convert(ir.RankedTensorType.get(type_.shape, ir.F32Type.get()), x)
+        return [stablehlo.convert(type_, *as_composite(name, ctx, wide))]
     module = ctx.module_context
     symbol = "_".join((name, *map(str, type_.shape), str(type_.element_type)))
     if symbol not in module.symbol_table:
@@ -161,21 +146,25 @@ def as_composite(name: str, ctx: Any, x: Any, **_: Any) -> list[Any]:
 
 
 def borrow_rules(platform: str) -> None:
-    """Look up the rules of BORROWED primitives among the CPU's, now and later: those for sparse
-    matrices are registered only when their module is imported."""
+    """Look up the rules of other primitives among the CPU's, now and later: those for sparse
+    matrices are registered only when their module is imported, and users have primitives too."""
     from jax._src.interpreters import mlir
 
     tables: Any = getattr(mlir, "_platform_specific_lowerings", None)
-    if isinstance(tables, dict):
-        tables[platform] = Borrowing(tables[platform], tables["cpu"])
+    common: Any = getattr(mlir, "_lowerings", None)
+    if isinstance(tables, dict) and isinstance(common, dict):
+        tables[platform] = Borrowing(tables[platform], tables["cpu"], common)
 
 
 class Borrowing(dict[Any, Any]):
-    """Rules by primitive; those of BORROWED ones may be in `lender`."""
+    """Rules by primitive; `lender` has those of BORROWED ones, and of what is not `common`."""
 
-    def __init__(self, own: Mapping[Any, Any], lender: Mapping[Any, Any]) -> None:
+    def __init__(
+        self, own: Mapping[Any, Any], lender: Mapping[Any, Any], common: Mapping[Any, Any]
+    ) -> None:
         super().__init__(own)
         self.lender = lender
+        self.common = common
 
     def __contains__(self, primitive: object) -> bool:
         return super().__contains__(primitive) or self.lends(primitive)
@@ -186,4 +175,5 @@ class Borrowing(dict[Any, Any]):
         raise KeyError(primitive)
 
     def lends(self, primitive: Any) -> bool:
-        return primitive.name in BORROWED and primitive in self.lender
+        wanted = primitive.name in BORROWED or primitive not in self.common
+        return wanted and primitive in self.lender
