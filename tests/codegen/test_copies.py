@@ -96,3 +96,10 @@ def test_windows_over_one_border_share_its_loops() -> None:
 def test_each_of_a_hundred_joined_arrays_has_a_loop_of_its_own() -> None:
     parts = [normal(40 + i) for i in range(100)]
     assert loops_of(lambda *parts: jnp.concatenate(parts), *parts).count("for ") == 100
+
+
+def test_a_border_of_a_square_runs_along_its_row() -> None:
+    text = loops_of(
+        lambda x: jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0) + jnp.roll(x, 1, 1), normal(90, 90)
+    )
+    assert "for i1 in 89 vector" in text

@@ -56,7 +56,7 @@ def test_many_short_arrays_do_not_become_one_block() -> None:
 
 def test_what_starts_loops_is_glue() -> None:
     """Loops are in a module that is optimised, all else in one that is not."""
-    x = param(0, (64, 64), F32)
+    x = param(0, (128, 64), F32)
     loops, glue = module_texts(Graph((x.type,), (softmax(x),)), TARGET)
     assert "phi" in loops and not loops.startswith(QUICK)
     assert glue.startswith(QUICK) and "define i32 @entry" in glue

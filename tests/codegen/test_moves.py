@@ -9,9 +9,10 @@ import pytest
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
+from tinyhlo.codegen.loops import Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, gather, iota, param, permute, reduce
+from tinyhlo.ir.build import broadcast, elementwise, gather, iota, param, permute, reduce
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -142,6 +143,17 @@ def test_sums_that_fill_no_vector_stand_side_by_side_in_one() -> None:
     assert any(move.startswith("vector i ") for move in moves_of(graph))
     random = np.random.default_rng(0)
     check(graph, [random.standard_normal(n.shape).astype(np.float32) for n in (x, y)], atol=1e-5)
+
+
+def test_a_dear_value_of_each_row_is_computed_in_vectors_before_them() -> None:
+    x, scale = param(0, (64, 40), F32), param(1, (64,), F32)
+    dear = over_rows(elementwise(Op.LOG1P, elementwise(Op.EXP, scale)), x.shape)
+    graph = Graph((x.type, scale.type), (mul(mul(x, x), dear),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v3", threads=2))
+    first, rows = (s for s in loops.body if isinstance(s, Loop))
+    assert first.width == 8 and "log1p" in str(loops)
+    assert rows.width == 1 and "before each0" in loops.moves
+    check(graph, [normal(64, 40), normal(64)])
 
 
 def test_sums_of_few_columns_do_not_wait_for_themselves() -> None:

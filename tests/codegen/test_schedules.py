@@ -21,7 +21,7 @@ TARGET = named_target("x86-64-v3", threads=2)
 
 
 def row_sums() -> Kernel:
-    x = param(0, (64, 512), F32)
+    x = param(0, (64, 1024), F32)
     doubled = mul(x, x)
     return Kernel("sums", Graph((x.type,), (reduce(Op.ADD, doubled, (1,)),)))
 

@@ -17,7 +17,7 @@ from tests.schedule.graphs import (
     softmax,
 )
 from tinyhlo.ir.build import broadcast, elementwise, pad, param, permute, reduce, reshape, scalar
-from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 
 
@@ -183,3 +183,14 @@ def test_large_arrays_that_share_a_factor_alone_are_kernels_of_their_own() -> No
     assert len(launches(planned(scaled, given).body)) == 2
     both = Graph((factor.type, x.type), (mul(repeated, x), add(repeated, x)))
     assert len(launches(planned(both, given[:2]).body)) == 1
+
+
+def test_dear_sums_are_not_made_again_for_each_pass_over_them() -> None:
+    x, cheap = param(0, (64, 10), F32), param(1, (64, 2), F32)
+
+    def kernels(sums: Node) -> int:
+        graph = Graph((x.type, cheap.type), (softmax(reshape(sums, (1, 64))),))
+        return len(planned(graph, [normal(64, 10), normal(64, 2)]).body)
+
+    assert kernels(reduce(Op.ADD, elementwise(Op.COS, x), (1,))) == 2
+    assert kernels(reduce(Op.ADD, cheap, (1,))) == 1

@@ -62,9 +62,11 @@ class Values:
 
     def is_private(self, cluster: Cluster, readers: set[Cluster]) -> bool:
         """Whether only `readers` need what `cluster` computes."""
-        return all(
-            item not in self.results and self.readers(item) <= readers for item in cluster.items
-        )
+        return all(self.is_inside(item, readers) for item in cluster.items)
+
+    def is_inside(self, item: Node, readers: set[Cluster]) -> bool:
+        """Whether only `readers` need a value, which then needs no memory."""
+        return item not in self.results and self.readers(item) <= readers
 
 
 def readers_of(clusters: Iterable[Cluster]) -> dict[Node, set[Cluster]]:

@@ -8,12 +8,13 @@ own leading axes computes it in the same loop nest, so softmax is one kernel per
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import prod
 
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Graph, Node, Output
+from tinyhlo.ir.graph import Graph, MultiReduce, Node, Output, Reduce
 from tinyhlo.ir.index import index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
@@ -49,6 +50,7 @@ MIN_ROWS = 4
 MAX_RESULTS = 16
 MIN_APART = 64  # sums of rows whose roots fill vectors apart from them
 DEAR_WORK = 20  # of one element of a root that is a polynomial
+DEAR_SUM = 64  # of one sum that a kernel leaves to another rather than make it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +157,13 @@ def join_producers(consumer: Cluster, values: Values) -> None:
         if other.contraction:
             if not epilogue_only(target, other, value, values):
                 continue
-        elif not can_join(target, other, value, values.column_limit):
+        elif not can_join(target, other, value, values):
             continue
         if not reaches_around(other, target):
             merge(target, other)
 
 
-def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) -> bool:
+def can_join(consumer: Cluster, other: Cluster, value: Node, values: Values) -> bool:
     """Whether one loop nest with shared leading axes computes both without repeating work."""
     if consumer.structure is not None or consumer.contraction:
         return False
@@ -173,10 +175,13 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
         return False
     every, reads = consumer.items + other.items, consumer.by_item | other.by_item
     if not all(reads_by_rows(consumer, each) for each in (value, *consumer.items)):
-        return share_columns(every, reads, column_limit)
+        return share_columns(every, reads, values.column_limit)
     rows = shared_rows(every)
     largest = max(map(iteration_size, every))
     if prod(rows) * ROW_LIMIT < largest:
+        return False
+    stored = [item for item in every if not values.is_inside(item, {consumer, other})]
+    if repeats_dear_sums(reads, stored, prod(rows)):
         return False
     if largest > SERIAL_LIMIT:
         inner = [item for item in every if len(extents(item.shape)) > len(rows)]
@@ -187,6 +192,25 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, column_limit: int) 
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
     return (same and plain) or prod(rows) >= MIN_ROWS or largest <= SERIAL_LIMIT
+
+
+def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Iterable[Node], rows: int) -> bool:
+    """Where a row has several sums, each pass over it that needs them makes them anew, and so does
+    the one that stores them."""
+    passes = Counter(value for places in reads.values() for value in places)
+    passes.update(stored)
+    return any(
+        item.type.size > rows and passes[item] > 1 and work_of_sum(reducer, reads[item]) > DEAR_SUM
+        for item in reads
+        if (reducer := reducer_of(item)) is not None
+    )
+
+
+def work_of_sum(reducer: Reduce | MultiReduce, reads: Reads) -> int:
+    """Operations for one result of a reduce."""
+    inside = reachable(reducer.inputs, lambda n: () if base(n) in reads else n.inputs)
+    terms = prod(reducer.inputs[0].shape[axis] for axis in reducer.axes)
+    return terms * (1 + sum(own_work(node) for node in inside if node.type.size > 1))
 
 
 def reads_by_rows(consumer: Cluster, value: Node) -> bool:

@@ -140,14 +140,18 @@ class Lowering:
 
     # --- scopes ------------------------------------------------------------------------------
 
-    def nest(self, scope: Scope, shape: Shape, order: Sequence[int] = ()) -> tuple[Scope, Position]:
+    def nest(
+        self, scope: Scope, shape: Shape, order: Sequence[int] = (), part: bool = False
+    ) -> tuple[Scope, Position]:
         """Descend into result loops over `shape`, sharing those that exist; `order` lists the axes
-        from the outermost loop on."""
+        from the outermost loop on. Of a `part` only loops along the same axis are shared: a border
+        of a square is a row, or a column."""
         at: list[Index] = [ZERO] * len(shape)
         for axis in order or range(len(shape)):
             if shape[axis] == 1:
                 continue
-            var = Var(LETTERS[scope.depth], shape[axis])
+            aside = str(axis) if part and axis != scope.depth else ""
+            var = Var(LETTERS[scope.depth] + aside, shape[axis])
             child = scope.children.get(var)
             if child is None:
                 child = scope.children[var] = Scope(scope, var, scope.depth + 1)
@@ -168,8 +172,10 @@ class Lowering:
         if node.type.size == 0:
             return
         order = loop_order(node)
-        for part in product(*find_pieces(node)):
-            scope, local = self.nest(self.root, tuple(stop - start for start, stop in part), order)
+        parts = list(product(*find_pieces(node)))
+        for part in parts:
+            shape = tuple(stop - start for start, stop in part)
+            scope, local = self.nest(self.root, shape, order, len(parts) > 1)
             starts = (start for start, _ in part)
             at = self.position(tuple(i + k for i, k in zip(local, starts, strict=True)))
             value = self.emit(node, at, scope, ())

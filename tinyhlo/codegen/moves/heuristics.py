@@ -21,6 +21,7 @@ from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
+from tinyhlo.codegen.moves.row_values import before_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
@@ -30,7 +31,7 @@ from tinyhlo.codegen.moves.write_out import write_out
 from tinyhlo.target import Target
 
 OFTEN = 32  # runs of a kernel from which on a fork costs REPEATED times as much: each fetches what
-REPEATED = 4  # another core wrote in the last one
+REPEATED = 2  # another core wrote in the last one
 
 
 def choose_moves(
@@ -50,6 +51,7 @@ def choose_moves(
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves)),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),
+        ("before", lambda body: before_rows(body, target, moves)),
         ("blocks", lambda body: block_columns(body, target, moves)),
         ("stage", lambda body: stage_rows(body, target, moves)),
         # a lane may run twice

@@ -25,11 +25,11 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.long_sums import blocked
-from tinyhlo.codegen.moves.work import misses, work
+from tinyhlo.codegen.moves.work import misses, work_once
 from tinyhlo.ir.index import Var, index
 from tinyhlo.target import Target
 
-PARALLEL_WORK = 1 << 16  # operations below which a fork costs more than it saves
+PARALLEL_WORK = 1 << 17  # operations below which a fork costs more than it saves
 MISS = 8.0  # operations that a line from beyond the second cache takes the time of
 UNSURE = 16  # times as much or as little work: a search may find out what is better
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
@@ -65,7 +65,7 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
 def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
     """Whether the threads share a loop; either way where there is about as much work as that
     takes."""
-    amount = work(loop) + MISS * misses(loop, target.l2_bytes)
+    amount = work_once((loop,)) + MISS * misses(loop, target.l2_bytes)
     answers = {"all": True, "one": False} if amount >= least else {"one": False, "all": True}
     if not least / UNSURE <= amount <= least * UNSURE:
         return amount >= least

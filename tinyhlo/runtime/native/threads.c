@@ -1,10 +1,12 @@
 /* The thread pool: fork/join over a static split, whose parts are claimed.
 
    A task's iterations are cut into rounds of as many equal parts as there are threads; each round
-   is half of what is left. A thread takes the next part that nobody has. So the caller never waits
-   for a worker that has not begun, and where one core is slower than another, as on any machine
-   that others use too, what they wait for each other at the end is a part of the last, small round.
-   Which iterations make a part never depends on who runs it. Workers
+   is half of what is left. A thread takes its own part of every round, and then what others have
+   not begun. So the next task over the same arrays, as in a loop, finds them in the cache of the
+   core that wrote them; the caller never waits for a worker that has not begun; and where one core
+   is slower than another, as on any machine that others use too, what they wait for each other at
+   the end is a part of the last, small round. Which iterations make a part never depends on who
+   runs it. Workers
    spin for a moment after a task, because the next kernel of a program usually follows within
    microseconds, then sleep on a condition variable. Whoever has spun a while without luck gives
    way: a library's threads spin too (OpenBLAS's do so for milliseconds after each call), and two
@@ -38,8 +40,11 @@ static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* held while a call 
 static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static Task task;
-/* The current task's number (32 bits), its parts (16 bits), and the next part to claim (16 bits). */
-static _Atomic uint64_t claims;
+/* The current task's number (32 bits) and its threads (32 bits). */
+static _Atomic uint64_t announced;
+/* The number of the last task in which somebody claimed a thread's part of a round. Those of one
+   thread lie in a line of their own. */
+static _Alignas(64) _Atomic uint32_t claims[MOST_THREADS][16];
 static _Atomic int32_t finished; /* parts */
 static _Atomic int32_t sleepers;
 static int32_t started; /* workers that exist, without the caller */
@@ -77,54 +82,65 @@ static void relax(void) {
 #endif
 }
 
-/* The number of the task that a value of `claims` belongs to. */
-static uint32_t task_number(uint64_t claimed) { return (uint32_t)(claimed >> 32); }
+/* The number of the task that a value of `announced` belongs to. */
+static uint32_t task_number(uint64_t value) { return (uint32_t)(value >> 32); }
 
-/* Where a part begins. */
-static int64_t part_begin(int64_t part) {
-  int64_t round = part / task.threads, left = task.count >> round;
-  int64_t share = round == ROUNDS - 1 ? left : left - (left >> 1);
-  return task.count - left + share * (part % task.threads) / task.threads;
+/* Where a thread's part of a round begins. */
+static int64_t part_begin(int32_t thread, int round) {
+  int64_t left = task.count >> round, share = round == ROUNDS - 1 ? left : left - (left >> 1);
+  return task.count - left + share * thread / task.threads;
 }
 
-/* Claim parts and run them until none is left. Only who has claimed a part reads `task`: it stays
-   what it is until all parts are finished. */
-static void run_parts(void) {
-  uint64_t seen = atomic_load_explicit(&claims, memory_order_acquire);
-  for (;;) {
-    int64_t part = (int64_t)(seen & 0xffff), parts = (int64_t)(seen >> 16 & 0xffff);
-    if (part >= parts) return;
-    if (!atomic_compare_exchange_weak_explicit(&claims, &seen, seen + 1, memory_order_acquire,
-                                               memory_order_acquire))
-      continue;
-    int64_t begin = part_begin(part), end = part + 1 < parts ? part_begin(part + 1) : task.count;
-    if (begin < end) task.body(task.context, begin, end);
-    atomic_fetch_add_explicit(&finished, 1, memory_order_release);
-    seen = atomic_load_explicit(&claims, memory_order_acquire);
+/* Claim a thread's part of a round for task `number`: false where somebody has. A task is over when
+   all its parts are claimed and done, so who comes late finds its number, or a later one. */
+static bool claim(int32_t thread, int round, uint32_t number) {
+  _Atomic uint32_t* last = &claims[thread][round];
+  uint32_t seen = atomic_load_explicit(last, memory_order_relaxed);
+  return (int32_t)(seen - number) < 0 &&
+         atomic_compare_exchange_strong_explicit(last, &seen, number, memory_order_acquire,
+                                                 memory_order_relaxed);
+}
+
+/* Run the parts that nobody has, those of thread `self` first. Only who has claimed a part reads
+   `task`: it stays what it is until all parts are finished. */
+static void run_parts(int32_t self) {
+  uint64_t value = atomic_load_explicit(&announced, memory_order_acquire);
+  uint32_t number = task_number(value);
+  int32_t threads = (int32_t)(value & 0xffffffff), done = 0;
+  for (int32_t k = 0; k < threads; k++) {
+    int32_t thread = (self + k) % threads;
+    for (int round = 0; round < ROUNDS; round++) {
+      if (!claim(thread, round, number)) continue;
+      int64_t begin = part_begin(thread, round), end = part_begin(thread + 1, round);
+      if (begin < end) task.body(task.context, begin, end);
+      done++;
+    }
   }
+  if (done) atomic_fetch_add_explicit(&finished, done, memory_order_release);
 }
 
 static uint32_t wait_for_task(uint32_t seen) {
   for (int spin = 0; spin < SPINS; spin++) {
-    uint32_t now = task_number(atomic_load_explicit(&claims, memory_order_acquire));
+    uint32_t now = task_number(atomic_load_explicit(&announced, memory_order_acquire));
     if (now != seen) return now;
     if (spin >= PATIENCE && spin % OFFERS == 0) sched_yield();
     else relax();
   }
   pthread_mutex_lock(&sleep_lock);
   atomic_fetch_add(&sleepers, 1);
-  while (task_number(atomic_load(&claims)) == seen) pthread_cond_wait(&wake, &sleep_lock);
+  while (task_number(atomic_load(&announced)) == seen) pthread_cond_wait(&wake, &sleep_lock);
   atomic_fetch_sub(&sleepers, 1);
   pthread_mutex_unlock(&sleep_lock);
-  return task_number(atomic_load(&claims));
+  return task_number(atomic_load(&announced));
 }
 
-static void* work(void* seen) {
+static void* work(void* start) {
   fesetenv(FE_DFL_ENV); /* whoever started it may flush denormal numbers */
   inside = true;
-  for (uint32_t task = (uint32_t)(uintptr_t)seen;;) {
-    task = wait_for_task(task);
-    run_parts();
+  int32_t self = (int32_t)((uintptr_t)start >> 32);
+  for (uint32_t number = (uint32_t)(uintptr_t)start;;) {
+    number = wait_for_task(number);
+    run_parts(self);
   }
   return NULL;
 }
@@ -137,18 +153,19 @@ static int32_t start_workers(int32_t count) {
   pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES);
   while (started < count) {
     pthread_t thread;
-    void* seen = (void*)(uintptr_t)task_number(atomic_load(&claims));
-    if (pthread_create(&thread, &attributes, work, seen)) break;
+    /* which thread it is, the caller being the first, and the task that is over */
+    uint64_t start = (uint64_t)(started + 1) << 32 | task_number(atomic_load(&announced));
+    if (pthread_create(&thread, &attributes, work, (void*)(uintptr_t)start)) break;
     started++;
   }
   pthread_attr_destroy(&attributes);
   return started < count ? started : count;
 }
 
-static void announce_task(int32_t parts) {
-  uint64_t number = task_number(atomic_load(&claims)) + UINT64_C(1);
+static void announce_task(int32_t threads) {
+  uint64_t number = task_number(atomic_load(&announced)) + UINT64_C(1);
   atomic_store(&finished, 0);
-  atomic_store(&claims, number << 32 | (uint64_t)parts << 16);
+  atomic_store(&announced, number << 32 | (uint64_t)threads);
   if (!atomic_load(&sleepers)) return;
   pthread_mutex_lock(&sleep_lock);
   pthread_cond_broadcast(&wake);
@@ -171,13 +188,12 @@ void tiny_parallel(TinyBody body, void* context, int64_t count) {
     return;
   }
   threads = start_workers(threads - 1) + 1;
-  int32_t parts = threads * ROUNDS;
   task = (Task){.body = body, .context = context, .count = count, .threads = threads};
-  announce_task(parts);
+  announce_task(threads);
   inside = true;
-  run_parts();
+  run_parts(0);
   inside = false;
-  wait_for_parts(parts);
+  wait_for_parts(threads * ROUNDS);
   pthread_mutex_unlock(&in_use);
 }
 
@@ -201,7 +217,6 @@ static void in_child(void) {
   pthread_mutex_init(&in_use, NULL);
   pthread_cond_init(&wake, NULL);
   atomic_store(&sleepers, 0);
-  atomic_store(&claims, 0);
   started = 0;
 }
 
