@@ -21,7 +21,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tinyhlo.collector import collector_paused, lasting
-from tinyhlo.config import ON_HOST, Config, thread_count
+from tinyhlo.config import Config, is_on_host, thread_count
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import saved
@@ -113,8 +113,9 @@ DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "PYTHON": interpret,
     "CL": compile_for_device,
     "NV": compile_for_device,
+    "WEBGPU": compile_for_device,
 }
-NUMBERED = ("CL", "NV")  # there may be several: CL:1 is the second
+NUMBERED = ("CL", "NV", "WEBGPU")  # there may be several: CL:1 is the second
 
 
 def check_device(config: Config) -> None:
@@ -172,6 +173,10 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
 
 def code_of(program: Program, target: Target, config: Config) -> Compiled:
     """The code of a Program."""
+    if target.device == "WEBGPU":
+        from tinyhlo.runtime.webgpu.compile import compile_program as compile_for_web
+
+        return compile_for_web(program, target, config)
     if target.group_items:
         from tinyhlo.codegen.grid.render import device_code
         from tinyhlo.codegen.grid.resident import gathered
@@ -204,7 +209,11 @@ def host_processor(config: Config) -> Target:
 
 def device_target(config: Config) -> Target | None:
     """The Target of a device beside the host; None when the host is asked for."""
-    if config.device in ON_HOST:
+    if kind_of(config) == "WEBGPU":
+        from tinyhlo.runtime.webgpu.device import open_named
+
+        return open_named(config.device).target
+    if is_on_host(config.device):
         return None
     from tinyhlo.runtime.devices.device import open_device
 

@@ -14,7 +14,11 @@ from typing import Any
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 
-ON_HOST = ("CPU", "PYTHON")  # devices that have no memory of their own
+ON_HOST = ("CPU", "PYTHON", "WEBGPU")  # devices whose arrays lie in memory of the host
+
+
+def is_on_host(device: str) -> bool:
+    return device.partition(":")[0] in ON_HOST
 
 
 def option(default: Any, meaning: str) -> Any:
@@ -28,7 +32,7 @@ class Config:
     device: str = option(
         "CPU",
         "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), NV (an "
-        "NVIDIA GPU, by CUDA), or PYTHON (the NumPy interpreter)",
+        "NVIDIA GPU, by CUDA), WEBGPU (any GPU, by wgpu), or PYTHON (the NumPy interpreter)",
     )
     debug: int = option(
         0,

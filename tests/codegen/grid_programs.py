@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -21,17 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tinyhlo import compiler
 from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.grid.resident import gathered
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.render import kernels_of
+from tinyhlo.compiler import device_target
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import Module, import_module
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.runtime.devices.compile import compile_program
-from tinyhlo.runtime.devices.device import Device, open_device
 from tinyhlo.runtime.host import native
 from tinyhlo.schedule import schedule
 from tinyhlo.target import PROCESSOR, Target
@@ -230,15 +229,12 @@ def arguments(program: Program) -> list[np.ndarray]:
     ]  # fmt: skip
 
 
-def check(program: Program, device: Device, target: Target) -> None:
+def check(program: Program, name: str, target: Target) -> None:
     """The device gives what the interpreter gives."""
     module = module_of(program)
-    config = Config(device=device.label, cache=0)
+    config = Config(device=name, cache=0)
     plan = schedule(simplify(module.graph), module.name, module.aliases, target)
-    plan, residents = gathered(plan, target)
-    render = partial(device_code, residents=residents)
-    compiled = compile_program(plan, render, replace(device, target=target), config, residents)
-    run = native(module, plan, compiled, config)
+    run = native(module, plan, compiler.code_of(plan, target, config), config)
     given = arguments(program)
     for got, want in zip(run(*given), run_graph(module.graph, given), strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
@@ -251,19 +247,20 @@ def check(program: Program, device: Device, target: Target) -> None:
             )
 
 
-def targets_of(device: Device) -> dict[str, Target]:
+def targets_of(name: str) -> dict[str, Target]:
     """As it is, and as a device with many units and without vectors."""
-    features = device.target.features.replace(PROCESSOR, "")
-    many = replace(device.target, features=features, threads=64)
-    return {"own": device.target, "many units": many}
+    own = device_target(Config(device=name))
+    assert own is not None
+    many = replace(own, features=own.features.replace(PROCESSOR, ""), threads=64)
+    return {"own": own, "many units": many}
 
 
 def main(name: str, kind: str) -> None:
-    device = open_device(name)
+    target = targets_of(name)[kind]
     wrong: dict[str, str] = {}
     for title, program in PROGRAMS.items():
         try:
-            check(program, device, targets_of(device)[kind])
+            check(program, name, target)
         except Exception:
             wrong[title] = traceback.format_exc()[-3000:]
     print(json.dumps(wrong))

@@ -18,7 +18,7 @@ NV = replace(
 
 
 @pytest.mark.parametrize("kind", ("own", "many units"))
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", (*DEVICES, "WEBGPU"))
 def test_on_a_device(device: str, kind: str) -> None:
     if missing(device):
         pytest.skip(missing(device))

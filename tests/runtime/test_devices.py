@@ -29,7 +29,9 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 @functools.cache
 def missing(device: str) -> str:
     """Why there is no such device here; empty when there is one."""
-    code = f"from tinyhlo.runtime.devices.device import open_device; open_device({device!r})"
+    code = f"""from tinyhlo.compiler import device_target
+from tinyhlo.config import Config
+device_target(Config(device={device!r}))"""
     done = python("-c", code)
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 

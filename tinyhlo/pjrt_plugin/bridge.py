@@ -132,7 +132,7 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 def check_memory(asked: config.Config) -> None:
     """Raises TinyhloError for a device that arrays of this process are not made for."""
     ours = environment().device
-    if asked.device != ours and asked.device not in config.ON_HOST:
+    if asked.device != ours and not config.is_on_host(asked.device):
         raise TinyhloError(
             f"device {asked.device} for one function alone: arrays lie in the memory of the device "
             f"that TINYHLO_DEVICE names when the process starts, which is {ours}"
@@ -141,7 +141,7 @@ def check_memory(asked: config.Config) -> None:
 
 def opened_device(asked: config.Config) -> Device | None:
     """The device beside the host that the environment asks for, if any."""
-    if asked.device in config.ON_HOST:
+    if config.is_on_host(asked.device):
         return None
     from tinyhlo.compiler import check_device
     from tinyhlo.runtime.devices.device import open_device

@@ -38,6 +38,7 @@ from tinyhlo.schedule.program import Kernel, Program
 from tinyhlo.target import Target
 
 if TYPE_CHECKING:
+    from tinyhlo.codegen.wgsl.plan import Plan
     from tinyhlo.runtime.search.store import Found
 
 
@@ -59,6 +60,7 @@ class Compiled:
     first_number: int = 0  # of the kernels in the trace
     found: tuple[Found, ...] = ()  # by searches for schedules
     source: str = field(default="", repr=False)
+    plan: Plan | None = field(default=None, repr=False)  # for a device of WebGPU
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.loops), *filter(None, [self.source]), *self.modules])

@@ -25,6 +25,10 @@ from tinyhlo.schedule import Program
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
     """An Executable around compiled code."""
+    if compiled.plan is not None:
+        from tinyhlo.runtime.webgpu.compile import executable
+
+        return executable(module, compiled, config)
     constants = tuple(aligned_copy(constant.value) for constant in program.constants)
     constants += tuple(library.descriptor for library in compiled.libraries)
     linked = link(compiled.pieces, program.name)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhlo.codegen.bodies import in_order, stores_in, substituted, ways_together
-from tinyhlo.codegen.c import arithmetic
-from tinyhlo.codegen.c.arithmetic import Functions, literal_text, stored_name, type_name
+from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.values import Values
 from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import (
@@ -32,7 +31,7 @@ from tinyhlo.codegen.loops import (
     Synchronize,
 )
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.ir.dtypes import BOOL, DType
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Var, constant, index
 from tinyhlo.ir.ops import Op
@@ -78,14 +77,14 @@ class Statements(Values):
             case If(conditions=conditions, body=inner):
                 self.block(f"if ({self.hold(conditions)})", inner, guard=True)
             case Bind(var=var, index=index):
-                self.variables[var] = self.out.value("i64", self.index(index))
+                self.variables[var] = self.out.value(self.index_type, self.index(index))
                 self.bind(var)
             case Keep():
                 self.keep_values(statement)
             case Allocate(memory=memory):
                 self.allocate(memory)
             case Synchronize():
-                self.out.line("BARRIER;")
+                self.out.line(self.language.barrier)
                 self.stored()
             case _:
                 raise TypeError(statement)
@@ -109,25 +108,35 @@ class Statements(Values):
         if memory in self.names:
             return
         name = f"{memory.name}_{self.out.fresh()}"
-        self.names[memory] = name
-        declaration = f"{stored_name(memory.dtype)} {name}[{memory.size}];"
         if self.alone:
-            self.out.line(declaration)
+            self.names[memory] = name
+            self.out.line(self.array(self.language.array, memory, name))
         else:
-            self.shared.append(f"SHARED {declaration}")
+            self.share(memory, name)
+
+    def array(self, template: str, memory: Memory, name: str) -> str:
+        type_ = self.language.stored_name(memory.dtype)
+        return template.format(type=type_, name=name, size=memory.size)
+
+    def share(self, memory: Memory, name: str) -> None:
+        """Memory of the group, under this name."""
+        self.names[memory] = name
+        self.shared.append(self.array(self.language.shared, memory, name))
+
+    def stored_line(self, memory: Memory, place: str, text: str) -> str:
+        """Of one element."""
+        return f"{self.names[memory]}[{place}] = {text};"
 
     def stores(self, group: list[Store]) -> None:
         """Stores whose values are all computed before any is stored; of a group one item stores,
         and all wait for it."""
-        texts = [
-            (self.names[s.memory], self.index(s.index), self.kept_text(s.value)) for s in group
-        ]
-        lines = [f"{name}[{place}] = {text};" for name, place, text in texts]
+        texts = [(s.memory, self.index(s.index), self.kept_text(s.value)) for s in group]
+        lines = [self.stored_line(*each) for each in texts]
         if not self.alone:
-            self.out.line("BARRIER;")
+            self.out.line(self.language.barrier)
             self.out.line("if (ITEM == 0) {")
             self.out.lines += [f"  {line}" for line in lines]
-            self.out.lines += ["}", "BARRIER;"]
+            self.out.lines += ["}", self.language.barrier]
         else:
             self.out.lines += lines
         self.stored()
@@ -135,7 +144,7 @@ class Statements(Values):
     def kept_text(self, value: Expression) -> str:
         text = self.text(value)
         if isinstance(value, Read):
-            return self.out.value(type_name(value.dtype), text)
+            return self.named(value.dtype, text)
         return text
 
     # --- registers ---------------------------------------------------------------------------
@@ -144,19 +153,21 @@ class Statements(Values):
         own = f"{name}_{self.out.fresh()}"
         self.registers[name] = own
         self.dtypes[name] = dtype
-        self.out.line(f"{type_name(dtype)} {own} = {text};")
+        self.out.variable(self.language.type_name(dtype), own, text)
         self.bind(name)
 
     def accumulate(self, name: str, op: Op, value: Expression) -> None:
         dtype, own = self.dtypes[name], self.registers[name]
         text = self.text(value)
         if value.dtype is not dtype:  # a boolean: all bits or none
-            text = f"({type_name(dtype)})({text} ? -1 : 0)"
+            ones, zero = (self.language.literal_text(b, dtype) for b in ((1 << dtype.bits) - 1, 0))
+            text = self.choice(text, ones, zero)
+            text = self.named(dtype, text)
         self.out.line(f"{own} = {self.combined(op, str(own), text, dtype)};")
         self.forget((name,))
 
     def combined(self, op: Op, left: str, right: str, dtype: DType) -> str:
-        return arithmetic.written(self.functions, op, [left, right], dtype, dtype)
+        return self.language.written(self.functions, op, [left, right], dtype, dtype)
 
     def assign(self, names: tuple[str, ...], values: tuple[Expression, ...]) -> None:
         texts = [self.kept_text(value) for value in values]
@@ -167,13 +178,13 @@ class Statements(Values):
     def keep_values(self, keep: Keep) -> None:
         condition, count = self.text(keep.condition), self.registers[keep.count]
         texts = [self.text(value) for value in keep.values]
-        places = [f"{self.names[memory]}[{count}]" for memory in keep.memories]
-        lines = [f"  {place} = {text};" for place, text in zip(places, texts, strict=True)]
+        kept = zip(keep.memories, texts, strict=True)
+        lines = [f"  {self.stored_line(memory, str(count), text)}" for memory, text in kept]
         test = condition if self.alone else f"{condition} && ITEM == 0"
         self.out.lines += [f"if ({test}) {{", *lines, "}"]
         if not self.alone:
-            self.out.line("BARRIER;")
-        self.out.line(f"if ({condition}) {count} += 1;")
+            self.out.line(self.language.barrier)
+        self.out.line(f"if ({condition}) {{ {count} += 1; }}")
         self.forget((keep.count,))
         self.stored()
 
@@ -209,8 +220,8 @@ class Statements(Values):
             return self.index(end)
         if not end.terms:
             return str(min(end.offset, extent))
-        text = self.out.value("i64", self.index(end))
-        return self.out.value("i64", f"{text} < {extent} ? {text} : {extent}")
+        text = self.out.value(self.index_type, self.index(end))
+        return self.out.value(self.index_type, self.choice(f"{text} < {extent}", text, str(extent)))
 
     def run(self, loop: Loop, start: str, step: str) -> None:
         name, end = self.variable(loop), self.end(loop)
@@ -222,14 +233,18 @@ class Statements(Values):
         self.unbind(loop.var, before)
         if variable is not None:
             self.variables[loop.var] = variable
-        self.close_block(f"for (i64 {name} = {start}; {name} < {end}; {step})")
+        self.close_block(
+            self.language.loop.format(
+                type=self.index_type, name=name, start=start, end=end, step=step
+            )
+        )
         self.settle(loop.body)
 
     def grid(self, loop: Loop) -> None:
         """The loop whose iterations are the work-items, or the groups."""
         name = self.variable(loop)
         place = f"GROUP * {self.items} + ITEM" if self.alone else "GROUP"
-        self.out.line(f"const i64 {name} = {place};")
+        self.out.constant(self.index_type, name, place)
         self.variables[loop.var] = name
         self.bind(loop.var)
         if self.alone and loop.var.extent % self.items:
@@ -240,7 +255,7 @@ class Statements(Values):
     def each_item(self, loop: Loop) -> None:
         """What every item of the group does by itself; they wait where the body says so."""
         name, alone = self.variable(loop), self.alone
-        self.out.line(f"const i64 {name} = ITEM;")
+        self.out.constant(self.index_type, name, "ITEM")
         self.variables[loop.var] = name
         self.bind(loop.var)
         self.alone = True
@@ -258,8 +273,8 @@ class Statements(Values):
                 dtype, own = self.dtypes[name], f"{name}_{self.out.fresh()}"
                 first = saved[name]
                 if isinstance(way, Op):
-                    first = literal_text(identity(way, dtype).bits, dtype)
-                self.out.line(f"{type_name(dtype)} {own} = {first};")
+                    first = self.language.literal_text(identity(way, dtype).bits, dtype)
+                self.out.variable(self.language.type_name(dtype), own, first)
                 self.registers[name] = own
         start, alone = self.index(loop.start), self.alone
         first = "ITEM" if start == "0" else f"{start} + ITEM"
@@ -274,7 +289,7 @@ class Statements(Values):
                     total = self.combined(way, saved[name], total, self.dtypes[name])
                 self.out.line(f"{saved[name]} = {total};")
         if stores_in(loop.body):
-            self.out.line("BARRIER;")
+            self.out.line(self.language.barrier)
 
     def together(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
         """The registers of all items of a group put together, always in the same order."""
@@ -283,11 +298,10 @@ class Statements(Values):
             for name in group
         ]
         for name, memory in zip(group, memories, strict=True):
-            self.names[memory] = memory.name
-            self.shared.append(f"SHARED {stored_name(memory.dtype)} {memory.name}[{self.items}];")
-            self.out.line(f"{memory.name}[ITEM] = {self.registers[name]};")
+            self.share(memory, memory.name)
+            self.out.line(self.stored_line(memory, "ITEM", self.registers[name]))
         half = self.out.fresh()
-        self.out.line("BARRIER;")
+        self.out.line(self.language.barrier)
         item, other = Var("item", self.items), Var("half", self.items)
         one = tuple(Load(memory, index(item)) for memory in memories)
         two = tuple(Load(memory, index(item) + index(other)) for memory in memories)
@@ -299,14 +313,12 @@ class Statements(Values):
             self.bind(var)
         texts = [self.text(value) for value in values]
         for memory, text in zip(memories, texts, strict=True):
-            self.out.line(f"{memory.name}[ITEM] = {text};")
+            self.out.line(self.stored_line(memory, "ITEM", text))
         inner = self.close()
-        self.out.line(f"for (i32 {half} = {self.items // 2}; {half} > 0; {half} /= 2) {{")
+        head = self.language.halves.format(name=half, start=self.items // 2)
+        self.out.line(f"{head} {{")
         self.out.lines += [f"  if (ITEM < {half}) {{", *(f"    {x}" for x in inner.lines), "  }"]
-        self.out.lines += ["  BARRIER;", "}"]
-        totals = [
-            self.out.value(type_name(m.dtype), f"{m.name}[0]{' != 0' if m.dtype is BOOL else ''}")
-            for m in memories
-        ]
-        self.out.line("BARRIER;")
+        self.out.lines += [f"  {self.language.barrier}", "}"]
+        totals = [self.named(memory.dtype, self.element(memory, "0")) for memory in memories]
+        self.out.line(self.language.barrier)
         return totals

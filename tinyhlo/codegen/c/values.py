@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhlo.codegen.c import arithmetic
-from tinyhlo.codegen.c.arithmetic import Functions, literal_text, type_name
+from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.codegen.c.language import C, Language
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -26,7 +26,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.math.expand import expand
 from tinyhlo.codegen.scopes import Scopes, Value
-from tinyhlo.ir.dtypes import BOOL, I64, DType
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
@@ -37,7 +37,8 @@ INT_LIMIT = 1 << 31
 class Lines:
     """The lines of the present scope; numbers for names."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language) -> None:
+        self.language = language
         self.lines: list[str] = []
         self.count = 0
 
@@ -50,15 +51,23 @@ class Lines:
 
     def value(self, type_: str, text: str) -> str:
         name = self.fresh()
-        self.lines.append(f"const {type_} {name} = {text};")
+        self.constant(type_, name, text)
         return name
+
+    def constant(self, type_: str, name: str, text: str) -> None:
+        self.lines.append(self.language.constant.format(type=type_, name=name, value=text))
+
+    def variable(self, type_: str, name: str, text: str) -> None:
+        self.lines.append(self.language.variable.format(type=type_, name=name, value=text))
 
 
 class Values(Scopes):
     """Emits expressions; `names` are what memories are called, `functions` what they call."""
 
+    language: Language = C
+
     def __init__(self, target: Target, names: Mapping[Memory, str], functions: Functions) -> None:
-        self.out = Lines()
+        self.out = Lines(self.language)
         super().__init__(self.out)
         self.registers: dict[str, str] = {}
         self.target = target
@@ -70,7 +79,7 @@ class Values(Scopes):
     def text(self, e: Expression) -> str:
         """The value of `e`, emitted at most once a scope."""
         if isinstance(e, Literal):
-            return literal_text(e.bits, e.dtype)
+            return self.language.literal_text(e.bits, e.dtype)
         if isinstance(e, Read):
             return self.registers[e.name]
         home = self.home(e.free, e.loads)
@@ -87,13 +96,11 @@ class Values(Scopes):
             case Apply():
                 return self.apply(e)
             case Load(memory=memory, index=index):
-                element = f"{self.names[memory]}[{self.index(index)}]"
-                if memory.dtype is BOOL:
-                    element = f"{element} != 0"
-                return self.named(e.dtype, element)
+                return self.named(e.dtype, self.element(memory, self.index(index)))
             case IndexValue(index=index, dtype=dtype):
-                wide = self.index(index)
-                return self.named(dtype, arithmetic.converted(self.functions, wide, I64, dtype))
+                wide, own = self.index(index), self.language.index
+                converted = self.language.converted(self.functions, wide, own, dtype)
+                return self.named(dtype, converted)
             case Guard():
                 return self.guard(e)
             case Rarely():
@@ -101,7 +108,18 @@ class Values(Scopes):
         raise TypeError(e)
 
     def named(self, dtype: DType, text: str) -> str:
-        return self.out.value(type_name(dtype), text)
+        return self.out.value(self.language.type_name(dtype), text)
+
+    @property
+    def index_type(self) -> str:
+        return self.language.type_name(self.language.index)
+
+    def element(self, memory: Memory, place: str) -> str:
+        """The value of an element."""
+        return self.language.element(self.names[memory], place, memory.dtype)
+
+    def choice(self, condition: str, then: str, other: str) -> str:
+        return self.language.choice.format(condition=condition, then=then, other=other)
 
     def apply(self, e: Apply) -> str:
         if self.expands and (e.op in TRANSCENDENTAL or e.op is Op.REM):
@@ -113,13 +131,13 @@ class Values(Scopes):
         texts = [self.text(argument) for argument in e.arguments]
         operand = e.arguments[-1].dtype
         return self.named(
-            e.dtype, arithmetic.written(self.functions, e.op, texts, operand, e.dtype)
+            e.dtype, self.language.written(self.functions, e.op, texts, operand, e.dtype)
         )
 
     # --- indices -----------------------------------------------------------------------------
 
     def index(self, index: Index) -> str:
-        """An integer of 64 bits, in parentheses unless it is one number or name."""
+        """An integer, in parentheses unless it is one number or name."""
         if not index.terms:
             return str(index.offset)
         parts = [self.term(atom, factor) for atom, factor in index.terms]
@@ -136,7 +154,8 @@ class Values(Scopes):
             case Remainder(dividend=dividend, modulus=modulus):
                 text = self.divided(dividend, modulus, "%")
             case Data(value=value):
-                text = arithmetic.converted(self.functions, self.text(value), value.dtype, I64)
+                own = self.language.index
+                text = self.language.converted(self.functions, self.text(value), value.dtype, own)
             case _:
                 raise TypeError(atom)
         return text if factor == 1 else f"{text} * {factor}"
@@ -173,9 +192,10 @@ class Values(Scopes):
         condition = self.hold(e.conditions)
         if not e.value.loads:
             then, other = self.text(e.value), self.text(e.otherwise)
-            return self.named(e.dtype, f"{condition} ? {then} : {other}")
+            return self.named(e.dtype, self.choice(condition, then, other))
         name = self.out.fresh()
-        self.out.line(f"{type_name(e.dtype)} {name};")
+        type_ = self.language.type_name(e.dtype)
+        self.out.line(self.language.unset.format(type=type_, name=name))
         with self.innermost():
             self.branch(f"if ({condition})", e.value, name)
             self.branch("else", e.otherwise, name)
@@ -196,21 +216,30 @@ class Values(Scopes):
         call = f"{self.function(e)}({given})"
         return self.named(e.dtype, f"{condition} ? {call} : {usual}")
 
+    def elsewhere(self) -> Values:
+        """What renders a function of its own."""
+        return Values(self.target, {}, self.functions)
+
     def function(self, e: Rarely) -> str:
         """The name of the function that computes `e.value`."""
+        type_name = self.language.type_name
         name = f"{e.name}_{type_name(e.dtype)}".replace(".", "_")
         if name not in self.functions:
-            inner = Values(self.target, {}, self.functions)
+            inner = self.elsewhere()
             inner.expands = False
             parameters: list[str] = []
             for k, part in enumerate(e.inputs):
                 inner.bind(f"input{k}")
                 inner.registers[f"input{k}"] = f"input{k}"
-                parameters.append(f"{type_name(part.dtype)} input{k}")
+                parameter = self.language.parameter
+                parameters.append(parameter.format(type=type_name(part.dtype), name=f"input{k}"))
             result = inner.text(e.value)
+            head = self.language.function.format(
+                type=type_name(e.dtype), name=name, parameters=", ".join(parameters)
+            )
             self.functions[name] = "\n".join(
                 [
-                    f"FUNCTION {type_name(e.dtype)} {name}({', '.join(parameters)}) {{",
+                    f"{head} {{",
                     *(f"  {line}" for line in inner.out.lines),
                     f"  return {result};",
                     "}",

@@ -102,6 +102,12 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def name_webgpu() -> list[str]:
+    from tinyhlo.runtime.webgpu.device import names
+
+    return names()
+
+
 def label_of(kind: str, number: int) -> str:
     """How users ask for a device."""
     return f"{kind}:{number}" if number else kind
@@ -110,9 +116,10 @@ def label_of(kind: str, number: int) -> str:
 def available() -> list[tuple[str, str]]:
     """(label, name) of every device beside the host; what is missing instead of a name."""
     found: list[tuple[str, str]] = []
-    for label, kind in KINDS.items():
+    every = {label: kind.names for label, kind in KINDS.items()} | {"WEBGPU": name_webgpu}
+    for label, names_of in every.items():
         try:
-            names = kind.names()
+            names = names_of()
         except TinyhloError as error:
             found.append((label, str(error)))
         else:

@@ -1,0 +1,101 @@
+"""WebGPU through wgpu: JAX on it, and what its kernels are written in. Skipped where there is no
+adapter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime.test_devices import PROGRAMS, jax_on, missing
+from tinyhlo.ir.dtypes import ALL, DType
+from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime.webgpu.words import array_from, words_from
+
+
+def run(program: str, **environment: str) -> str:
+    if missing("WEBGPU"):
+        pytest.skip(missing("WEBGPU"))
+    done = jax_on("WEBGPU", program, TINYHLO_CACHE="0", **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_words(dtype: DType) -> None:
+    """Arrays of every type are what they were when they come back."""
+    raw = np.random.default_rng(0).integers(0, 256, (5, dtype.itemsize), np.uint8)
+    if dtype.kind == "bool":
+        raw &= 1
+    array = raw.view(dtype.numpy)
+    words = words_from(array, dtype)
+    assert words.size == 5 * max(1, dtype.bits // 32)
+    again = array_from(words, TensorType((5, 1), dtype))
+    assert again.dtype == array.dtype and again.tobytes() == array.tobytes()
+
+
+def test_programs_are_right() -> None:
+    """As the interpreter has them: loops, branches, calls of the host, constants."""
+    assert run(PROGRAMS) == "right\n"
+
+
+def test_an_error_of_the_host_reaches_the_caller() -> None:
+    program = """
+    def refuse(x):
+        raise ValueError("no such thing")
+    try:
+        np.asarray(jax.jit(lambda x: jax.pure_callback(refuse, x, x * 2) + 1)(jnp.ones(3)))
+    except Exception as error:
+        print("no such thing" in str(error))
+    """
+    assert run(program) == "True\n"
+
+
+def test_threads_and_donation() -> None:
+    program = """
+    import threading
+
+    step = jax.jit(lambda w, g: w - 0.5 * g, donate_argnums=0)
+    def train(seed, out):
+        w = jnp.full(1000, float(seed))
+        for k in range(20):
+            w = step(w, jnp.ones(1000))
+        out[seed] = float(w[-1])
+    out = {}
+    threads = [threading.Thread(target=train, args=(k, out)) for k in range(2)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    print(out[0], out[1])
+    """
+    assert run(program) == "-10.0 -9.0\n"
+
+
+def test_what_is_no_number() -> None:
+    """NaN passes through, is known, and compares as nothing; what is rarely needed is exact."""
+    program = """
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 1.0, 3e38, 1e-40], np.float32)
+    f = lambda x: (
+        jnp.maximum(x, 1), jnp.isnan(x), x != x, x == x, jnp.max(x), jnp.sort(x), x * 0.5,
+        jnp.isfinite(x), x.astype(jnp.int32), x.astype(jnp.bfloat16), x.astype(jnp.float16),
+        jnp.sign(x), jnp.exp(x), 1 / x,
+    )
+    far = np.array([1e5, -3e7, 1e20, 3.4e38, 4e4], np.float32)
+    g = lambda x: (jnp.sin(x), jnp.cos(x), jnp.fmod(x, 3.7), jnp.fmod(x * 1e-38, 1e-42))
+    for function, given in ((f, x), (g, far)):
+        oracle = jax.jit(function, compiler_options={"tinyhlo_device": "PYTHON"})(given)
+        for mine, theirs in zip(jax.jit(function)(given), oracle):
+            np.testing.assert_allclose(
+                np.asarray(mine, "f8"), np.asarray(theirs, "f8"), rtol=3e-6, atol=2e-7
+            )
+    print("right")
+    """
+    assert run(program) == "right\n"
+
+
+def test_too_large() -> None:
+    """One error that names both sizes."""
+    program = """
+    try:
+        jax.jit(lambda x: jnp.broadcast_to(x, (1 << 15, 1 << 15)) * 2)(np.float32(1))
+    except Exception as error:
+        print("4,294,968" in str(error) and "at once" in str(error))
+    """
+    assert run(program) == "True\n"

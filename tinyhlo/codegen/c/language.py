@@ -1,0 +1,65 @@
+"""What a text for work-items is written in: templates of statements, and how values are computed.
+
+`codegen/wgsl` has another table, and shares the renderers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyhlo.codegen.c import arithmetic
+from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.ir.dtypes import BOOL, I64, DType
+from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """Templates name what they are filled with; `index` is the type of indices; `element` is an
+    element of an array as a value."""
+
+    constant: str
+    variable: str
+    unset: str
+    array: str
+    shared: str
+    loop: str
+    halves: str
+    choice: str
+    function: str
+    parameter: str
+    barrier: str
+    index: DType
+    type_name: Callable[[DType], str]
+    stored_name: Callable[[DType], str]
+    literal_text: Callable[[int, DType], str]
+    element: Callable[[str, str, DType], str]
+    written: Callable[[Functions, Op, Sequence[str], DType, DType], str]
+    converted: Callable[[Functions, str, DType, DType], str]
+
+
+def element(name: str, place: str, dtype: DType) -> str:
+    return f"{name}[{place}]{' != 0' if dtype is BOOL else ''}"
+
+
+C = Language(
+    constant="const {type} {name} = {value};",
+    variable="{type} {name} = {value};",
+    unset="{type} {name};",
+    array="{type} {name}[{size}];",
+    shared="SHARED {type} {name}[{size}];",
+    loop="for ({type} {name} = {start}; {name} < {end}; {step})",
+    halves="for (i32 {name} = {start}; {name} > 0; {name} /= 2)",
+    choice="{condition} ? {then} : {other}",
+    function="FUNCTION {type} {name}({parameters})",
+    parameter="{type} {name}",
+    barrier="BARRIER;",
+    index=I64,
+    type_name=arithmetic.type_name,
+    stored_name=arithmetic.stored_name,
+    literal_text=arithmetic.literal_text,
+    element=element,
+    written=arithmetic.written,
+    converted=arithmetic.converted,
+)

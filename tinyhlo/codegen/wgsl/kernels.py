@@ -1,0 +1,162 @@
+"""The kernels of a program as one WGSL module.
+
+code = module_of(kernels, target)
+print(code.source)                 # an entry point for each dispatch
+code.kernels[kernel].dispatches    # which arrays each takes, and how many groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Union
+
+import numpy as np
+
+from tinyhlo.codegen.bodies import below
+from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.lower import lower
+from tinyhlo.codegen.grid.mapping import Piece, pieces_of
+from tinyhlo.codegen.grid.render import large_private, memories_in
+from tinyhlo.codegen.grid.resident import Resident
+from tinyhlo.codegen.loops import Allocate, LoopProgram
+from tinyhlo.codegen.wgsl.language import GROUPS, prelude, words_of
+from tinyhlo.codegen.wgsl.resident import render_resident
+from tinyhlo.codegen.wgsl.statements import WgslStatements
+from tinyhlo.codegen.wgsl.types import check_types
+from tinyhlo.ir.graph import graph_key
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+
+class Table(NamedTuple):
+    """A small constant array of a kernel, by its number in the module."""
+
+    number: int
+
+
+class Scratch(NamedTuple):
+    """Memory of a kernel beyond its buffers, from a word on."""
+
+    start: int
+
+
+Argument = Union[int, Table, Scratch]  # a position among a kernel's reads, then its writes
+
+
+class Dispatch(NamedTuple):
+    """An entry point, how many groups run it, and whose places it is given."""
+
+    symbol: str
+    groups: int
+    arguments: tuple[Argument, ...]
+
+
+class WgslKernel(NamedTuple):
+    """A kernel as dispatches, one after another."""
+
+    dispatches: tuple[Dispatch, ...]
+    scratch_words: int = 0
+
+
+class WgslModule(NamedTuple):
+    """All kernels of a program; equal ones share their entry points."""
+
+    source: str
+    kernels: Mapping[Kernel, WgslKernel]
+    tables: list[np.ndarray]
+
+
+def module_of(
+    kernels: Iterable[Kernel], target: Target, residents: Mapping[Kernel, Resident]
+) -> WgslModule:
+    """Raises UnsupportedOp for what the device cannot compute."""
+    kernels = list(kernels)
+    check_types(kernels, residents, target)
+    functions: Functions = {}
+    texts: list[str] = []
+    tables: list[np.ndarray] = []
+    by_structure: dict[object, WgslKernel] = {}
+    rendered: dict[Kernel, WgslKernel] = {}
+    for kernel in kernels:
+        clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
+        if kernel in residents:
+            symbol = f"r{len(rendered)}_{clean}"
+            found = render_resident(residents[kernel], target, symbol, functions)
+            texts.append(found.text)
+            own = tuple(Table(len(tables) + k) for k in range(len(found.tables)))
+            tables += found.tables
+            buffers = tuple(range(len(residents[kernel].buffers)))
+            rendered[kernel] = WgslKernel((Dispatch(symbol, 1, (*buffers, *own)),))
+            continue
+        key = (graph_key(kernel.graph), kernel.in_place)
+        if key not in by_structure:
+            symbol = f"k{len(by_structure)}_{clean}"
+            loops = lower(kernel, target)
+            by_structure[key] = render(loops, target, symbol, functions, texts, tables)
+        rendered[kernel] = by_structure[key]
+    source = "\n".join([prelude(target), *functions.values(), *texts])
+    return WgslModule(source, rendered, tables)
+
+
+def render(
+    loops: LoopProgram,
+    target: Target,
+    symbol: str,
+    functions: Functions,
+    texts: list[str],
+    tables: list[np.ndarray],
+) -> WgslKernel:
+    """The dispatches of one kernel; their text is added to `texts`."""
+    pieces, kept = pieces_of(loops, target)
+    places: dict[Memory, Argument] = {
+        memory: k for k, memory in enumerate((*loops.reads, *loops.writes))
+    }
+    for memory, value in loops.tables:
+        places[memory] = Table(len(tables))
+        tables.append(value)
+    slices = [(m, n) for piece in pieces for m, n in large_private(piece, target)]
+    scratch = 0
+    for memory, count in [*((memory, 1) for memory in kept), *slices]:
+        places[memory] = Scratch(scratch)
+        scratch += memory.size * words_of(memory.dtype) * count
+    dispatches: list[Dispatch] = []
+    for number, piece in enumerate(pieces):
+        if piece.groups:
+            own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
+            used = [m for m in places if m in memories_in(piece.body)]
+            texts.append(function(piece, target, own, used, functions))
+            given = tuple(places[memory] for memory in used)
+            dispatches.append(Dispatch(own, piece.groups, given))
+    return WgslKernel(tuple(dispatches), scratch)
+
+
+def function(
+    piece: Piece, target: Target, symbol: str, used: list[Memory], functions: Functions
+) -> str:
+    """The text of one dispatch."""
+    slices = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
+    number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
+    head: list[str] = []
+    for k, memory in enumerate(used):
+        own = f" + {number} * {memory.size * words_of(memory.dtype)}" if memory in slices else ""
+        head.append(f"let {memory.name}_at = bases.at[{k // 4}][{k % 4}]{own};")
+    names = {memory: f"{memory.name}_at" for memory in used}
+    renderer = WgslStatements(target, names, functions, piece.items, piece.alone, symbol)
+    renderer.body(piece.body)
+    lines = renderer.out.lines
+    if piece.groups > GROUPS:
+        lines = [f"if (GROUP < {piece.groups}) {{", *(f"  {line}" for line in lines), "}"]
+    return entry_point(symbol, piece.items, renderer.shared, [*head, *lines])
+
+
+def entry_point(symbol: str, items: int, shared: Iterable[str], lines: Iterable[str]) -> str:
+    head = (
+        f"@compute @workgroup_size({items})",
+        f"fn {symbol}(",
+        "  @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) item: u32",
+        ") {",
+        f"  let GROUP = i32(group.x + group.y * {GROUPS}u);",
+        "  let ITEM = i32(item);",
+    )
+    return "\n".join([*shared, *head, *(f"  {line}" for line in lines), "}"])

@@ -1,0 +1,97 @@
+"""WGSL as a `Language`, and the functions that every module begins with."""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.c.language import Language
+from tinyhlo.codegen.wgsl import arithmetic
+from tinyhlo.codegen.wgsl.library import BASE, WIDE
+from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
+from tinyhlo.target import Target
+
+MOST_ARRAYS = 64  # of a dispatch: a slot of bases
+GROUPS = 65535  # of a dispatch along one axis
+
+
+def element(name: str, place: str, dtype: DType) -> str:
+    return f"{name}[{place}]"
+
+
+WGSL = Language(
+    constant="let {name}: {type} = {value};",
+    variable="var {name}: {type} = {value};",
+    unset="var {name}: {type};",
+    array="var {name}: array<{type}, {size}>;",
+    shared="var<workgroup> {name}: array<{type}, {size}>;",
+    loop="for (var {name}: {type} = {start}; {name} < {end}; {step})",
+    halves="for (var {name}: i32 = {start}; {name} > 0; {name} /= 2)",
+    choice="select({other}, {then}, {condition})",
+    function="fn {name}({parameters}) -> {type}",
+    parameter="{name}: {type}",
+    barrier="workgroupBarrier(); storageBarrier();",
+    index=I32,
+    type_name=arithmetic.type_name,
+    stored_name=arithmetic.type_name,
+    literal_text=arithmetic.literal_text,
+    element=element,
+    written=arithmetic.written,
+    converted=arithmetic.converted,
+)
+
+
+def words_of(dtype: DType) -> int:
+    """Words of memory of an element."""
+    return 2 if dtype.bits == 64 else 1
+
+
+def loaded(start: str, place: str, dtype: DType) -> str:
+    """An element of the program's memory; `start` is where its array begins."""
+    if dtype.bits == 64:
+        text = f"load_64({start} + 2 * {place})"
+        return (
+            text if dtype.kind == "unsigned" else f"bitcast<{arithmetic.type_name(dtype)}>({text})"
+        )
+    word = f"memory[{start} + {place}]"
+    if dtype is BOOL:
+        return f"{word} != 0u"
+    own = arithmetic.value_type(dtype)
+    return word if own is U32 else f"bitcast<{arithmetic.type_name(own)}>({word})"
+
+
+def stored(start: str, place: str, text: str, dtype: DType) -> str:
+    """The line that stores one."""
+    if dtype.bits == 64:
+        bits = text if dtype.kind == "unsigned" else f"bitcast<u64>({text})"
+        return f"store_64({start} + 2 * {place}, {bits});"
+    if dtype is BOOL:
+        text = f"select(0u, 1u, {text})"
+    elif arithmetic.value_type(dtype) in (I32, F32):
+        text = f"bitcast<u32>({text})"
+    return f"memory[{start} + {place}] = {text};"
+
+
+def prelude(target: Target) -> str:
+    """What all kernels of a target call."""
+    features = target.features.split()
+    fma = "exact" if "exact_fma" in features else "fp64" if "fp64" in features else "split"
+    parts = [BASE, FMA[fma], *(text for name, text in WIDE.items() if name in features)]
+    return "\n".join(parts)
+
+
+FMA = {
+    "exact": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return fma(x, y, z); }",
+    "fp64": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return f32(f64(x) * f64(y) + f64(z)); }",
+    "split": """\
+fn fma_f32(x: f32, y: f32, z: f32) -> f32 {  // the product as two numbers, whose halves are exact
+  let p = x * y;
+  let a = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+  let b = bitcast<f32>(bitcast<u32>(y) & 0xfffff000u);
+  let c = x - a;
+  let d = y - b;
+  let rest = ((a * b - p) + (a * d + c * b)) + c * d;
+  let sum = p + z;
+  let back = sum - p;
+  let more = (p - (sum - back)) + (z - back);
+  let value = sum + (more + rest);
+  return select(value, sum, (bitcast<u32>(value) & 0x7f800000u) == 0x7f800000u);
+}""",
+}

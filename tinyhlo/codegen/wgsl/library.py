@@ -1,0 +1,143 @@
+"""Functions in WGSL that generated kernels call."""
+
+from __future__ import annotations
+
+BASE = """\
+@group(0) @binding(0) var<storage, read_write> memory: array<u32>;
+struct Bases { at: array<vec4<i32>, 16> }
+@group(0) @binding(1) var<uniform> bases: Bases;
+fn as_f32(x: u32) -> f32 { return bitcast<f32>(x); }
+fn f32_of_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }
+fn bf16_of_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+  return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
+}
+fn f32_of_f16(x: u32) -> f32 {
+  let sign = (x & 0x8000u) << 16u;
+  let size = x & 0x7fffu;
+  let special = 0x7f800000u | ((size & 0x3ffu) << 13u);
+  let normal = select((size << 13u) + 0x38000000u, special, size >= 0x7c00u);
+  let small = bitcast<u32>(f32(size) * 5.9604645e-8f);  // 2^-24
+  return bitcast<f32>(sign | select(normal, small, size < 0x400u));
+}
+fn f16_of_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let sign = (bits >> 16u) & 0x8000u;
+  let size = bits & 0x7fffffffu;
+  let normal = (size - 0x38000000u + 0xfffu + ((size >> 13u) & 1u)) >> 13u;
+  let small = u32(round(min(bitcast<f32>(size), 1.0f) * 16777216.0f));  // 2^24
+  let finite = select(min(normal, 0x7c00u), small, size < 0x38800000u);
+  let large = select(finite, 0x7c00u, size >= 0x47800000u);
+  let nan = 0x7e00u | ((size >> 13u) & 0x3ffu);
+  return sign | select(large, nan, size > 0x7f800000u);
+}
+@compute @workgroup_size(256)
+fn copy_words(
+  @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) item: u32
+) {
+  let place = i32((group.x + group.y * 65535u) * 256u + item);
+  if (place < bases.at[0][2]) {
+    memory[bases.at[0][1] + place] = memory[bases.at[0][0] + place];
+  }
+}"""
+
+INT64 = """\
+fn load_64(place: i32) -> u64 { return u64(memory[place]) | (u64(memory[place + 1]) << 32u); }
+fn store_64(place: i32, value: u64) {
+  memory[place] = u32(value & 0xfffffffflu);
+  memory[place + 1] = u32(value >> 32u);
+}
+fn popcount_64(x: u64) -> u32 {
+  return countOneBits(u32(x & 0xfffffffflu)) + countOneBits(u32(x >> 32u));
+}
+fn clz_64(x: u64) -> u32 {
+  let high = u32(x >> 32u);
+  let low = u32(x & 0xfffffffflu);
+  return select(countLeadingZeros(high), 32u + countLeadingZeros(low), high == 0u);
+}"""
+
+FLOAT64 = """\
+fn as_f64(x: u64) -> f64 { return bitcast<f64>(x); }
+fn odd_single(x: f64) -> f32 {
+  let near = f32(x);
+  let bits = bitcast<u32>(near);
+  let back = f64(near);
+  let odd = (bits - select(0u, 1u, abs(back) > abs(x))) | 1u;
+  return select(as_f32(odd), near, back == x || (bits & 0x7f800000u) == 0x7f800000u);
+}"""
+
+# feature of a target -> what its types need
+WIDE = {"int64": INT64, "fp64": FLOAT64}
+
+FAR_REMAINDER = """\
+fn far_remainder_f32(x: f32, y: f32) -> f32 {  // bit by bit, exactly
+  let sign = bitcast<u32>(x) & 0x80000000u;
+  let size = bitcast<u32>(x) & 0x7fffffffu;
+  let by = bitcast<u32>(y) & 0x7fffffffu;
+  if (size >= 0x7f800000u || by > 0x7f800000u || by == 0u) { return as_f32(0x7fc00000u); }
+  if (size < by) { return x; }
+  var low = vec2<i32>(max(i32(size >> 23u), 1), max(i32(by >> 23u), 1));
+  var rest = select(size & 0x7fffffu, (size & 0x7fffffu) | 0x800000u, (size >> 23u) != 0u);
+  let divisor = select(by & 0x7fffffu, (by & 0x7fffffu) | 0x800000u, (by >> 23u) != 0u);
+  for (var step = low.x - low.y; step > 0; step -= 1) { rest = (rest % divisor) << 1u; }
+  rest = rest % divisor;
+  if (rest == 0u) { return bitcast<f32>(sign); }
+  let shift = min(i32(countLeadingZeros(rest)) - 8, low.y - 1);
+  rest = rest << u32(shift);
+  let exponent = select(0u, u32(low.y - shift), rest >= 0x800000u);
+  return bitcast<f32>(sign | (exponent << 23u) | (rest & 0x7fffffu));
+}"""
+
+# 2/pi as words of 32 bits, the first one in front of the point
+TWO_OVER_PI = (
+    0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB,
+)  # fmt: skip
+
+FAR_ANGLE = (
+    "var<private> two_over_pi: array<u32, 8> = array<u32, 8>("
+    + ", ".join(f"{word:#x}u" for word in TWO_OVER_PI)
+    + """);
+fn high_product(x: u32, y: u32) -> u32 {
+  let middle = (x >> 16u) * (y & 0xffffu) + (((x & 0xffffu) * (y & 0xffffu)) >> 16u);
+  let other = (x & 0xffffu) * (y >> 16u) + (middle & 0xffffu);
+  return (x >> 16u) * (y >> 16u) + (middle >> 16u) + (other >> 16u);
+}
+fn window(first: i32) -> u32 {  // 32 bits of 2/pi from bit `first` behind the point
+  let place = first + 32;
+  let by = u32(place & 31);
+  let word = two_over_pi[place >> 5u];
+  if (by == 0u) { return word; }
+  return (word << by) | (two_over_pi[(place >> 5u) + 1] >> (32u - by));
+}
+fn far_angle(x: f32) -> vec2<f32> {  // quarter turns, modulo 4, and what is left (Payne, Hanek)
+  let bits = bitcast<u32>(x);
+  let exponent = i32((bits >> 23u) & 255u) - 150;  // of the last bit
+  let whole = (bits & 0x7fffffu) | 0x800000u;
+  let first = exponent - 2;  // earlier bits are multiples of 4 quarters
+  let a = window(first);
+  let b = window(first + 32);
+  let c = window(first + 64);
+  let low = whole * b;
+  let lower = high_product(whole, c);
+  var middle = low + lower;
+  let carry = select(0u, 1u, middle < low);
+  let high = whole * a + high_product(whole, b) + carry;
+  var quarter = high >> 30u;
+  var top = (high << 2u) | (middle >> 30u);
+  var rest = middle << 2u;
+  var sign = 1.0f;
+  if (top >= 0x80000000u) {  // the next quarter is nearer
+    quarter += 1u;
+    sign = -1.0f;
+    top = ~top;
+    rest = ~rest;
+  }
+  let shift = min(countLeadingZeros(top), 31u);
+  let digits = select((top << shift) | (rest >> (32u - shift)), top, shift == 0u);
+  let fraction = f32(digits >> 8u) * 5.9604645e-8f * bitcast<f32>((127u - shift) << 23u);
+  let left = sign * fraction * 1.5707964f;
+  let turned = select(f32(quarter & 3u), f32((4u - (quarter & 3u)) & 3u), (bits >> 31u) == 1u);
+  return vec2<f32>(turned, select(left, -left, (bits >> 31u) == 1u));
+}"""
+)

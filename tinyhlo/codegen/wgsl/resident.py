@@ -1,0 +1,167 @@
+"""Rows of small statements, loops and branches among them, as one entry point.
+
+A flag that decides about a barrier has to be the same for all items as far as the compiler can see:
+one item reads it, and `workgroupUniformLoad` hands it to all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.lower import lower
+from tinyhlo.codegen.grid.mapping import ITEMS, dealt
+from tinyhlo.codegen.grid.resident import Resident, swaps_in
+from tinyhlo.codegen.wgsl.language import WGSL, words_of
+from tinyhlo.codegen.wgsl.statements import WgslStatements
+from tinyhlo.schedule.program import (
+    Block,
+    Buffer,
+    Copy,
+    Kernel,
+    Launch,
+    Statement,
+    Swap,
+    Switch,
+    While,
+)
+from tinyhlo.target import Target
+
+
+class ResidentText(NamedTuple):
+    """An entry point; `tables` are given behind the buffers."""
+
+    text: str
+    tables: list[np.ndarray]
+
+
+def render_resident(
+    resident: Resident, target: Target, symbol: str, functions: Functions
+) -> ResidentText:
+    """The one dispatch of a row of statements."""
+    renderer = WgslResident(resident, target, symbol, functions)
+    lines = renderer.block(resident.block)
+    starts = [*renderer.names.values(), *renderer.tables.values()]
+    head = [f"var {name} = bases.at[{k // 4}][{k % 4}];" for k, name in enumerate(starts)]
+    text = "\n".join(
+        [
+            *dict.fromkeys(renderer.shared),
+            f"@compute @workgroup_size({renderer.items})",
+            f"fn {symbol}(@builtin(local_invocation_index) item: u32) {{",
+            "  let ITEM = i32(item);",
+            *(f"  {line}" for line in (*head, *lines)),
+            "}",
+        ]
+    )
+    return ResidentText(text, renderer.values)
+
+
+class WgslResident:
+    """Statements of a Program. Buffers are where they begin, which may change hands."""
+
+    def __init__(
+        self, resident: Resident, target: Target, symbol: str, functions: Functions
+    ) -> None:
+        self.target, self.symbol, self.functions = target, symbol, functions
+        self.items = min(ITEMS, target.group_items)
+        self.names = {buffer: f"b{k}" for k, buffer in enumerate(resident.buffers)}
+        self.tables: dict[tuple[Kernel, Memory], str] = {}
+        self.values: list[np.ndarray] = []
+        self.shared: list[str] = []
+        self.count = 0  # of names so far
+
+    def block(self, block: Block) -> list[str]:
+        return [line for statement in block for line in self.statement(statement)]
+
+    def statement(self, statement: Statement) -> list[str]:
+        match statement:
+            case Launch():
+                return self.launch(statement)
+            case Copy(source=source, target=target):
+                one, other = self.names[source], self.names[target]
+                return self.each_word(source, f"memory[{other} + k] = memory[{one} + k];")
+            case Swap(first=first, second=second):
+                return self.exchange(first, second)
+            case While():
+                return self.loop(statement)
+            case Switch():
+                return self.switch(statement)
+
+    def launch(self, launch: Launch) -> list[str]:
+        program = lower(launch.kernel, self.target)
+        names: dict[Memory, str] = {}
+        for memory, value in program.tables:
+            key = launch.kernel, memory
+            if key not in self.tables:
+                self.tables[key] = f"table{len(self.tables)}"
+                self.values.append(value)
+            names[memory] = self.tables[key]
+        for memory, (buffer, offset) in zip(program.reads, launch.pieces, strict=True):
+            words = offset // buffer.type.dtype.itemsize * words_of(buffer.type.dtype)
+            names[memory] = f"{self.names[buffer]} + {words}" if words else self.names[buffer]
+        for memory, buffer in zip(program.writes, launch.writes, strict=True):
+            names[memory] = self.names[buffer]
+        renderer = WgslStatements(
+            self.target, names, self.functions, self.items, False, self.symbol
+        )
+        renderer.out.count = self.count
+        renderer.body(dealt(program.body, self.items))
+        self.count = renderer.out.count
+        self.shared += renderer.shared
+        return ["{", *(f"  {line}" for line in renderer.out.lines), "}", WGSL.barrier]
+
+    def each_word(self, buffer: Buffer, line: str) -> list[str]:
+        size = buffer.type.size * words_of(buffer.type.dtype)
+        head = f"for (var k = ITEM; k < {size}; k += {self.items})"
+        return [f"{head} {{ {line} }}", WGSL.barrier]
+
+    def exchange(self, first: Buffer, second: Buffer) -> list[str]:
+        one, other = self.names[first], self.names[second]
+        return [f"{{ let other = {one}; {one} = {other}; {other} = other; }}"]
+
+    def uniform(self, place: str) -> tuple[list[str], str]:
+        """What makes a word of memory known to all items, and its name."""
+        self.count += 1
+        shared, name = f"{self.symbol}_word{self.count}", f"word{self.count}"
+        self.shared.append(f"var<workgroup> {shared}: u32;")
+        lines = [
+            f"if (ITEM == 0) {{ {shared} = memory[{place}]; }}",
+            f"let {name} = workgroupUniformLoad(&{shared});",
+        ]
+        return lines, name
+
+    def loop(self, loop: While) -> list[str]:
+        """Afterwards each buffer is again where the host knows it."""
+        before: list[str] = []
+        after: list[str] = []
+        for swap in swaps_in((*loop.condition, *loop.body)):
+            self.count += 1
+            one, other, start = self.names[swap.first], self.names[swap.second], f"at{self.count}"
+            before.append(f"let {start} = {one};")
+            contents = (
+                f"let word = memory[{one} + k]; memory[{one} + k] = memory[{other} + k]; "
+                f"memory[{other} + k] = word;"
+            )
+            lines = self.each_word(swap.first, contents) + self.exchange(swap.first, swap.second)
+            after += [f"if ({one} != {start}) {{", *(f"  {line}" for line in lines), "}"]
+        read, more = self.uniform(self.names[loop.flag])
+        body = [
+            *self.block(loop.condition),
+            *read,
+            f"if ({more} == 0u) {{ break; }}",
+            *self.block(loop.body),
+        ]
+        return [*before, "loop {", *(f"  {line}" for line in body), "}", *after]
+
+    def switch(self, switch: Switch) -> list[str]:
+        lines, selector = self.uniform(self.names[switch.selector])
+        last = len(switch.blocks) - 1
+        for k, block in enumerate(switch.blocks):
+            test = f"if ({selector} == {k}u) " if k < last else ""
+            lines.append(f"{'else ' if k else ''}{test}{{")
+            lines += [f"  {line}" for line in self.block(block)]
+            lines.append("}")
+        return lines

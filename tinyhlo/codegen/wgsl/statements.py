@@ -1,0 +1,112 @@
+"""Statements and expressions as WGSL: those of C in another language, where arrays of the program
+are ranges of one memory of words.
+
+    let v3: f32 = bitcast<f32>(memory[x0 + i * 64 + j]);
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.codegen.c.statements import Statements
+from tinyhlo.codegen.c.values import Values
+from tinyhlo.codegen.expressions import Expression, Memory, Rarely, Read
+from tinyhlo.codegen.math import trigonometric
+from tinyhlo.codegen.math.trigonometric import Angle
+from tinyhlo.codegen.wgsl.language import WGSL, loaded, stored
+from tinyhlo.codegen.wgsl.library import FAR_ANGLE, FAR_REMAINDER
+from tinyhlo.ir.dtypes import F32, I32
+from tinyhlo.ir.index import Index
+from tinyhlo.target import Target
+
+FAR = {
+    "far_sin": trigonometric.sine_of,
+    "far_cos": trigonometric.cosine_of,
+    "far_tan": trigonometric.tangent_of,
+}
+
+
+class WgslValues(Values):
+    """`memories` are ranges of the program's memory, whose names are where they begin."""
+
+    language = WGSL
+    memories: Collection[Memory] = ()
+
+    def element(self, memory: Memory, place: str) -> str:
+        if memory in self.memories:
+            return loaded(self.names[memory], place, memory.dtype)
+        return super().element(memory, place)
+
+    def divided(self, dividend: Index, divisor: int, infix: str) -> str:
+        low, _ = dividend.bounds
+        if low < 0:
+            return super().divided(dividend, divisor, infix)
+        return f"i32(u32({self.index(dividend)}) {infix} {divisor}u)"
+
+    def rarely(self, e: Rarely) -> str:
+        condition, usual = self.text(e.condition), self.text(e.usual)
+        given = ", ".join(self.text(part) for part in e.inputs)
+        name = self.out.fresh()
+        self.out.variable(self.language.type_name(e.dtype), name, usual)
+        self.out.line(f"if ({condition}) {{ {name} = {self.function(e)}({given}); }}")
+        return name
+
+    def elsewhere(self) -> WgslValues:
+        return WgslValues(self.target, {}, self.functions)
+
+    def function(self, e: Rarely) -> str:
+        """What C computes by f64 is computed by integers."""
+        name = f"{e.name}_f32"
+        if e.dtype is F32 and e.name == "far_remainder":
+            self.functions[name] = FAR_REMAINDER
+            return name
+        if e.dtype is not F32 or e.name not in FAR:
+            return super().function(e)
+        if name not in self.functions:
+            self.functions["far_angle"] = FAR_ANGLE
+            self.functions[name] = self.far_function(name, FAR[e.name])
+        return name
+
+    def far_function(self, name: str, rule: Callable[[Expression, Angle], Expression]) -> str:
+        inner = self.elsewhere()
+        reads = (Read("x", F32), Read("quarter", I32), Read("rest", F32))
+        for read in reads:
+            inner.bind(read.name)
+            inner.registers[read.name] = read.name
+        x, quarter, rest = reads
+        result = inner.text(rule(x, Angle(quarter, rest)))
+        lines = (
+            "if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) { return as_f32(0x7fc00000u); }",
+            "let angle = far_angle(x);",
+            "let quarter = i32(angle.x);",
+            "let rest = angle.y;",
+            *inner.out.lines,
+            f"return {result};",
+        )
+        return "\n".join([f"fn {name}(x: f32) -> f32 {{", *(f"  {x}" for x in lines), "}"])
+
+
+class WgslStatements(WgslValues, Statements):
+    """Renders bodies; memory of a group is named by its function."""
+
+    def __init__(
+        self,
+        target: Target,
+        names: Mapping[Memory, str],
+        functions: Functions,
+        items: int,
+        alone: bool,
+        symbol: str,
+    ) -> None:
+        Statements.__init__(self, target, names, functions, items, alone)
+        self.memories = frozenset(names)
+        self.symbol = symbol
+
+    def stored_line(self, memory: Memory, place: str, text: str) -> str:
+        if memory in self.memories:
+            return stored(self.names[memory], place, text, memory.dtype)
+        return super().stored_line(memory, place, text)
+
+    def share(self, memory: Memory, name: str) -> None:
+        super().share(memory, f"{self.symbol}_{name}")
