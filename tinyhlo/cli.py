@@ -28,6 +28,7 @@ from tinyhlo.ir.graph import TensorType
 
 if TYPE_CHECKING:
     from tinyhlo.compiler import Stages
+    from tinyhlo.config import Config
     from tinyhlo.import_stablehlo.refine import ArgumentType
 
 USER_ERROR = 2
@@ -93,7 +94,12 @@ def parser() -> argparse.ArgumentParser:
         "another's: then it is linked by $CC, or by that architecture's gcc.",
     )
     build.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
-    build.add_argument("--out", type=Path, metavar="FILE", help="the library (libMODEL.so)")
+    build.add_argument(
+        "--web", action="store_true", help="a page for browsers instead, which runs it by WebGPU"
+    )
+    build.add_argument(
+        "--out", type=Path, metavar="FILE", help="the library (libMODEL.so), or the page's folder"
+    )
     build.set_defaults(command=build_command)
 
     tune = commands.add_parser(
@@ -310,6 +316,8 @@ def build_command(options: argparse.Namespace) -> int:
     from tinyhlo.runtime.shared_library import c_name, prototype_of, write_library
 
     config = from_environment()
+    if options.web:
+        return build_page(options, config)
     path = options.out or Path(f"lib{Path(options.model).stem}.so")
     source = read_program(options.model, config)
     with about(options.model):
@@ -319,6 +327,22 @@ def build_command(options: argparse.Namespace) -> int:
     )
     print(f"wrote {path} ({path.stat().st_size:,} bytes) and {header}:")
     print(f"  {prototype_of(c_name(path), stages.module)};")
+    return 0
+
+
+def build_page(options: argparse.Namespace, config: Config) -> int:
+    """`tinyhlo build --web`: says how to look at what it wrote."""
+    from tinyhlo.artifact import about, read_program
+    from tinyhlo.compiler import scheduled
+    from tinyhlo.runtime.webgpu.device import BROWSER
+    from tinyhlo.runtime.webgpu.page import write_page
+
+    folder = options.out or Path(f"{Path(options.model).stem}-web")
+    with about(options.model):
+        program = scheduled(read_program(options.model, config), BROWSER)
+        files = write_page(program, Path(options.model).stem, folder)
+    print("wrote " + ", ".join(f"{file} ({file.stat().st_size:,} bytes)" for file in files))
+    print(f"look at it: python3 -m http.server -d {folder}    # http://localhost:8000")
     return 0
 
 

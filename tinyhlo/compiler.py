@@ -171,6 +171,16 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     yield "codegen", code_of(program, target, config)
 
 
+def scheduled(source: bytes | str, target: Target) -> Program:
+    """The Program of a module, as `target` wants it."""
+    from tinyhlo.import_stablehlo import import_module
+    from tinyhlo.ir.simplify import simplify
+    from tinyhlo.schedule import schedule
+
+    module = import_module(source)
+    return schedule(simplify(module.graph), module.name, module.aliases, target)
+
+
 def code_of(program: Program, target: Target, config: Config) -> Compiled:
     """The code of a Program."""
     if target.device == "WEBGPU":

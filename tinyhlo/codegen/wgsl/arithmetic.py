@@ -3,7 +3,8 @@
 In: operand texts, each a name or a literal. Out: the text of the result; what takes more than one
 expression is a function, added to `functions` once. Integers below 32 bits are i32 or u32, brought
 back into their range after every op; half precision floats are their bits in a u32, computed in f32
-and rounded after every op. 64-bit types are extensions, which browsers lack.
+and rounded after every op. Integers of 64 bits are two words (`wide.py`); f64 is an extension,
+which browsers lack.
 
 A compiler of WGSL may take it that there is no NaN: what asks for one looks at bits.
 """
@@ -22,13 +23,13 @@ from tinyhlo.codegen.c.arithmetic import (
     SMALL_FLOATS,
     Functions,
 )
-from tinyhlo.ir.dtypes import BOOL, F32, F64, I32, I64, U32, U64, DType
+from tinyhlo.codegen.wgsl import wide
+from tinyhlo.ir.dtypes import BOOL, F32, F64, I32, U32, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
 COMPARE = {Op.EQ: "==", Op.LT: "<", Op.LE: "<="}
 BOOL_COMPARE = {Op.EQ: "{0} == {1}", Op.NE: "{0} != {1}", Op.LT: "!{0} & {1}", Op.LE: "!{0} | {1}"}
-INFIX_SUFFIX = {I32: "i", U32: "u", I64: "li", U64: "lu", F32: "f", F64: "lf"}
-NAN_BITS = {F32: ("7fffffff", "7f800000"), F64: ("7fffffffffffffff", "7ff0000000000000")}
+INFIX_SUFFIX = {I32: "i", U32: "u", F32: "f", F64: "lf"}
 
 
 def value_type(dtype: DType) -> DType:
@@ -40,8 +41,14 @@ def value_type(dtype: DType) -> DType:
     return dtype
 
 
+def is_wide(dtype: DType) -> bool:
+    return dtype.is_integer and dtype.bits == 64
+
+
 def type_name(dtype: DType) -> str:
     own = value_type(dtype)
+    if is_wide(own):
+        return "vec2<u32>"
     if own is BOOL:
         return "bool"
     return f"{'u' if own.kind == 'unsigned' else 'f' if own.is_float else 'i'}{own.bits}"
@@ -51,13 +58,16 @@ def literal_text(bits: int, dtype: DType) -> str:
     """A constant, by its bits."""
     if dtype is BOOL:
         return "true" if bits else "false"
+    if is_wide(dtype):
+        return wide.literal_text(bits)
     own = value_type(dtype)
     suffix = INFIX_SUFFIX[own]
     if own.is_float:
         value = np.frombuffer(bits.to_bytes(own.itemsize, "little"), own.numpy)[0]
         if np.isfinite(value) and (bits == 0 or abs(value) >= np.finfo(own.numpy).tiny):
             return f"{value!s}{suffix}" if value >= 0 else f"({value!s}{suffix})"
-        return f"{bits_function(own)}({bits:#x}{'lu' if own is F64 else 'u'})"
+        text = wide.literal_text(bits) if own is F64 else f"{bits:#x}u"
+        return f"as_{type_name(own)}({text})"
     if own.kind == "signed" and bits >> (dtype.bits - 1):
         value = bits - (1 << dtype.bits)
         least = value == -(1 << (own.bits - 1))  # whose magnitude is no number of the type
@@ -65,19 +75,14 @@ def literal_text(bits: int, dtype: DType) -> str:
     return f"{bits}{suffix}"
 
 
-def bits_function(dtype: DType) -> str:
-    """The function that makes a float of bits: as a constant expression it may not be NaN."""
-    return f"as_{type_name(dtype)}"
-
-
 def bits_of(text: str, dtype: DType) -> str:
-    return f"bitcast<u{dtype.bits}>({text})"
+    return f"bits_of_f64({text})" if dtype is F64 else f"bitcast<u32>({text})"
 
 
 def is_nan(text: str, dtype: DType) -> str:
-    mask, infinity = NAN_BITS[dtype]
-    suffix = "u" if dtype is F32 else "lu"
-    return f"({bits_of(text, dtype)} & 0x{mask}{suffix}) > 0x{infinity}{suffix}"
+    if dtype is F64:
+        return f"is_nan_f64({text})"
+    return f"({bits_of(text, dtype)} & 0x7fffffffu) > 0x7f800000u"
 
 
 def narrowed(text: str, dtype: DType) -> str:
@@ -108,6 +113,8 @@ def written(
             return f"!{arguments[0]}"
         infix = BOOL_INFIX[op]
         return f" {'!=' if infix == '^' else infix} ".join(arguments)
+    if is_wide(operand):
+        return wide.written(functions, op, arguments, operand)
     if op in COMPARISONS:
         return compared(op, arguments, operand)
     rules = FLOAT_RULES if operand.is_float else INT_RULES
@@ -154,7 +161,7 @@ def float_extreme(functions: Functions, op: Op, arguments: Sequence[str], dtype:
     t = type_name(dtype)
     order, joined = (">", "&") if op is Op.MAX else ("<", "|")
     name = f"{op.label}_{t}"
-    same = f"bitcast<{t}>({bits_of('x', dtype)} {joined} {bits_of('y', dtype)})"
+    same = f"as_{t}({bits_of('x', dtype)} {joined} {bits_of('y', dtype)})"
     functions[name] = (
         f"fn {name}(x: {t}, y: {t}) -> {t} {{\n"
         f"  let value = select(select(y, x, x {order} y), {same}, x == y);\n"
@@ -183,9 +190,6 @@ def int_unary(functions: Functions, op: Op, arguments: Sequence[str], dtype: DTy
 def counted(op: Op, x: str, dtype: DType) -> str:
     """Ones, or zeros in front."""
     t = type_name(dtype)
-    if dtype.bits == 64:
-        name = f"{op.label}_64"
-        return f"{t}({name}(u64({x})))"
     bits = f"u32({x})"
     if dtype.kind == "signed" and dtype.bits < 32:
         bits = f"({bits} & {(1 << dtype.bits) - 1:#x}u)"
@@ -216,18 +220,16 @@ def int_divide(functions: Functions, op: Op, arguments: Sequence[str], dtype: DT
 def int_shift(_: Functions, op: Op, arguments: Sequence[str], dtype: DType) -> str:
     """Shifts by the width or more give 0, or the sign for SAR."""
     x, y = arguments
-    t, width = type_name(dtype), max(dtype.bits, 32)
-    unsigned, signed = f"u{width}", f"i{width}"
-    suffix = INFIX_SUFFIX[U64 if width == 64 else U32]
-    inside = f"{unsigned}({y}) < {dtype.bits}{suffix}"
-    by = f"(u32({y}) & {width - 1}u)"
+    t = type_name(dtype)
+    inside = f"u32({y}) < {dtype.bits}u"
+    by = f"(u32({y}) & 31u)"
     if op is Op.SAR:
-        whole = f"{signed}({x})"
+        whole = f"i32({x})"
         if dtype.kind == "unsigned" and dtype.bits < 32:
             whole = f"extractBits({whole}, 0u, {dtype.bits}u)"
         by = f"select({dtype.bits - 1}u, {by}, {inside})"
         return narrowed(f"{t}({whole} >> {by})", dtype)
-    bits = f"{unsigned}({x})"
+    bits = f"u32({x})"
     if op is Op.SHR and dtype.bits < 32 and dtype.kind == "signed":
         bits = f"({bits} & {(1 << dtype.bits) - 1:#x}u)"
     shifted = narrowed(f"{t}({bits} {'<<' if op is Op.SHL else '>>'} {by})", dtype)
@@ -269,7 +271,12 @@ def converted(functions: Functions, text: str, source: DType, target: DType) -> 
     if source in SMALL_FLOATS:
         return converted(functions, f"f32_of_{source.name}({text})", F32, target)
     if target is BOOL:
-        return f"!({text} == {literal_text(0, source)})"
+        zero = literal_text(0, source)
+        return f"any({text} != {zero})" if is_wide(source) else f"!({text} == {zero})"
+    if is_wide(source):
+        return from_wide(text, source, target)
+    if is_wide(target) and not source.is_float:
+        return wide.widened(text, source)
     if target in SMALL_FLOATS:
         if source is F64:
             text = f"odd_single({text})"
@@ -280,13 +287,18 @@ def converted(functions: Functions, text: str, source: DType, target: DType) -> 
         return f"{target.name}_of_f32({text})"
     if source.is_float and target.is_integer:
         return f"{truncated(functions, source, target)}({text})"
-    t = type_name(target)
-    if source.is_integer and target.bits == 64 and source.bits < 64 and target.is_integer:
-        wide = "i64" if source.kind == "signed" else "u64"
-        text = f"{wide}({text})" if wide != t else text
-    if source is BOOL and target.bits == 64:
-        text = f"u32({text})"
-    return narrowed(f"{t}({text})", target)
+    return narrowed(f"{type_name(target)}({text})", target)
+
+
+def from_wide(text: str, source: DType, target: DType) -> str:
+    """An integer of 64 bits as another type."""
+    if is_wide(target):
+        return text
+    if target.is_integer:
+        return narrowed(f"{type_name(target)}({text}.x)", target)
+    if target in SMALL_FLOATS:
+        return f"{target.name}_of_f32(odd_of_{source.name}({text}))"
+    return f"{type_name(target)}_of_{source.name}({text})"
 
 
 def truncated(functions: Functions, source: DType, target: DType) -> str:
@@ -308,14 +320,21 @@ def truncated(functions: Functions, source: DType, target: DType) -> str:
         f"  if ({is_nan('x', source)}) {{ return {limit(0)}; }}\n"
         f"  if (x <= {number(low)}) {{ return {limit(low)}; }}\n"
         f"  if (x > {number(last)}) {{ return {limit(high)}; }}\n"
-        f"  return {t}(x);\n}}"
+        f"  return {within(source, target)}(x);\n}}"
     )
     return name
 
 
+def within(source: DType, target: DType) -> str:
+    """What converts a float that is in the range of an integer."""
+    if not is_wide(target):
+        return type_name(target)
+    return f"{target.name}_{'of_' if source is F64 else ''}within"
+
+
 def odd_of_integer(functions: Functions, source: DType) -> str:
     """An integer as f32 rounded to odd, so that rounding once more to 16 bits is right."""
-    t, name, one = type_name(source), f"odd_of_{source.name}", INFIX_SUFFIX[value_type(source)]
+    t, name, one = type_name(source), f"odd_of_{source.name}", INFIX_SUFFIX[source]
     low = (1 << (source.bits - 24)) - 1
     functions[name] = (
         f"fn {name}(x: {t}) -> f32 {{\n"
@@ -331,6 +350,8 @@ def same_bits(text: str, source: DType, target: DType) -> str:
     """The same bits as another type of the same width."""
     if type_name(source) == type_name(target) and source.bits >= 32:
         return text
-    if source.bits >= 32:
+    if source.bits == 64:
+        return f"as_f64({text})" if target is F64 else bits_of(text, source)
+    if source.bits == 32:
         return f"bitcast<{type_name(target)}>({text})"
     return narrowed(f"{type_name(target)}({text})", target)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tinyhlo.codegen.c.language import Language
-from tinyhlo.codegen.wgsl import arithmetic
-from tinyhlo.codegen.wgsl.library import BASE, WIDE
-from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
+from tinyhlo.codegen.wgsl import arithmetic, wide
+from tinyhlo.codegen.wgsl.library import BASE, FLOAT64
+from tinyhlo.ir.dtypes import BOOL, F32, F64, I32, U32, DType
 from tinyhlo.target import Target
 
 MOST_ARRAYS = 64  # of a dispatch: a slot of bases
@@ -47,9 +47,7 @@ def loaded(start: str, place: str, dtype: DType) -> str:
     """An element of the program's memory; `start` is where its array begins."""
     if dtype.bits == 64:
         text = f"load_64({start} + 2 * {place})"
-        return (
-            text if dtype.kind == "unsigned" else f"bitcast<{arithmetic.type_name(dtype)}>({text})"
-        )
+        return f"as_f64({text})" if dtype is F64 else text
     word = f"memory[{start} + {place}]"
     if dtype is BOOL:
         return f"{word} != 0u"
@@ -60,7 +58,7 @@ def loaded(start: str, place: str, dtype: DType) -> str:
 def stored(start: str, place: str, text: str, dtype: DType) -> str:
     """The line that stores one."""
     if dtype.bits == 64:
-        bits = text if dtype.kind == "unsigned" else f"bitcast<u64>({text})"
+        bits = arithmetic.bits_of(text, dtype) if dtype is F64 else text
         return f"store_64({start} + 2 * {place}, {bits});"
     if dtype is BOOL:
         text = f"select(0u, 1u, {text})"
@@ -69,19 +67,9 @@ def stored(start: str, place: str, text: str, dtype: DType) -> str:
     return f"memory[{start} + {place}] = {text};"
 
 
-def prelude(target: Target) -> str:
-    """What all kernels of a target call."""
-    features = target.features.split()
-    fma = "exact" if "exact_fma" in features else "fp64" if "fp64" in features else "split"
-    parts = [BASE, FMA[fma], *(text for name, text in WIDE.items() if name in features)]
-    return "\n".join(parts)
-
-
-FMA = {
-    "exact": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return fma(x, y, z); }",
-    "fp64": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return f32(f64(x) * f64(y) + f64(z)); }",
-    "split": """\
-fn fma_f32(x: f32, y: f32, z: f32) -> f32 {  // the product as two numbers, whose halves are exact
+# The product as two numbers, of halves whose products are exact.
+SPLIT = """\
+fn split_fma(x: f32, y: f32, z: f32) -> f32 {
   let p = x * y;
   let a = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
   let b = bitcast<f32>(bitcast<u32>(y) & 0xfffff000u);
@@ -93,5 +81,26 @@ fn fma_f32(x: f32, y: f32, z: f32) -> f32 {  // the product as two numbers, whos
   let more = (p - (sum - back)) + (z - back);
   let value = sum + (more + rest);
   return select(value, sum, (bitcast<u32>(value) & 0x7f800000u) == 0x7f800000u);
-}""",
 }
+"""
+# feature of a target, the first that it has -> x * y + z rounded once; "any_fma": whoever runs the
+# module says what the device's is
+FMA = {
+    "exact_fma": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return fma(x, y, z); }",
+    "any_fma": SPLIT
+    + """\
+override exact_fma: bool = true;
+fn fma_f32(x: f32, y: f32, z: f32) -> f32 {
+  if (exact_fma) { return fma(x, y, z); }
+  return split_fma(x, y, z);
+}""",
+    "fp64": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return f32(f64(x) * f64(y) + f64(z)); }",
+    "split_fma": SPLIT + "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return split_fma(x, y, z); }",
+}
+
+
+def prelude(target: Target) -> str:
+    """What all kernels of a target call."""
+    features = target.features.split()
+    fma = next((name for name in FMA if name in features), "split_fma")
+    return "\n".join([BASE, wide.LIBRARY, FMA[fma], *([FLOAT64] if "fp64" in features else [])])

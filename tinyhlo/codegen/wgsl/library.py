@@ -42,23 +42,28 @@ fn copy_words(
   }
 }"""
 
-INT64 = """\
-fn load_64(place: i32) -> u64 { return u64(memory[place]) | (u64(memory[place + 1]) << 32u); }
-fn store_64(place: i32, value: u64) {
-  memory[place] = u32(value & 0xfffffffflu);
-  memory[place + 1] = u32(value >> 32u);
-}
-fn popcount_64(x: u64) -> u32 {
-  return countOneBits(u32(x & 0xfffffffflu)) + countOneBits(u32(x >> 32u));
-}
-fn clz_64(x: u64) -> u32 {
-  let high = u32(x >> 32u);
-  let low = u32(x & 0xfffffffflu);
-  return select(countLeadingZeros(high), 32u + countLeadingZeros(low), high == 0u);
-}"""
-
+# f64 where a device has it, and integers of 64 bits of its own
 FLOAT64 = """\
-fn as_f64(x: u64) -> f64 { return bitcast<f64>(x); }
+fn as_f64(x: vec2<u32>) -> f64 { return bitcast<f64>(u64(x.x) | (u64(x.y) << 32u)); }
+fn bits_of_f64(x: f64) -> vec2<u32> {
+  let bits = bitcast<u64>(x);
+  return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
+}
+fn is_nan_f64(x: f64) -> bool {
+  return (bitcast<u64>(x) & 0x7ffffffffffffffflu) > 0x7ff0000000000000lu;
+}
+fn f64_of_ui64(x: vec2<u32>) -> f64 { return f64(u64(x.x) | (u64(x.y) << 32u)); }
+fn f64_of_i64(x: vec2<u32>) -> f64 {
+  return f64(i64(u64(x.x) | (u64(x.y) << 32u)));
+}
+fn ui64_of_within(x: f64) -> vec2<u32> {
+  let bits = u64(x);
+  return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
+}
+fn i64_of_within(x: f64) -> vec2<u32> {
+  let bits = u64(i64(x));
+  return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
+}
 fn odd_single(x: f64) -> f32 {
   let near = f32(x);
   let bits = bitcast<u32>(near);
@@ -66,9 +71,6 @@ fn odd_single(x: f64) -> f32 {
   let odd = (bits - select(0u, 1u, abs(back) > abs(x))) | 1u;
   return select(as_f32(odd), near, back == x || (bits & 0x7f800000u) == 0x7f800000u);
 }"""
-
-# feature of a target -> what its types need
-WIDE = {"int64": INT64, "fp64": FLOAT64}
 
 FAR_REMAINDER = """\
 fn far_remainder_f32(x: f32, y: f32) -> f32 {  // bit by bit, exactly
@@ -98,11 +100,6 @@ FAR_ANGLE = (
     "var<private> two_over_pi: array<u32, 8> = array<u32, 8>("
     + ", ".join(f"{word:#x}u" for word in TWO_OVER_PI)
     + """);
-fn high_product(x: u32, y: u32) -> u32 {
-  let middle = (x >> 16u) * (y & 0xffffu) + (((x & 0xffffu) * (y & 0xffffu)) >> 16u);
-  let other = (x & 0xffffu) * (y >> 16u) + (middle & 0xffffu);
-  return (x >> 16u) * (y >> 16u) + (middle >> 16u) + (other >> 16u);
-}
 fn window(first: i32) -> u32 {  // 32 bits of 2/pi from bit `first` behind the point
   let place = first + 32;
   let by = u32(place & 31);

@@ -44,6 +44,7 @@ from tinyhlo.schedule.program import (
 from tinyhlo.target import Target
 
 ALIGNMENT = 64  # words
+COPY = "copy_words"  # the entry point of all copies
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,7 +56,7 @@ class Plan:
     source: str = field(repr=False)
     constants: tuple[np.ndarray, ...] = field(repr=False)
     calls: tuple[Kernel, ...]
-    kernels: tuple[Kernel, ...]
+    symbols: frozenset[str]  # entry points that it runs
 
 
 def plan_of(program: Program, target: Target, users: Container[str] = ()) -> Plan:
@@ -86,7 +87,9 @@ def plan_of(program: Program, target: Target, users: Container[str] = ()) -> Pla
         "buffers": writer.starts,
         "body": body,
     }
-    return Plan(json, module.source, constants, calls, kernels)
+    runs = (each for kernel in module.kernels.values() for each in kernel.dispatches)
+    symbols = frozenset(each.symbol for each in runs) | {COPY}
+    return Plan(json, module.source, constants, calls, symbols)
 
 
 def described(at: int, type_: TensorType) -> dict[str, Any]:

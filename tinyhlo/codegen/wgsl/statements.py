@@ -11,14 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.values import Values
-from tinyhlo.codegen.expressions import Expression, Memory, Rarely, Read
+from tinyhlo.codegen.expressions import Apply, Expression, Memory, Rarely, Read
 from tinyhlo.codegen.math import trigonometric
 from tinyhlo.codegen.math.trigonometric import Angle
 from tinyhlo.codegen.wgsl.language import WGSL, loaded, stored
 from tinyhlo.codegen.wgsl.library import FAR_ANGLE, FAR_REMAINDER
-from tinyhlo.ir.dtypes import F32, I32
-from tinyhlo.ir.index import Index
+from tinyhlo.ir.dtypes import F32, I32, U32
+from tinyhlo.ir.index import Data, Index
+from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
+
+NEAR = 1 << 30  # beyond any array
 
 FAR = {
     "far_sin": trigonometric.sine_of,
@@ -37,6 +40,21 @@ class WgslValues(Values):
         if memory in self.memories:
             return loaded(self.names[memory], place, memory.dtype)
         return super().element(memory, place)
+
+    def term(self, atom: object, factor: int) -> str:
+        """Data that may be any number is cut to what an i32 has room for when it is moved."""
+        match atom:
+            case Data(value=value, bounds=(low, high)) if low < -NEAR or high > NEAR:
+                text = self.text(value)
+                if value.dtype.bits == 64:
+                    text = f"near_{value.dtype.name}({text})"
+                elif value.dtype is U32:
+                    text = f"i32(min({text}, {NEAR}u))"
+                else:
+                    text = f"clamp({text}, -{NEAR}, {NEAR})"
+                return text if factor == 1 else f"{text} * {factor}"
+            case _:
+                return super().term(atom, factor)
 
     def divided(self, dividend: Index, divisor: int, infix: str) -> str:
         low, _ = dividend.bounds
@@ -107,6 +125,16 @@ class WgslStatements(WgslValues, Statements):
         if memory in self.memories:
             return stored(self.names[memory], place, text, memory.dtype)
         return super().stored_line(memory, place, text)
+
+    def assign(self, names: tuple[str, ...], values: tuple[Expression, ...]) -> None:
+        """Sums of products take the device's fma, however it rounds."""
+        match values:
+            case (Apply(op=Op.FMA, arguments=factors, dtype=dtype),) if dtype is F32:
+                given = ", ".join(self.text(factor) for factor in factors)
+                self.out.line(f"{self.registers[names[0]]} = fma({given});")
+                self.forget(names)
+            case _:
+                super().assign(names, values)
 
     def share(self, memory: Memory, name: str) -> None:
         super().share(memory, f"{self.symbol}_{name}")

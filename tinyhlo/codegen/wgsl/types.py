@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
+from tinyhlo.ir.dtypes import F64
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
-NEEDED = {"float": "fp64", "signed": "int64", "unsigned": "int64"}  # for 64 bits, by kind
 HINT = (
-    "WebGPU has no 64-bit types, but for some devices outside of browsers; "
+    "WebGPU has no 64-bit floats, but for some devices outside of browsers; "
     "run with jax_enable_x64 off"
 )
 
@@ -22,12 +22,13 @@ def check_types(
     kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident], target: Target
 ) -> None:
     """Raises UnsupportedOp, naming every op on a type that the device lacks, and its line."""
-    features = target.features.split()
+    if "fp64" in target.features.split():
+        return
     found: dict[UnsupportedItem, None] = {}
     for outer in kernels:
         for kernel in residents[outer].kernels if outer in residents else [outer]:
             for node in kernel.graph.nodes():
-                if node.dtype.bits == 64 and NEEDED[node.dtype.kind] not in features:
+                if node.dtype is F64:
                     op = getattr(node, "op", None)
                     name = op.label if isinstance(op, Op) else type(node).__name__.lower()
                     at = node_location(kernel, node)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.codegen.wgsl.language import GROUPS
-from tinyhlo.codegen.wgsl.plan import Plan, words_in
+from tinyhlo.codegen.wgsl.plan import COPY, Plan, words_in
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BY_NAME
 from tinyhlo.ir.graph import TensorType
@@ -26,7 +26,6 @@ from tinyhlo.runtime.webgpu.words import array_from, words_from
 
 SLOT = 256  # bytes: where the arrays of a dispatch begin
 SLOTS = 256  # of a buffer of them
-COPY = "copy_words"
 COPIED = 256  # words a group
 MOST_COMMANDS = 4096  # until a queue gets to work
 

@@ -1,0 +1,78 @@
+"""A program as a page for browsers: a module of JavaScript, a file of weights, and a page that runs
+it.
+
+    write_page(module, program, Path("model"))      # model/index.html, model.js, model.bin
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+from tinyhlo.codegen.wgsl.plan import Plan, plan_of
+from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp
+from tinyhlo.runtime.library import REGISTRY
+from tinyhlo.runtime.webgpu.device import BROWSER
+from tinyhlo.schedule.program import Kernel, Program
+
+HERE = Path(__file__).parent
+ALIGNMENT = 8  # of an array in the file of weights
+HINT = "a browser has no function of that name: LAPACK and Python are on the host alone"
+
+
+def write_page(program: Program, name: str, folder: Path) -> list[Path]:
+    """The files written. Raises UnsupportedOp for what browsers cannot compute, TinyhloError for a
+    folder that cannot be written."""
+    plan = plan_of(program, BROWSER, REGISTRY)
+    if plan.calls:
+        raise UnsupportedOp(tuple(map(refused, plan.calls)))
+    script, weights, page = (folder / f for f in (f"{name}.js", f"{name}.bin", "index.html"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        places = write_weights(plan, weights)
+        script.write_text(module_text(plan, places, weights.name))
+        page.write_text(page_text(name, script.name))
+    except OSError as error:
+        raise TinyhloError(f"cannot write {error.filename}: {error.strerror}") from error
+    return [page, script, weights]
+
+
+def refused(kernel: Kernel) -> UnsupportedItem:
+    types = ", ".join(map(str, kernel.graph.params))
+    return UnsupportedItem(kernel.name, f"({types})", next(iter(kernel.locations), ""), HINT)
+
+
+def write_weights(plan: Plan, path: Path) -> list[int]:
+    """The constants of a plan one after another, and the byte at which each begins."""
+    places: list[int] = []
+    with path.open("wb") as file:
+        for value in plan.constants:
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            places.append(file.tell())
+            file.write(value.tobytes())
+    return places
+
+
+def module_text(plan: Plan, places: list[int], weights: str) -> str:
+    constants = [
+        entry | {"byte": place} for entry, place in zip(plan.json["constants"], places, strict=True)
+    ]
+    whole = {**plan.json, "constants": constants, "symbols": sorted(plan.symbols)}
+    head = (
+        "// Made by tinyhlo.",
+        f"const WEIGHTS = {json.dumps(weights)};",
+        f"const PLAN = {json.dumps(whole)};",
+        f"const SOURCE = `{escaped(plan.source)}`;",
+    )
+    return "\n".join([*head, (HERE / "program.js").read_text()])
+
+
+def escaped(text: str) -> str:
+    """In a template of JavaScript."""
+    return text.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
+
+
+def page_text(name: str, script: str) -> str:
+    text = (HERE / "page.html").read_text()
+    return text.replace("TITLE", html.escape(name)).replace("SCRIPT", script)
