@@ -156,6 +156,15 @@ def test_a_dear_value_of_each_row_is_computed_in_vectors_before_them() -> None:
     check(graph, [normal(64, 40), normal(64)])
 
 
+def test_sums_of_short_sums_run_in_lanes() -> None:
+    x = param(0, (40, 100, 3), F32)
+    roots = elementwise(Op.SQRT, reduce(Op.ADD, mul(x, x), (2,)))
+    graph = Graph((x.type,), (reduce(Op.ADD, roots, (1,)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v3", threads=2))
+    assert loops.moves[0] == "write out k 3" and "for j in 100 reduce 32" in str(loops)
+    check(graph, [normal(40, 100, 3)], rtol=1e-4)
+
+
 def test_sums_of_few_columns_do_not_wait_for_themselves() -> None:
     """A vector of columns is one sum after another: eight side by side, and what is left over."""
     x, w = param(0, (67,), F32), param(1, (67, 8), F32)

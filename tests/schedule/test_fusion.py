@@ -194,3 +194,19 @@ def test_dear_sums_are_not_made_again_for_each_pass_over_them() -> None:
 
     assert kernels(reduce(Op.ADD, elementwise(Op.COS, x), (1,))) == 2
     assert kernels(reduce(Op.ADD, cheap, (1,))) == 1
+
+
+def test_a_sum_that_other_rows_need_is_made_once() -> None:
+    """Both read the same distances, of which the first makes a sum for each row, and the second
+    takes the sums of all rows in every row."""
+    x = param(0, (96, 5), F32)
+    gaps = elementwise(Op.SUB, over_pairs(x, 0), over_pairs(x, 1))
+    distances = reduce(Op.ADD, elementwise(Op.ABS, gaps), (2,))
+    sums = reduce(Op.ADD, relu(distances), (1,))
+    result = add(mul(distances, over_rows(sums, (96, 96))), broadcast(sums, (96, 96), (1,)))
+    program = planned(Graph((x.type,), (result,)), [normal(96, 5)])
+    assert len(program.body) == 2
+
+
+def over_pairs(x: Node, axis: int) -> Node:
+    return broadcast(x, (96, 96, 5), (axis, 2))

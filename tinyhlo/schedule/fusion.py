@@ -157,13 +157,13 @@ def join_producers(consumer: Cluster, values: Values) -> None:
         if other.contraction:
             if not epilogue_only(target, other, value, values):
                 continue
-        elif not can_join(target, other, value, values):
+        elif not can_join(target, other, values):
             continue
         if not reaches_around(other, target):
             merge(target, other)
 
 
-def can_join(consumer: Cluster, other: Cluster, value: Node, values: Values) -> bool:
+def can_join(consumer: Cluster, other: Cluster, values: Values) -> bool:
     """Whether one loop nest with shared leading axes computes both without repeating work."""
     if consumer.structure is not None or consumer.contraction:
         return False
@@ -174,7 +174,7 @@ def can_join(consumer: Cluster, other: Cluster, value: Node, values: Values) -> 
     if len(consumer.reads | other.reads) > MAX_READS:
         return False
     every, reads = consumer.items + other.items, consumer.by_item | other.by_item
-    if not all(reads_by_rows(consumer, each) for each in (value, *consumer.items)):
+    if not all(reads_by_rows(consumer, each) for each in (*other.items, *consumer.items)):
         return share_columns(every, reads, values.column_limit)
     rows = shared_rows(every)
     largest = max(map(iteration_size, every))

@@ -75,6 +75,8 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     follow each other, and choices by the position in a row are made. So does one that only reduces
     short rows."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
+    if loop.axis is Axis.REDUCE:
+        return with_short_sums_as_values(loop, inner, target, moves)
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
     most = vectors_of(inner, loop.var.extent)
     if not (long and most and all(is_tiny(s, target, NODES_OF_ROW, most) for s in inner)):
@@ -90,6 +92,54 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     if reads_any({s.memory for s in stores}, result):
         return replace(loop, body=tuple(result))
     return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+
+
+def with_short_sums_as_values(
+    loop: Loop, inner: list[Loop], target: Target, moves: list[str]
+) -> Loop:
+    """A loop that reduces what it computes from short sums, each of which becomes one value: then
+    it only accumulates, and may run in lanes.
+
+        for j in 256 reduce:                          for j in 256 reduce:
+          add1 = 0.0                                    add0 += sqrt((0.0 + x[j*2]) + x[j*2 + 1])
+          for k in 2 reduce: add1 += x[j*2 + k]   ->
+          add0 += sqrt(add1)
+    """
+    body = (without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body)
+    loop = replace(loop, body=tuple(body))
+    sums = all(s.axis is Axis.REDUCE and is_tiny(s, target, MOST_NODES) for s in inner)
+    long = loop.var.extent >= target.short_lanes(32)
+    if not (inner and sums and long) or uses_registers(loop):
+        return loop
+    known: dict[str, Expression] = {}
+    result: list[Statement] = []
+    for statement in loop.body:
+        for each in iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]:
+            match rewritten(each, lambda value: with_values(value, known)):
+                case Declare(name=name, value=value):
+                    known[name] = value
+                case Accumulate(name=name, op=op, value=value) if name in known:
+                    known[name] = apply(op, (known[name], value), known[name].dtype)
+                case Accumulate() as last:
+                    result.append(last)
+                case _:
+                    return loop
+    moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
+    return replace(loop, body=tuple(result))
+
+
+def with_values(root: Expression, known: Mapping[str, Expression]) -> Expression:
+    """A value with those of registers in their place."""
+    done: Done = {}
+
+    def again(e: Expression) -> Expression:
+        if isinstance(e, Read):
+            return known.get(e.name, e)
+        if e not in done:
+            done[e] = rebuilt(e, again, lambda where: where)
+        return done[e]
+
+    return again(root)
 
 
 def vectors_of(inner: list[Loop], rows: int) -> int:
