@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tinyhlo.codegen.expressions import (
-    Apply,
-    Expression,
-    Guard,
-    IndexValue,
-    Load,
-    Rarely,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Load, Rarely
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
 
 

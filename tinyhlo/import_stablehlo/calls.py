@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.walker import (
-    Rule,
-    Scope,
-    Value,
-    apply_rule,
-    on_values,
-)
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Value, apply_rule, on_values
 from tinyhlo.ir.build import barrier
 from tinyhlo.ir.graph import Node
 

@@ -25,14 +25,7 @@ from tinyhlo.import_stablehlo.operands import known_scalar, like
 from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
-from tinyhlo.import_stablehlo.walker import (
-    DTYPE,
-    SHAPE,
-    Rule,
-    Scope,
-    UnsupportedError,
-    on_values,
-)
+from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import cast, full, iota, reshape
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL

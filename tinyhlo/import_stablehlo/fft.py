@@ -21,15 +21,7 @@ from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, groups, roots
 from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.import_stablehlo.walker import Rule, on_values
-from tinyhlo.ir.build import (
-    flip,
-    full,
-    iota,
-    permute,
-    reshape,
-    slice_,
-    where,
-)
+from tinyhlo.ir.build import flip, full, iota, permute, reshape, slice_, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node
 

@@ -20,13 +20,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.decode import (
-    calls_of,
-    entry_of,
-    functions_of,
-    meshes_of,
-    target_of,
-)
+from tinyhlo.import_stablehlo.decode import calls_of, entry_of, functions_of, meshes_of, target_of
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text, shardy_text
 from tinyhlo.import_stablehlo.partitioned import SHARDING, divide, propagate
 from tinyhlo.import_stablehlo.sharding import ONE_SHARDING, Mesh

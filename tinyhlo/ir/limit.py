@@ -9,15 +9,7 @@ the rest.
 from __future__ import annotations
 
 from tinyhlo.ir import build
-from tinyhlo.ir.graph import (
-    Graph,
-    Node,
-    Output,
-    Slice,
-    Sort,
-    intern,
-    with_inputs,
-)
+from tinyhlo.ir.graph import Graph, Node, Output, Slice, Sort, intern, with_inputs
 
 
 def limit_sorts(graph: Graph) -> Graph:

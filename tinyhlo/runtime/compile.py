@@ -21,12 +21,7 @@ from tinyhlo.codegen.llvm.entry import Probe
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.render import kernels_of, render_program
-from tinyhlo.codegen.report import (
-    estimate_seconds,
-    kernel_seconds,
-    report,
-    scratch_bytes,
-)
+from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
 from tinyhlo.config import Config
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport

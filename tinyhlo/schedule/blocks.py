@@ -27,12 +27,7 @@ from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.clusters import Cluster, readers_of
 from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
-from tinyhlo.schedule.in_place import (
-    bind_targets,
-    is_fill,
-    is_read_elsewhere,
-    take_over_operands,
-)
+from tinyhlo.schedule.in_place import bind_targets, is_fill, is_read_elsewhere, take_over_operands
 from tinyhlo.schedule.items import base, in_memory, is_invariant
 from tinyhlo.schedule.planner import SCALAR_BYTES, Context, Planner, buffer_of, result_of
 from tinyhlo.schedule.program import (

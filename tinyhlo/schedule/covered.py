@@ -12,15 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhlo.ir.graph import (
-    Constant,
-    Elementwise,
-    Loop,
-    Node,
-    Param,
-    UpdateSlice,
-    topological,
-)
+from tinyhlo.ir.graph import Constant, Elementwise, Loop, Node, Param, UpdateSlice, topological
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value

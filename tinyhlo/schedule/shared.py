@@ -16,15 +16,7 @@ from tinyhlo.ir.graph import LibraryCall, Node, Param, Reshape, Slice, graph_key
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.kernels import rebuild
 from tinyhlo.schedule.planner import SCALAR_BYTES
-from tinyhlo.schedule.program import (
-    Block,
-    Kernel,
-    Launch,
-    Statement,
-    Switch,
-    While,
-    statements,
-)
+from tinyhlo.schedule.program import Block, Kernel, Launch, Statement, Switch, While, statements
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -20,15 +20,7 @@ from math import prod
 
 from tinyhlo.codegen.contraction.cut import Positions, ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, TileLowering, operand_strides
-from tinyhlo.codegen.expressions import (
-    Apply,
-    Expression,
-    Guard,
-    Literal,
-    Load,
-    Memory,
-    literal,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, Literal, Load, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import computed_in, loads_of, walk

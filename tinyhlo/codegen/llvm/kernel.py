@@ -20,15 +20,7 @@ from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.registers import Register
 from tinyhlo.codegen.llvm.statements import Statements
 from tinyhlo.codegen.llvm.types import literal_text, stored_type
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Axis,
-    Bind,
-    Declare,
-    Loop,
-    LoopProgram,
-    Statement,
-)
+from tinyhlo.codegen.loops import Allocate, Axis, Bind, Declare, Loop, LoopProgram, Statement
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Var
 from tinyhlo.records import dataclass

@@ -10,13 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import (
-    changed,
-    in_order,
-    must_run_once,
-    only_stores,
-    substituted,
-)
+from tinyhlo.codegen.bodies import changed, in_order, must_run_once, only_stores, substituted
 from tinyhlo.codegen.expressions import Memory, identity, index_free
 from tinyhlo.codegen.llvm import (
     arithmetic,

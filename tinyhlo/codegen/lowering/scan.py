@@ -24,15 +24,7 @@ from collections.abc import Callable
 from math import isqrt
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Allocate,
-    Axis,
-    Declare,
-    Loop,
-    LoopProgram,
-    Store,
-)
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan

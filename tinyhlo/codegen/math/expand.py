@@ -16,13 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.codegen.expressions import Expression
-from tinyhlo.codegen.math import (
-    error_function,
-    exponential,
-    logarithm,
-    remainder,
-    trigonometric,
-)
+from tinyhlo.codegen.math import error_function, exponential, logarithm, remainder, trigonometric
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target

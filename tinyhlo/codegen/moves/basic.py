@@ -20,16 +20,7 @@ from tinyhlo.codegen.bodies import (
     values_in,
 )
 from tinyhlo.codegen.expressions import Load, Memory
-from tinyhlo.codegen.loops import (
-    Axis,
-    Body,
-    Declare,
-    If,
-    Loop,
-    LoopProgram,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.loops import Axis, Body, Declare, If, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index, substitute
 

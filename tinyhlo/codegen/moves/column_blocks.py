@@ -22,16 +22,7 @@ from dataclasses import field, replace
 
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Allocate,
-    Axis,
-    Body,
-    Declare,
-    Loop,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
 from tinyhlo.codegen.walks import computed_in, operands, parts, places, walk
 from tinyhlo.ir.index import Index, Var, index

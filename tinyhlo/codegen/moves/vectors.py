@@ -23,15 +23,7 @@ from tinyhlo.codegen.expressions import (
     in_rows,
     index_free,
 )
-from tinyhlo.codegen.loops import (
-    Accumulate,
-    Axis,
-    Body,
-    If,
-    Loop,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.walks import operands
 from tinyhlo.ir.index import Index, Var

@@ -22,15 +22,7 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.loops import (
-    Assign,
-    Axis,
-    Body,
-    Declare,
-    Loop,
-    Statement,
-    Store,
-)
+from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.ir.ops import Op
