@@ -290,6 +290,13 @@ class Graph:
             self._nodes.append(tuple(topological(self.effects + self.results)))
         return self._nodes[0]
 
+    def mapped(self, change: Callable[[Node, list[Node]], Node]) -> Graph:
+        """The graph with `change(node, its new inputs)` in place of each node, inputs first."""
+        new: dict[Node, Node] = {}
+        for node in self.nodes():
+            new[node] = change(node, [new[child] for child in node.inputs])
+        return self.replaced(new)
+
     def replaced(self, new: Mapping[Node, Node]) -> Graph:
         """The graph with other nodes in place of all of its own, of the same types."""
         results = tuple(new[node] for node in self.results)

@@ -29,10 +29,7 @@ def limit_sorts(graph: Graph) -> Graph:
             limits[sort] = extent(sort)
     if all(limit == extent(sort) for sort, limit in limits.items()):
         return graph
-    new: dict[Node, Node] = {}
-    for node in nodes:
-        new[node] = limited(node, [new[child] for child in node.inputs], limits)
-    return graph.replaced(new)
+    return graph.mapped(lambda node, inputs: limited(node, inputs, limits))
 
 
 def sort_of(node: Node) -> Sort | None:

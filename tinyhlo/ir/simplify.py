@@ -56,11 +56,8 @@ def simplify(graph: Graph) -> Graph:
     """An equivalent Graph of the same parameters and result types."""
     if graph in _simplified:
         return graph
-    new: dict[Node, Node] = {}
-    for node in graph.nodes():
-        result = empty(node) or step(rebuild(node, [new[child] for child in node.inputs]))
-        new[node] = result
-    graph = limit_sorts(choose_operands(merge_commuted(graph.replaced(new))))
+    graph = graph.mapped(lambda node, inputs: empty(node) or step(rebuild(node, inputs)))
+    graph = limit_sorts(choose_operands(merge_commuted(graph)))
     _simplified.add(graph)
     return graph
 
@@ -115,18 +112,17 @@ def choose_operands(graph: Graph) -> Graph:
         return graph
     uses = Counter(child for node in graph.nodes() for child in node.inputs)
     uses.update((*graph.results, *graph.effects))
-    new: dict[Node, Node] = {}
-    for node in graph.nodes():
-        result = node
-        if any(new[child] is not child for child in node.inputs):
-            result = step(rebuild(node, [new[child] for child in node.inputs]))
+
+    def chosen(node: Node, inputs: list[Node]) -> Node:
+        result = node if tuple(inputs) == node.inputs else step(rebuild(node, inputs))
         if same_branches(result) and all(uses[child] == 1 for child in node.inputs[1:]):
             condition, yes, no = result.inputs
             pairs = zip(yes.inputs, no.inputs, strict=True)
-            inputs = [step(build.elementwise(Op.WHERE, condition, *pair)) for pair in pairs]
-            result = step(rebuild(yes, inputs))
-        new[node] = result
-    return graph.replaced(new)
+            operands = [step(build.elementwise(Op.WHERE, condition, *pair)) for pair in pairs]
+            return step(rebuild(yes, operands))
+        return result
+
+    return graph.mapped(chosen)
 
 
 def same_branches(node: Node) -> bool:
@@ -150,8 +146,10 @@ def empty(node: Node) -> Node | None:
     return intern(Constant, node.type, (), np.empty(node.shape, node.dtype.numpy))
 
 
-def rebuild(node: Node, inputs: Sequence[Node]) -> Node:
-    """`node` over other inputs of the same types, its regions simplified."""
+def rebuild(
+    node: Node, inputs: Sequence[Node], region: Callable[[Graph], Graph] = simplify
+) -> Node:
+    """`node` over other inputs of the same types, its regions simplified or else changed."""
     match node:
         case Reshape():
             return build.reshape(inputs[0], node.shape)
@@ -161,18 +159,19 @@ def rebuild(node: Node, inputs: Sequence[Node]) -> Node:
             return build.expand(inputs[0], node.shape)
         case _:
             values = [getattr(node, name) for name in own_fields(type(node))]
-            kept = [simplify_field(value) for value in values]
+            kept = [changed(value, region) for value in values]
             given = tuple(inputs)
             if given == node.inputs and all(a is b for a, b in zip(values, kept, strict=True)):
                 return node
             return intern(type(node), node.type, given, *kept)
 
 
-def simplify_field(value: Any) -> Any:
+def changed(value: Any, region: Callable[[Graph], Graph]) -> Any:
+    """The field of a node, its regions changed."""
     if isinstance(value, Graph):
-        return simplify(value)
+        return region(value)
     if isinstance(value, tuple) and value and isinstance(value[0], Graph):
-        return tuple(map(simplify, value))
+        return tuple(map(region, value))
     return value
 
 
@@ -180,9 +179,9 @@ def step(node: Node) -> Node:
     """Apply the steps of the node's class until none changes it."""
     for _ in range(ROUNDS):
         for rule in STEPS.get(type(node), ()):
-            changed = rule(node)
-            if changed is not None and changed is not node:
-                node = changed
+            found = rule(node)
+            if found is not None and found is not node:
+                node = found
                 break
         else:
             break

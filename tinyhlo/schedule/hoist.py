@@ -54,19 +54,12 @@ def rebuilt(graph: Graph, target: Target) -> Graph:
     """Inner loops first: what left one may leave the next."""
     if not any(isinstance(node, (Loop, Branch)) for node in graph.nodes()):
         return graph
-    new: dict[Node, Node] = {}
-    for node in graph.nodes():
-        inputs = [new[child] for child in node.inputs]
-        match node:
-            case Loop(condition=condition, body=body):
-                body = rebuilt(body, target)
-                new[node] = hoisted(loop_of(node, inputs, rebuilt(condition, target), body), target)
-            case Branch(branches=branches):
-                regions = tuple(rebuilt(branch, target) for branch in branches)
-                new[node] = intern(Branch, node.type, tuple(inputs), regions, node.results)
-            case _:
-                new[node] = rebuild(node, inputs)
-    return graph.replaced(new)
+
+    def without(node: Node, inputs: list[Node]) -> Node:
+        found = rebuild(node, inputs, lambda region: rebuilt(region, target))
+        return hoisted(found, target) if isinstance(found, Loop) else found
+
+    return graph.mapped(without)
 
 
 def mapped(graph: Graph, new: dict[Node, Node], extra: Sequence[Node]) -> Graph:
@@ -77,11 +70,6 @@ def mapped(graph: Graph, new: dict[Node, Node], extra: Sequence[Node]) -> Graph:
         tuple(new[node] for node in graph.effects),
         moved_locations(graph.locations, new),
     )
-
-
-def loop_of(loop: Loop, inputs: Sequence[Node], condition: Graph, body: Graph) -> Loop:
-    results = tuple(node.type for node in inputs)
-    return intern(Loop, loop.type, tuple(inputs), condition, body, loop.trip_count, results)
 
 
 def hoisted(loop: Loop, target: Target) -> Loop:
@@ -124,7 +112,9 @@ def hoisted(loop: Loop, target: Target) -> Loop:
     body = mapped(loop.body, replaced(loop.body, inside, reading), extra)
     given = loop.condition
     condition = Graph(body.params, given.results, given.effects, given.locations)
-    return loop_of(loop, [*loop.inputs, *outside], condition, body)
+    inputs = (*loop.inputs, *outside)
+    results = tuple(node.type for node in inputs)
+    return intern(Loop, loop.type, inputs, condition, body, loop.trip_count, results)
 
 
 def replaced(

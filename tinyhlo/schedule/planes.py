@@ -28,7 +28,6 @@ from tinyhlo.ir.graph import (
     Pad,
     Reduce,
     Window,
-    intern,
 )
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
@@ -47,31 +46,16 @@ def sum_planes(graph: Graph) -> Graph:
     uses = Counter(factor for pair in pairs for factor in factors_of(pair))
     wanted = {pair: inner_axes(pair) for pair in pairs if is_shared(pair, uses)}
     wanted = {pair: inner for pair, inner in wanted.items() if inner or is_small(pair)}
-    regions = {
-        node: tuple(map(sum_planes, regions_of(node)))
-        for node in nodes
-        if isinstance(node, (Loop, Branch))
-    }
-    if not wanted and all(found == regions_of(node) for node, found in regions.items()):
+    if not wanted and not any(isinstance(node, (Loop, Branch)) for node in nodes):
         return graph
-    new: dict[Node, Node] = {}
-    for node in nodes:
-        inputs = tuple([new[child] for child in node.inputs])
-        match node:
-            case Loop():
-                given = (*regions[node], node.trip_count, node.results)
-                new[node] = intern(Loop, node.type, inputs, *given)
-            case Branch():
-                new[node] = intern(Branch, node.type, inputs, regions[node], node.results)
-            case Elementwise(op=op) if node in wanted:
-                new[node] = one_sum(op, inputs, wanted[node])
-            case _:
-                new[node] = node if inputs == node.inputs else step(rebuild(node, inputs))
-    return graph.replaced(new)
 
+    def summed(node: Node, inputs: list[Node]) -> Node:
+        if isinstance(node, Elementwise) and node in wanted:
+            return one_sum(node.op, inputs, wanted[node])
+        found = rebuild(node, inputs, sum_planes)
+        return node if found is node else step(found)
 
-def regions_of(node: Loop | Branch) -> tuple[Graph, ...]:
-    return node.branches if isinstance(node, Branch) else (node.condition, node.body)
+    return graph.mapped(summed)
 
 
 def is_pair(node: Node) -> bool:
