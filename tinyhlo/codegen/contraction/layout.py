@@ -12,39 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.expressions import Expression, literal
-from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
+from tinyhlo.codegen.expressions import literal
+from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Permute, Reduce, Shape
-from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
 NARROW, WIDE = 4, 16  # elements
-
-
-class TileLowering(Lowering):
-    """Lowers prologue and epilogue; the sum itself is read from the tile."""
-
-    def __init__(self, kernel: Kernel, total: Node, tables: Tables | None = None) -> None:
-        super().__init__(kernel, tables)
-        self.total = total
-        self.sum: Expression | None = None
-        self.seen: set[Position] = set()
-
-    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
-        if node is self.total:
-            assert self.sum is not None
-            self.seen.add(at)
-            return self.sum
-        return super().compute(node, at, scope, guards)
-
-    def value(self, node: Node, at: list[Index], guards: Conditions) -> Expression:
-        held = self.guards.setdefault(guards, guards)
-        return self.emit(node, self.position(tuple(at)), self.root, held)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,11 +71,10 @@ def permuted_shape(graph: Graph, node: Node) -> Shape:
 
 def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     """None when the result is no permutation of the sum."""
-    lowering = TileLowering(kernel, node)
+    lowering = LoweringAround(kernel, node, lambda _: literal(0, node.dtype))
     result = kernel.graph.results[0]
     outer = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
-    lowering.sum = literal(0, node.dtype)
-    lowering.value(result, [index(var) for var in outer], ())
+    lowering.value(result, [index(var) for var in outer])
     if len(lowering.seen) != 1:
         return None
     (seen,) = lowering.seen
@@ -133,10 +111,10 @@ def is_narrow(c: Contraction, m: Sequence[int], n: Sequence[int], rank: Mapping[
     return alone and shape[n[-1]] <= NARROW and shape[m[-1]] >= WIDE and c.extent(tuple(n)) >= WIDE
 
 
-def operand_strides(lowering: TileLowering, node: Node) -> list[int]:
+def operand_strides(lowering: Lowering, node: Node) -> list[int]:
     """How far apart neighbours along each axis lie in the memory that an operand reads most."""
     variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(node.shape)]
-    value = lowering.value(node, [index(var) for var in variables], ())
+    value = lowering.value(node, [index(var) for var in variables])
     found = [0] * len(variables)
     for load in loads_of(value):
         for axis, var in enumerate(variables):

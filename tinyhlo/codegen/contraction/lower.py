@@ -25,7 +25,7 @@ from math import prod
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
-from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
+from tinyhlo.codegen.contraction.layout import Layout, find_layout
 from tinyhlo.codegen.contraction.operand import (
     Affine,
     InPlace,
@@ -57,6 +57,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
     nested,
 )
+from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import MultiReduce, Reduce
@@ -86,7 +87,7 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     if layout is None or not layout.contraction.n:
         return None
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
-    computed = right is not None and in_lanes(layout, TileLowering(kernel, node))
+    computed = right is not None and in_lanes(layout, Lowering(kernel))
     plan = plan_contraction(layout, node.dtype, target, left, right, computed, moves)
     if plan is None:
         return None
@@ -105,7 +106,7 @@ class Builder:
     ) -> None:  # fmt: skip
         self.kernel, self.node, self.layout, self.plan = kernel, node, layout, plan
         c = layout.contraction
-        self.lowering = TileLowering(kernel, node)
+        self.lowering = LoweringAround(kernel, node)
         self.chunk, self.step = Var("chunk", plan.chunks), Var("step", plan.steps)
         self.block, self.piece = Var("block", plan.row_blocks), Var("piece", plan.n.blocks)
         self.part, batch, m_block, n_block = unravel(
@@ -347,8 +348,9 @@ class Builder:
         total: Expression = Load(self.tile, source)
         for part in range(1, plan.parts):
             total = Apply(Op.ADD, (total, Load(self.tile, source + part * self.sums)), total.dtype)
-        self.lowering.sum = cast(total, self.node.dtype)
-        value = self.lowering.value(result, where, ())
+        total = cast(total, self.node.dtype)
+        self.lowering.read = lambda _: total
+        value = self.lowering.value(result, where)
         body: Body = (Store(self.lowering.writes[0], linear(where, result.shape), value),)
         if lane.extent < plan.lanes:
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))

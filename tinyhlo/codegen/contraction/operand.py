@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tinyhlo.codegen.contraction.cut import Positions, ceil_div
-from tinyhlo.codegen.contraction.layout import Layout, TileLowering, operand_strides
+from tinyhlo.codegen.contraction.layout import Layout, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Literal, Load, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
+from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
@@ -101,12 +102,12 @@ def find_source(operand: Node) -> Source | None:
     return Source(node, tuple(places))
 
 
-def in_lanes(layout: Layout, lowering: TileLowering) -> bool:
+def in_lanes(layout: Layout, lowering: Lowering) -> bool:
     """Whether the right operand at neighbouring columns is a few operations on whole vectors of
     memory and on what is the same for all of them."""
     operand, columns = layout.contraction.right, layout.contraction.n[-1]
     variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(operand.shape)]
-    value = lowering.value(operand, [index(var) for var in variables], ())
+    value = lowering.value(operand, [index(var) for var in variables])
     if cost(value) > MOST_OPERATIONS or not all(
         isinstance(e, (Apply, Load, Literal)) for e in walk([value])
     ):
@@ -165,7 +166,7 @@ class Staged:
         places = [box[axis] for axis in outer] + [box[last] % self.phases, box[last] // self.phases]
         return linear(places, [*shape, self.phases, ceil_div(self.extents[last], self.phases)])
 
-    def copy(self, lowering: TileLowering, origin: Positions, lanes: int) -> Body:
+    def copy(self, lowering: Lowering, origin: Positions, lanes: int) -> Body:
         """Fill the box of the block that begins at `origin`."""
         starts = [
             place.at(origin) + low
@@ -194,7 +195,7 @@ class Staged:
 
 
 def stage(
-    name: str, source: Source, dtype: DType, inner: Mapping[int, int], lowering: TileLowering,
+    name: str, source: Source, dtype: DType, inner: Mapping[int, int], lowering: Lowering,
     fast: int | None, bias: int,
 ) -> Staged:  # fmt: skip
     """A box that holds all positions of a block with `inner` positions along every axis; neighbours

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
-from tinyhlo.codegen.contraction.layout import Layout, TileLowering
+from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, biased, vector_loop
 from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
+from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -34,7 +35,7 @@ class Frame:
 
     layout: Layout
     plan: Plan
-    lowering: TileLowering
+    lowering: Lowering
     batch: Positions
     m_block: Index
     n_block: Index
@@ -76,7 +77,7 @@ class Frame:
 
     def value(self, operand: Node, at: Positions, dtype: DType, bias: int = 0) -> Expression:
         """The operand at a point of the product."""
-        return biased(self.lowering.value(operand, self.positions(at), ()), dtype, bias)
+        return biased(self.lowering.value(operand, self.positions(at)), dtype, bias)
 
     def tile_start(self, tile: Var) -> Index:
         """Where a packed tile of rows begins."""

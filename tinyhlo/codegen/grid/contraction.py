@@ -24,13 +24,7 @@ from dataclasses import replace
 from math import prod
 
 from tinyhlo.codegen.contraction.cut import ceil_div
-from tinyhlo.codegen.contraction.layout import (
-    Layout,
-    TileLowering,
-    find_layout,
-    in_shape_of_sum,
-    operand_strides,
-)
+from tinyhlo.codegen.contraction.layout import Layout, find_layout, in_shape_of_sum, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.tiles import Extents, Tile, choose_tile
 from tinyhlo.codegen.loops import (
@@ -46,6 +40,7 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
 )
+from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.contraction import find_contraction
@@ -90,7 +85,7 @@ class Product:
 
     def __init__(self, kernel: Kernel, node: Reduce, layout: Layout, target: Target) -> None:
         self.kernel, self.node, self.target = kernel, node, target
-        self.lowering = TileLowering(kernel, node)
+        self.lowering = LoweringAround(kernel, node)
         c, places = layout.contraction, layout.places
         if target.is_processor and c.m and c.extent(c.n) < FEW <= c.extent(c.m):
             c = replace(c, left=c.right, right=c.left, m=c.n, n=c.m)
@@ -271,7 +266,7 @@ class Product:
             if place is not None:
                 where[place] = at[axis]
         bounds = (Condition(row, 0, self.rows), Condition(column, 0, self.columns))
-        self.lowering.sum = total
+        self.lowering.read = lambda _: total
         value = self.lowering.value(result, where, tuple(c for c in bounds if not c.always))
         return (Store(self.lowering.writes[0], linear(where, result.shape), value),)
 
@@ -281,8 +276,8 @@ class Product:
 
     def epilogue(self) -> tuple[Index, Expression]:
         """Where an element of the result lies, and its value."""
-        lowering, result = TileLowering(self.kernel, self.node), self.kernel.graph.results[0]
-        lowering.sum = Read("sum", self.node.dtype)
+        total, result = Read("sum", self.node.dtype), self.kernel.graph.results[0]
+        lowering = LoweringAround(self.kernel, self.node, lambda _: total)
         place = points(result.shape)
         return linear(place, result.shape), lowering.value(result, list(place), ())
 

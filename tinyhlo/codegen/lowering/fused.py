@@ -183,6 +183,11 @@ class Lowering:
 
     # --- values ------------------------------------------------------------------------------
 
+    def value(self, node: Node, at: Sequence[Index], guards: Conditions = ()) -> Expression:
+        """The value of `node` at `at`, outside of all result loops, where `guards` hold."""
+        held = self.guards.setdefault(guards, guards)
+        return self.emit(node, self.position(tuple(at)), self.root, held)
+
     def emit(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         """The value of `node` at `at`, inside `scope`, where `guards` are known to hold."""
         key = (node, id(at), id(guards))
@@ -340,6 +345,29 @@ class Lowering:
                 scope.parent.statements.append(If(scope.conditions, scope.body()))
             else:
                 scope.parent.statements.append(Loop(scope.var, Axis.REDUCE, scope.body()))
+
+
+class LoweringAround(Lowering):
+    """Lowers what comes before and after `node`, whose own values are what `read` gives: `seen`
+    are the positions at which it was asked."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        node: Node,
+        read: Callable[[Position], Expression] | None = None,
+        tables: Tables | None = None,
+    ) -> None:
+        super().__init__(kernel, tables)
+        self.node, self.read = node, read
+        self.seen: set[Position] = set()
+
+    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
+        if node is not self.node:
+            return super().compute(node, at, scope, guards)
+        assert self.read is not None
+        self.seen.add(at)
+        return self.read(at)
 
 
 def names_of(at: Position) -> frozenset[Name]:

@@ -28,7 +28,7 @@ from functools import partial
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead
 from tinyhlo.codegen.contraction.cut import ceil_div
-from tinyhlo.codegen.contraction.layout import Layout, TileLowering, find_layout
+from tinyhlo.codegen.contraction.layout import Layout, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -42,13 +42,13 @@ from tinyhlo.codegen.loops import (
     Store,
     TileProduct,
 )
-from tinyhlo.codegen.lowering.fused import LETTERS, Position, Scope
+from tinyhlo.codegen.lowering.fused import LETTERS, LoweringAround, Position, Scope
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.row_chain.divisor import comparing_numbers, late_divisor
 from tinyhlo.codegen.row_chain.mask import needed_tile
-from tinyhlo.codegen.row_chain.pack import Packing, RowLowering, choose_sizes
+from tinyhlo.codegen.row_chain.pack import Packing, choose_sizes
 from tinyhlo.ir.graph import Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.schedule.program import Kernel
@@ -89,7 +89,7 @@ class Builder:
         self.sizes = choose_sizes(chain, target, moves)
         self.packing = Packing(kernel, chain, self.sizes)
         self.tables = self.packing.operands.tables
-        self.epilogue = TileLowering(kernel, chain.result, self.tables)
+        self.epilogue = LoweringAround(kernel, chain.result, tables=self.tables)
         self.moves = moves
         self.batch = chain.second.extent(chain.second.batch)
         self.chunk = Var("chunk", self.batch * self.sizes.row_chunks)
@@ -252,7 +252,7 @@ class Builder:
         def read(at: Position) -> Expression:
             return Load(self.scores, start + at[chain.key])
 
-        lowering = RowLowering(self.kernel, chain.scores, read, self.tables)
+        lowering = LoweringAround(self.kernel, chain.scores, read, self.tables)
         key = Var(LETTERS[0], chain.keys)
         scope = Scope(lowering.root, key, 1)
         lowering.root.children[key] = scope
@@ -294,9 +294,10 @@ class Builder:
             if axis is not None:
                 where[axis] = position
         number = tile * sizes.rows + index(r)
-        self.epilogue.sum = Load(self.tile, number * sizes.columns + index(lane))
+        total: Expression = Load(self.tile, number * sizes.columns + index(lane))
         if self.divided:
-            self.epilogue.sum = self.epilogue.sum / Load(self.divisors, number)
+            total = total / Load(self.divisors, number)
+        self.epilogue.read = lambda _: total
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
         value = self.epilogue.value(result, where, (inside_m, inside_n))

@@ -8,17 +8,17 @@ the program does to them on the way:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import gcd
 
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.cut import ceil_div, round_up
-from tinyhlo.codegen.contraction.layout import TileLowering, operand_strides
+from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
-from tinyhlo.codegen.lowering.fused import LETTERS, Conditions, Lowering, Position, Scope, Tables
+from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, LoweringAround, Scope
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -100,33 +100,12 @@ def step_of(keys: int, most: int) -> int:
     return largest if largest >= most // 4 else keys
 
 
-class RowLowering(Lowering):
-    """Lowers the work on rows; a score is read from scratch. `asked` is where."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        scores: Node,
-        read: Callable[[Position], Expression],
-        tables: Tables,
-    ) -> None:
-        super().__init__(kernel, tables)
-        self.scores, self.read = scores, read
-        self.asked: set[Position] = set()
-
-    def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
-        if node is self.scores:
-            self.asked.add(at)
-            return self.read(at)
-        return super().compute(node, at, scope, guards)
-
-
 class Packing:
     """Packs operands; rows are flat positions along the row axes of the second contraction."""
 
     def __init__(self, kernel: Kernel, chain: RowChain, sizes: Sizes) -> None:
         self.kernel, self.chain, self.sizes = kernel, chain, sizes
-        self.operands, self.read = Lowering(kernel), TileLowering(kernel, chain.result)
+        self.operands, self.read = Lowering(kernel), Lowering(kernel)
         self.row_count = chain.second.extent(chain.second.m)
         self.depth = chain.first.extent(chain.first.k)
         self.width = chain.second.extent(chain.second.n)
@@ -203,7 +182,7 @@ class Packing:
             return ()
         found: list[Place] = []
         for place in range(0, node.shape[axis], LINE_BYTES // node.dtype.itemsize):
-            value = self.read.value(node, [*at[:axis], constant(place), *at[axis + 1 :]], ())
+            value = self.read.value(node, [*at[:axis], constant(place), *at[axis + 1 :]])
             found += [(x.memory, x.index) for x in loads_of(value) if x.memory in self.read.reads]
         return tuple(dict.fromkeys(found))
 
@@ -238,10 +217,7 @@ class Packing:
 
     def value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
         """An element of an operand, where `inside` holds."""
-        lowering = self.operands
-        guards: Conditions = () if inside.always else (inside,)
-        guards = lowering.guards.setdefault(guards, guards)
-        return lowering.emit(node, lowering.position(tuple(at)), lowering.root, guards)
+        return self.operands.value(node, at, () if inside.always else (inside,))
 
     def guarded_value(self, node: Node, at: list[Index], inside: Condition) -> Expression:
         """The same, and zero outside."""
@@ -278,11 +254,11 @@ class Packing:
         """Where the scores of a row lie, as indices of the scores; the key axis at 0."""
         chain = self.chain
         zero = literal(0, chain.result.dtype)
-        lowering = RowLowering(self.kernel, chain.scores, lambda _: zero, {})
+        lowering = LoweringAround(self.kernel, chain.scores, lambda _: zero)
         key = Var(LETTERS[0], chain.keys)
         at = self.second_at(batch, row, ZERO, index(key))
         scope = Scope(lowering.root, key, 1)
         lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
-        asked = list(next(iter(lowering.asked)))
+        asked = list(next(iter(lowering.seen)))
         asked[chain.key] = ZERO
         return asked
