@@ -225,6 +225,13 @@ class LoopProgram:
         return format_program(self)
 
 
+def around(loops: Sequence[Loop], body: Body) -> Body:
+    """`body` in these loops, the last of them innermost."""
+    for loop in reversed(loops):
+        body = (replace(loop, body=body),)
+    return body
+
+
 def nested(variables: Sequence[Var], body: Body) -> Body:
     """Loops around `body`, the last variable innermost."""
     for var in reversed(variables):

@@ -19,8 +19,7 @@ from tinyhlo.schedule.program import (
     Place,
     Statement,
     Swap,
-    Switch,
-    While,
+    rewritten,
     statements,
 )
 
@@ -51,18 +50,14 @@ def results_in_place(body: Block) -> Block:
 
 def shared_copies(block: Block, kernels: KernelTable) -> Block:
     """Large copies as kernels, which run on all threads."""
-    return tuple(shared_copy(statement, kernels) for statement in block)
 
-
-def shared_copy(statement: Statement, kernels: KernelTable) -> Statement:
-    match statement:
-        case Copy(source=source, target=target) if target.type.nbytes >= LARGE:
-            value = param(0, target.type.shape, target.type.dtype)
-            whole = intern(Reshape, value.type, (value,))
-            return Launch(kernels.kernel([whole], {value: value}, [], {})[0], (source,), (target,))
-        case While(condition=condition, flag=flag, body=body, trip_count=count):
-            return While(condition, flag, shared_copies(body, kernels), count)
-        case Switch(selector=selector, blocks=blocks):
-            return Switch(selector, tuple(shared_copies(b, kernels) for b in blocks))
-        case _:
+    def shared(statement: Statement) -> Statement:
+        if not isinstance(statement, Copy) or statement.target.type.nbytes < LARGE:
             return statement
+        target = statement.target
+        value = param(0, target.type.shape, target.type.dtype)
+        whole = intern(Reshape, value.type, (value,))
+        kernel = kernels.kernel([whole], {value: value}, [], {})[0]
+        return Launch(kernel, (statement.source,), (target,))
+
+    return rewritten(block, shared)

@@ -21,6 +21,7 @@ from tinyhlo.schedule.program import (
     Swap,
     Switch,
     While,
+    rewritten,
     statements,
 )
 
@@ -162,18 +163,18 @@ def rename(block: Block, placed: dict[Buffer, Buffer]) -> Block:
     def at(buffer: Buffer) -> Buffer:
         return placed.get(buffer, buffer)
 
-    renamed: list[Statement] = []
-    for statement in block:
+    def renamed(statement: Statement) -> Statement:
         match statement:
-            case Launch(kernel=kernel, reads=reads, writes=writes):
-                renamed.append(Launch(kernel, tuple(map(at, reads)), tuple(map(at, writes))))
+            case Launch(reads=reads, writes=writes):
+                reads, writes = tuple(map(at, reads)), tuple(map(at, writes))
+                return replace(statement, reads=reads, writes=writes)
             case Copy(source=source, target=target):
-                renamed.append(Copy(at(source), at(target)))
+                return Copy(at(source), at(target))
             case Swap(first=first, second=second):
-                renamed.append(Swap(at(first), at(second)))
-            case While(condition=condition, flag=flag, body=body, trip_count=count):
-                inner = rename(condition, placed), at(flag), rename(body, placed), count
-                renamed.append(While(*inner))
-            case Switch(selector=selector, blocks=blocks):
-                renamed.append(Switch(at(selector), tuple(rename(b, placed) for b in blocks)))
-    return tuple(renamed)
+                return Swap(at(first), at(second))
+            case While(flag=flag):
+                return replace(statement, flag=at(flag))
+            case Switch(selector=selector):
+                return replace(statement, selector=at(selector))
+
+    return rewritten(block, renamed)

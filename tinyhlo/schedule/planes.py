@@ -18,17 +18,7 @@ from math import prod
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
-from tinyhlo.ir.graph import (
-    VIEWS,
-    Branch,
-    Elementwise,
-    Graph,
-    Loop,
-    Node,
-    Pad,
-    Reduce,
-    Window,
-)
+from tinyhlo.ir.graph import VIEWS, Branch, Elementwise, Graph, Loop, Node, Pad, Reduce, Window
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step

@@ -12,7 +12,8 @@ compute it is codegen's business; correctness never depends on how nodes were gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import Enum
 from typing import Union
 
@@ -128,6 +129,23 @@ def statements(block: Block) -> Iterator[Statement]:
                     yield from statements(inner)
             case _:
                 pass
+
+
+def rewritten(block: Block, change: Callable[[Statement], Statement]) -> Block:
+    """Every statement changed, those inside of others first."""
+    found: list[Statement] = []
+    for statement in block:
+        match statement:
+            case While(condition=condition, body=body):
+                inner = rewritten(condition, change), rewritten(body, change)
+                statement = replace(statement, condition=inner[0], body=inner[1])
+            case Switch(blocks=blocks):
+                inner = tuple(rewritten(each, change) for each in blocks)
+                statement = replace(statement, blocks=inner)
+            case _:
+                pass
+        found.append(change(statement))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

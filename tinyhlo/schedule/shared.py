@@ -9,14 +9,11 @@ array, a row of it, a part of a row. What nobody shares keeps its slice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-
 from tinyhlo.ir.graph import LibraryCall, Node, Param, Reshape, Slice, graph_key
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.kernels import rebuild
 from tinyhlo.schedule.planner import SCALAR_BYTES
-from tinyhlo.schedule.program import Block, Kernel, Launch, Statement, Switch, While, statements
+from tinyhlo.schedule.program import Block, Kernel, Launch, Statement, rewritten, statements
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,7 +39,16 @@ def share_kernels(body: Block) -> Block:
         first = sharings[equal[0]].kernel
         if len(equal) > 1:
             shared |= {kernel: Sharing(first, sharings[kernel].sources) for kernel in equal}
-    return renamed(body, shared)
+
+    def over_shared(statement: Statement) -> Statement:
+        if not isinstance(statement, Launch) or statement.kernel not in shared:
+            return statement
+        found = shared[statement.kernel]
+        given = tuple(statement.reads[param] for param, _ in found.sources)
+        offsets = tuple(offset for _, offset in found.sources)
+        return Launch(found.kernel, given, statement.writes, offsets)
+
+    return rewritten(body, over_shared)
 
 
 def over_pieces(kernel: Kernel) -> Sharing:
@@ -80,23 +86,3 @@ def piece(node: Slice) -> tuple[int, int] | None:
     while isinstance(whole, Reshape):
         whole = whole.inputs[0]
     return (whole.position, offset * node.dtype.itemsize) if isinstance(whole, Param) else None
-
-
-def renamed(block: Block, shared: Mapping[Kernel, Sharing]) -> Block:
-    """The same statements over shared kernels."""
-    return tuple(map(partial(over_shared, shared), block))
-
-
-def over_shared(shared: Mapping[Kernel, Sharing], statement: Statement) -> Statement:
-    """One statement, with those inside it."""
-    match statement:
-        case Launch(kernel=kernel, reads=reads) if kernel in shared:
-            found = shared[kernel]
-            given = tuple(reads[param] for param, _ in found.sources)
-            offsets = tuple(offset for _, offset in found.sources)
-            return Launch(found.kernel, given, statement.writes, offsets)
-        case While(condition=condition, flag=flag, body=body, trip_count=count):
-            return While(renamed(condition, shared), flag, renamed(body, shared), count)
-        case Switch(selector=selector, blocks=blocks):
-            return Switch(selector, tuple(renamed(inner, shared) for inner in blocks))
-    return statement

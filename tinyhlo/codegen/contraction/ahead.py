@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from tinyhlo.codegen.bodies import nested_loops
 from tinyhlo.codegen.expressions import Expression, index_free, index_loads
-from tinyhlo.codegen.loops import Body, Loop, Place, Store
+from tinyhlo.codegen.loops import Body, Place, Store
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, constant, index, substitute
 from tinyhlo.target import LINE_BYTES
@@ -25,12 +26,9 @@ from tinyhlo.target import LINE_BYTES
 def memory_ahead(store: Body) -> tuple[Place, ...]:
     """The first address of each line outside of scratch that differs from row to row; `store` is
     one nest of loops over rows, vectors, lanes."""
-    (statement,) = store
-    nest: list[Loop] = []
-    while isinstance(statement, Loop):
-        nest.append(statement)
-        (statement,) = statement.body
-    if not isinstance(statement, Store) or not nest:
+    nest = nested_loops(store[0])
+    statement = nest[-1].body[0] if nest else None
+    if not isinstance(statement, Store):
         return ()
     vector_bytes = nest[-1].var.extent * statement.memory.dtype.itemsize
     ranges = [range(loop.var.extent) for loop in nest[:-1]]

@@ -18,13 +18,7 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.contraction.tiles import (
-    CHUNKS_A_THREAD,
-    MIN_SUMS,
-    issue_slots,
-    panel_tile,
-    tiles,
-)
+from tinyhlo.codegen.contraction.tiles import CHUNKS_A_THREAD, MIN_SUMS, issue_slots, tiles
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Param
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
@@ -106,8 +100,6 @@ class Planner:
         found = [(r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias)]
         if self.left is Use.IN_PLACE and self.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
-        if self.right_source and self.in_panels(self.right_source) and last % lanes == 0:
-            found = [panel_tile(m, last // lanes, r, v, self.target) for r, v in found]
         return dict.fromkeys(found)
 
     @property

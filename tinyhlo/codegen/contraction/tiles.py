@@ -38,16 +38,6 @@ def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
         yield ceil_div(m, ceil_div(m, most)), vectors
 
 
-def panel_tile(m: int, panel: int, rows: int, vectors: int, target: Target) -> tuple[int, int]:
-    """As wide as a panel, if its sums hide their latency and stay in registers: a wider tile would
-    read half a line of some panels, and those panels twice."""
-    if panel >= vectors or panel * m < MIN_SUMS:
-        return rows, vectors
-    most = min(m, (target.vector_registers - panel - 1) // panel)
-    fitting = range(ceil_div(MIN_SUMS, panel), most + 1)
-    return min(reversed(fitting), key=lambda count: round_up(m, count), default=rows), panel
-
-
 def tile_slots(rows: int, vectors: int, depth: int) -> int:
     """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by
     side."""

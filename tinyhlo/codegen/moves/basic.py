@@ -20,7 +20,17 @@ from tinyhlo.codegen.bodies import (
     values_in,
 )
 from tinyhlo.codegen.expressions import Load, Memory
-from tinyhlo.codegen.loops import Axis, Body, Declare, If, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.loops import (
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    LoopProgram,
+    Statement,
+    Store,
+    around,
+)
 from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index, substitute
 
@@ -176,10 +186,7 @@ def over_nests(
         elif takes(nest[-1].body):
             result += move(nest) or [statement]
         else:
-            inner = over_nests(nest[-1].body, move, takes)
-            for loop in reversed(nest):
-                inner = (replace(loop, body=inner),)
-            result += inner
+            result += around(nest, over_nests(nest[-1].body, move, takes))
     return tuple(result)
 
 

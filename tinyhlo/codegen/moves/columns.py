@@ -29,7 +29,17 @@ from itertools import takewhile
 from math import isqrt, prod
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, identity
-from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Axis,
+    Body,
+    Declare,
+    Loop,
+    Statement,
+    Store,
+    around,
+)
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
@@ -228,15 +238,15 @@ def accumulate(
     values = [s.value for s in columns.accumulates]
     clear, add = over(cleared(columns, parts, place)), over(added(columns, parts, place, values))
     if not block:
-        return (clear, *around(rows, (add,)))
+        return (clear, *around(in_order(rows), (add,)))
     own = memories(columns, min(columns.column.extent, WIDEST), "block")
     at = index(columns.column) + (begin * -1 if begin is not None else 0)
     body = (
         over(cleared(columns, own, at)),
-        *around(block, (over(added(columns, own, at, values)),)),
+        *around(in_order(block), (over(added(columns, own, at, values)),)),
         over(added(columns, parts, place, [Load(memory, at) for memory in own])),
     )
-    return (*map(Allocate, own), clear, *around(rows, body))
+    return (*map(Allocate, own), clear, *around(in_order(rows), body))
 
 
 def cleared(columns: Columns, parts: Sequence[Memory], place: Index) -> list[Store]:
@@ -254,11 +264,8 @@ def added(
     ]
 
 
-def around(rows: Rows, body: Body) -> Body:
-    """Loops over rows, one after another."""
-    for loop in reversed(rows):
-        body = (replace(loop, axis=Axis.ORDERED, body=body),)
-    return body
+def in_order(rows: Rows) -> Rows:
+    return tuple(replace(loop, axis=Axis.ORDERED) for loop in rows)
 
 
 def wide(loop: Loop, lanes: int) -> Loop:

@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TypeGuard
 
 from tinyhlo.codegen.expressions import Expression
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, around
+from tinyhlo.codegen.moves.basic import nest_of
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import ZERO
 
@@ -55,19 +55,17 @@ def interchanged(statement: Statement, moves: list[str]) -> Statement:
     if order == nest:
         return statement
     moves.append(f"interchange {' '.join(loop.var.name for loop in order)}")
-    for loop in reversed(order):
-        body = (replace(loop, body=body),)
-    return body[0]
+    return around(order, body)[0]
 
 
-def columns_inside(statement: Loop, moves: list[str]) -> Loop:
+def columns_inside(statement: Loop, moves: list[str]) -> Statement:
     """A nest of independent loops around reduces, the one along memory innermost."""
-    nest = [statement]
-    while len(nest[-1].body) == 1 and is_independent(inner := nest[-1].body[0]):
-        nest.append(inner)
+    nest = nest_of(statement)
+    if len(nest) < 2:
+        return statement
     body = nest[-1].body
     sums = [each for each in body if isinstance(each, Loop) and each.axis is Axis.REDUCE]
-    if len(nest) < 2 or not is_independent(statement) or not sums or reduced(sums) < MIN_ROWS:
+    if not sums or reduced(sums) < MIN_ROWS:
         return statement
     loads = [load for value in accumulated(sums) for load in loads_of(value)]
     along = [sum(load.index.coefficient(loop.var) == 1 for load in loads) for loop in nest]
@@ -75,14 +73,7 @@ def columns_inside(statement: Loop, moves: list[str]) -> Loop:
         return statement
     column = nest.pop(along.index(max(along)))
     moves.append(f"interchange {' '.join(loop.var.name for loop in (*nest, column))}")
-    result = replace(column, body=body)
-    for loop in reversed(nest):
-        result = replace(loop, body=(result,))
-    return result
-
-
-def is_independent(statement: Statement) -> TypeGuard[Loop]:
-    return isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None
+    return around((*nest, column), body)[0]
 
 
 def reduced(sums: Sequence[Loop]) -> int:

@@ -22,17 +22,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from tinyhlo.codegen.expressions import (
-    Apply,
-    Expression,
-    Guard,
-    IndexValue,
-    Literal,
-    Load,
-    Memory,
-    apply,
-)
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
@@ -199,26 +191,14 @@ def in_pieces(
     pieces: list[Loop] = []
     for begin, end in pairwise((0, *ends, len(order))):
         values: dict[Expression, Expression] = {e: Load(m, here) for e, m in handed.items()}
+        done: dict[Expression, Expression] = {}
         body: list[Statement] = []
         for k in range(begin, end):
             e = order[k]
             if last[k] >= end and not is_cheap(e):
                 handed[e] = Memory(f"piece{len(handed)}", e.dtype, size, local=True)
-                body.append(Store(handed[e], here, rewritten(e, values)))
+                body.append(Store(handed[e], here, exchange(e, values, done)))
         final = [s for s in stores if begin <= place.get(s.value, len(order) - 1) < end]
-        body += [Store(s.memory, s.index, rewritten(s.value, values)) for s in final]
+        body += [Store(s.memory, s.index, exchange(s.value, values, done)) for s in final]
         pieces.append(Loop(loop.var, Axis.VECTOR, tuple(body), width, start, STRIP))
     return Loop(strip, Axis.SERIAL, (*map(Allocate, handed.values()), *pieces))
-
-
-def rewritten(e: Expression, values: dict[Expression, Expression]) -> Expression:
-    """`e` over values that are there already; `values` also remembers what was rewritten."""
-    found = values.get(e)
-    if found is not None:
-        return found
-    if isinstance(e, Apply):
-        found = apply(e.op, tuple(rewritten(a, values) for a in e.arguments), e.dtype)
-    else:
-        found = e
-    values[e] = found
-    return found

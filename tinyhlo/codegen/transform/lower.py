@@ -24,7 +24,7 @@ from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.moves.vectors import vectorised
-from tinyhlo.codegen.transform.rows import NetworkLowering, Part, find_rows, whole
+from tinyhlo.codegen.transform.rows import NetworkLowering, Part, whole
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
@@ -76,12 +76,15 @@ class ChainBuilder:
 
     def stage(self, stage: Stage, last: bool) -> Body | None:
         """The loops of one product; the last one's results are those of the kernel."""
-        lowering = self.lowering(stage)
+        fma, scratch = self.target.fma, self.scratch
+        lowering = NetworkLowering(
+            self.kernel, stage.node, stage.transform, fma, scratch, self.tables
+        )
         part = self.part(stage)
         allocate: Body = ()
         if last:
             for result, memory in zip(self.kernel.graph.results, lowering.writes, strict=True):
-                rows = find_rows(self.lowering(stage), result, part)
+                rows = lowering.find_rows(result, part)
                 if rows is None:
                     return None
                 lowering.store_rows(result, memory, rows, whole(result.shape))
@@ -89,7 +92,7 @@ class ChainBuilder:
             node = stage.node
             memory = Memory(f"part{len(self.scratch)}", node.dtype, prod(part.extents), local=True)
             allocate = (Allocate(memory),)
-            rows = find_rows(self.lowering(stage), node, part)
+            rows = lowering.find_rows(node, part)
             assert rows is not None
             lowering.store_rows(node, memory, rows, part)
             self.scratch[node] = memory, part
@@ -105,10 +108,6 @@ class ChainBuilder:
             # what is stored side by side is computed before: the next stage reads it after the loop
             body = (Loop(Var("once", 1), Axis.SERIAL, body),)
         return (*allocate, *body)
-
-    def lowering(self, stage: Stage) -> NetworkLowering:
-        fma, scratch, tables = self.target.fma, self.scratch, self.tables
-        return NetworkLowering(self.kernel, stage.node, stage.transform, fma, scratch, tables)
 
     def part(self, stage: Stage) -> Part:
         starts = tuple(ZERO if axis is None else self.starts[axis] for axis in stage.shared)

@@ -12,7 +12,14 @@ from math import prod
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import Store
-from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, Scope, Tables
+from tinyhlo.codegen.lowering.fused import (
+    Conditions,
+    Lowering,
+    LoweringAround,
+    Position,
+    Scope,
+    Tables,
+)
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
@@ -38,6 +45,14 @@ def whole(shape: tuple[int, ...]) -> Part:
     return Part((ZERO,) * len(shape), shape)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Rows:
+    """What of a result to compute, and its `axes` that say which row of the sum is needed."""
+
+    part: Part
+    axes: frozenset[int]
+
+
 class NetworkLowering(Lowering):
     """Lowers a graph in which `total` is the sum: all its rows at once, at constant rows."""
 
@@ -60,8 +75,6 @@ class NetworkLowering(Lowering):
         self.row_places = tuple(kept.index(axis) for axis in transform.row_axes)
         self.row_shape = tuple(total.shape[k] for k in self.row_places)
         self.columns: dict[tuple[Position, int], list[Expression]] = {}
-        self.seen: set[Position] = set()
-        self.probing = False
 
     def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         if node in self.scratch:
@@ -69,9 +82,6 @@ class NetworkLowering(Lowering):
             return Load(memory, part.inside(at))
         if node is not self.total:
             return super().compute(node, at, scope, guards)
-        if self.probing:
-            self.seen.add(at)
-            return literal(0, node.dtype)
         row = linear([at[k] for k in self.row_places], self.row_shape)
         assert row.is_constant
         rest = self.position(tuple(ZERO if k in self.row_places else i for k, i in enumerate(at)))
@@ -92,6 +102,34 @@ class NetworkLowering(Lowering):
             inputs.append(self.emit(self.transform.source, at, scope, guards))
         return self.network.apply(inputs, literal(0, self.total.dtype), self.fma)
 
+    def find_rows(self, result: Node, part: Part) -> Rows | None:
+        """How to compute `result` from `part` of the sum; None where rows or tiles of the sum are
+        not axes of the result."""
+        variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
+        around = LoweringAround(self.kernel, self.total, lambda _: literal(0, self.total.dtype))
+        around.value(result, list(map(index, variables)))
+        axes: set[int] = set()
+        starts, extents = [ZERO] * len(variables), list(result.shape)
+        for position in around.seen:
+            for place, where in enumerate(position):
+                row = place in self.row_places
+                tiled = part.extents[place] != self.total.shape[place]
+                if not row and not tiled:
+                    continue
+                for atom, _ in where.terms:
+                    if atom not in variables:
+                        return None
+                    axis = variables.index(atom)  # type: ignore[arg-type]
+                    if row:
+                        axes.add(axis)
+                    elif where != index(atom):
+                        return None
+                    else:
+                        starts[axis], extents[axis] = part.starts[place], part.extents[place]
+        if prod(result.shape[axis] for axis in axes) > 2 * len(self.transform.matrix):
+            return None
+        return Rows(Part(tuple(starts), tuple(extents)), frozenset(axes))
+
     def store_rows(self, node: Node, memory: Memory, rows: Rows, stored: Part) -> None:
         """Compute the part `rows.part` of a value; axes that say which row get constants, the
         others loops. Elements lie in `memory` as in the part `stored`."""
@@ -104,41 +142,3 @@ class NetworkLowering(Lowering):
             at = [first + i for first, i in zip(rows.part.starts, local, strict=True)]
             value = self.emit(node, self.position(tuple(at)), scope, ())
             scope.stores.append(Store(memory, stored.inside(tuple(at)), value))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Rows:
-    """What of a result to compute, and its `axes` that say which row of the sum is needed."""
-
-    part: Part
-    axes: frozenset[int]
-
-
-def find_rows(lowering: NetworkLowering, result: Node, part: Part) -> Rows | None:
-    """How to compute `result` from `part` of the sum; None where rows or tiles of the sum are not
-    axes of the result. `lowering` is not to be used for anything else."""
-    lowering.probing = True
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
-    at = lowering.position(tuple(map(index, variables)))
-    lowering.emit(result, at, lowering.root, ())
-    axes: set[int] = set()
-    starts, extents = [ZERO] * len(variables), list(result.shape)
-    for position in lowering.seen:
-        for place, where in enumerate(position):
-            row = place in lowering.row_places
-            tiled = part.extents[place] != lowering.total.shape[place]
-            if not row and not tiled:
-                continue
-            for atom, _ in where.terms:
-                if atom not in variables:
-                    return None
-                axis = variables.index(atom)  # type: ignore[arg-type]
-                if row:
-                    axes.add(axis)
-                elif where != index(atom):
-                    return None
-                else:
-                    starts[axis], extents[axis] = part.starts[place], part.extents[place]
-    if prod(result.shape[axis] for axis in axes) > 2 * len(lowering.transform.matrix):
-        return None
-    return Rows(Part(tuple(starts), tuple(extents)), frozenset(axes))
