@@ -38,7 +38,7 @@ def check(graph: Graph, value: np.ndarray, threads: int = 2) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-# rows, columns: strips of rows with a rest, fewer columns than lanes, strips of columns with a rest
+# rows, columns: strips of rows with a rest, fewer columns than lanes, more than a turn's
 SHAPES = [(700, 500), (1030, 333), (40000, 9), (60000, 16), (40, 9000), (50, 4100), (33, 12289)]
 
 
@@ -54,8 +54,10 @@ def test_rows_are_walked_in_the_order_of_memory() -> None:
     (loops,) = compiled(graph_of(reduce(Op.ADD, x, (0,)), shape=x.shape)).loops
     assert "rows outside i" in loops.moves
     short = param(0, (8, 512), F32)
-    (loops,) = compiled(graph_of(reduce(Op.ADD, short, (0,)), shape=short.shape)).loops
-    assert "rows outside i" not in loops.moves
+    wide = param(0, (400, 9000), F32)
+    for other in (short, wide):
+        (loops,) = compiled(graph_of(reduce(Op.ADD, other, (0,)), shape=other.shape)).loops
+        assert "rows outside i" not in loops.moves
 
 
 def test_small_images_of_an_array_beyond_the_last_cache_too() -> None:

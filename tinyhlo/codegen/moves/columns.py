@@ -16,8 +16,8 @@ outside, the columns inside, so that memory is read from start to end:
 
 Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
 page tables like. The number of strips depends on the shape alone, so results are the same bits on
-any number of threads. Where columns are many, strips of columns run in parallel instead, each with
-its own row of accumulators. Long sums of floats are made of blocks of rows, each in another row of
+any number of threads. Where columns are many, each vector of them takes whole lines of a row, and
+nothing is turned. Long sums of floats are made of blocks of rows, each in another row of
 scratch first (`long_sums.py`).
 """
 
@@ -41,14 +41,14 @@ from tinyhlo.codegen.loops import (
     around,
 )
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to join quickly
 MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are summed
-WIDEST = 4096  # columns whose accumulators stay in L1
+WIDEST = 4096  # columns: their accumulators stay in L1, and more make use of whole lines
 VECTORS = 8  # added in one turn
 LONG = 256  # rows beyond which sums of floats are made in blocks
 BLOCK = 64  # rows at least
@@ -125,7 +125,7 @@ def find_columns(statement: Statement) -> Columns | None:
 def pays(columns: Columns, target: Target) -> bool:
     """Neighbours along the columns, rows apart, and more data than the second cache holds, or the
     last one holds of all that the loops around walk."""
-    if columns.row_count < MIN_ROWS:
+    if columns.row_count < MIN_ROWS or columns.column.extent > WIDEST:
         return False
     if columns.column.extent * 4 < 2 * target.vector_bytes:
         return False
@@ -139,10 +139,7 @@ def pays(columns: Columns, target: Target) -> bool:
 
 def turned(columns: Columns, top: bool, target: Target) -> Body:
     """The loops in the other order, in strips."""
-    extent = columns.column.extent
     lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
-    if extent > WIDEST:
-        return column_strips(columns, top, lanes)
     strips = min(ROW_STRIPS, columns.rows[0].var.extent // MIN_ROWS)
     if not top or strips < 2:
         return whole(columns, lanes)
@@ -159,7 +156,7 @@ def row_strips(columns: Columns, count: int, lanes: int) -> Body:
     parts = memories(columns, strip.extent * extent)
     start = index(strip) * extent
     rows = (replace(outer, start=index(strip) * length, count=length), *rows[1:])
-    sums = accumulate(columns, parts, start, rows, block, None, lanes)
+    sums = accumulate(columns, parts, start, rows, block, lanes)
     joined = tuple(
         Accumulate(s.name, s.op, Load(memory, start + index(columns.column)))
         for s, memory in zip(columns.accumulates, parts, strict=True)
@@ -172,24 +169,14 @@ def row_strips(columns: Columns, count: int, lanes: int) -> Body:
     )
 
 
-def column_strips(columns: Columns, top: bool, lanes: int) -> Body:
-    """Each strip of columns is summed and finished on its own."""
-    strip = Var("strip", -(-columns.column.extent // WIDEST))
-    begin = index(strip) * WIDEST
-    parts = memories(columns, WIDEST)
-    body = (
-        *map(Allocate, parts),
-        *accumulate(columns, parts, begin * -1, *in_blocks(columns), begin, lanes),
-        finish(columns, parts, begin * -1, begin),
-    )
-    return (Loop(strip, Axis.PARALLEL if top else Axis.SERIAL, body),)
-
-
 def whole(columns: Columns, lanes: int) -> Body:
+    """What follows the reduce reads its results from scratch."""
     parts = memories(columns, columns.column.extent)
-    start = Index(0, ())
-    sums = accumulate(columns, parts, start, *in_blocks(columns), None, lanes)
-    return (*map(Allocate, parts), *sums, finish(columns, parts, start, None))
+    sums = accumulate(columns, parts, ZERO, *in_blocks(columns), lanes)
+    pairs = zip(columns.accumulates, parts, strict=True)
+    results = (Declare(s.name, Load(memory, index(columns.column))) for s, memory in pairs)
+    last = Loop(columns.column, Axis.SERIAL, (*results, *columns.rest))
+    return (*map(Allocate, parts), *sums, last)
 
 
 def in_blocks(columns: Columns, pieces: int = 1) -> tuple[Rows, Rows]:
@@ -225,22 +212,20 @@ def accumulate(
     start: Index,
     rows: Rows,
     block: Rows,
-    begin: Index | None,
     lanes: int,
 ) -> Body:
     """Clear the scratch from `start` on, then add row after row; or block after block, each of
     which is added up in scratch of its own."""
 
     def over(stores: Sequence[Store]) -> Loop:
-        return wide(column_loop(columns, tuple(stores), begin), lanes)
+        return wide(Loop(columns.column, Axis.SERIAL, tuple(stores)), lanes)
 
     place = start + index(columns.column)
     values = [s.value for s in columns.accumulates]
     clear, add = over(cleared(columns, parts, place)), over(added(columns, parts, place, values))
     if not block:
         return (clear, *around(in_order(rows), (add,)))
-    own = memories(columns, min(columns.column.extent, WIDEST), "block")
-    at = index(columns.column) + (begin * -1 if begin is not None else 0)
+    own, at = memories(columns, columns.column.extent, "block"), index(columns.column)
     body = (
         over(cleared(columns, own, at)),
         *around(in_order(block), (over(added(columns, own, at, values)),)),
@@ -274,20 +259,3 @@ def wide(loop: Loop, lanes: int) -> Loop:
     if loop.var.extent < width:
         return loop
     return replace(loop, axis=Axis.VECTOR, width=width, chains=VECTORS)
-
-
-def finish(
-    columns: Columns, parts: Sequence[Memory], start: Index, begin: Index | None
-) -> Statement:
-    """What follows the reduce, with its results read from scratch."""
-    place = start + index(columns.column)
-    pairs = zip(columns.accumulates, parts, strict=True)
-    declares = tuple(Declare(s.name, Load(memory, place)) for s, memory in pairs)
-    return column_loop(columns, (*declares, *columns.rest), begin)
-
-
-def column_loop(columns: Columns, body: Body, begin: Index | None) -> Loop:
-    """Over all columns, or over the strip that starts at `begin`."""
-    if begin is None:
-        return Loop(columns.column, Axis.SERIAL, body)
-    return Loop(columns.column, Axis.SERIAL, body, start=begin, count=WIDEST)
