@@ -63,6 +63,10 @@ test-device: .venv/.opencl  ## run the tests of generated code on an OpenCL devi
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
 	else echo "== skipped: generated code on an OpenCL device ($${missing##*Error: })"; fi
 
+test-cuda: .venv/.installed  ## run the tests of generated code as CUDA, on an emulated GPU (g++)
+	@.venv/bin/python -m tests.runtime.emulated_cuda -m pytest \
+	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null
+
 # An OpenCL device on any x86 machine with Linux, for the tests: 275 MB
 .venv/.opencl: .venv/.installed
 	@echo "== installing an OpenCL runtime for processors"
@@ -153,6 +157,6 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow test-device emulators lint bench conformance jax-suite artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device test-cuda emulators lint bench conformance jax-suite artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

@@ -1,5 +1,5 @@
 """CUDA without a GPU: NVRTC compiles the code for one, and the C core calls a driver's functions
-as it must. What needs a GPU is in `test_devices.py`."""
+as it must. `test_devices.py` runs it, on a GPU or an emulated one."""
 
 from __future__ import annotations
 

@@ -8,18 +8,22 @@ import os
 import subprocess
 import sys
 import textwrap
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
 
+from tests.runtime import emulated_cuda
 from tests.runtime.device_checks import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("CL", "NV")
+# Without a GPU, device NV is emulated.
+EMULATED = {} if find_library("cuda") else emulated_cuda.environment()
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    variables = os.environ | {"PYTHONPATH": str(ROOT)} | EMULATED | environment
     return subprocess.run(
         [sys.executable, *arguments],
         env=variables, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,

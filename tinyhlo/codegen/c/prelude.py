@@ -67,12 +67,21 @@ FUNCTION u32 count_ones(u32 x) { return __popc(x); }
 FUNCTION u64 count_ones(u64 x) { return __popcll(x); }
 FUNCTION u32 count_zeros(u32 x) { return __clz(x); }
 FUNCTION u64 count_zeros(u64 x) { return __clzll(x); }
+#ifdef __CUDACC__
 FUNCTION f32 f32_of_f16(u16 x) {
   f32 y; asm("{ .reg .b16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(y) : "h"(x)); return y;
 }
 FUNCTION u16 f16_of_f32(f32 x) {
   u16 y; asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; mov.b16 %0, h; }" : "=h"(y) : "f"(x)); return y;
 }
+#else
+FUNCTION f32 f32_of_f16(u16 x) {
+  _Float16 h; __builtin_memcpy(&h, &x, 2); return (f32)h;
+}
+FUNCTION u16 f16_of_f32(f32 x) {
+  _Float16 h = (_Float16)x; u16 y; __builtin_memcpy(&y, &h, 2); return y;
+}
+#endif
 """
 
 SHARED_FUNCTIONS = """\

@@ -1,0 +1,141 @@
+/* The part of CUDA's driver that native/cuda.c calls, on a processor: a launch runs its groups one
+   after another, in each a fiber an item, which a barrier leaves.
+
+   Every second turn, the items run in falling order: what a missing barrier breaks, one of both
+   orders shows. */
+#include <mutex>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct Place { unsigned x, y, z; };
+extern "C" Place threadIdx, blockIdx, blockDim, gridDim;
+Place threadIdx, blockIdx, blockDim, gridDim;
+
+enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
+
+namespace {
+
+enum { MOST_ITEMS = 1024, STACK_BYTES = 1 << 16 };
+enum State { READY, WAITS, DONE };
+typedef void (*Kernel)(void** where);
+
+struct Fiber {
+  void** stack;
+  State state;
+  int line; /* of the barrier where it waits */
+};
+
+Fiber fibers[MOST_ITEMS];
+Fiber* current;
+void** scheduler; /* its stack while a fiber runs */
+Kernel kernel;
+void** arguments;
+std::mutex queue;
+
+extern "C" void emulated_switch(void*** save, void** to);
+/* Keeps what the System V ABI says a function must keep. */
+asm(R"(
+emulated_switch:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+)");
+
+void leave(State state) {
+  current->state = state;
+  emulated_switch(&current->stack, scheduler);
+}
+
+void item() {
+  kernel(arguments);
+  leave(DONE);
+}
+
+void start(Fiber& fiber, char* stack) {
+  void** top = (void**)(stack + STACK_BYTES) - 2; /* as behind a call: 8 bytes off a multiple of 16 */
+  *top = (void*)item;
+  fiber = {top - 6, READY, 0};
+}
+
+/* Whether all items of a group ended, and waited at the same barriers. */
+bool run_group(char* stacks, unsigned items) {
+  for (unsigned k = 0; k < items; k++) start(fibers[k], stacks + k * STACK_BYTES);
+  for (bool falling = blockIdx.x % 2;; falling = !falling) {
+    for (unsigned k = 0; k < items; k++) {
+      threadIdx = {falling ? items - 1 - k : k, 0, 0};
+      current = &fibers[threadIdx.x];
+      emulated_switch(&scheduler, current->stack);
+    }
+    for (unsigned k = 1; k < items; k++)
+      if (fibers[k].state != fibers[0].state || fibers[k].line != fibers[0].line) return false;
+    if (fibers[0].state == DONE) return true;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void emulated_wait(int line) {
+  current->line = line;
+  leave(WAITS);
+}
+
+int cuLaunchKernel(Kernel function, unsigned groups, unsigned y, unsigned z, unsigned items,
+                   unsigned items_y, unsigned items_z, unsigned, void*, void** parameters, void**) {
+  if (!groups || y != 1 || z != 1 || !items || items_y != 1 || items_z != 1) return INVALID_VALUE;
+  if (items > MOST_ITEMS) return INVALID_VALUE;
+  std::lock_guard<std::mutex> lock(queue);
+  static char* stacks = (char*)mmap(NULL, (size_t)STACK_BYTES * MOST_ITEMS, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  kernel = function;
+  arguments = parameters;
+  blockDim = {items, 1, 1};
+  gridDim = {groups, 1, 1};
+  for (unsigned group = 0; group < groups; group++) {
+    blockIdx = {group, 0, 0};
+    if (!run_group(stacks, items)) return LAUNCH_FAILED;
+  }
+  return SUCCESS;
+}
+
+int cuGetErrorName(int status, const char** name) {
+  *name = status == INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
+          : status == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                    : "CUDA_ERROR_LAUNCH_FAILED";
+  return SUCCESS;
+}
+
+int cuCtxSetCurrent(void*) { return SUCCESS; }
+
+int cuMemcpyAsync(void* to, const void* from, size_t bytes, void*) {
+  memcpy(to, from, bytes);
+  return SUCCESS;
+}
+
+int cuStreamSynchronize(void*) { return SUCCESS; }
+
+int cuMemAllocManaged(void** block, size_t bytes, unsigned) {
+  *block = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return *block ? SUCCESS : OUT_OF_MEMORY;
+}
+
+int cuMemFree_v2(void* block) {
+  free(block);
+  return SUCCESS;
+}
+}

@@ -1,0 +1,1 @@
+"""What tinyhlo asks of cuda-python, over an emulated GPU."""

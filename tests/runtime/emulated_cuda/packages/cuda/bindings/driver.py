@@ -1,0 +1,71 @@
+"""The driver's functions that Python calls: each gives a status, and what it answers."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from enum import Enum, IntEnum
+from pathlib import Path
+
+NAME = b"emulated H200"
+
+
+class CUdevice_attribute(Enum):  # noqa: N801
+    """With what each says of an H200."""
+
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 1
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 9
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 0
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 233472
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 49152
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1024
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 132
+    CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 60 << 20
+
+
+class CUstream_flags(IntEnum):  # noqa: N801
+    CU_STREAM_NON_BLOCKING = 1
+
+
+def cuInit(flags: int) -> tuple[int]:
+    return (0,)
+
+
+def cuDeviceGetCount() -> tuple[int, int]:
+    return 0, 1
+
+
+def cuDeviceGet(number: int) -> tuple[int, int]:
+    return 0, number
+
+
+def cuDeviceGetName(length: int, device: int) -> tuple[int, bytes]:
+    return 0, NAME.ljust(length, b"\0")
+
+
+def cuDeviceGetAttribute(attribute: CUdevice_attribute, device: int) -> tuple[int, int]:
+    return 0, attribute.value
+
+
+def cuDevicePrimaryCtxRetain(device: int) -> tuple[int, int]:
+    return 0, 1
+
+
+def cuCtxSetCurrent(context: int) -> tuple[int]:
+    return (0,)
+
+
+def cuStreamCreate(flags: int) -> tuple[int, int]:
+    return 0, 1
+
+
+def cuModuleLoadData(image: bytes) -> tuple[int, ctypes.CDLL]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "module.so"
+        path.write_bytes(image)
+        return 0, ctypes.CDLL(str(path))
+
+
+def cuModuleGetFunction(module: ctypes.CDLL, name: bytes) -> tuple[int, int | None]:
+    entry = getattr(module, f"{name.decode()}_entry")
+    return 0, ctypes.cast(entry, ctypes.c_void_p).value
