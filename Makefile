@@ -37,7 +37,7 @@ demo: .venv/.installed  ## train a small convolutional network on tiny and on XL
 	@.venv/bin/python -m demo
 
 # The newest Python and jax first, so that the last lines are the whole suite's.
-test: .venv/.opencl test-313 test-narrow test-device  ## run every test; the plugin's also on Python 3.13 with the newest jax
+test: .venv/.opencl .venv/.webgpu test-313 test-narrow test-device  ## run every test; the plugin's also on Python 3.13 with the newest jax
 	@echo "== tests"
 	@.venv/bin/python -m pytest --durations=5 </dev/null
 
@@ -66,6 +66,20 @@ test-device: .venv/.opencl  ## run the tests of generated code on an OpenCL devi
 test-cuda: .venv/.installed  ## run the tests of generated code as CUDA, on an emulated GPU (g++)
 	@.venv/bin/python -m tests.runtime.emulated_cuda -m pytest \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null
+
+test-webgpu: .venv/.webgpu  ## run the tests of generated code by WebGPU, where there is an adapter
+	@if missing=$$(.venv/bin/python -c "from tinyhlo.runtime.webgpu import device; \
+	    device.open_named('WEBGPU')" 2>&1); then \
+	  echo "== generated code by WebGPU" && TINYHLO_DEVICE=WEBGPU .venv/bin/python -m pytest \
+	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
+	else echo "== skipped: generated code by WebGPU ($${missing##*Error: })"; fi
+
+# wgpu, and Deno, which runs pages of programs: 50 MB. Debian's mesa-vulkan-drivers is an adapter.
+.venv/.webgpu: .venv/.installed
+	@echo "== installing wgpu and Deno"
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[webgpu]' deno || \
+	  echo "== there is none here: tests of WebGPU are skipped"
+	@touch $@
 
 # An OpenCL device on any x86 machine with Linux, for the tests: 275 MB
 .venv/.opencl: .venv/.installed
@@ -157,6 +171,6 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow test-device test-cuda emulators lint bench conformance jax-suite artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-webgpu emulators lint bench conformance jax-suite artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.progress import track
 
-from tests.codegen.native import check, run_native
+from tests.codegen.native import check, run_native, skip_without_f64
 from tests.random_kernels import random_kernels, tolerance
 from tests.schedule.graphs import F32, mul, normal, over_rows
 from tinyhlo.codegen import render
@@ -48,6 +48,7 @@ def wrong(seed: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_generated_code_agrees_with_the_interpreter(seed: int) -> None:
+    skip_without_f64(random_kernels(seed)[0])
     assert not wrong(seed)
 
 

@@ -3,8 +3,7 @@
 In: operand texts, each a name or a literal. Out: the text of the result; what takes more than one
 expression is a function, added to `functions` once. Integers below 32 bits are i32 or u32, brought
 back into their range after every op; half precision floats are their bits in a u32, computed in f32
-and rounded after every op. Integers of 64 bits are two words (`wide.py`); f64 is an extension,
-which browsers lack.
+and rounded after every op. Integers of 64 bits are two words (`wide.py`); f64 there is none.
 
 A compiler of WGSL may take it that there is no NaN: what asks for one looks at bits.
 """
@@ -24,12 +23,12 @@ from tinyhlo.codegen.c.arithmetic import (
     Functions,
 )
 from tinyhlo.codegen.wgsl import wide
-from tinyhlo.ir.dtypes import BOOL, F32, F64, I32, U32, DType
+from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
 COMPARE = {Op.EQ: "==", Op.LT: "<", Op.LE: "<="}
 BOOL_COMPARE = {Op.EQ: "{0} == {1}", Op.NE: "{0} != {1}", Op.LT: "!{0} & {1}", Op.LE: "!{0} | {1}"}
-INFIX_SUFFIX = {I32: "i", U32: "u", F32: "f", F64: "lf"}
+SUFFIX = {I32: "i", U32: "u", F32: "f"}
 
 
 def value_type(dtype: DType) -> DType:
@@ -61,13 +60,12 @@ def literal_text(bits: int, dtype: DType) -> str:
     if is_wide(dtype):
         return wide.literal_text(bits)
     own = value_type(dtype)
-    suffix = INFIX_SUFFIX[own]
+    suffix = SUFFIX[own]
     if own.is_float:
         value = np.frombuffer(bits.to_bytes(own.itemsize, "little"), own.numpy)[0]
         if np.isfinite(value) and (bits == 0 or abs(value) >= np.finfo(own.numpy).tiny):
             return f"{value!s}{suffix}" if value >= 0 else f"({value!s}{suffix})"
-        text = wide.literal_text(bits) if own is F64 else f"{bits:#x}u"
-        return f"as_{type_name(own)}({text})"
+        return f"as_f32({bits:#x}u)"
     if own.kind == "signed" and bits >> (dtype.bits - 1):
         value = bits - (1 << dtype.bits)
         least = value == -(1 << (own.bits - 1))  # whose magnitude is no number of the type
@@ -75,14 +73,12 @@ def literal_text(bits: int, dtype: DType) -> str:
     return f"{bits}{suffix}"
 
 
-def bits_of(text: str, dtype: DType) -> str:
-    return f"bits_of_f64({text})" if dtype is F64 else f"bitcast<u32>({text})"
+def bits_of(text: str) -> str:
+    return f"bitcast<u32>({text})"
 
 
-def is_nan(text: str, dtype: DType) -> str:
-    if dtype is F64:
-        return f"is_nan_f64({text})"
-    return f"({bits_of(text, dtype)} & 0x7fffffffu) > 0x7f800000u"
+def is_nan(text: str) -> str:
+    return f"({bits_of(text)} & 0x7fffffffu) > 0x7f800000u"
 
 
 def narrowed(text: str, dtype: DType) -> str:
@@ -124,7 +120,7 @@ def written(
 def compared(op: Op, arguments: Sequence[str], dtype: DType) -> str:
     """`!=` may be false of NaN."""
     if dtype.is_float and arguments[0] == arguments[1] and op in (Op.EQ, Op.NE):
-        nan = is_nan(arguments[0], dtype)
+        nan = is_nan(arguments[0])
         return nan if op is Op.NE else f"!({nan})"
     if op is Op.NE:
         return "!({} == {})".format(*arguments)
@@ -153,19 +149,18 @@ def called(_: Functions, op: Op, arguments: Sequence[str], dtype: DType) -> str:
 
 
 def multiply_add(_: Functions, op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"{'fma' if dtype is F64 else 'fma_f32'}({', '.join(arguments)})"
+    return f"fma_f32({', '.join(arguments)})"
 
 
 def float_extreme(functions: Functions, op: Op, arguments: Sequence[str], dtype: DType) -> str:
     """NaN if either is NaN, and max(-0, +0) = +0."""
-    t = type_name(dtype)
     order, joined = (">", "&") if op is Op.MAX else ("<", "|")
-    name = f"{op.label}_{t}"
-    same = f"as_{t}({bits_of('x', dtype)} {joined} {bits_of('y', dtype)})"
+    name = f"{op.label}_f32"
+    same = f"as_f32({bits_of('x')} {joined} {bits_of('y')})"
     functions[name] = (
-        f"fn {name}(x: {t}, y: {t}) -> {t} {{\n"
+        f"fn {name}(x: f32, y: f32) -> f32 {{\n"
         f"  let value = select(select(y, x, x {order} y), {same}, x == y);\n"
-        f"  return select(select(value, y, {is_nan('y', dtype)}), x, {is_nan('x', dtype)});\n}}"
+        f"  return select(select(value, y, {is_nan('y')}), x, {is_nan('x')});\n}}"
     )
     return f"{name}({', '.join(arguments)})"
 
@@ -278,15 +273,13 @@ def converted(functions: Functions, text: str, source: DType, target: DType) -> 
     if is_wide(target) and not source.is_float:
         return wide.widened(text, source)
     if target in SMALL_FLOATS:
-        if source is F64:
-            text = f"odd_single({text})"
-        elif source.bits >= 32 and source.is_integer:
+        if source.bits >= 32 and source.is_integer:
             text = f"{odd_of_integer(functions, source)}({text})"
         elif source is not F32:
             text = f"f32({text})"
         return f"{target.name}_of_f32({text})"
     if source.is_float and target.is_integer:
-        return f"{truncated(functions, source, target)}({text})"
+        return f"{truncated(functions, target)}({text})"
     return narrowed(f"{type_name(target)}({text})", target)
 
 
@@ -301,40 +294,39 @@ def from_wide(text: str, source: DType, target: DType) -> str:
     return f"{type_name(target)}_of_{source.name}({text})"
 
 
-def truncated(functions: Functions, source: DType, target: DType) -> str:
-    """The function from floats to integers: truncates, saturates, takes NaN to 0."""
+def truncated(functions: Functions, target: DType) -> str:
+    """The function from f32 to integers: truncates, saturates, takes NaN to 0."""
     low, high = (int(bound) for bound in target.bounds)
-    last = source.numpy.type(high)
-    last = last if int(last) <= high else np.nextafter(last, source.numpy.type(0))
+    last = np.float32(high)
+    last = last if int(last) <= high else np.nextafter(last, np.float32(0))
 
-    def number(value: object) -> str:
-        raw = source.numpy.type(value).tobytes()
-        return literal_text(int.from_bytes(raw, "little"), source)
+    def number(value: float) -> str:
+        return literal_text(int.from_bytes(np.float32(value).tobytes(), "little"), F32)
 
     def limit(value: int) -> str:
         return literal_text(value & ((1 << target.bits) - 1), target)
 
-    t, name = type_name(target), f"{target.name}_of_{type_name(source)}"
+    t, name = type_name(target), f"{target.name}_of_f32"
     functions[name] = (
-        f"fn {name}(x: {type_name(source)}) -> {t} {{\n"
-        f"  if ({is_nan('x', source)}) {{ return {limit(0)}; }}\n"
+        f"fn {name}(x: f32) -> {t} {{\n"
+        f"  if ({is_nan('x')}) {{ return {limit(0)}; }}\n"
         f"  if (x <= {number(low)}) {{ return {limit(low)}; }}\n"
-        f"  if (x > {number(last)}) {{ return {limit(high)}; }}\n"
-        f"  return {within(source, target)}(x);\n}}"
+        f"  if (x > {number(float(last))}) {{ return {limit(high)}; }}\n"
+        f"  return {within(target)}(x);\n}}"
     )
     return name
 
 
-def within(source: DType, target: DType) -> str:
+def within(target: DType) -> str:
     """What converts a float that is in the range of an integer."""
     if not is_wide(target):
         return type_name(target)
-    return f"{target.name}_{'of_' if source is F64 else ''}within"
+    return f"{target.name}_within"
 
 
 def odd_of_integer(functions: Functions, source: DType) -> str:
     """An integer as f32 rounded to odd, so that rounding once more to 16 bits is right."""
-    t, name, one = type_name(source), f"odd_of_{source.name}", INFIX_SUFFIX[source]
+    t, name, one = type_name(source), f"odd_of_{source.name}", SUFFIX[source]
     low = (1 << (source.bits - 24)) - 1
     functions[name] = (
         f"fn {name}(x: {t}) -> f32 {{\n"
@@ -350,8 +342,6 @@ def same_bits(text: str, source: DType, target: DType) -> str:
     """The same bits as another type of the same width."""
     if type_name(source) == type_name(target) and source.bits >= 32:
         return text
-    if source.bits == 64:
-        return f"as_f64({text})" if target is F64 else bits_of(text, source)
     if source.bits == 32:
         return f"bitcast<{type_name(target)}>({text})"
     return narrowed(f"{type_name(target)}({text})", target)

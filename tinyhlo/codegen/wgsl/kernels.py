@@ -72,7 +72,7 @@ def module_of(
 ) -> WgslModule:
     """Raises UnsupportedOp for what the device cannot compute."""
     kernels = list(kernels)
-    check_types(kernels, residents, target)
+    check_types(kernels, residents)
     functions: Functions = {}
     texts: list[str] = []
     tables: list[np.ndarray] = []

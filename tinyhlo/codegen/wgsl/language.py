@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.wgsl import arithmetic, wide
-from tinyhlo.codegen.wgsl.library import BASE, FLOAT64
-from tinyhlo.ir.dtypes import BOOL, F32, F64, I32, U32, DType
+from tinyhlo.codegen.wgsl.library import BASE
+from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
 from tinyhlo.target import Target
 
 MOST_ARRAYS = 64  # of a dispatch: a slot of bases
@@ -46,8 +46,7 @@ def words_of(dtype: DType) -> int:
 def loaded(start: str, place: str, dtype: DType) -> str:
     """An element of the program's memory; `start` is where its array begins."""
     if dtype.bits == 64:
-        text = f"load_64({start} + 2 * {place})"
-        return f"as_f64({text})" if dtype is F64 else text
+        return f"load_64({start} + 2 * {place})"
     word = f"memory[{start} + {place}]"
     if dtype is BOOL:
         return f"{word} != 0u"
@@ -58,8 +57,7 @@ def loaded(start: str, place: str, dtype: DType) -> str:
 def stored(start: str, place: str, text: str, dtype: DType) -> str:
     """The line that stores one."""
     if dtype.bits == 64:
-        bits = arithmetic.bits_of(text, dtype) if dtype is F64 else text
-        return f"store_64({start} + 2 * {place}, {bits});"
+        return f"store_64({start} + 2 * {place}, {text});"
     if dtype is BOOL:
         text = f"select(0u, 1u, {text})"
     elif arithmetic.value_type(dtype) in (I32, F32):
@@ -94,7 +92,6 @@ fn fma_f32(x: f32, y: f32, z: f32) -> f32 {
   if (exact_fma) { return fma(x, y, z); }
   return split_fma(x, y, z);
 }""",
-    "fp64": "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return f32(f64(x) * f64(y) + f64(z)); }",
     "split_fma": SPLIT + "fn fma_f32(x: f32, y: f32, z: f32) -> f32 { return split_fma(x, y, z); }",
 }
 
@@ -103,4 +100,4 @@ def prelude(target: Target) -> str:
     """What all kernels of a target call."""
     features = target.features.split()
     fma = next((name for name in FMA if name in features), "split_fma")
-    return "\n".join([BASE, wide.LIBRARY, FMA[fma], *([FLOAT64] if "fp64" in features else [])])
+    return "\n".join([BASE, wide.LIBRARY, FMA[fma]])

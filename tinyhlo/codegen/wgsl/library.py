@@ -42,36 +42,6 @@ fn copy_words(
   }
 }"""
 
-# f64 where a device has it, and integers of 64 bits of its own
-FLOAT64 = """\
-fn as_f64(x: vec2<u32>) -> f64 { return bitcast<f64>(u64(x.x) | (u64(x.y) << 32u)); }
-fn bits_of_f64(x: f64) -> vec2<u32> {
-  let bits = bitcast<u64>(x);
-  return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
-}
-fn is_nan_f64(x: f64) -> bool {
-  return (bitcast<u64>(x) & 0x7ffffffffffffffflu) > 0x7ff0000000000000lu;
-}
-fn f64_of_ui64(x: vec2<u32>) -> f64 { return f64(u64(x.x) | (u64(x.y) << 32u)); }
-fn f64_of_i64(x: vec2<u32>) -> f64 {
-  return f64(i64(u64(x.x) | (u64(x.y) << 32u)));
-}
-fn ui64_of_within(x: f64) -> vec2<u32> {
-  let bits = u64(x);
-  return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
-}
-fn i64_of_within(x: f64) -> vec2<u32> {
-  let bits = u64(i64(x));
-  return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
-}
-fn odd_single(x: f64) -> f32 {
-  let near = f32(x);
-  let bits = bitcast<u32>(near);
-  let back = f64(near);
-  let odd = (bits - select(0u, 1u, abs(back) > abs(x))) | 1u;
-  return select(as_f32(odd), near, back == x || (bits & 0x7f800000u) == 0x7f800000u);
-}"""
-
 FAR_REMAINDER = """\
 fn far_remainder_f32(x: f32, y: f32) -> f32 {  // bit by bit, exactly
   let sign = bitcast<u32>(x) & 0x80000000u;

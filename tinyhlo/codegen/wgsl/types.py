@@ -1,4 +1,4 @@
-"""Which element types a device of WebGPU computes with."""
+"""Which element types WebGPU computes with."""
 
 from __future__ import annotations
 
@@ -10,20 +10,12 @@ from tinyhlo.ir.dtypes import F64
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
-from tinyhlo.target import Target
 
-HINT = (
-    "WebGPU has no 64-bit floats, but for some devices outside of browsers; "
-    "run with jax_enable_x64 off"
-)
+HINT = "WebGPU has no 64-bit floats; run with jax_enable_x64 off, or on another device"
 
 
-def check_types(
-    kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident], target: Target
-) -> None:
-    """Raises UnsupportedOp, naming every op on a type that the device lacks, and its line."""
-    if "fp64" in target.features.split():
-        return
+def check_types(kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident]) -> None:
+    """Raises UnsupportedOp, naming every op on a type that WebGPU lacks, and its line."""
     found: dict[UnsupportedItem, None] = {}
     for outer in kernels:
         for kernel in residents[outer].kernels if outer in residents else [outer]:

@@ -17,7 +17,6 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import PROCESSOR, Target
 
 INSTALL = "pip install 'tinyhlo[webgpu]', and a driver for Vulkan, Metal or Direct3D 12"
-WIDE = ("shader-f64", "shader-int64")  # features that f64 needs
 LIMITS = (
     "max-storage-buffer-binding-size",
     "max-buffer-size",
@@ -84,17 +83,13 @@ def open_named(label: str) -> WebDevice:
     if number >= len(found):
         raise TinyhloError(f"there is no WebGPU device {number}; there are: {', '.join(names())}")
     adapter = found[number]
-    wide = WIDE if all(feature in adapter.features for feature in WIDE) else ()
-    features = ["fp64"] if wide else []
     limits = {name: adapter.limits[name] for name in LIMITS}
-    device = adapter.request_device_sync(required_features=list(wide), required_limits=limits)
+    device = adapter.request_device_sync(required_limits=limits)
     name = names()[number]
-    if rounds_once(device):
-        features.append("exact_fma")
     is_processor = adapter.info["adapter_type"] == "CPU"
     target = target_of(
         name,
-        (*features, *([PROCESSOR] if is_processor else [])),
+        ("exact_fma" if rounds_once(device) else "split_fma", *[PROCESSOR] * is_processor),
         (os.cpu_count() or 1) if is_processor else UNITS,
         limits["max-compute-invocations-per-workgroup"],
         limits["max-compute-workgroup-storage-size"],

@@ -4,7 +4,7 @@
 //   const [y] = await run(x);              // typed arrays of plan.inputs, in and out
 //
 // Types: f32, i32, u32, i8 .. u16 are typed arrays of their names, i1 is a Uint8Array of 0 and 1, bf16
-// and f16 are a Uint16Array of their bits.
+// and f16 are a Uint16Array of their bits, i64 and ui64 a BigInt64Array and a BigUint64Array.
 
 export const plan = PLAN;
 
@@ -15,8 +15,10 @@ const TYPES = {
   i1: Uint8Array, i8: Int8Array, i16: Int16Array, i32: Int32Array,
   ui8: Uint8Array, ui16: Uint16Array, ui32: Uint32Array,
   bf16: Uint16Array, f16: Uint16Array, f32: Float32Array,
+  i64: BigInt64Array, ui64: BigUint64Array,
 };
 
+const wordsOf = (entry) => sizeOf(entry) * Math.ceil(TYPES[entry.type].BYTES_PER_ELEMENT / 4);
 const sizeOf = (entry) => entry.shape.reduce((product, extent) => product * extent, 1);
 
 /** The words of an array: an element of a narrow type in each. */
@@ -28,13 +30,15 @@ function wordsFrom(array, entry) {
         `${array?.constructor?.name} of ${array?.length}`,
     );
   }
-  if (Type.BYTES_PER_ELEMENT === 4) return new Uint32Array(array.buffer, array.byteOffset, size);
+  if (Type.BYTES_PER_ELEMENT >= 4) {
+    return new Uint32Array(array.buffer, array.byteOffset, wordsOf(entry));
+  }
   return new Uint32Array(Int32Array.from(array).buffer);
 }
 
 function arrayFrom(words, entry) {
   const Type = TYPES[entry.type];
-  return Type.BYTES_PER_ELEMENT === 4 ? new Type(words.buffer) : Type.from(words);
+  return Type.BYTES_PER_ELEMENT >= 4 ? new Type(words.buffer) : Type.from(words);
 }
 
 /** Whether the device's fma is rounded once: some are not, and sines and the like need it. */
@@ -124,7 +128,7 @@ class Program {
     plan.inputs.forEach((entry, k) => this.write(entry, inputs[k]));
     this.starts = [...plan.buffers];
     await this.block(plan.body);
-    const places = plan.outputs.map((entry) => [entry.at, sizeOf(entry)]);
+    const places = plan.outputs.map((entry) => [entry.at, wordsOf(entry)]);
     const found = await this.read(places);
     return plan.outputs.map((entry, k) => arrayFrom(found[k], entry));
   }
