@@ -44,6 +44,15 @@ def test_cost() -> None:
     assert cost["bytes accessed"] == 64
 
 
+def test_cost_of_what_is_only_lowered() -> None:
+    costs = [
+        jax.jit(lambda x: jnp.tanh(x @ x), backend=platform).lower(np.ones((8, 8))).cost_analysis()
+        for platform in ("tiny", "cpu")
+    ]
+    assert costs[0]["flops"] > 1000
+    assert costs[0] == costs[1]
+
+
 def test_memory() -> None:
     memory = small().memory_analysis()
     assert memory.argument_size_in_bytes == 32

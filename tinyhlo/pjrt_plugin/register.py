@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 import re
+from typing import Any
 
 from tinyhlo.pjrt_plugin import bridge, callbacks, dlpack, lowerings, partitioners
 
@@ -33,6 +35,7 @@ def initialize() -> None:
     callbacks.install(PLATFORM)
     dlpack.install(PLATFORM)
     partitioners.install()
+    estimate_costs()
 
 
 def client_options() -> dict[str, int | str]:
@@ -73,3 +76,24 @@ def allow_donation() -> None:
     platforms = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(platforms, list) and PLATFORM not in platforms:
         platforms.append(PLATFORM)
+
+
+def estimate_costs() -> None:
+    """`Lowered.cost_analysis()`, which JAX has for its own platforms alone: what XLA makes of the
+    program, so that tables of FLOPs (Flax's `tabulate`) are the same ones."""
+    from jax._src.interpreters import pxla
+
+    xla_client: Any = importlib.import_module("jaxlib.xla_client")
+    computation: Any = getattr(pxla, "MeshComputation", None)
+    analyze = getattr(xla_client._xla, "hlo_module_cost_analysis", None)
+    if not hasattr(computation, "cost_analysis") or analyze is None:
+        return
+    theirs = computation.cost_analysis
+    client = functools.cache(xla_client.make_cpu_client)
+
+    def cost_analysis(self: Any) -> dict[str, float]:
+        if self.compile_args["backend"].platform != PLATFORM:
+            return theirs(self)
+        return analyze(client(), self.hlo().as_hlo_module())
+
+    computation.cost_analysis = cost_analysis
