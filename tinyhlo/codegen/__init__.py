@@ -14,8 +14,10 @@ In reading order:
     row_chain/    two products with work on rows between them: attention
     transform/    products with small constant matrices: Fourier transforms
     sort/         sorts, and the first few of a row
+    small_matrices/  factorisations of many small matrices, one a lane
     math/         exp, log, sin ... as primitives
     llvm/         loop programs as LLVM IR, and the entry that calls the kernels
+    grid/         loops as grids of work-items; c/ writes them as C for devices, wgsl/ for browsers
     render        all of that for a Program; `modules` says which kernels share an LLVM module
     report        operations, bytes and a rough time of a kernel
 """

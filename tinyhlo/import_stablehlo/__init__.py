@@ -1,5 +1,21 @@
-"""StableHLO in, Graph out. What is named here is imported when it is asked for: the process of
-`quarantine` needs the parser only."""
+"""StableHLO in, Graph out. In reading order:
+
+module        all of it; `context` parses (`artifact`, `platforms`, `quantized`, `refine`), and
+              `quarantine` reads files of unknown origin in a process of their own
+decode        MLIR as `records`: `attributes`, `types`, `locations`
+walker        each op by its rule, `rules` finds it; `operands`, `monoids`, `joining` help rules
+families      elementwise, conversions, movement, indexing, scattering, reductions (`extremes`),
+              windows, pooling, contraction, ragged, convolution (`phases`), sorting, linalg,
+              normalization, random_bits, special_functions, broadcasting
+control       loops and branches, with their `state`; `calls`, `custom_calls` (`library_calls`)
+lifting       complex and small types by the rules of plain ones: `complex_numbers`, `small_types`,
+              `planes`, `memory`; `chlo`: what jaxlib expands
+fft           Fourier transforms: `fft_passes`, `fft_tables`, `fft_chirp`
+sharding      several devices: `partitioned`, `divided`, `manual`, `borders`, `teams`,
+              `collectives`, `partitioners`, `hlo_sharding`
+
+What is named below is imported when it is asked for: `quarantine`'s process needs the parser only.
+"""
 
 from __future__ import annotations
 
