@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Load, Memory
+from tinyhlo.codegen.llvm.interleave import joined
 from tinyhlo.codegen.llvm.transpose import within_groups
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Body, Loop
@@ -85,13 +86,3 @@ def row_at(v: Values, address: str, scalar: str, count: int) -> str:
     places = [("ptr", address), ("i32", "4"), (f"<{GROUP} x i1>", f"<{mask}>")]
     name = f"llvm.masked.load.v{GROUP}{suffix}.p0"
     return v.b.intrinsic(name, type_, [*places, (type_, "zeroinitializer")])
-
-
-def joined(v: Values, parts: Sequence[str], scalar: str, lanes: int) -> str:
-    """Vectors of so many lanes as one."""
-    while len(parts) > 1:
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        type_ = lanes_type(scalar, lanes)
-        parts = [v.b.shuffle(type_, range(2 * lanes), *pair) for pair in pairs]
-        lanes *= 2
-    return parts[0]
