@@ -79,7 +79,14 @@ def test_what_is_no_number() -> None:
     )
     far = np.array([1e5, -3e7, 1e20, 3.4e38, 4e4], np.float32)
     g = lambda x: (jnp.sin(x), jnp.cos(x), jnp.fmod(x, 3.7), jnp.fmod(x * 1e-38, 1e-42))
-    for function, given in ((f, x), (g, far)):
+    near = np.geomspace(1e-7, 1e7, 999, dtype=np.float32)
+    a, b = map(np.ravel, np.meshgrid(*2 * [np.array(
+        [0, -0.0, 1, -1, 2, -2, np.inf, -np.inf, np.nan, 3, 0.5], np.float32
+    )]))
+    powers = jnp.power(a, b), np.power(a.astype("f8"), b).astype("f4")
+    np.testing.assert_allclose(*powers, rtol=1e-6)
+    h = lambda x: (jnp.log1p(x), jnp.expm1(-x), jnp.power(x, 1.7), (x + 1) - 1)
+    for function, given in ((f, x), (g, far), (h, near)):
         oracle = jax.jit(function, compiler_options={"tinyhlo_device": "PYTHON"})(given)
         for mine, theirs in zip(jax.jit(function)(given), oracle):
             np.testing.assert_allclose(

@@ -8,7 +8,6 @@ from tinyhlo.codegen.wgsl.library import BASE
 from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
 from tinyhlo.target import Target
 
-MOST_ARRAYS = 64  # of a dispatch: a slot of bases
 GROUPS = 65535  # of a dispatch along one axis
 
 
@@ -74,8 +73,8 @@ fn split_fma(x: f32, y: f32, z: f32) -> f32 {
   let c = x - a;
   let d = y - b;
   let rest = ((a * b - p) + (a * d + c * b)) + c * d;
-  let sum = p + z;
-  let back = sum - p;
+  let sum = opaque(p + z);
+  let back = opaque(sum - p);
   let more = (p - (sum - back)) + (z - back);
   let value = sum + (more + rest);
   return select(value, sum, (bitcast<u32>(value) & 0x7f800000u) == 0x7f800000u);

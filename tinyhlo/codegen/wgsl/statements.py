@@ -7,13 +7,24 @@ are ranges of one memory of words.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from math import inf, nan
 
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.values import Values
-from tinyhlo.codegen.expressions import Apply, Expression, Memory, Rarely, Read
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Literal,
+    Memory,
+    Rarely,
+    Read,
+    apply,
+    where,
+)
 from tinyhlo.codegen.math import trigonometric
 from tinyhlo.codegen.math.trigonometric import Angle
+from tinyhlo.codegen.scopes import Value
 from tinyhlo.codegen.wgsl.language import WGSL, loaded, stored
 from tinyhlo.codegen.wgsl.library import FAR_ANGLE, FAR_REMAINDER
 from tinyhlo.ir.dtypes import F32, I32, U32
@@ -30,11 +41,67 @@ FAR = {
 }
 
 
+SUMS = (Op.ADD, Op.SUB)
+
+
+def may_cancel(part: Expression, beside: Expression) -> bool:
+    """Whether a compiler that reorders sums would drop the rounding of `part`."""
+    if not isinstance(part, Apply) or part.op not in (*SUMS, Op.FMA):
+        return False
+    literals = isinstance(beside, Literal) and any(isinstance(a, Literal) for a in part.arguments)
+    return literals or any(a is beside for a in part.arguments)
+
+
+def power(x: Expression, y: Expression) -> Expression:
+    """e^(y log|x|) in f32, with what rounded the product off: within a few units for results up to
+    e^10, and some ten near the ends."""
+    logarithm = apply(Op.LOG, (abs(x),), F32)
+    product = where(logarithm.equals(0.0), logarithm, logarithm * y)
+    rest = apply(Op.FMA, (logarithm, y, -product), F32)
+    exact = logarithm.equals(0.0) | ~(abs(product) < 100.0)
+    rest = where(exact, rest.constant(0.0), rest)
+    size = apply(Op.EXP, (product,), F32)
+    size = where(abs(product) < 100.0, apply(Op.FMA, (size, rest, size), F32), size)
+    half = y * 0.5
+    integral = apply(Op.TRUNC, (y,), F32).equals(y)
+    odd = integral & apply(Op.TRUNC, (half,), F32).differs(half)
+    negative = apply(Op.BITCAST, (x,), I32) < 0
+    signed = where(odd & negative, -size, size)
+    finite_negative = (x < 0.0) & (x > -inf)
+    real = where(finite_negative & ~integral, x.constant(nan), signed)
+    return where(y.equals(0.0) | x.equals(1.0), x.constant(1.0), real)
+
+
 class WgslValues(Values):
     """`memories` are ranges of the program's memory, whose names are where they begin."""
 
     language = WGSL
     memories: Collection[Memory] = ()
+
+    def __init__(self, target: Target, names: Mapping[Memory, str], functions: Functions) -> None:
+        super().__init__(target, names, functions)
+        self.hidden: set[str] = set()  # names that no compiler sees through
+
+    def apply(self, e: Apply) -> str:
+        if e.op is Op.POW:
+            return self.text(power(*(part.cast(F32) for part in e.arguments)).cast(e.dtype))
+        if e.op in SUMS and e.dtype is F32:
+            one, other = e.arguments
+            for part, beside in ((one, other), (other, one)):
+                if may_cancel(part, beside):
+                    self.hide(part)
+        return super().apply(e)
+
+    def hide(self, e: Expression) -> None:
+        """Put what no compiler sees through in place of a value."""
+        text = self.text(e)
+        if text in self.hidden:
+            return
+        home = self.home(e.free, e.loads)
+        with self.at(home):
+            text = self.named(F32, f"opaque({text})")
+        self.hidden.add(text)
+        self.stack[home].table(e)[e] = Value(text, 1)
 
     def element(self, memory: Memory, place: str) -> str:
         if memory in self.memories:
@@ -118,6 +185,7 @@ class WgslStatements(WgslValues, Statements):
         symbol: str,
     ) -> None:
         Statements.__init__(self, target, names, functions, items, alone)
+        self.hidden: set[str] = set()  # names that no compiler sees through
         self.memories = frozenset(names)
         self.symbol = symbol
 

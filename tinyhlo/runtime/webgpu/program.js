@@ -8,8 +8,8 @@
 
 export const plan = PLAN;
 
-const SLOT = 256; // bytes: where the arrays of a dispatch begin
-const SLOTS = 256; // of a buffer of them
+const SLOT = 512; // bytes: where the arrays of a dispatch begin
+const SLOTS = 128; // of a buffer of them
 const GROUPS = 65535; // of a dispatch along one axis
 const TYPES = {
   i1: Uint8Array, i8: Int8Array, i16: Int16Array, i32: Int32Array,

@@ -24,8 +24,8 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.runtime.webgpu.device import WebDevice
 from tinyhlo.runtime.webgpu.words import array_from, words_from
 
-SLOT = 256  # bytes: where the arrays of a dispatch begin
-SLOTS = 256  # of a buffer of them
+SLOT = 512  # bytes: where the arrays of a dispatch begin
+SLOTS = 128  # of a buffer of them
 COPIED = 256  # words a group
 MOST_COMMANDS = 4096  # until a queue gets to work
 
