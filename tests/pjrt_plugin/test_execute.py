@@ -105,6 +105,25 @@ def test_arrays_may_die_before_they_are_computed() -> None:
     np.testing.assert_array_equal(z, X + 2)
 
 
+def test_a_chain_of_large_arrays_holds_a_few_of_them(tiny: jax.Device) -> None:
+    """Python runs ahead, as in eager code, and each call's result has its memory at once."""
+    held: list[int] = []
+
+    def note(inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        time.sleep(0.005)
+        held.append(tiny.memory_stats()["bytes_in_use"])
+
+    size = 1 << 24
+    x = on_tiny(np.zeros(size, np.float32))
+    with compiled(stand_in(note, [f32(size)], [f32(size)], seconds=SLOW)):
+        f = jax.jit(lambda x: [x + 1], backend="tiny").lower(x).compile()
+    before = tiny.memory_stats()["bytes_in_use"]
+    for _ in range(25):
+        (x,) = f(x)
+    x.block_until_ready()
+    assert max(held) - before < 9 * 4 * size
+
+
 def test_donation_in_place() -> None:
     f = jit(stand_in(plus_one, [f32(8)], [f32(8)], aliases=((0, 0),)), donate_argnums=0)
     x = on_tiny(X[::-1])  # strided: a copy, which may be written

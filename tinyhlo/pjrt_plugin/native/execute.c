@@ -411,6 +411,8 @@ static Error* run_on_stream(Run* run, Buffer*** lists, void** done) {
   set_done(done, run->executable->device_count, run->done);
   if (run->executable->effects) set_last_effect(run->done);
   run->job = (Job){.run = run_job, .lost = lose_job, .may_overtake = may_overtake};
+  for (int64_t k = 0; k < run->executable->output_count; k++)
+    run->job.bytes += run->executable->outputs[k].bytes;
   stream_push(&run->job);
   return NULL;
 }

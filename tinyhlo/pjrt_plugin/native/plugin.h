@@ -284,10 +284,11 @@ typedef struct Job {
   void (*run)(struct Job*);  /* in the worker; frees the job */
   void (*lost)(struct Job*); /* instead, in a forked child whose parent was just running it */
   bool (*may_overtake)(const struct Job*); /* would it do the same now as behind all others? */
+  int64_t bytes; /* of its results */
   struct Job* next;
 } Job;
 
-/* Waits while too many jobs are queued. */
+/* Waits while too many jobs are queued, or too much memory with them. */
 void stream_push(Job* job);
 /* True in the worker itself, which must not wait for the stream. */
 bool stream_is_current_thread(void);

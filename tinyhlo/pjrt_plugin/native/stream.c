@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 enum {
-  MOST_QUEUED = 32, /* each job holds its results' memory already: do not run far ahead */
+  MOST_QUEUED = 32, /* each job holds its results' memory already: do not run far ahead, */
+  MOST_BYTES = 256 << 20, /* nor with much memory that jobs before are about to free */
   STACK_BYTES = 16 << 20,
 };
 
@@ -21,6 +22,7 @@ static Job* current[THREADS]; /* being run */
 static bool started[THREADS];
 static int functions; /* of Python, that the worker is in */
 static int queued;
+static int64_t queued_bytes;
 static bool closed;
 static _Thread_local bool is_stream, is_worker;
 
@@ -41,6 +43,7 @@ static Job* take(Job** place) {
   *place = job->next;
   if (last == &job->next) last = place;
   queued--;
+  queued_bytes -= job->bytes;
   return job;
 }
 
@@ -88,6 +91,12 @@ void tiny_stream_function(int32_t change) {
   pthread_mutex_unlock(&lock);
 }
 
+/* While the worker is in a Python function, which may wait for the job, only their number counts. */
+static bool has_place(const Job* job) {
+  if (queued >= MOST_QUEUED) return false;
+  return !queued || functions || queued_bytes + job->bytes <= MOST_BYTES;
+}
+
 void stream_push(Job* job) {
   job->next = NULL;
   pthread_mutex_lock(&lock);
@@ -97,10 +106,11 @@ void stream_push(Job* job) {
     job->run(job);
     return;
   }
-  while (queued >= MOST_QUEUED) pthread_cond_wait(&changed, &lock);
+  while (!has_place(job)) pthread_cond_wait(&changed, &lock);
   *last = job;
   last = &job->next;
   queued++;
+  queued_bytes += job->bytes;
   if (functions) start(HELPER);
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
@@ -142,6 +152,7 @@ void stream_after_fork(bool child) {
     if (!first) last = &lost->next;
     first = lost;
     queued++;
+    queued_bytes += lost->bytes;
   }
   if (!is_worker) functions = 0;
   if (first) start(WORKER);
