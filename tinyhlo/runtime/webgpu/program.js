@@ -223,7 +223,9 @@ class Program {
       const place = this.slots.size % SLOTS;
       if (!place) this.groups.push(this.moreSlots());
       const { buffer, group } = this.groups.at(-1);
-      this.device.queue.writeBuffer(buffer, place * SLOT, new Int32Array(starts));
+      const words = new Int32Array(SLOT / 4); // all of it: kernels rely on the last zero
+      words.set(starts);
+      this.device.queue.writeBuffer(buffer, place * SLOT, words);
       this.slots.set(key, (found = [group, place * SLOT]));
     }
     return found;

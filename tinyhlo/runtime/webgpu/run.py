@@ -180,7 +180,9 @@ class Running:
             if not place:
                 self.groups.append(self.more_slots())
             buffer, group = self.groups[-1]
-            self.device.queue.write_buffer(buffer, place * SLOT, np.array(starts, np.int32))
+            words = np.zeros(SLOT // 4, np.int32)  # all of it: kernels rely on the last zero
+            words[: len(starts)] = starts
+            self.device.queue.write_buffer(buffer, place * SLOT, words)
             found = self.slots[starts] = group, place * SLOT
         return found
 
