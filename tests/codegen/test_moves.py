@@ -13,7 +13,7 @@ from tinyhlo.codegen.loops import Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import broadcast, elementwise, gather, iota, param, permute, reduce
-from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -161,8 +161,24 @@ def test_sums_of_short_sums_run_in_lanes() -> None:
     roots = elementwise(Op.SQRT, reduce(Op.ADD, mul(x, x), (2,)))
     graph = Graph((x.type,), (reduce(Op.ADD, roots, (1,)),))
     loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v3", threads=2))
-    assert loops.moves[0] == "write out k 3" and "for j in 100 reduce 32" in str(loops)
+    assert loops.moves[0] == "write out k 3" and "for j in 100 reduce 8" in str(loops)
     check(graph, [normal(40, 100, 3)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+@pytest.mark.parametrize("dtype", [F32, F64, I32])
+@pytest.mark.parametrize("shape", [(240, 60), (37, 33), (16, 64), (50, 129)])
+def test_rows_are_summed_as_many_at_a_time_as_there_are_lanes(
+    shape: tuple[int, int], dtype: DType, op: Op
+) -> None:
+    x, w = param(0, shape, dtype), param(1, (shape[1],), dtype)
+    terms = mul(x, broadcast(w, shape, (1,)))
+    graph = Graph((x.type, w.type), (reduce(op, terms, (1,)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert f"rows i {64 // dtype.itemsize}" in loops.moves
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-9, 9, n.shape).astype(dtype.numpy) for n in (x, w)]
+    check(graph, arrays)
 
 
 def test_sums_of_few_columns_do_not_wait_for_themselves() -> None:

@@ -20,6 +20,7 @@ from tinyhlo.codegen.llvm import (
     pair_sums,
     prefix,
     reduce_lanes,
+    row_sums,
     stores,
 )
 from tinyhlo.codegen.llvm.builder import Builder
@@ -215,7 +216,9 @@ class Statements(Values):
                 self.run_body(substituted(loop.body, {loop.var: constant(k)}))
             return
         end = self.end(loop)
-        if loop.width == 1 or self.lanes > 1:
+        if loop.axis is Axis.REDUCE and 1 < loop.width == self.lanes:
+            row_sums.run(self, loop, end)
+        elif loop.width == 1 or self.lanes > 1:
             reduce_lanes.around(self, loop, lambda: self.run(loop, self.index(loop.start), end, 1))
         elif loop.axis is Axis.REDUCE:
             reduce_lanes.around(self, loop, lambda: reduce_lanes.run(self, loop, end))

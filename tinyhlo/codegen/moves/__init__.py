@@ -7,6 +7,7 @@ write_out      loops of a few iterations written out
 turned         operands that lie across, turned around in scratch
 columns        reduces across rows, row by row
 vectors        the loop of each nest that runs in lanes
+row_sums       sums along rows, as many rows at a time as there are lanes
 row_values     dear values of a row, in vectors before the rows
 column_blocks  several passes over columns, block by block
 staging        dear values of a row kept between the passes over it

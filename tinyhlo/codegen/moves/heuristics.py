@@ -21,6 +21,7 @@ from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
+from tinyhlo.codegen.moves.row_sums import rows_together
 from tinyhlo.codegen.moves.row_values import before_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
 from tinyhlo.codegen.moves.staging import stage_rows
@@ -51,6 +52,7 @@ def choose_moves(
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves)),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),
+        ("rows together", lambda body: rows_together(body, target, moves)),
         ("before", lambda body: before_rows(body, target, moves)),
         ("blocks", lambda body: block_columns(body, target, moves)),
         ("stage", lambda body: stage_rows(body, target, moves)),
