@@ -76,7 +76,7 @@ def lanes_of(loop: Loop, target: Target) -> int:
     if not plain or len(terms) * lanes > target.vector_registers // 2:
         return 0
     block = sum(load.memory.dtype.itemsize for value in values for load in loads_of(value))
-    return lanes if block * lanes * along.var.extent <= target.l1_bytes else 0
+    return lanes if block * lanes * along.var.extent <= target.l1_bytes // 2 else 0
 
 
 def is_along(stride: int | None) -> bool:
