@@ -53,7 +53,7 @@ def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> 
         return lowering(kernel, target)
     kernel = in_shape_of_sum(kernel)
     return (
-        lower_transform(kernel, target, moves)
+        lower_transform(kernel, target)
         or lower_contraction(kernel, target, moves)
         or lower_row_chain(kernel, target, moves)
         or lower_fused(kernel)

@@ -14,25 +14,29 @@ views around them. Out: a LoopProgram without loops over a matrix: its network o
 
 from __future__ import annotations
 
-from math import prod
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from math import log2, prod
 
-from tinyhlo.codegen.bodies import nested_loops
-from tinyhlo.codegen.choices import Moves
-from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.bodies import nested_loops, values_in
+from tinyhlo.codegen.expressions import Apply, Load, Memory, in_rows
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
-from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, whole
+from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
-from tinyhlo.ir.index import ZERO, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
-from tinyhlo.target import Target
+from tinyhlo.target import NEAR, SHORT, Target
+
+Access = tuple[Memory, Index, bool]  # whether it is a store
 
 
-def lower_transform(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
+def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
     """The LoopProgram of such a kernel, its moves chosen; None for any other kernel."""
     sums = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
     if not sums or kernel.in_place:
@@ -40,14 +44,14 @@ def lower_transform(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram
     chain = find_chain(sums, lambda node: isinstance(node, Param), target)
     if chain is None:
         return None
-    return ChainBuilder(kernel, chain, target, moves).program()
+    return ChainBuilder(kernel, chain, target).program()
 
 
 class ChainBuilder:
     """Builds the stages of one tile and the loop around them."""
 
-    def __init__(self, kernel: Kernel, chain: Chain, target: Target, moves: Moves) -> None:
-        self.kernel, self.chain, self.target, self.moves = kernel, chain, target, moves
+    def __init__(self, kernel: Kernel, chain: Chain, target: Target) -> None:
+        self.kernel, self.chain, self.target = kernel, chain, target
         counts = {axis: n // chain.blocks[axis] for axis, n in chain.extents.items()}
         self.tile = Var("tile", prod(counts.values()))
         numbers = unravel(index(self.tile), tuple(counts.values()))
@@ -56,6 +60,7 @@ class ChainBuilder:
         }
         self.scratch: dict[Node, tuple[Memory, Part]] = {}
         self.tables: Tables = {}
+        self.moves: list[str] = []
         self.work = 0
 
     def program(self) -> LoopProgram | None:
@@ -64,7 +69,6 @@ class ChainBuilder:
         for number, stage in enumerate(stages):
             inner = self.stage(stage, number == len(stages) - 1)
             if inner is None:
-                self.moves.clear()
                 return None
             body.extend(inner)
         if self.tile.extent > 1:
@@ -101,7 +105,7 @@ class ChainBuilder:
         if any(remainder(statement, lanes) for statement in body):
             body = collapse(body)
         self.moves.append("unroll {}x{}".format(*stage.transform.matrix.shape))
-        body = tuple(vectorised(s, self.target, self.moves) for s in body)
+        body = tuple(vectorised(s, self.target, lanes, self.moves) for s in body)
         steps = len(lowering.network.steps) + sum(stage.transform.matrix.shape)
         self.work += steps * points(body)
         if not last and isinstance(body[-1], Store):
@@ -120,7 +124,71 @@ def remainder(statement: Statement, lanes: int) -> int:
     return nest[-1].var.extent % lanes if nest else 0
 
 
+def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str]) -> Statement:
+    """Give the loop of a nest that so takes fewest instructions a vector width; loops too short for
+    whole vectors run in halves. What fills no vector is in a last one that overlaps."""
+    nest = nested_loops(statement)
+    least = min(lanes, lanes * SHORT // target.vector_bytes)
+    widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
+    choices = [(loop, width) for loop in nest for width in widths if loop.var.extent >= width]
+    if not choices:
+        return statement
+    values = [value for s in nest[-1].body for value in values_in(s)]
+    computed = list(walk(values))
+    work = sum(isinstance(value, Apply) for value in computed)
+    found = {(e.memory, e.index, False) for e in computed if isinstance(e, Load)}
+    found |= {(s.memory, s.index, True) for s in nest[-1].body if isinstance(s, Store)}
+
+    def cost(choice: tuple[Loop, int]) -> float:
+        loop, width = choice
+        vectors = -(-loop.var.extent // width)
+        return (work + access_cost(found, loop.var, width)) * vectors / loop.var.extent
+
+    best, width = min(reversed(choices), key=cost)
+    moves.append(f"vector {best.var.name} {width}")
+    inner: Body = nest[-1].body
+    for loop in reversed(nest):
+        vector = {"axis": Axis.VECTOR, "width": width} if loop is best else {}
+        inner = (replace(loop, body=inner, **vector),)
+    return inner[0]
+
+
 def points(body: Body) -> int:
     """How often the innermost statements run, all lanes of a vector at once."""
     loops = [s for s in body if isinstance(s, Loop)]
     return sum(-(-s.var.extent // s.width) * points(s.body) for s in loops) or 1
+
+
+def access_cost(accesses: Iterable[Access], var: Var, lanes: int) -> float:
+    """Instructions for a vector of every access, `var` across the lanes."""
+    total = 0.0
+    runs: dict[tuple[Memory, object, int, bool], set[int]] = defaultdict(set)
+    for memory, where, written in accesses:
+        match where.coefficient(var):
+            case 0:
+                total += 0.25
+            case 1:
+                total += 1
+            case int(stride) if stride > 1:
+                runs[memory, where.terms, stride, written].add(where.offset)
+            case _:
+                total += 2 * lanes
+    for (memory, terms, stride, written), offsets in runs.items():
+        together = min(lanes, neighbours(offsets))
+        if written:  # neighbours are shuffled into short rows
+            total += len(offsets) * (log2(together) + 2 * lanes / together)
+        elif stride <= NEAR:
+            total += 3 * len(offsets)  # whole vectors, shuffled
+        elif in_rows(memory, Index(0, terms), stride):  # type: ignore[arg-type]
+            total += len(offsets) * (1 + log2(lanes)) * lanes / together  # squares, turned around
+        else:
+            total += 2 * lanes * len(offsets)
+    return total
+
+
+def neighbours(offsets: set[int]) -> int:
+    """How many follow each other from the first on: a power of two."""
+    first, count = min(offsets), 1
+    while offsets.issuperset(range(first, first + 2 * count)):
+        count *= 2
+    return count
