@@ -26,7 +26,7 @@ from tinyhlo.target import Target
 
 BUSY = 8  # additions under way at a time
 LIGHT = 8.0  # operations of a term beyond which a turn hides the latency of its addition
-SHORTEST = 8  # terms
+SHORTEST = 16  # terms: the order of shorter sums is that of the program
 
 
 def side_by_side(body: Body, target: Target, moves: list[str], vectors: int = 0) -> Body:
