@@ -106,3 +106,16 @@ def test_too_large() -> None:
         print("4,294,968" in str(error) and "at once" in str(error))
     """
     assert run(program) == "True\n"
+
+
+def test_a_loop_is_whole_or_an_error() -> None:
+    """lavapipe ends loops of 65,535 turns, without a word."""
+    program = """
+    f = jax.jit(lambda x: jax.lax.while_loop(lambda c: c < 70000, lambda c: c + 1, x))
+    try:
+        print(int(f(jnp.int32(0))) == 70000)
+    except Exception as error:
+        print("ended a loop before it was done" in str(error) and "Traceback" not in str(error))
+    print(int(f(jnp.int32(69000))) == 70000)
+    """
+    assert run(program) == "True\nTrue\n"

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
+from tinyhlo.errors import ExecutionError, TinyhloError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.records import dataclass
@@ -143,7 +143,8 @@ def python_call(
         except BaseException as error:  # nothing may cross the C boundary
             _raised.exception = error
             code = INVALID_ARGUMENT if isinstance(error, ExecutionError) else INTERNAL
-            text = "".join(traceback.format_exception(error)).strip()
+            ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
+            text = str(error) if ours else "".join(traceback.format_exception(error)).strip()
             core.library().tiny_set_error(code, text.encode())
             return code
         finally:

@@ -78,6 +78,7 @@ def plan_of(program: Program, target: Target, users: Container[str] = ()) -> Pla
     json = {
         "name": program.name,
         "words": layout.words,
+        "loops": any(isinstance(s, While) for r in residents.values() for s in statements(r.block)),
         "inputs": [described(layout.at[b], b.type) for b in program.inputs],
         "outputs": [described(layout.at[b], b.type) for b in program.outputs],
         "constants": [
@@ -104,7 +105,7 @@ class Layout:
     """Where each buffer begins, in words: those of the arena are planned anew, being wider."""
 
     def __init__(self, program: Program) -> None:
-        self.words = 0
+        self.words = ALIGNMENT  # before them, what loops tell the host
         self.at: dict[Buffer, int] = {}
         for buffer in dict.fromkeys((*program.inputs, *program.outputs)):
             self.at[buffer] = self.place(words_in(buffer.type))

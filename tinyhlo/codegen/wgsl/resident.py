@@ -30,6 +30,10 @@ from tinyhlo.schedule.program import (
 )
 from tinyhlo.target import Target
 
+# The word of memory that tells of a loop which the driver ended, its flag still up: Mesa's lavapipe
+# ends all loops of an item after 65,535 turns.
+STOPPED = 0
+
 
 class ResidentText(NamedTuple):
     """An entry point; `tables` are given behind the buffers."""
@@ -154,7 +158,10 @@ class WgslResident:
             f"if ({more} == 0u) {{ break; }}",
             *self.block(loop.body),
         ]
-        return [*before, "loop {", *(f"  {line}" for line in body), "}", *after]
+        stopped = (
+            f"if (ITEM == 0 && memory[{self.names[loop.flag]}] != 0u) {{ memory[{STOPPED}] = 1u; }}"
+        )
+        return [*before, "loop {", *(f"  {line}" for line in body), "}", stopped, *after]
 
     def switch(self, switch: Switch) -> list[str]:
         lines, selector = self.uniform(self.names[switch.selector])

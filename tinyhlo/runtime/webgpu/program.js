@@ -129,7 +129,11 @@ class Program {
     this.starts = [...plan.buffers];
     await this.block(plan.body);
     const places = plan.outputs.map((entry) => [entry.at, wordsOf(entry)]);
-    const found = await this.read(places);
+    const found = await this.read(plan.loops ? [...places, [0, 1]] : places);
+    if (plan.loops && found.pop()[0]) {
+      this.device.queue.writeBuffer(this.memory, 0, new Uint32Array(1));
+      throw new Error(`${plan.name}: ${this.name} ended a loop before it was done`);
+    }
     return plan.outputs.map((entry, k) => arrayFrom(found[k], entry));
   }
 

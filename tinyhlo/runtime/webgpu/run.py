@@ -17,6 +17,7 @@ import numpy as np
 
 from tinyhlo.codegen.wgsl.language import GROUPS
 from tinyhlo.codegen.wgsl.plan import COPY, Plan, words_in
+from tinyhlo.codegen.wgsl.resident import STOPPED
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BY_NAME
 from tinyhlo.ir.graph import TensorType
@@ -75,7 +76,20 @@ class Running:
                 self.upload(entry["at"], value, type_of(entry))
             self.starts = list(self.json["buffers"])
             self.block(self.json["body"])
-            return [self.download(each["at"], type_of(each)) for each in self.json["outputs"]]
+            found = [self.download(each["at"], type_of(each)) for each in self.json["outputs"]]
+            if self.json["loops"]:
+                self.check_loops()
+            return found
+
+    def check_loops(self) -> None:
+        """Raise TinyhloError where the driver ended a loop early."""
+        raw = self.device.queue.read_buffer(self.memory, 4 * STOPPED, 4)
+        if np.frombuffer(raw, np.uint32)[0]:
+            self.device.queue.write_buffer(self.memory, 4 * STOPPED, np.zeros(1, np.uint32))
+            raise TinyhloError(
+                f"{self.json['name']}: {self.web.name} ended a loop before it was done (lavapipe "
+                f"allows 65,535 turns): run it with TINYHLO_DEVICE=CPU, or on another adapter"
+            )
 
     # --- memory ------------------------------------------------------------------------------
 
