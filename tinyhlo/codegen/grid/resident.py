@@ -11,6 +11,7 @@ group costs less than one. So what a group does in a few steps of all its items 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -182,22 +183,16 @@ def render_resident(
     return DeviceKernel((dispatch,))
 
 
-class ResidentRenderer:
-    """Statements of a Program as C. Buffers are pointers to bytes, which may change hands."""
+class ResidentBlocks(ABC):
+    """Statements of a Program as lines of text; what a language has to say, its renderer says.
+    `names` are where buffers begin, which may change hands."""
 
     def __init__(
-        self,
-        resident: Resident,
-        target: Target,
-        symbol: str,
-        functions: Functions,
-        texts: list[str],
+        self, resident: Resident, target: Target, symbol: str, functions: Functions
     ) -> None:
-        self.target, self.symbol = target, symbol
-        self.functions, self.texts = functions, texts
+        self.target, self.symbol, self.functions = target, symbol, functions
         self.items = min(ITEMS, target.group_items)
         self.names = {buffer: f"b{k}" for k, buffer in enumerate(resident.buffers)}
-        self.tables: dict[Kernel, dict[Memory, str]] = {}
         self.shared: list[str] = []
         self.count = 0  # of names so far
 
@@ -209,13 +204,47 @@ class ResidentRenderer:
             case Launch():
                 return self.launch(statement)
             case Copy(source=source, target=target):
-                return self.each_byte(source, f"{self.names[target]}[k] = {self.names[source]}[k];")
+                return self.copy(source, target)
             case Swap(first=first, second=second):
                 return self.exchange(first, second)
             case While():
                 return self.loop(statement)
             case Switch():
                 return self.switch(statement)
+
+    @abstractmethod
+    def launch(self, launch: Launch) -> list[str]: ...
+
+    @abstractmethod
+    def copy(self, source: Buffer, target: Buffer) -> list[str]: ...
+
+    @abstractmethod
+    def exchange(self, first: Buffer, second: Buffer) -> list[str]: ...
+
+    @abstractmethod
+    def loop(self, loop: While) -> list[str]: ...
+
+    @abstractmethod
+    def switch(self, switch: Switch) -> list[str]: ...
+
+
+class ResidentRenderer(ResidentBlocks):
+    """The same as C. Buffers are pointers to bytes."""
+
+    def __init__(
+        self,
+        resident: Resident,
+        target: Target,
+        symbol: str,
+        functions: Functions,
+        texts: list[str],
+    ) -> None:
+        super().__init__(resident, target, symbol, functions)
+        self.texts = texts
+        self.tables: dict[Kernel, dict[Memory, str]] = {}
+
+    def copy(self, source: Buffer, target: Buffer) -> list[str]:
+        return self.each_byte(source, f"{self.names[target]}[k] = {self.names[source]}[k];")
 
     def launch(self, launch: Launch) -> list[str]:
         program = lower(launch.kernel, self.target)

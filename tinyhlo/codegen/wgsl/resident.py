@@ -13,18 +13,14 @@ import numpy as np
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.lower import lower
-from tinyhlo.codegen.grid.mapping import ITEMS, dealt
-from tinyhlo.codegen.grid.resident import Resident, swaps_in
+from tinyhlo.codegen.grid.mapping import dealt
+from tinyhlo.codegen.grid.resident import Resident, ResidentBlocks, swaps_in
 from tinyhlo.codegen.wgsl.language import WGSL, words_of
 from tinyhlo.codegen.wgsl.statements import WgslStatements
 from tinyhlo.schedule.program import (
-    Block,
     Buffer,
-    Copy,
     Kernel,
     Launch,
-    Statement,
-    Swap,
     Switch,
     While,
 )
@@ -63,36 +59,19 @@ def render_resident(
     return ResidentText(text, renderer.values)
 
 
-class WgslResident:
-    """Statements of a Program. Buffers are where they begin, which may change hands."""
+class WgslResident(ResidentBlocks):
+    """Statements of a Program as WGSL. Buffers are words of memory."""
 
     def __init__(
         self, resident: Resident, target: Target, symbol: str, functions: Functions
     ) -> None:
-        self.target, self.symbol, self.functions = target, symbol, functions
-        self.items = min(ITEMS, target.group_items)
-        self.names = {buffer: f"b{k}" for k, buffer in enumerate(resident.buffers)}
+        super().__init__(resident, target, symbol, functions)
         self.tables: dict[tuple[Kernel, Memory], str] = {}
         self.values: list[np.ndarray] = []
-        self.shared: list[str] = []
-        self.count = 0  # of names so far
 
-    def block(self, block: Block) -> list[str]:
-        return [line for statement in block for line in self.statement(statement)]
-
-    def statement(self, statement: Statement) -> list[str]:
-        match statement:
-            case Launch():
-                return self.launch(statement)
-            case Copy(source=source, target=target):
-                one, other = self.names[source], self.names[target]
-                return self.each_word(source, f"memory[{other} + k] = memory[{one} + k];")
-            case Swap(first=first, second=second):
-                return self.exchange(first, second)
-            case While():
-                return self.loop(statement)
-            case Switch():
-                return self.switch(statement)
+    def copy(self, source: Buffer, target: Buffer) -> list[str]:
+        one, other = self.names[source], self.names[target]
+        return self.each_word(source, f"memory[{other} + k] = memory[{one} + k];")
 
     def launch(self, launch: Launch) -> list[str]:
         program = lower(launch.kernel, self.target)
