@@ -63,8 +63,14 @@ test-device: .venv/.opencl  ## run the tests of generated code on an OpenCL devi
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
 	else echo "== skipped: generated code on an OpenCL device ($${missing##*Error: })"; fi
 
-test-cuda: .venv/.installed  ## run the tests of generated code as CUDA, on an emulated GPU (g++)
-	@.venv/bin/python -m tests.runtime.emulated_cuda -m pytest \
+test-cuda: DEVICE := NV
+test-cuda: test-emulated  ## run the tests of generated code as CUDA, on an emulated GPU (g++)
+
+test-hip: DEVICE := AMD
+test-hip: test-emulated  ## the same as HIP
+
+test-emulated: .venv/.installed
+	@.venv/bin/python -m tests.runtime.emulated_gpu $(DEVICE) -m pytest \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null
 
 test-webgpu: .venv/.webgpu  ## run the tests of generated code by WebGPU, where there is an adapter
@@ -171,6 +177,6 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-webgpu emulators lint bench conformance jax-suite artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-emulated test-webgpu emulators lint bench conformance jax-suite artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

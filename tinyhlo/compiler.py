@@ -113,9 +113,10 @@ DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "PYTHON": interpret,
     "CL": compile_for_device,
     "NV": compile_for_device,
+    "AMD": compile_for_device,
     "WEBGPU": compile_for_device,
 }
-NUMBERED = ("CL", "NV", "WEBGPU")  # there may be several: CL:1 is the second
+NUMBERED = ("CL", "NV", "AMD", "WEBGPU")  # there may be several: CL:1 is the second
 
 
 def check_device(config: Config) -> None:

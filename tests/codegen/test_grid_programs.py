@@ -1,9 +1,13 @@
-"""Lowerings for grids of work-items: right on the devices there are, and C that NVRTC takes."""
+"""Lowerings for grids of work-items: right on the devices there are, and C that NVRTC takes, and
+clang for AMD's GPUs."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +19,22 @@ NV = replace(
     TARGET, device="NV", features="fp64", packs=False, scales=False, dots=(), vector_bytes=16,
     threads=128, group_items=1024, group_bytes=48 << 10,
 )  # fmt: skip
-
+AMD = replace(NV, device="AMD", threads=304, group_bytes=64 << 10)
+CLANG = shutil.which("clang-19")
+# as hiprtc, whose maths are clang's own
+HIP = (
+    *("-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-D__HIPCC_RTC__"),
+    *("-include", "__clang_hip_runtime_wrapper.h"),
+    *("-include", str(Path(__file__).parent / "hip_words.h")),
+    *("-std=c++17", "-O3", "-ffp-contract=off"),
+)
 
 # what is emulated has many units already
 ON_DEVICES = [
     (device, kind)
     for device in (*DEVICES, "WEBGPU")
     for kind in ("own", "many units")
-    if (device, kind) != ("NV", "many units") or not EMULATED
+    if kind == "own" or device not in EMULATED
 ]
 
 
@@ -44,3 +56,16 @@ def test_nvrtc_takes_it(title: str) -> None:
     for arch in ("sm_80", "sm_90"):
         options = core.ProgramOptions(arch=arch, std="c++17")
         assert core.Program(code.source, "c++", options).compile("cubin").code
+
+
+@pytest.mark.skipif(CLANG is None, reason="there is no clang-19")
+@pytest.mark.parametrize("title", PROGRAMS)
+def test_clang_takes_it_for_amd(title: str) -> None:
+    """To assembly, where functions of ROCm's libraries may be missing yet."""
+    code = code_of(PROGRAMS[title], AMD)
+    for arch in ("gfx942", "gfx1100"):
+        command = [str(CLANG), *HIP, f"--offload-arch={arch}", "-S", "-", "-o", "-"]
+        done = subprocess.run(
+            command, input=code.source, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr

@@ -22,8 +22,7 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import pointers
 from tinyhlo.runtime.devices import cuda
-from tinyhlo.runtime.devices.device import Device
-from tinyhlo.runtime.ffi import Words
+from tinyhlo.runtime.devices.stream import stream_device
 from tinyhlo.schedule import schedule
 
 H200 = {
@@ -99,7 +98,7 @@ NO_SUCH_FUNCTION = 98
 
 
 class Driver:
-    """Functions of the types that native/cuda.c calls."""
+    """Functions of the types that native/stream.c calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -115,11 +114,16 @@ class Driver:
         self.functions = [
             ctypes.CFUNCTYPE(INT, *given)(getattr(self, name)) for name, given in types.items()
         ]
-        self.words = Words()
-        addresses = [ctypes.cast(function, WORD).value for function in self.functions]
-        struct = self.words.array([*(0 for _ in range(cuda.HEAD_WORDS)), 11, 22, *addresses])
-        core.library().tiny_cuda_open(struct.ctypes.data)
-        self.device = Device("NV", "written down", TARGET, lambda *_: ({}, None), struct)
+        self.device = stream_device(
+            "CUDA",
+            "NV",
+            "written down",
+            TARGET,
+            lambda *_: ({}, None),
+            (11, 22),
+            self.functions,
+            None,
+        )
 
     def name(self, _: int, text: Any) -> int:
         text[0] = b"CUDA_ERROR_MADE_UP"

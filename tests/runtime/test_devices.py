@@ -13,17 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime import emulated_cuda
+from tests.runtime import emulated_gpu
 from tests.runtime.device_checks import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICES = ("CL", "NV")
-# Without a GPU, device NV is emulated.
-EMULATED = {} if find_library("cuda") else emulated_cuda.environment()
+DEVICES = ("CL", "NV", "AMD")
+# Without a driver, these are emulated.
+DRIVERS = {"NV": "cuda", "AMD": "amdhip64"}
+EMULATED = tuple(device for device, driver in DRIVERS.items() if not find_library(driver))
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = os.environ | {"PYTHONPATH": str(ROOT)} | EMULATED | environment
+    variables = (
+        os.environ | {"PYTHONPATH": str(ROOT)} | emulated_gpu.environment(*EMULATED) | environment
+    )
     return subprocess.run(
         [sys.executable, *arguments],
         env=variables, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,
@@ -208,7 +211,7 @@ def test_command_line(device: str, tmp_path: Path) -> None:
         )
         return python("-m", "tinyhlo", *given, TINYHLO_DEVICE=device, **environment)
 
-    assert "KERNEL void" in tinyhlo("show", "--stage", "source").stdout
+    assert "KERNEL(256) void" in tinyhlo("show", "--stage", "source").stdout
     assert "as XLA:CPU" in tinyhlo("run", "--random", "0", "--check", "xla").stdout
     assert f"{device} " in tinyhlo("devices").stdout
     assert "a device runs the program" in tinyhlo("build").stderr

@@ -2,6 +2,7 @@
 
 PRELUDES["CL"]   # OpenCL C 1.2 and later
 PRELUDES["NV"]   # CUDA C++
+PRELUDES["AMD"]  # HIP C++
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ typedef float f32;
 #define as_i64 as_long
 #define as_u64 as_ulong
 #define as_f32 as_float
-#define KERNEL kernel
+#define KERNEL(items) kernel
 #define GLOBAL global
 #define SHARED local
 #define TABLE constant
@@ -41,12 +42,12 @@ FUNCTION u16 f16_of_f32(f32 x) { u16 h; vstore_half_rte(x, 0, (half*)&h); return
 #endif
 """
 
-CUDA = """\
+# What CUDA and HIP have in common. A kernel names the items of its groups, who share registers.
+CUDA_WORDS = """\
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
 typedef unsigned long long u64; typedef float f32; typedef double f64;
 #define restrict __restrict__
-#define KERNEL extern "C" __global__
 #define GLOBAL
 #define SHARED __shared__
 #define TABLE static __device__ const
@@ -67,21 +68,24 @@ FUNCTION u32 count_ones(u32 x) { return __popc(x); }
 FUNCTION u64 count_ones(u64 x) { return __popcll(x); }
 FUNCTION u32 count_zeros(u32 x) { return __clz(x); }
 FUNCTION u64 count_zeros(u64 x) { return __clzll(x); }
-#ifdef __CUDACC__
-FUNCTION f32 f32_of_f16(u16 x) {
-  f32 y; asm("{ .reg .b16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(y) : "h"(x)); return y;
-}
-FUNCTION u16 f16_of_f32(f32 x) {
-  u16 y; asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; mov.b16 %0, h; }" : "=h"(y) : "f"(x)); return y;
-}
-#else
+"""
+
+FLOAT16 = """\
 FUNCTION f32 f32_of_f16(u16 x) {
   _Float16 h; __builtin_memcpy(&h, &x, 2); return (f32)h;
 }
 FUNCTION u16 f16_of_f32(f32 x) {
   _Float16 h = (_Float16)x; u16 y; __builtin_memcpy(&y, &h, 2); return y;
 }
-#endif
+"""
+
+PTX_FLOAT16 = """\
+FUNCTION f32 f32_of_f16(u16 x) {
+  f32 y; asm("{ .reg .b16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(y) : "h"(x)); return y;
+}
+FUNCTION u16 f16_of_f32(f32 x) {
+  u16 y; asm("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; mov.b16 %0, h; }" : "=h"(y) : "f"(x)); return y;
+}
 """
 
 SHARED_FUNCTIONS = """\
@@ -92,4 +96,21 @@ FUNCTION u16 bf16_of_f32(f32 x) {
 }
 """
 
-PRELUDES = {"CL": OPENCL + SHARED_FUNCTIONS, "NV": CUDA + SHARED_FUNCTIONS}
+# NVRTC has no _Float16.
+CUDA = f"""\
+#define KERNEL(items) extern "C" __global__ __launch_bounds__(items)
+#ifdef __CUDACC__
+{PTX_FLOAT16}#else
+{FLOAT16}#endif
+"""
+
+HIP = f"""\
+#define KERNEL(items) \\
+  extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(items, items)))
+{FLOAT16}"""
+
+PRELUDES = {
+    "CL": OPENCL + SHARED_FUNCTIONS,
+    "NV": CUDA_WORDS + CUDA + SHARED_FUNCTIONS,
+    "AMD": CUDA_WORDS + HIP + SHARED_FUNCTIONS,
+}

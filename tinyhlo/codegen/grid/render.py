@@ -133,7 +133,9 @@ def function(
     renderer = Statements(target, names, functions, piece.items, piece.alone)
     renderer.body(piece.body)
     lines = [f"  {line}" for line in (*renderer.shared, *head, *renderer.out.lines)]
-    text = "\n".join([f"KERNEL void {symbol}({', '.join(parameters)}) {{", *lines, "}"])
+    text = "\n".join(
+        [f"KERNEL({piece.items}) void {symbol}({', '.join(parameters)}) {{", *lines, "}"]
+    )
     return text, tuple(arguments)
 
 

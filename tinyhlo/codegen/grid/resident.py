@@ -178,7 +178,9 @@ def render_resident(
     lines = renderer.block(resident.block)
     parameters = ", ".join(f"GLOBAL u8* {name}" for name in renderer.names.values())
     body = [f"  {line}" for line in (*dict.fromkeys(renderer.shared), *lines)]
-    texts.append("\n".join([f"KERNEL void {symbol}({parameters}) {{", *body, "}"]))
+    texts.append(
+        "\n".join([f"KERNEL({renderer.items}) void {symbol}({parameters}) {{", *body, "}"])
+    )
     dispatch = Dispatch(symbol, 1, renderer.items, tuple(range(len(resident.buffers))))
     return DeviceKernel((dispatch,))
 

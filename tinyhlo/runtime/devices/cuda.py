@@ -2,33 +2,32 @@
 
 In: the number of a GPU. Out: its `Device`.
 
-Buffers are managed memory: pointers that host and device both follow. The driver's functions that
-native/cuda.c calls are taken from the driver's library. What is compiled is a cubin, code of the
-one architecture, which needs no driver to compile and none of a certain age to run.
+The driver's functions that native/stream.c calls are taken from the driver's library. What is
+compiled is a cubin, code of the one architecture, which needs no driver to compile and none of a
+certain age to run.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tinyhlo.config import Config, cache_folder
+from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
-from tinyhlo.runtime import core
-from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.devices import stream
 from tinyhlo.runtime.devices.device import Device, Functions, label_of
-from tinyhlo.runtime.ffi import Words
+from tinyhlo.runtime.devices.stream import Attribute
 from tinyhlo.target import Target
-from tinyhlo.version import VERSION
 
+API = "CUDA"
 INSTALL = "pip install 'tinyhlo[nv]', and NVIDIA's driver"
 LIBRARY = "libcuda.so.1"
 # Sums of products stay as they are written: some measure the error of the product before.
 OPTIONS = ("--std=c++17", "--fmad=false")
-LOG_LINES = 12  # of a failed build
+REGISTERS = 255  # of an item
 
-# what follows the context and the stream in native/cuda.c's struct
+# as native/stream.c lists them
 FUNCTIONS = (
     "cuGetErrorName",
     "cuCtxSetCurrent",
@@ -38,7 +37,6 @@ FUNCTIONS = (
     "cuMemAllocManaged",
     "cuMemFree_v2",
 )
-HEAD_WORDS = 5
 
 
 def imported() -> tuple[Any, Any]:
@@ -78,109 +76,64 @@ def name_of(driver: Any, device: Any) -> str:
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
     driver, _ = imported()
-    found = names()
-    if number >= len(found):
-        raise TinyhloError(f"there is no CUDA device {number}; there are: {', '.join(found)}")
+    name = stream.name_of(API, names(), number)
     device = asked(driver, "cuDeviceGet", number)
 
     def attribute(name: str) -> int:
         which = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return asked(driver, "cuDeviceGetAttribute", which, device)
 
-    if not attribute("CONCURRENT_MANAGED_ACCESS"):
-        raise TinyhloError(
-            f"the CUDA device {found[number]} does not share memory with the host while it works "
-            "(CONCURRENT_MANAGED_ACCESS), as tinyhlo needs it"
-        )
+    stream.check_memory(API, name, attribute)
     context = asked(driver, "cuDevicePrimaryCtxRetain", device)
     asked(driver, "cuCtxSetCurrent", context)
-    flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-    stream = asked(driver, "cuStreamCreate", flags)
-    library = ctypes.CDLL(LIBRARY)
-    words = Words()
-    struct = words.array(
-        [
-            *(0 for _ in range(HEAD_WORDS)),
-            *(int(context), int(stream)),
-            *(ctypes.cast(getattr(library, each), ctypes.c_void_p).value for each in FUNCTIONS),
-        ]
-    )
-    core.library().tiny_cuda_open(struct.ctypes.data)
-    architecture = architecture_of(attribute)
+    queue = asked(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+    target = target_of(attribute)
 
     def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
         asked(driver, "cuCtxSetCurrent", context)
-        module = asked(driver, "cuModuleLoadData", cubin(source, architecture, config))
+        module = asked(driver, "cuModuleLoadData", cubin(source, target.cpu, config))
         functions = {
             symbol: int(asked(driver, "cuModuleGetFunction", module, symbol.encode()))
             for symbol in symbols
         }
         return functions, module
 
-    keepalive = (context, stream, library, words)
-    return Device(
-        label_of("NV", number), found[number], target_of(attribute), build, struct, keepalive
-    )
+    library = ctypes.CDLL(LIBRARY)
+    functions = [getattr(library, each) for each in FUNCTIONS]
+    handles, alive = (int(context), int(queue)), (context, queue, library)
+    label = label_of("NV", number)
+    return stream.stream_device(API, label, name, target, build, handles, functions, alive)
 
 
-def architecture_of(attribute: Callable[[str], int]) -> str:
-    """As NVRTC calls it: sm_90."""
-    return f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR')}{attribute('COMPUTE_CAPABILITY_MINOR')}"
-
-
-def target_of(attribute: Callable[[str], int]) -> Target:
-    """What the driver says of the device."""
-    return Target(
-        device="NV",
-        triple="",
-        cpu=architecture_of(attribute),
-        features="fp64 fp16 int64_atomics subgroups",
-        vector_bytes=16,
-        vector_registers=255,
-        fma=True,
-        half=True,
-        packs=False,
-        dots=(),
-        scales=False,
-        l1_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-        l2_bytes=attribute("L2_CACHE_SIZE"),
-        l3_bytes=attribute("L2_CACHE_SIZE"),
-        threads=attribute("MULTIPROCESSOR_COUNT"),
-        group_items=attribute("MAX_THREADS_PER_BLOCK"),
-        group_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK"),
-    )
+def target_of(attribute: Attribute) -> Target:
+    """What the driver says of the device; the architecture as NVRTC calls it: sm_90."""
+    major, minor = (attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+    return stream.target_of("NV", f"sm_{major}{minor}", REGISTERS, attribute)
 
 
 def cubin(source: str, architecture: str, config: Config) -> bytes:
-    """The machine code of source text: what an earlier process has left, or NVRTC's. Needs no
-    driver.
-
-    Raises TinyhloError with what NVRTC says.
-    """
+    """The machine code of source text. Needs no driver. Raises TinyhloError with what NVRTC
+    says."""
     from cuda.bindings import nvrtc  # type: ignore[reportAttributeAccessIssue]
 
-    version = str(asked_nvrtc(nvrtc, "nvrtcVersion"))
     options = (*OPTIONS, f"--gpu-architecture={architecture}")
-    cache = Cache(cache_folder(config) / "cuda") if config.cache else None
-    key = key_of((VERSION, version, *options, source))
-    code = cache.load(key) if cache else None
-    if code is not None:
-        return code
-    program = asked_nvrtc(nvrtc, "nvrtcCreateProgram", source.encode(), b"", 0, None, None)
-    try:
-        given = [option.encode() for option in options]
-        if nvrtc.nvrtcCompileProgram(program, len(given), given)[0]:
-            log = bytes(asked_nvrtc(nvrtc, "nvrtcGetProgramLogSize", program))
-            nvrtc.nvrtcGetProgramLog(program, log)
-            lines = log.decode(errors="replace").strip("\0\n ").splitlines()[:LOG_LINES]
-            raise TinyhloError("\n".join([f"NVRTC refuses the code for {architecture}:", *lines]))
-        code = bytes(asked_nvrtc(nvrtc, "nvrtcGetCUBINSize", program))
-        asked_nvrtc(nvrtc, "nvrtcGetCUBIN", program, code)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-    if cache:
-        cache.store(key, code)
-    return code
+    version = str(asked_nvrtc(nvrtc, "nvrtcVersion"))
+
+    def compiled() -> bytes:
+        program = asked_nvrtc(nvrtc, "nvrtcCreateProgram", source.encode(), b"", 0, None, None)
+        try:
+            given = [option.encode() for option in options]
+            if nvrtc.nvrtcCompileProgram(program, len(given), given)[0]:
+                log = bytes(asked_nvrtc(nvrtc, "nvrtcGetProgramLogSize", program))
+                nvrtc.nvrtcGetProgramLog(program, log)
+                raise stream.refused("NVRTC", architecture, log)
+            code = bytes(asked_nvrtc(nvrtc, "nvrtcGetCUBINSize", program))
+            asked_nvrtc(nvrtc, "nvrtcGetCUBIN", program, code)
+            return code
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+
+    return stream.kept(config, "cuda", (version, *options, source), compiled)
 
 
 def asked_nvrtc(nvrtc: Any, function: str, *arguments: Any) -> Any:

@@ -88,6 +88,18 @@ def name_cuda() -> list[str]:
     return names()
 
 
+def open_hip(number: int) -> Device:
+    from tinyhlo.runtime.devices.hip import open_device
+
+    return open_device(number)
+
+
+def name_hip() -> list[str]:
+    from tinyhlo.runtime.devices.hip import names
+
+    return names()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """Devices of one API: `open` one by its number, `names` of all."""
@@ -99,6 +111,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "CL": Kind(open_opencl, name_opencl),
     "NV": Kind(open_cuda, name_cuda),
+    "AMD": Kind(open_hip, name_hip),
 }
 
 

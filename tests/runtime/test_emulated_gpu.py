@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime import emulated_cuda
+from tests.runtime import emulated_gpu
 from tests.runtime.test_devices import EMULATED, python
 
 PROGRAM = """
@@ -49,7 +49,10 @@ for name in (b"turned", b"missing", b"divergent", b"two_barriers"):
 """
 
 
-@pytest.mark.skipif(not EMULATED, reason=emulated_cuda.lacking() or "there is a driver")
+@pytest.mark.skipif(
+    "NV" not in EMULATED or bool(emulated_gpu.lacking()),
+    reason=emulated_gpu.lacking() or "there is a driver",
+)
 def test_barriers() -> None:
     done = python("-c", PROGRAM)
     assert done.stdout.splitlines() == [

@@ -1,8 +1,9 @@
-/* The part of CUDA's driver that native/cuda.c calls, on a processor: a launch runs its groups one
-   after another, in each a fiber an item, which a barrier leaves.
+/* A GPU on a processor: a launch runs its groups one after another, in each a fiber an item, which a
+   barrier leaves.
 
    Every second turn, the items run in falling order: what a missing barrier breaks, one of both
    orders shows. */
+#pragma once
 #include <mutex>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ struct Place { unsigned x, y, z; };
 extern "C" Place threadIdx, blockIdx, blockDim, gridDim;
 Place threadIdx, blockIdx, blockDim, gridDim;
 
+/* CUDA and HIP have the same numbers for them. */
 enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
 
 namespace {
@@ -86,56 +88,32 @@ bool run_group(char* stacks, unsigned items) {
   }
 }
 
-}  // namespace
-
-extern "C" {
-
-void emulated_wait(int line) {
-  current->line = line;
-  leave(WAITS);
-}
-
-int cuLaunchKernel(Kernel function, unsigned groups, unsigned y, unsigned z, unsigned items,
-                   unsigned items_y, unsigned items_z, unsigned, void*, void** parameters, void**) {
-  if (!groups || y != 1 || z != 1 || !items || items_y != 1 || items_z != 1) return INVALID_VALUE;
-  if (items > MOST_ITEMS) return INVALID_VALUE;
+int run_grid(Kernel function, const unsigned (&groups)[3], const unsigned (&items)[3],
+             void** parameters) {
+  if (!groups[0] || groups[1] != 1 || groups[2] != 1) return INVALID_VALUE;
+  if (!items[0] || items[0] > MOST_ITEMS || items[1] != 1 || items[2] != 1) return INVALID_VALUE;
   std::lock_guard<std::mutex> lock(queue);
   static char* stacks = (char*)mmap(NULL, (size_t)STACK_BYTES * MOST_ITEMS, PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   kernel = function;
   arguments = parameters;
-  blockDim = {items, 1, 1};
-  gridDim = {groups, 1, 1};
-  for (unsigned group = 0; group < groups; group++) {
+  blockDim = {items[0], 1, 1};
+  gridDim = {groups[0], 1, 1};
+  for (unsigned group = 0; group < groups[0]; group++) {
     blockIdx = {group, 0, 0};
-    if (!run_group(stacks, items)) return LAUNCH_FAILED;
+    if (!run_group(stacks, items[0])) return LAUNCH_FAILED;
   }
   return SUCCESS;
 }
 
-int cuGetErrorName(int status, const char** name) {
-  *name = status == INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
-          : status == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-                                    : "CUDA_ERROR_LAUNCH_FAILED";
-  return SUCCESS;
-}
-
-int cuCtxSetCurrent(void*) { return SUCCESS; }
-
-int cuMemcpyAsync(void* to, const void* from, size_t bytes, void*) {
-  memcpy(to, from, bytes);
-  return SUCCESS;
-}
-
-int cuStreamSynchronize(void*) { return SUCCESS; }
-
-int cuMemAllocManaged(void** block, size_t bytes, unsigned) {
+int allocate(void** block, size_t bytes) {
   *block = aligned_alloc(256, (bytes + 255) / 256 * 256);
   return *block ? SUCCESS : OUT_OF_MEMORY;
 }
 
-int cuMemFree_v2(void* block) {
-  free(block);
-  return SUCCESS;
-}
+}  // namespace
+
+extern "C" void emulated_wait(int line) {
+  current->line = line;
+  leave(WAITS);
 }

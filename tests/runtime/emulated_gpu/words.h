@@ -12,6 +12,7 @@ extern "C" void emulated_wait(int line);
 #define __shared__ static /* groups run one after another */
 #define __restrict__ __restrict
 #define __syncthreads() emulated_wait(__LINE__)
+#define __launch_bounds__(items)
 
 template <class To, class From> static inline To same_bits(From x) {
   static_assert(sizeof(To) == sizeof(From));

@@ -1,6 +1,8 @@
-/* CUDA devices. As in opencl.c, the functions of the driver come from Python.
+/* CUDA and HIP devices: streams of work, by functions of the same shapes. As in opencl.c, they come
+   from Python.
 
-   A thread's calls go to the context that is current in it, and any thread may run a program. */
+   A thread's calls go to the context that is current in it, and any thread may run a program. HIP's
+   context is the number of its device: an int, passed where pointers are. */
 #include "device.h"
 
 #include <stdio.h>
@@ -10,6 +12,7 @@ enum { ATTACH_GLOBAL = 1 };
 /* Filled in by Python. */
 typedef struct {
   TinyDevice head;
+  const char* api; /* for errors */
   void *context, *stream;
   int32_t (*get_error_name)(int32_t status, const char** name);
   int32_t (*set_current)(void* context);
@@ -20,56 +23,57 @@ typedef struct {
   int32_t (*stream_synchronize)(void* stream);
   int32_t (*mem_alloc_managed)(void** block, size_t bytes, uint32_t flags);
   int32_t (*mem_free)(void* block);
-} Cuda;
+} Stream;
 
-static int32_t checked(const Cuda* cuda, const char* what, int32_t status) {
+static int32_t checked(const Stream* own, const char* what, int32_t status) {
   if (!status) return TINY_OK;
   char text[160];
   const char* name = "";
-  if (cuda->get_error_name(status, &name)) name = "";
-  snprintf(text, sizeof text, "%s of the CUDA device failed: %s (%d)", what, name, status);
+  if (own->get_error_name(status, &name)) name = "";
+  snprintf(text, sizeof text, "%s of the %s device failed: %s (%d)", what, own->api,
+           name, status);
   tiny_set_error(TINY_INTERNAL, text);
   return TINY_INTERNAL;
 }
 
 static int32_t launch(TinyDevice* self, void* function, int64_t groups, int64_t items,
                       void** arguments, int64_t argument_count) {
-  Cuda* cuda = (Cuda*)self;
+  Stream* own = (Stream*)self;
   void* parameters[argument_count + 1]; /* where each argument is */
   for (int64_t k = 0; k < argument_count; k++) parameters[k] = &arguments[k];
-  int32_t status = cuda->set_current(cuda->context);
+  int32_t status = own->set_current(own->context);
   if (!status)
-    status = cuda->launch_kernel(function, (uint32_t)groups, 1, 1, (uint32_t)items, 1, 1, 0,
-                                 cuda->stream, parameters, NULL);
-  return checked(cuda, "a launch", status);
+    status = own->launch_kernel(function, (uint32_t)groups, 1, 1, (uint32_t)items, 1, 1, 0,
+                                 own->stream, parameters, NULL);
+  return checked(own, "a launch", status);
 }
 
 static int32_t copy(TinyDevice* self, void* to, const void* from, int64_t bytes) {
-  Cuda* cuda = (Cuda*)self;
-  int32_t status = cuda->set_current(cuda->context);
-  if (!status) status = cuda->memcpy_async(to, from, (size_t)bytes, cuda->stream);
-  return checked(cuda, "a copy", status);
+  Stream* own = (Stream*)self;
+  int32_t status = own->set_current(own->context);
+  if (!status) status = own->memcpy_async(to, from, (size_t)bytes, own->stream);
+  return checked(own, "a copy", status);
 }
 
 static int32_t wait(TinyDevice* self) {
-  Cuda* cuda = (Cuda*)self;
-  int32_t status = cuda->set_current(cuda->context);
-  if (!status) status = cuda->stream_synchronize(cuda->stream);
-  return checked(cuda, "the work", status);
+  Stream* own = (Stream*)self;
+  int32_t status = own->set_current(own->context);
+  if (!status) status = own->stream_synchronize(own->stream);
+  return checked(own, "the work", status);
 }
 
 static void* allocate(TinyDevice* self, int64_t bytes) {
-  Cuda* cuda = (Cuda*)self;
+  Stream* own = (Stream*)self;
   void* block = NULL;
-  if (cuda->set_current(cuda->context)) return NULL;
-  return cuda->mem_alloc_managed(&block, (size_t)bytes, ATTACH_GLOBAL) ? NULL : block;
+  if (own->set_current(own->context)) return NULL;
+  return own->mem_alloc_managed(&block, (size_t)bytes, ATTACH_GLOBAL) ? NULL : block;
 }
 
 static void release(TinyDevice* self, void* block) {
-  Cuda* cuda = (Cuda*)self;
-  if (!cuda->set_current(cuda->context)) cuda->mem_free(block);
+  Stream* own = (Stream*)self;
+  if (!own->set_current(own->context)) own->mem_free(block);
 }
 
-void tiny_cuda_open(TinyDevice* device) {
+void tiny_stream_open(TinyDevice* device) {
   *device = (TinyDevice){launch, copy, wait, allocate, release};
 }

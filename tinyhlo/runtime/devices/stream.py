@@ -1,0 +1,103 @@
+"""What CUDA and HIP have in common: streams of work, managed memory, modules of machine code.
+
+In: what a driver says, and its functions. Out: a `Device` over native/stream.c.
+
+Buffers are managed memory: pointers that host and device both follow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinyhlo.config import Config, cache_folder
+from tinyhlo.errors import TinyhloError
+from tinyhlo.runtime import core
+from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.devices.device import Build, Device
+from tinyhlo.runtime.ffi import Words
+from tinyhlo.target import Target
+from tinyhlo.version import VERSION
+
+HEAD_WORDS = 5
+LOG_LINES = 12  # of a failed build
+
+Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
+
+
+def name_of(api: str, names: Sequence[str], number: int) -> str:
+    """Raises TinyhloError when there is no such device."""
+    if number >= len(names):
+        raise TinyhloError(f"there is no {api} device {number}; there are: {', '.join(names)}")
+    return names[number]
+
+
+def check_memory(api: str, name: str, attribute: Attribute) -> None:
+    """Raises TinyhloError when the device cannot share the host's memory."""
+    if not attribute("CONCURRENT_MANAGED_ACCESS"):
+        raise TinyhloError(
+            f"the {api} device {name} does not share memory with the host while it works "
+            "(CONCURRENT_MANAGED_ACCESS), as tinyhlo needs it"
+        )
+
+
+def target_of(device: str, architecture: str, registers: int, attribute: Attribute) -> Target:
+    """What the driver says of the device."""
+    return Target(
+        device=device,
+        triple="",
+        cpu=architecture,
+        features="fp64 fp16 int64_atomics subgroups",
+        vector_bytes=16,
+        vector_registers=registers,
+        fma=True,
+        half=True,
+        packs=False,
+        dots=(),
+        scales=False,
+        l1_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        l2_bytes=attribute("L2_CACHE_SIZE"),
+        l3_bytes=attribute("L2_CACHE_SIZE"),
+        threads=attribute("MULTIPROCESSOR_COUNT"),
+        group_items=attribute("MAX_THREADS_PER_BLOCK"),
+        group_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK"),
+    )
+
+
+def stream_device(
+    api: str,
+    label: str,
+    name: str,
+    target: Target,
+    build: Build,
+    handles: tuple[int, int],
+    functions: Sequence[Any],
+    keepalive: Any,
+) -> Device:
+    """`handles`: the context and a stream; `functions` of the driver, as native/stream.c lists
+    them."""
+    words = Words()
+    text = ctypes.c_char_p(api.encode())
+    addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in (text, *functions)]
+    struct = words.array([*(0 for _ in range(HEAD_WORDS)), addresses[0], *handles, *addresses[1:]])
+    core.library().tiny_stream_open(struct.ctypes.data)
+    return Device(label, name, target, build, struct, (words, text, functions, keepalive))
+
+
+def kept(config: Config, folder: str, parts: Sequence[str], compiled: Callable[[], bytes]) -> bytes:
+    """Machine code that follows from `parts`: what an earlier process has left, or compiled."""
+    cache = Cache(cache_folder(config) / folder) if config.cache else None
+    key = key_of((VERSION, *parts))
+    code = cache.load(key) if cache else None
+    if code is None:
+        code = compiled()
+        if cache:
+            cache.store(key, code)
+    return code
+
+
+def refused(compiler: str, architecture: str, log: bytes) -> TinyhloError:
+    """What a compiler says of source text."""
+    lines = log.decode(errors="replace").strip("\0\n ").splitlines()[:LOG_LINES]
+    return TinyhloError("\n".join([f"{compiler} refuses the code for {architecture}:", *lines]))
