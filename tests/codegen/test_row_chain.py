@@ -95,6 +95,13 @@ def test_scores_that_a_mask_hides_are_not_computed() -> None:
     assert not np.isnan(got[0, :50]).any() and np.isnan(got[0, 50:]).all()
 
 
+def test_a_second_kernel_of_the_same_sizes_skips_them_as_well() -> None:
+    """Equal loads are one object, whichever kernel made the memory."""
+    q, k, v = arrays(*[(1, 100, 2, 32)] * 3)
+    kept = [compiled(graph_of(causal, q, k, v)) for _ in range(2)]
+    assert all("skip hidden scores" in loops.moves for each in kept for loops in each.loops)
+
+
 def test_a_window_of_keys() -> None:
     def function(q: Array, k: Array, v: Array) -> Array:
         i, j = jnp.arange(q.shape[0])[:, None], jnp.arange(k.shape[0])[None]

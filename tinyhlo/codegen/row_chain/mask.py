@@ -57,7 +57,7 @@ class Reads:
     def find(self, e: Expression) -> Held | None:
         match e:
             case Load(memory=memory):
-                return frozenset() if memory is self.scores else None
+                return frozenset() if memory == self.scores else None
             case Apply(op=Op.WHERE, arguments=(condition, then, other)):
                 inner = self.of(then)
                 if inner is not None:
