@@ -112,7 +112,7 @@ class Builder:
         rows = self.work_on_rows(batch, row)
         work: Body = (
             *self.packing.pack_queries(batch, row),
-            self.first_product(batch, row, index(block), rows),
+            self.first_product(row, rows),
             *rows,
             self.second_product(batch, row),
         )
@@ -140,10 +140,8 @@ class Builder:
         )
         return self.epilogue.program(body, moves)
 
-    def first_product(self, batch: Index, row: Index, block: Index, rows: Body) -> Statement:
-        """All scores of a block but those that its mask hides. Meanwhile the next block's queries
-        and the next chunk's keys and values are fetched, a few a tile: packing would wait for every
-        line of them."""
+    def first_product(self, row: Index, rows: Body) -> Statement:
+        """All scores of a block but those that its mask hides."""
         sizes, packing = self.sizes, self.packing
         panel, tile = Var("panel", packing.key_panels), Var("rows", self.tiles)
         product = self.product(
@@ -151,18 +149,6 @@ class Builder:
             self.scores, index(tile) * (sizes.rows * sizes.stride) + index(panel) * sizes.columns,
         )  # fmt: skip
         first_key = index(panel) * sizes.columns
-        if sizes.chunk_rows > sizes.block_rows:
-            count = ceil_div(sizes.block_rows, packing.key_panels * self.tiles)
-            number = (index(panel) * self.tiles + index(tile)) * count
-            rows_ahead = (
-                row + sizes.block_rows + (number + k) % sizes.block_rows for k in range(count)
-            )
-            following = [place for r in rows_ahead for place in packing.memory_of_query(batch, r)]
-            product = replace(product, ahead=tuple(following))
-        if sizes.row_chunks == 1 and self.batch > 1:
-            key = (block * self.tiles + index(tile)) % sizes.columns + first_key
-            following = packing.memory_of_key(index(self.chunk) + 1, key)
-            product = replace(product, ahead=(*product.ahead, *following))
         spans = {
             Var(LETTERS[0], self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
             Var("r", sizes.block_rows): (ZERO, constant(sizes.block_rows - 1)),

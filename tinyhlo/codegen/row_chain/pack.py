@@ -17,15 +17,14 @@ from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, If, Loop, Place, Store, nested
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, LoweringAround, Scope
-from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain
-from tinyhlo.target import LINE_BYTES, Target
+from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 13  # scores worth waking another thread
 BLOCK_ROWS = 64  # fewer where long rows would leave the cache; a mask hides scores of all of them
@@ -164,28 +163,6 @@ class Packing:
             body = (Loop(lane, Axis.VECTOR, (store(index(lane)),), width=lanes),)
         return (Loop(panel, Axis.SERIAL, nested(loops, body)),)
 
-    def memory_of_query(self, batch: Index, row: Index) -> tuple[Place, ...]:
-        """Where the query of a row lies in memory, an address a line."""
-        return self.lines(self.chain.first.left, self.first_at(batch, row, ZERO), self.k_axes[-1])
-
-    def memory_of_key(self, batch: Index, key: Index) -> tuple[Place, ...]:
-        """Where one key and its values lie in memory, an address a line."""
-        first, second = self.chain.first, self.chain.second
-        keys = self.lines(first.right, self.first_at(batch, ZERO, key), self.k_axes[-1])
-        values = self.lines(second.right, self.second_at(batch, ZERO, ZERO, key), second.n[-1])
-        return (*keys, *values)
-
-    def lines(self, node: Node, at: list[Index], axis: int) -> tuple[Place, ...]:
-        """An address a line of the arguments that an operand reads along an axis; none where they
-        do not lie along it."""
-        if operand_strides(self.read, node)[axis] != 1:
-            return ()
-        found: list[Place] = []
-        for place in range(0, node.shape[axis], LINE_BYTES // node.dtype.itemsize):
-            value = self.read.value(node, [*at[:axis], constant(place), *at[axis + 1 :]])
-            found += [(x.memory, x.index) for x in loads_of(value) if x.memory in self.read.reads]
-        return tuple(dict.fromkeys(found))
-
     def keys_lie_along_depth(self) -> bool:
         """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
         of a panel lies outside."""
@@ -237,17 +214,15 @@ class Packing:
                 found[axis] = position
         return found
 
-    def first_at(
-        self, batch: Index, row: Index, key: Index, k: Sequence[Index] = ()
-    ) -> list[Index]:
-        """Indices of the first product's axes for a row of the second, at `k` or the first."""
+    def first_at(self, batch: Index, row: Index, key: Index, k: Sequence[Index]) -> list[Index]:
+        """Indices of the first product's axes for a row of the second, at `k`."""
         rank, scores = len(self.chain.first.left.shape), self.chain.scores
         if (batch, row) not in self.scores_at:
             self.scores_at[batch, row] = self.position_of_scores(batch, row)
         position = [*self.scores_at[batch, row]]
         position[self.chain.key] = key
         kept = [axis for axis in range(rank) if axis not in scores.axes]
-        known = dict(zip(kept, position, strict=True)) | dict(zip(self.k_axes, k, strict=False))
+        known = dict(zip(kept, position, strict=True)) | dict(zip(self.k_axes, k, strict=True))
         return [known.get(axis, ZERO) for axis in range(rank)]
 
     def position_of_scores(self, batch: Index, row: Index) -> list[Index]:
