@@ -69,6 +69,9 @@ test-cuda: test-emulated  ## run the tests of generated code as CUDA, on an emul
 test-hip: DEVICE := AMD
 test-hip: test-emulated  ## the same as HIP
 
+test-metal: DEVICE := METAL
+test-metal: test-emulated  ## the same as Metal
+
 test-emulated: .venv/.installed
 	@.venv/bin/python -m tests.runtime.emulated_gpu $(DEVICE) -m pytest \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null
@@ -177,6 +180,6 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-emulated test-webgpu emulators lint bench conformance jax-suite artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-emulated test-webgpu emulators lint bench conformance jax-suite artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

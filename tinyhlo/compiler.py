@@ -114,9 +114,10 @@ DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "CL": compile_for_device,
     "NV": compile_for_device,
     "AMD": compile_for_device,
+    "METAL": compile_for_device,
     "WEBGPU": compile_for_device,
 }
-NUMBERED = ("CL", "NV", "AMD", "WEBGPU")  # there may be several: CL:1 is the second
+NUMBERED = ("CL", "NV", "AMD", "METAL", "WEBGPU")  # there may be several: CL:1 is the second
 
 
 def check_device(config: Config) -> None:

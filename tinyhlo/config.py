@@ -32,8 +32,8 @@ class Config:
     device: str = option(
         "CPU",
         "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), NV (an "
-        "NVIDIA GPU, by CUDA), AMD (an AMD GPU, by HIP), WEBGPU (any GPU, by wgpu), or PYTHON (the "
-        "NumPy interpreter)",
+        "NVIDIA GPU, by CUDA), AMD (an AMD GPU, by HIP), METAL (a Mac's GPU), WEBGPU (any GPU, by "
+        "wgpu), or PYTHON (the NumPy interpreter)",
     )
     debug: int = option(
         0,

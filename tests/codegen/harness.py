@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from tests.codegen.native import DEVICE, run_program, target
+from tests.codegen.native import DEVICE, run_program, skip_without_f64, target
 from tinyhlo.compiler import device_target
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import Constant, Graph, Node
@@ -101,6 +101,7 @@ def check(
 
     params = tuple(TensorType(x.shape, dtypes.BY_NUMPY[x.dtype]) for x in inputs)
     graph = Graph(params, results)
+    skip_without_f64(graph)
     found = run_kernel(graph, *inputs, in_place=in_place)
     expected = run_graph(graph, list(inputs))
     for got, want in zip(found, expected, strict=True):

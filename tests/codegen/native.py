@@ -40,8 +40,10 @@ def compiled(graph: Graph, threads: int = 2) -> Compiled:
 
 def skip_without_f64(graph: Graph) -> None:
     """Where the device of TINYHLO_DEVICE lacks what a graph computes in."""
-    if DEVICE.device == "WEBGPU" and any(node.dtype is F64 for node in graph.nodes()):
-        pytest.skip("WebGPU has no 64-bit floats")
+    device = device_target(DEVICE)
+    lacks = device is not None and "fp64" not in device.features.split()
+    if lacks and any(node.dtype is F64 for node in graph.nodes()):
+        pytest.skip(f"{DEVICE.device} has no 64-bit floats")
 
 
 def run_native(

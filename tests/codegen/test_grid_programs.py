@@ -1,5 +1,5 @@
 """Lowerings for grids of work-items: right on the devices there are, and C that NVRTC takes, and
-clang for AMD's GPUs."""
+clang for AMD's GPUs and as Metal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ import pytest
 from tests.codegen.grid_programs import PROGRAMS, code_of
 from tests.codegen.harness import TARGET
 from tests.runtime.test_devices import DEVICES, EMULATED, missing, python
+from tinyhlo.codegen.c.kernels import Parameter, kernel_text
+from tinyhlo.codegen.c.prelude import PRELUDES
+from tinyhlo.runtime.devices.metal import COPIES
 
 NV = replace(
     TARGET, device="NV", features="fp64", packs=False, scales=False, dots=(), vector_bytes=16,
     threads=128, group_items=1024, group_bytes=48 << 10,
 )  # fmt: skip
 AMD = replace(NV, device="AMD", threads=304, group_bytes=64 << 10)
+METAL = replace(NV, device="METAL", features="fp16", threads=10, group_bytes=32 << 10)
 CLANG = shutil.which("clang-19")
 # as hiprtc, whose maths are clang's own
 HIP = (
@@ -27,6 +31,13 @@ HIP = (
     *("-include", "__clang_hip_runtime_wrapper.h"),
     *("-include", str(Path(__file__).parent / "hip_words.h")),
     *("-std=c++17", "-O3", "-ffp-contract=off"),
+)
+
+# Metal's compiler is Apple's: its words, with address spaces, for clang's C++
+MSL = (
+    *("-x", "c++", "-std=c++14", "-fsyntax-only", "-D__METAL_VERSION__=320"),
+    *("-I", str(Path(__file__).parent / "metal_words"), "-Wall", "-Werror", "-Wno-unused"),
+    *("-Wno-unknown-attributes", "-Wno-unknown-pragmas"),
 )
 
 # what is emulated has many units already
@@ -69,3 +80,34 @@ def test_clang_takes_it_for_amd(title: str) -> None:
             command, input=code.source, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+def clang_as_metal(source: str) -> str:
+    """What it says against it."""
+    command = [str(CLANG), *MSL, "-"]
+    return subprocess.run(command, input=source, capture_output=True, text=True).stderr
+
+
+@pytest.mark.skipif(CLANG is None, reason="there is no clang-19")
+@pytest.mark.parametrize("title", PROGRAMS)
+def test_clang_takes_it_as_metal(title: str) -> None:
+    assert not clang_as_metal(code_of(PROGRAMS[title], METAL).source)
+
+
+@pytest.mark.skipif(CLANG is None, reason="there is no clang-19")
+def test_clang_takes_copies_as_metal() -> None:
+    assert not clang_as_metal(COPIES)
+
+
+WRONG_METAL = {  # what clang says, or a part of it
+    "f32* p = given.x0;": "cannot initialize a variable of type 'f32 *'",
+    "given.x0[0] = expm1(1.0f);": "undeclared identifier 'expm1'",
+    "x0[0] = (double)1.0f;": "Metal has no double",
+}
+
+
+@pytest.mark.skipif(CLANG is None, reason="there is no clang-19")
+@pytest.mark.parametrize("line", WRONG_METAL)
+def test_clang_sees_what_metal_refuses(line: str) -> None:
+    kernel = kernel_text("METAL", "k", 256, [Parameter("GLOBAL f32*", "x0")], [line])
+    assert WRONG_METAL[line] in clang_as_metal(PRELUDES["METAL"] + kernel)

@@ -14,11 +14,13 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.codegen.c.kernels import Parameter, kernel_text
+from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.config import Config
 from tinyhlo.errors import ExecutionError, TinyhloError
@@ -39,29 +41,25 @@ COUNT = 1000
 X = np.arange(COUNT, dtype=np.float32)
 GRID = (4, 256)
 
-CUDA = """#define FUNCTION extern "C" __global__
-#define GLOBAL
-#define I (blockIdx.x * blockDim.x + threadIdx.x)
-"""
-# A function each for OpenCL C, CUDA C and HIP; `I` is the work-item's number.
-HEADS = {
-    "CL": "#define FUNCTION __kernel\n#define GLOBAL __global\n#define I get_global_id(0)\n",
-    "NV": CUDA,
-    "AMD": CUDA,
+# function -> its pointers, and what the work-item `I` does
+KERNELS = {
+    "affine": (("const f32* x", "f32* y"), "if (I < 1000) y[I] = x[I] * 2.0f + 1.0f;"),
+    "half_way": (("const f32* x", "f32* scratch"), "if (I < 1000) scratch[I] = x[I] * 2.0f;"),
+    "rest_of_way": (("const f32* scratch", "f32* y"), "if (I < 1000) y[I] = scratch[I] + 1.0f;"),
+    "below_ten": (("const i32* k", "u8* flag"), "if (I == 0) *flag = *k < 10;"),
+    "next_one": (("const i32* k", "i32* out"), "if (I == 0) *out = *k + 1;"),
 }
-SOURCE = """
-FUNCTION void affine(GLOBAL const float* x, GLOBAL float* y) {
-  if (I < 1000) y[I] = x[I] * 2.0f + 1.0f;
-}
-FUNCTION void half_way(GLOBAL const float* x, GLOBAL float* scratch) {
-  if (I < 1000) scratch[I] = x[I] * 2.0f;
-}
-FUNCTION void rest_of_way(GLOBAL const float* scratch, GLOBAL float* y) {
-  if (I < 1000) y[I] = scratch[I] + 1.0f;
-}
-FUNCTION void below_ten(GLOBAL const int* k, GLOBAL char* flag) { if (I == 0) *flag = *k < 10; }
-FUNCTION void next(GLOBAL const int* k, GLOBAL int* out) { if (I == 0) *out = *k + 1; }
-"""
+
+
+def source(device: str, **kernels: tuple[Sequence[str], str]) -> str:
+    """Kernels for a device, those that the checks share among them."""
+    texts = [PRELUDES[device], f"#define I (GROUP * {GRID[1]} + ITEM)"]
+    for name, (pointers_, line) in (KERNELS | kernels).items():
+        parameters = [Parameter(*f"GLOBAL {each}".rsplit(" ", 1)) for each in pointers_]
+        texts.append(kernel_text(device, name, GRID[1], parameters, [line]))
+    return "\n".join(texts)
+
+
 AFFINE = """
 func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
   %two = stablehlo.constant dense<2.0> : tensor<1000xf32>
@@ -104,15 +102,17 @@ class Checks:
 
     def __init__(self, name: str) -> None:
         self.device: Device = open_device(name)
-        self.head = HEADS[self.device.target.device]
         self.cache = tempfile.mkdtemp()
 
     def config(self, **options: Any) -> Config:
         return Config(device=self.device.label, cache_dir=self.cache, **options)
 
-    def code(self, kernel_of: Callable[[Kernel], DeviceKernel], source: str = SOURCE) -> Render:
+    def code(
+        self, kernel_of: Callable[[Kernel], DeviceKernel], **own: tuple[Sequence[str], str]
+    ) -> Render:
+        text = source(self.device.target.device, **own)
         return lambda kernels, _: DeviceCode(
-            self.head + source, {kernel: kernel_of(kernel) for kernel in kernels}
+            text, {kernel: kernel_of(kernel) for kernel in kernels}
         )
 
     def compile(self, text: str, render: Render, **options: Any) -> Executable:
@@ -145,7 +145,7 @@ class Checks:
 
     def check_loop(self) -> None:
         """The host reads the flag, which the device writes."""
-        names = {"i1": "below_ten", "i32": "next"}
+        names = {"i1": "below_ten", "i32": "next_one"}
 
         def kernel(kernel: Kernel) -> DeviceKernel:
             name = names[str(kernel.graph.results[0].type.dtype)]
@@ -172,7 +172,7 @@ class Checks:
         assert not wrong
 
     def check_errors_of_build(self) -> None:
-        bad = self.code(affine, "FUNCTION void affine(GLOBAL float* x) { x[0] = nonsense; }")
+        bad = self.code(affine, bad=(("f32* x",), "x[0] = nonsense;"))
         text = raised(TinyhloError, lambda: self.compile(AFFINE, bad))
         assert "nonsense" in text and len(text.splitlines()) < 20
 

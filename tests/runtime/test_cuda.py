@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime.device_checks import AFFINE, HEADS, SOURCE
+from tests.runtime.device_checks import AFFINE, source
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.render import kernels_of
@@ -72,9 +72,9 @@ def test_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.bindings import nvrtc
 
     config = Config(cache_dir=str(tmp_path))
-    first = cuda.cubin(HEADS["NV"] + SOURCE, "sm_80", config)
+    first = cuda.cubin(source("NV"), "sm_80", config)
     monkeypatch.delattr(nvrtc, "nvrtcCompileProgram")
-    assert cuda.cubin(HEADS["NV"] + SOURCE, "sm_80", config) == first
+    assert cuda.cubin(source("NV"), "sm_80", config) == first
 
 
 @pytest.mark.usefixtures("nvrtc")

@@ -17,9 +17,9 @@ from tests.runtime import emulated_gpu
 from tests.runtime.device_checks import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICES = ("CL", "NV", "AMD")
+DEVICES = ("CL", "NV", "AMD", "METAL")
 # Without a driver, these are emulated.
-DRIVERS = {"NV": "cuda", "AMD": "amdhip64"}
+DRIVERS = {"NV": "cuda", "AMD": "amdhip64", "METAL": "Metal"}
 EMULATED = tuple(device for device, driver in DRIVERS.items() if not find_library(driver))
 
 

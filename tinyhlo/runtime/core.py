@@ -41,6 +41,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_device_wait": (ctypes.c_int32, (ctypes.c_void_p,)),
     "tiny_opencl_open": (None, (ctypes.c_void_p,)),
     "tiny_stream_open": (None, (ctypes.c_void_p,)),
+    "tiny_metal_open": (ctypes.c_bool, (ctypes.c_void_p,)),
     "tiny_has_room": (ctypes.c_bool, (ctypes.c_int64,)),
     "tiny_has_mappings": (ctypes.c_bool, (ctypes.c_int64, ctypes.c_int64)),
     "tiny_scratch": (ctypes.c_void_p, (ctypes.c_int64,)),

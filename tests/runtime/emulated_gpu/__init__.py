@@ -2,8 +2,9 @@
 
     python -m tests.runtime.emulated_gpu NV -m pytest tests/codegen    # TINYHLO_DEVICE=NV
 
-`packages/` stands in for cuda-python, `cuda.cpp`, `hip.cpp` and `hiprtc.cpp` for the libraries of
-CUDA's driver and of ROCm, `words.h` for what their compilers know. Names in the environment alone
+`packages/` stands in for cuda-python, `cuda.cpp`, `hip.cpp`, `hiprtc.cpp` and `metal.cpp` for the
+libraries of CUDA's driver, of ROCm and of Metal, `words.h` and `metal_stdlib` for what their
+compilers know. Names in the environment alone
 bring them in: the product has no switch.
 """
 
@@ -24,6 +25,7 @@ ROOT = HERE.parents[2]
 LIBRARIES = {
     "NV": {"cuda.cpp": "libcuda.so.1"},
     "AMD": {"hip.cpp": "libamdhip64.so", "hiprtc.cpp": "libhiprtc.so"},
+    "METAL": {"metal.cpp": "libMetal.so"},
 }
 
 
@@ -50,7 +52,10 @@ def environment(*devices: str) -> dict[str, str]:
         found["EMULATED_CUDA"] = str(libraries["NV"])
     if "AMD" in devices:
         found["EMULATED_HIPRTC"] = f"{sys.executable} {HERE / 'image.py'} {libraries['AMD']}"
-        found["EMULATED_VERSION"] = str(image.version())
+    if "METAL" in devices:
+        found["EMULATED_METAL"] = f"{sys.executable} {HERE / 'image.py'} {libraries['METAL']}"
+        found["EMULATED_METAL_IMAGES"] = str(libraries["METAL"].parent)
+    found["EMULATED_VERSION"] = str(image.version())
     return found
 
 

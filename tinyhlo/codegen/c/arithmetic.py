@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
@@ -218,10 +217,10 @@ def converted(functions: Functions, text: str, source: DType, target: DType) -> 
     if target in SMALL_FLOATS:
         if source is F64:
             text = f"{odd_single(functions)}({text})"
-        elif source is not F32:  # through f64 where the integer does not fit f32 exactly
-            middle = F32 if source.bits <= 16 else F64
-            single = converted(functions, text, source, middle)
-            return converted(functions, f"({single})", middle, target)
+        elif source.is_integer and source.bits >= 32:
+            text = f"{odd_of_integer(functions, source)}({text})"
+        elif source is not F32:
+            text = f"(f32){text}"
         return f"{target.name}_of_f32({text})"
     if source.is_float and target.is_integer:
         return f"{truncated(functions, source, target)}({text})"
@@ -262,16 +261,26 @@ def odd_single(functions: Functions) -> str:
     return "odd_single"
 
 
+def odd_of_integer(functions: Functions, source: DType) -> str:
+    """An integer as f32 rounded to odd."""
+    t, name = type_name(source), f"odd_of_{source.name}"
+    magnitude, sign = ("x < 0 ? 0 - (u64)x : (u64)x", "x < 0 ? -y : y")
+    if source.kind == "unsigned":
+        magnitude, sign = "x", "y"
+    functions[name] = f"""FUNCTION f32 {name}({t} x) {{
+  const u64 size = {magnitude};
+  const i32 spare = 40 - (i32)count_zeros(size);
+  if (spare <= 0) return (f32)x;
+  const u64 odd = size >> spare | ((size & (((u64)1 << spare) - 1)) != 0);
+  const f32 y = (f32)(odd << spare);
+  return {sign};
+}}"""
+    return name
+
+
 def same_bits(text: str, source: DType, target: DType) -> str:
     """The same bits as another type of the same width."""
     t = type_name(target)
     if source in (F32, F64) or target in (F32, F64):
         return text if source is target else f"as_{t}({text})"
     return f"({t}){text}"
-
-
-def check_types(features: Sequence[str], dtypes: Sequence[DType], kernel: str) -> None:
-    """Raises UnsupportedOp for a type that the device lacks."""
-    if F64 in dtypes and "fp64" not in features:
-        hint = "this device has no 64-bit floats; run with jax_enable_x64 off, or on another one"
-        raise UnsupportedOp((UnsupportedItem(kernel, "f64", "", hint),))

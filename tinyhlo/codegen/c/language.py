@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tinyhlo.codegen.c import arithmetic
 from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.codegen.c.library import FAR, Far
 from tinyhlo.ir.dtypes import BOOL, I64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -17,7 +18,7 @@ from tinyhlo.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Language:
     """Templates name what they are filled with; `index` is the type of indices; `element` is an
-    element of an array as a value."""
+    element of an array as a value; `far` are functions for where there is no f64."""
 
     constant: str
     variable: str
@@ -37,6 +38,7 @@ class Language:
     element: Callable[[str, str, DType], str]
     written: Callable[[Functions, Op, Sequence[str], DType, DType], str]
     converted: Callable[[Functions, str, DType, DType], str]
+    far: Far
 
 
 def element(name: str, place: str, dtype: DType) -> str:
@@ -62,4 +64,5 @@ C = Language(
     element=element,
     written=arithmetic.written,
     converted=arithmetic.converted,
+    far=FAR,
 )

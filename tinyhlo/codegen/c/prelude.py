@@ -3,6 +3,7 @@
 PRELUDES["CL"]   # OpenCL C 1.2 and later
 PRELUDES["NV"]   # CUDA C++
 PRELUDES["AMD"]  # HIP C++
+PRELUDES["METAL"]  # Metal Shading Language
 """
 
 from __future__ import annotations
@@ -88,6 +89,37 @@ FUNCTION u16 f16_of_f32(f32 x) {
 }
 """
 
+# Sums of products stay as they are written; pragmas of a language too old for them end in an error.
+METAL = """\
+#include <metal_stdlib>
+using namespace metal;
+#if __METAL_VERSION__ >= 320
+#pragma METAL fp math_mode(safe)
+#pragma METAL fp contract(off)
+#endif
+typedef char i8; typedef short i16; typedef int i32; typedef long i64;
+typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64;
+typedef float f32;
+#define as_i32 as_type<i32>
+#define as_u32 as_type<u32>
+#define as_f32 as_type<f32>
+#define restrict
+#define KERNEL(items) [[kernel, max_total_threads_per_threadgroup(items)]]
+#define GLOBAL device
+#define SHARED threadgroup
+#define TABLE constant
+#define FUNCTION static inline
+#define GROUP ((i64)GROUP_NUMBER)
+#define ITEM ((i32)ITEM_NUMBER)
+#define BARRIER threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)
+FUNCTION u32 count_ones(u32 x) { return popcount(x); }
+FUNCTION u64 count_ones(u64 x) { return popcount((u32)x) + popcount((u32)(x >> 32)); }
+FUNCTION u32 count_zeros(u32 x) { return clz(x); }
+FUNCTION u64 count_zeros(u64 x) { return x >> 32 ? clz((u32)(x >> 32)) : 32 + clz((u32)x); }
+FUNCTION f32 f32_of_f16(u16 x) { return (f32)as_type<half>(x); }
+FUNCTION u16 f16_of_f32(f32 x) { return as_type<u16>((half)x); }
+"""
+
 SHARED_FUNCTIONS = """\
 FUNCTION f32 f32_of_bf16(u16 x) { return as_f32((u32)x << 16); }
 FUNCTION u16 bf16_of_f32(f32 x) {
@@ -113,4 +145,5 @@ PRELUDES = {
     "CL": OPENCL + SHARED_FUNCTIONS,
     "NV": CUDA_WORDS + CUDA + SHARED_FUNCTIONS,
     "AMD": CUDA_WORDS + HIP + SHARED_FUNCTIONS,
+    "METAL": METAL + SHARED_FUNCTIONS,
 }

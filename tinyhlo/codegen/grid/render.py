@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tinyhlo.codegen.bodies import all_indices, below, values_in
-from tinyhlo.codegen.c.arithmetic import Functions, check_types, stored_name
+from tinyhlo.codegen.c.arithmetic import Functions, stored_name
+from tinyhlo.codegen.c.kernels import Parameter, kernel_text
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
@@ -18,6 +19,7 @@ from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
+from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Keep, Loop, LoopProgram, Store
 from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.graph import graph_key
@@ -40,11 +42,9 @@ def device_code(
     texts: list[str] = []
     by_structure: dict[object, DeviceKernel] = {}
     rendered: dict[Kernel, DeviceKernel] = {}
-    residents = residents or {}
+    kernels, residents = list(kernels), residents or {}
+    check_types(kernels, residents, target)
     for kernel in kernels:
-        inner = residents[kernel].kernels if kernel in residents else [kernel]
-        dtypes = [node.dtype for each in inner for node in each.graph.nodes()]
-        check_types(target.features.split(), dtypes, kernel.name)
         if kernel in residents:
             symbol = f"r{len(rendered)}_{kernel.name}"
             rendered[kernel] = render_resident(residents[kernel], target, symbol, functions, texts)
@@ -113,16 +113,17 @@ def function(
     aliased = {loops.writes[k] for k, _ in loops.in_place}
     aliased |= {loops.reads[p] for _, p in loops.in_place}
     arguments = [k for k, memory in enumerate(buffers) if memory in used]
-    parameters: list[str] = []
+    parameters: list[Parameter] = []
     for k in arguments:
         memory = buffers[k]
         const = "const " if k < len(loops.reads) else ""
-        own = "" if memory in aliased else "restrict "
-        parameters.append(f"GLOBAL {const}{stored_name(memory.dtype)}* {own}{memory.name}")
+        own = "" if memory in aliased else " restrict"
+        type_ = f"GLOBAL {const}{stored_name(memory.dtype)}*{own}"
+        parameters.append(Parameter(type_, memory.name))
     head: list[str] = []
     if any(memory in used for memory in offsets):
         arguments.append(len(buffers))
-        parameters.append(f"GLOBAL u8* {SCRATCH}")
+        parameters.append(Parameter("GLOBAL u8*", SCRATCH))
         number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
         for memory, offset in offsets.items():
             t = stored_name(memory.dtype)
@@ -132,11 +133,8 @@ def function(
                 head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({start});")
     renderer = Statements(target, names, functions, piece.items, piece.alone)
     renderer.body(piece.body)
-    lines = [f"  {line}" for line in (*renderer.shared, *head, *renderer.out.lines)]
-    text = "\n".join(
-        [f"KERNEL({piece.items}) void {symbol}({', '.join(parameters)}) {{", *lines, "}"]
-    )
-    return text, tuple(arguments)
+    lines = (*renderer.shared, *head, *renderer.out.lines)
+    return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)
 
 
 def memories_in(body: Body) -> set[Memory]:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
+from tinyhlo.codegen.c.kernels import Parameter, kernel_text
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
 from tinyhlo.codegen.expressions import Memory
@@ -176,11 +177,9 @@ def render_resident(
     """The one dispatch of a row of statements; its text is added to `texts`."""
     renderer = ResidentRenderer(resident, target, symbol, functions, texts)
     lines = renderer.block(resident.block)
-    parameters = ", ".join(f"GLOBAL u8* {name}" for name in renderer.names.values())
-    body = [f"  {line}" for line in (*dict.fromkeys(renderer.shared), *lines)]
-    texts.append(
-        "\n".join([f"KERNEL({renderer.items}) void {symbol}({parameters}) {{", *body, "}"])
-    )
+    parameters = [Parameter("GLOBAL u8*", name) for name in renderer.names.values()]
+    body = (*dict.fromkeys(renderer.shared), *lines)
+    texts.append(kernel_text(target.device, symbol, renderer.items, parameters, body))
     dispatch = Dispatch(symbol, 1, renderer.items, tuple(range(len(resident.buffers))))
     return DeviceKernel((dispatch,))
 

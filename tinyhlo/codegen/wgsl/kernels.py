@@ -19,11 +19,11 @@ from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import Piece, pieces_of
 from tinyhlo.codegen.grid.render import large_private, memories_in
 from tinyhlo.codegen.grid.resident import Resident
+from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, LoopProgram
 from tinyhlo.codegen.wgsl.language import GROUPS, prelude, words_of
 from tinyhlo.codegen.wgsl.resident import render_resident
 from tinyhlo.codegen.wgsl.statements import WgslStatements
-from tinyhlo.codegen.wgsl.types import check_types
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -72,7 +72,7 @@ def module_of(
 ) -> WgslModule:
     """Raises UnsupportedOp for what the device cannot compute."""
     kernels = list(kernels)
-    check_types(kernels, residents)
+    check_types(kernels, residents, target)
     functions: Functions = {}
     texts: list[str] = []
     tables: list[np.ndarray] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tinyhlo.codegen.c.library import TWO_OVER_PI, Far
+
 BASE = """\
 @group(0) @binding(0) var<storage, read_write> memory: array<u32>;
 struct Bases { at: array<vec4<i32>, 32> }  // the last one is 0
@@ -64,11 +66,6 @@ fn far_remainder_f32(x: f32, y: f32) -> f32 {  // bit by bit, exactly
   return bitcast<f32>(sign | (exponent << 23u) | (rest & 0x7fffffu));
 }"""
 
-# 2/pi as words of 32 bits, the first one in front of the point
-TWO_OVER_PI = (
-    0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB,
-)  # fmt: skip
-
 FAR_ANGLE = (
     "var<private> two_over_pi: array<u32, 8> = array<u32, 8>("
     + ", ".join(f"{word:#x}u" for word in TWO_OVER_PI)
@@ -111,3 +108,15 @@ fn far_angle(x: f32) -> vec2<f32> {  // quarter turns, modulo 4, and what is lef
   return vec2<f32>(turned, select(left, -left, (bits >> 31u) == 1u));
 }"""
 )
+
+FAR_FUNCTION = """\
+fn {name}(x: f32) -> f32 {{
+  if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {{ return as_f32(0x7fc00000u); }}
+  let angle = far_angle(x);
+  let quarter = i32(angle.x);
+  let rest = angle.y;
+{lines}
+  return {result};
+}}"""
+
+FAR = Far(FAR_REMAINDER, FAR_ANGLE, FAR_FUNCTION)

@@ -6,8 +6,7 @@ are ranges of one memory of words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from math import inf, nan
+from collections.abc import Collection, Mapping
 
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.statements import Statements
@@ -18,28 +17,15 @@ from tinyhlo.codegen.expressions import (
     Literal,
     Memory,
     Rarely,
-    Read,
-    apply,
-    where,
 )
-from tinyhlo.codegen.math import trigonometric
-from tinyhlo.codegen.math.trigonometric import Angle
 from tinyhlo.codegen.scopes import Value
 from tinyhlo.codegen.wgsl.language import WGSL, loaded, stored
-from tinyhlo.codegen.wgsl.library import FAR_ANGLE, FAR_REMAINDER
-from tinyhlo.ir.dtypes import F32, I32, U32
+from tinyhlo.ir.dtypes import F32, U32
 from tinyhlo.ir.index import Data, Index
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
 NEAR = 1 << 30  # beyond any array
-
-FAR = {
-    "far_sin": trigonometric.sine_of,
-    "far_cos": trigonometric.cosine_of,
-    "far_tan": trigonometric.tangent_of,
-}
-
 
 SUMS = (Op.ADD, Op.SUB)
 
@@ -50,26 +36,6 @@ def may_cancel(part: Expression, beside: Expression) -> bool:
         return False
     literals = isinstance(beside, Literal) and any(isinstance(a, Literal) for a in part.arguments)
     return literals or any(a is beside for a in part.arguments)
-
-
-def power(x: Expression, y: Expression) -> Expression:
-    """e^(y log|x|) in f32, with what rounded the product off: within a few units for results up to
-    e^10, and some ten near the ends."""
-    logarithm = apply(Op.LOG, (abs(x),), F32)
-    product = where(logarithm.equals(0.0), logarithm, logarithm * y)
-    rest = apply(Op.FMA, (logarithm, y, -product), F32)
-    exact = logarithm.equals(0.0) | ~(abs(product) < 100.0)
-    rest = where(exact, rest.constant(0.0), rest)
-    size = apply(Op.EXP, (product,), F32)
-    size = where(abs(product) < 100.0, apply(Op.FMA, (size, rest, size), F32), size)
-    half = y * 0.5
-    integral = apply(Op.TRUNC, (y,), F32).equals(y)
-    odd = integral & apply(Op.TRUNC, (half,), F32).differs(half)
-    negative = apply(Op.BITCAST, (x,), I32) < 0
-    signed = where(odd & negative, -size, size)
-    finite_negative = (x < 0.0) & (x > -inf)
-    real = where(finite_negative & ~integral, x.constant(nan), signed)
-    return where(y.equals(0.0) | x.equals(1.0), x.constant(1.0), real)
 
 
 class WgslValues(Values):
@@ -83,8 +49,6 @@ class WgslValues(Values):
         self.hidden: set[str] = set()  # names that no compiler sees through
 
     def apply(self, e: Apply) -> str:
-        if e.op is Op.POW:
-            return self.text(power(*(part.cast(F32) for part in e.arguments)).cast(e.dtype))
         if e.op in SUMS and e.dtype is F32:
             one, other = e.arguments
             for part, beside in ((one, other), (other, one)):
@@ -139,37 +103,6 @@ class WgslValues(Values):
 
     def elsewhere(self) -> WgslValues:
         return WgslValues(self.target, {}, self.functions)
-
-    def function(self, e: Rarely) -> str:
-        """What C computes by f64 is computed by integers."""
-        name = f"{e.name}_f32"
-        if e.dtype is F32 and e.name == "far_remainder":
-            self.functions[name] = FAR_REMAINDER
-            return name
-        if e.dtype is not F32 or e.name not in FAR:
-            return super().function(e)
-        if name not in self.functions:
-            self.functions["far_angle"] = FAR_ANGLE
-            self.functions[name] = self.far_function(name, FAR[e.name])
-        return name
-
-    def far_function(self, name: str, rule: Callable[[Expression, Angle], Expression]) -> str:
-        inner = self.elsewhere()
-        reads = (Read("x", F32), Read("quarter", I32), Read("rest", F32))
-        for read in reads:
-            inner.bind(read.name)
-            inner.registers[read.name] = read.name
-        x, quarter, rest = reads
-        result = inner.text(rule(x, Angle(quarter, rest)))
-        lines = (
-            "if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) { return as_f32(0x7fc00000u); }",
-            "let angle = far_angle(x);",
-            "let quarter = i32(angle.x);",
-            "let rest = angle.y;",
-            *inner.out.lines,
-            f"return {result};",
-        )
-        return "\n".join([f"fn {name}(x: f32) -> f32 {{", *(f"  {x}" for x in lines), "}"])
 
 
 class WgslStatements(WgslValues, Statements):

@@ -94,8 +94,20 @@ def open_hip(number: int) -> Device:
     return open_device(number)
 
 
+def open_metal(number: int) -> Device:
+    from tinyhlo.runtime.devices.metal import open_device
+
+    return open_device(number)
+
+
 def name_hip() -> list[str]:
     from tinyhlo.runtime.devices.hip import names
+
+    return names()
+
+
+def name_metal() -> list[str]:
+    from tinyhlo.runtime.devices.metal import names
 
     return names()
 
@@ -112,6 +124,7 @@ KINDS: dict[str, Kind] = {
     "CL": Kind(open_opencl, name_opencl),
     "NV": Kind(open_cuda, name_cuda),
     "AMD": Kind(open_hip, name_hip),
+    "METAL": Kind(open_metal, name_metal),
 }
 
 

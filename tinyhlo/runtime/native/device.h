@@ -50,5 +50,7 @@ bool allocator_share(TinyDevice* device);
 /* The functions of an API, for the head of a struct whose other fields are filled in. */
 TINY_API void tiny_opencl_open(TinyDevice* device);
 TINY_API void tiny_stream_open(TinyDevice* device);
+/* false: there is no room */
+TINY_API bool tiny_metal_open(TinyDevice* device);
 
 #endif

@@ -1,4 +1,4 @@
-"""Which element types WebGPU computes with."""
+"""Which element types a device computes with."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from tinyhlo.ir.dtypes import F64
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
-HINT = "WebGPU has no 64-bit floats; run with jax_enable_x64 off, or on another device"
+HINT = "device {} has no 64-bit floats; run with jax_enable_x64 off, or on another device"
 
 
-def check_types(kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident]) -> None:
-    """Raises UnsupportedOp, naming every op on a type that WebGPU lacks, and its line."""
+def check_types(
+    kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident], target: Target
+) -> None:
+    """Raises UnsupportedOp, naming every op on a type that the device lacks, and its line."""
+    if "fp64" in target.features.split():
+        return
+    hint = HINT.format(target.device)
     found: dict[UnsupportedItem, None] = {}
     for outer in kernels:
         for kernel in residents[outer].kernels if outer in residents else [outer]:
@@ -24,7 +30,7 @@ def check_types(kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident])
                     op = getattr(node, "op", None)
                     name = op.label if isinstance(op, Op) else type(node).__name__.lower()
                     at = node_location(kernel, node)
-                    found[UnsupportedItem(name, str(node.type), at, HINT)] = None
+                    found[UnsupportedItem(name, str(node.type), at, hint)] = None
     if found:
         raise UnsupportedOp(tuple(found))
 
