@@ -18,13 +18,14 @@ Memory is read once, by lines next to each other; later passes find the block in
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import replace
 
 from tinyhlo.codegen.bodies import values_in
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read
-from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
-from tinyhlo.codegen.moves.staging import Stager, exchange, is_pass, staged
-from tinyhlo.codegen.walks import computed_in, operands, parts, places, walk
+from tinyhlo.codegen.expressions import Read
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.moves.expansion import Expansion
+from tinyhlo.codegen.moves.staging import Stager, is_pass, staged
+from tinyhlo.codegen.walks import computed_in, parts, places, walk
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
@@ -65,15 +66,12 @@ def places_are_summed_up(loop: Loop) -> bool:
 
 @dataclass(slots=True)
 class Builder:
-    """Rewrites one loop over columns; `columns`: where each register and shared value lies."""
+    """Rewrites one loop over columns."""
 
     loop: Loop
     budget: int
     moves: list[str]
     width: int = 0
-    columns: dict[Expression, Expression] = field(default_factory=dict)
-    scratch: list[Allocate] = field(default_factory=list)
-    statements: list[Statement] = field(default_factory=list)
 
     def block(self) -> Statement:
         """The loop over blocks. Long columns leave room for one turn of lanes only: then what is
@@ -81,17 +79,18 @@ class Builder:
         self.width = self.widest()
         stager = Stager(self.budget, self.moves, lanes=self.width, lane=self.lane)
         body = staged(self.loop.body, stager)
+        scratch = [s for s in body if isinstance(s, Allocate)]
+        rest = tuple(s for s in body if not isinstance(s, Allocate))
         if self.width > self.loop.width:
             self.moves.append(f"blocks {self.loop.var.name} {self.width}")
-            for statement in body:
-                self.add(statement)
+            expansion = Expansion(self.over_columns, self.lane, self.width)
+            rest = expansion.expanded(rest)
+            scratch += expansion.scratch
         elif stager.count:
-            self.scratch = [s for s in body if isinstance(s, Allocate)]
-            rest = tuple(s for s in body if not isinstance(s, Allocate))
-            self.statements = [self.over_columns(rest)]
+            rest = (self.over_columns(rest),)
         else:
             return self.loop
-        return Loop(self.number, Axis.SERIAL, (*self.scratch, *self.statements))
+        return Loop(self.number, Axis.SERIAL, (*scratch, *rest))
 
     def widest(self) -> int:
         """As many columns as leave a staged value in the cache."""
@@ -110,60 +109,3 @@ class Builder:
     def over_columns(self, body: Body) -> Loop:
         start = index(self.number) * self.width
         return replace(self.loop, start=start, count=self.width, body=body)
-
-    def add(self, statement: Statement) -> None:
-        """A statement of every column, as a loop over them."""
-        match statement:
-            case Allocate():
-                self.scratch.append(statement)
-            case Declare(name=name, value=value):
-                self.keep(Read(name, value.dtype), name, value)
-            case Store(memory=memory, index=where, value=value):
-                store = Store(memory, where, self.of_columns(value))
-                self.statements.append(self.over_columns((store,)))
-            case Loop():
-                self.add_pass(statement)
-            case _:
-                raise TypeError(statement)
-
-    def keep(self, key: Expression, name: str, value: Expression) -> None:
-        """Compute `value` of every column into scratch, where `key` is read from now on."""
-        memory = Memory(f"{name}_columns", value.dtype, self.width, local=True)
-        place = self.lane
-        self.scratch.append(Allocate(memory))
-        store = Store(memory, place, self.of_columns(value))
-        self.statements.append(self.over_columns((store,)))
-        self.columns[key] = Load(memory, place)
-
-    def of_columns(self, value: Expression) -> Expression:
-        return exchange(value, self.columns, {})
-
-    def add_pass(self, loop: Loop) -> None:
-        """The elements of all columns, row after row."""
-        for value in fixed_values(loop):
-            if value not in self.columns:
-                self.keep(value, f"fixed{len(self.scratch)}", value)
-        inner: list[Store] = []
-        for statement in loop.body:
-            match statement:
-                case Accumulate(name=name, op=op, value=value):
-                    total = self.columns[Read(name, value.dtype)]
-                    assert isinstance(total, Load)
-                    added = Apply(op, (total, self.of_columns(value)), total.dtype)
-                    inner.append(Store(total.memory, total.index, added))
-                case Store(memory=memory, index=where, value=value):
-                    inner.append(Store(memory, where, self.of_columns(value)))
-                case _:
-                    raise TypeError(statement)
-        axis = Axis.ORDERED if loop.axis is Axis.REDUCE else loop.axis
-        self.statements.append(replace(loop, axis=axis, body=(self.over_columns(tuple(inner)),)))
-
-
-def fixed_values(loop: Loop) -> list[Expression]:
-    """The largest computed values in a pass that do not change along it."""
-
-    def is_fixed(e: Expression) -> bool:
-        return isinstance(e, Apply) and bool(e.free) and not e.depends_on(loop.var)
-
-    values = [value for s in loop.body for value in values_in(s)]
-    return list(filter(is_fixed, walk(values, below=lambda e: () if is_fixed(e) else operands(e))))

@@ -3,32 +3,32 @@
 In: a loop over columns with a reduce over rows inside, as the lowering writes it. Out: the rows
 outside, the columns inside, so that memory is read from start to end:
 
-    for i in 4096:                         local add0_rows: f32[131072]
+    for i in 4096:                         local add0_strips: f32[131072]
       add0 = 0.0                           for strip in 32 parallel:
-      for j in 4096 reduce:                  for i in 4096: add0_rows[strip*4096 + i] = 0.0
-        add0 += x[j*4096 + i]          ->    for j in strip*128 .. +128 of 4096 ordered:
-      y[i] = add0                              for i in 4096:
-                                                 add0_rows[strip*4096 + i] += x[j*4096 + i]
+      for j in 4096 reduce:                  local add0_columns: f32[4096]
+        add0 += x[j*4096 + i]          ->    for i in 4096: add0_columns[i] = 0.0
+      y[i] = add0                            for j in strip*128 .. +128 of 4096 ordered:
+                                               for i in 4096: add0_columns[i] += x[j*4096 + i]
+                                             for i in 4096:
+                                               add0_strips[strip*4096 + i] = add0_columns[i]
                                            for i in 4096:
                                              add0 = 0.0
-                                             for strip in 32: add0 += add0_rows[strip*4096 + i]
+                                             for strip in 32: add0 += add0_strips[strip*4096 + i]
                                              y[i] = add0
 
 Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
 page tables like. The number of strips depends on the shape alone, so results are the same bits on
 any number of threads. Where columns are many, each vector of them takes whole lines of a row, and
-nothing is turned. Long sums of floats are made of blocks of rows, each in another row of
-scratch first (`long_sums.py`).
+nothing is turned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from math import isqrt, prod
+from math import prod
 
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, identity
+from tinyhlo.codegen.expressions import Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -40,9 +40,10 @@ from tinyhlo.codegen.loops import (
     Store,
     around,
 )
+from tinyhlo.codegen.moves.expansion import Expansion
+from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.ir.index import ZERO, Index, Var, index
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.index import Var, index
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
@@ -50,11 +51,6 @@ ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to joi
 MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are summed
 WIDEST = 4096  # columns: their accumulators stay in L1, and more make use of whole lines
 VECTORS = 8  # added in one turn
-LONG = 256  # rows beyond which sums of floats are made in blocks
-BLOCK = 64  # rows at least
-
-
-Rows = tuple[Loop, ...]  # directly inside each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class Columns:
 
     column: Var
     declares: tuple[Declare, ...]
-    rows: Rows
+    rows: tuple[Loop, ...]
     accumulates: tuple[Accumulate, ...]
     rest: Body
 
@@ -86,7 +82,7 @@ def by_rows(body: Body, target: Target, moves: list[str], top: bool = True) -> B
         columns = find_columns(statement)
         if columns is not None and pays(columns, target):
             moves.append(f"rows outside {columns.column.name}")
-            result.extend(turned(columns, top, target))
+            result.extend(turned(columns, top, target, moves))
         elif isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
             inner = by_rows(statement.body, target, moves, top=False)
             result.append(replace(statement, body=inner))
@@ -137,125 +133,58 @@ def pays(columns: Columns, target: Target) -> bool:
     return len(along) > len(across) and (far or columns.bytes_ > target.l2_bytes // 2)
 
 
-def turned(columns: Columns, top: bool, target: Target) -> Body:
-    """The loops in the other order, in strips."""
+def turned(columns: Columns, top: bool, target: Target, moves: list[str]) -> Body:
+    """The loops in the other order, those at the `top` in strips."""
     lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
-    strips = min(ROW_STRIPS, columns.rows[0].var.extent // MIN_ROWS)
+    rows = around(columns.rows, columns.accumulates)[0]
+    assert isinstance(rows, Loop)
+    strips = min(ROW_STRIPS, rows.var.extent // MIN_ROWS)
     if not top or strips < 2:
-        return whole(columns, lanes)
-    return row_strips(columns, strips, lanes)
+        return whole(columns, blocked(rows, moves), lanes)
+    return row_strips(columns, blocked(rows, moves, strips), strips, lanes)
 
 
-def row_strips(columns: Columns, count: int, lanes: int) -> Body:
+def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
+    """What follows the reduce reads its results from scratch."""
+    expansion = wide(columns.column, lanes)
+    sums = expansion.expanded((*columns.declares, rows))
+    reads = (Read(d.name, d.value.dtype) for d in columns.declares)
+    results = (Declare(read.name, expansion.columns[read]) for read in reads)
+    last = Loop(columns.column, Axis.SERIAL, (*results, *columns.rest))
+    return (*expansion.scratch, *sums, last)
+
+
+def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     """Each strip of rows has accumulators of its own, joined in order afterwards."""
-    extent = columns.column.extent
-    rows, block = in_blocks(columns, count)
-    outer = rows[0]
-    length = -(-outer.var.extent // count)
-    strip = Var("strip", -(-outer.var.extent // length))
-    parts = memories(columns, strip.extent * extent)
-    start = index(strip) * extent
-    rows = (replace(outer, start=index(strip) * length, count=length), *rows[1:])
-    sums = accumulate(columns, parts, start, rows, block, lanes)
-    joined = tuple(
-        Accumulate(s.name, s.op, Load(memory, start + index(columns.column)))
-        for s, memory in zip(columns.accumulates, parts, strict=True)
+    column, extent = index(columns.column), columns.column.extent
+    length = -(-rows.var.extent // count)
+    strip = Var("strip", -(-rows.var.extent // length))
+    types = {d.name: d.value.dtype for d in columns.declares}
+    parts = {
+        name: Memory(f"{name}_strips", dtype, strip.extent * extent, local=True)
+        for name, dtype in types.items()
+    }
+    place = index(strip) * extent + column
+    sums = (
+        *(Declare(s.name, identity(s.op, types[s.name])) for s in columns.accumulates),
+        replace(rows, start=index(strip) * length, count=length),
+        *(Store(memory, place, Read(name, types[name])) for name, memory in parts.items()),
     )
-    last = (*columns.declares, Loop(strip, Axis.REDUCE, joined), *columns.rest)
+    joins = (Accumulate(s.name, s.op, Load(parts[s.name], place)) for s in columns.accumulates)
+    last = (*columns.declares, Loop(strip, Axis.REDUCE, tuple(joins)), *columns.rest)
+    expansion = wide(columns.column, lanes)
+    own = expansion.expanded(sums)
     return (
-        *map(Allocate, parts),
-        Loop(strip, Axis.PARALLEL, sums),
+        *map(Allocate, parts.values()),
+        Loop(strip, Axis.PARALLEL, (*expansion.scratch, *own)),
         Loop(columns.column, Axis.SERIAL, last),
     )
 
 
-def whole(columns: Columns, lanes: int) -> Body:
-    """What follows the reduce reads its results from scratch."""
-    parts = memories(columns, columns.column.extent)
-    sums = accumulate(columns, parts, ZERO, *in_blocks(columns), lanes)
-    pairs = zip(columns.accumulates, parts, strict=True)
-    results = (Declare(s.name, Load(memory, index(columns.column))) for s, memory in pairs)
-    last = Loop(columns.column, Axis.SERIAL, (*results, *columns.rest))
-    return (*map(Allocate, parts), *sums, last)
-
-
-def in_blocks(columns: Columns, pieces: int = 1) -> tuple[Rows, Rows]:
-    """The loops over rows, of which `pieces` are added up on their own, and those of a block: none
-    where sums are short or exact."""
-    rows = columns.rows
-    chain = columns.row_count // pieces
-    rounds = any(s.op is Op.ADD and s.value.dtype.is_float for s in columns.accumulates)
-    if not rounds or chain <= LONG:
-        return rows, ()
-    size = max(BLOCK, isqrt(chain))
-    number, below = len(rows) - 1, 1
-    while number > 0 and below * rows[number].var.extent < size:
-        below *= rows[number].var.extent
-        number -= 1
-    loop, each = rows[number], max(1, size // below)
-    block = Var(f"{loop.var.name}_block", -(-loop.var.extent // each))
-    inside = replace(loop, start=index(block) * each, count=each)
-    return (*rows[:number], Loop(block, Axis.ORDERED, ())), (inside, *rows[number + 1 :])
-
-
-def memories(columns: Columns, size: int, use: str = "rows") -> tuple[Memory, ...]:
-    """Scratch for each accumulator, in the order in which they accumulate."""
-    types = {d.name: d.value.dtype for d in columns.declares}
-    return tuple(
-        Memory(f"{s.name}_{use}", types[s.name], size, local=True) for s in columns.accumulates
-    )
-
-
-def accumulate(
-    columns: Columns,
-    parts: Sequence[Memory],
-    start: Index,
-    rows: Rows,
-    block: Rows,
-    lanes: int,
-) -> Body:
-    """Clear the scratch from `start` on, then add row after row; or block after block, each of
-    which is added up in scratch of its own."""
-
-    def over(stores: Sequence[Store]) -> Loop:
-        return wide(Loop(columns.column, Axis.SERIAL, tuple(stores)), lanes)
-
-    place = start + index(columns.column)
-    values = [s.value for s in columns.accumulates]
-    clear, add = over(cleared(columns, parts, place)), over(added(columns, parts, place, values))
-    if not block:
-        return (clear, *around(in_order(rows), (add,)))
-    own, at = memories(columns, columns.column.extent, "block"), index(columns.column)
-    body = (
-        over(cleared(columns, own, at)),
-        *around(in_order(block), (over(added(columns, own, at, values)),)),
-        over(added(columns, parts, place, [Load(memory, at) for memory in own])),
-    )
-    return (*map(Allocate, own), clear, *around(in_order(rows), body))
-
-
-def cleared(columns: Columns, parts: Sequence[Memory], place: Index) -> list[Store]:
-    pairs = zip(columns.accumulates, parts, strict=True)
-    return [Store(memory, place, identity(s.op, memory.dtype)) for s, memory in pairs]
-
-
-def added(
-    columns: Columns, parts: Sequence[Memory], place: Index, values: Sequence[Expression]
-) -> list[Store]:
-    terms = zip(columns.accumulates, parts, values, strict=True)
-    return [
-        Store(memory, place, Apply(s.op, (Load(memory, place), value), memory.dtype))
-        for s, memory, value in terms
-    ]
-
-
-def in_order(rows: Rows) -> Rows:
-    return tuple(replace(loop, axis=Axis.ORDERED) for loop in rows)
-
-
-def wide(loop: Loop, lanes: int) -> Loop:
+def wide(column: Var, lanes: int) -> Expansion:
     """Several vectors a turn: the next lines are on their way while these are added."""
     width = lanes * VECTORS
-    if loop.var.extent < width:
-        return loop
-    return replace(loop, axis=Axis.VECTOR, width=width, chains=VECTORS)
+    loop = Loop(column, Axis.SERIAL, ())
+    if column.extent >= width:
+        loop = replace(loop, axis=Axis.VECTOR, width=width, chains=VECTORS)
+    return Expansion(lambda body: replace(loop, body=body), index(column), column.extent)
