@@ -114,5 +114,5 @@ def test_the_moved_loops_in_print() -> None:
     narrow = replace(TINY_CACHE, vector_bytes=32)
     body = by_rows(collapse(join(program.body)), narrow, moves)
     text = str(replace(program, body=body))
-    assert "for strip in 4 parallel:" in text and "of 64 ordered:" in text
+    assert "for j_strip in 4 parallel:" in text and "of 64 ordered:" in text
     assert choose_moves(program, narrow).moves[0] == "rows outside i"

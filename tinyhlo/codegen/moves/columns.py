@@ -3,17 +3,17 @@
 In: a loop over columns with a reduce over rows inside, as the lowering writes it. Out: the rows
 outside, the columns inside, so that memory is read from start to end:
 
-    for i in 4096:                         local add0_strips: f32[131072]
-      add0 = 0.0                           for strip in 32 parallel:
+    for i in 4096:                         local add0_parts: f32[131072]
+      add0 = 0.0                           for j_strip in 32 parallel:
       for j in 4096 reduce:                  local add0_columns: f32[4096]
         add0 += x[j*4096 + i]          ->    for i in 4096: add0_columns[i] = 0.0
-      y[i] = add0                            for j in strip*128 .. +128 of 4096 ordered:
+      y[i] = add0                            for j in j_strip*128 .. +128 of 4096 ordered:
                                                for i in 4096: add0_columns[i] += x[j*4096 + i]
                                              for i in 4096:
-                                               add0_strips[strip*4096 + i] = add0_columns[i]
+                                               add0_parts[j_strip*4096 + i] = add0_columns[i]
                                            for i in 4096:
                                              add0 = 0.0
-                                             for strip in 32: add0 += add0_strips[strip*4096 + i]
+                                             for j_strip in 32: add0 += add0_parts[j_strip*4096 + i]
                                              y[i] = add0
 
 Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
@@ -28,20 +28,19 @@ from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.expressions import Load, Memory, Read, identity
+from tinyhlo.codegen.expressions import Read
 from tinyhlo.codegen.loops import (
     Accumulate,
-    Allocate,
     Axis,
     Body,
     Declare,
     Loop,
     Statement,
-    Store,
     around,
 )
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
+from tinyhlo.codegen.moves.parallel import split_reduce
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, index
 from tinyhlo.records import dataclass
@@ -156,29 +155,12 @@ def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
 
 def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     """Each strip of rows has accumulators of its own, joined in order afterwards."""
-    column, extent = index(columns.column), columns.column.extent
-    length = -(-rows.var.extent // count)
-    strip = Var("strip", -(-rows.var.extent // length))
-    types = {d.name: d.value.dtype for d in columns.declares}
-    parts = {
-        name: Memory(f"{name}_strips", dtype, strip.extent * extent, local=True)
-        for name, dtype in types.items()
-    }
-    place = index(strip) * extent + column
-    sums = (
-        *(Declare(s.name, identity(s.op, types[s.name])) for s in columns.accumulates),
-        replace(rows, start=index(strip) * length, count=length),
-        *(Store(memory, place, Read(name, types[name])) for name, memory in parts.items()),
-    )
-    joins = (Accumulate(s.name, s.op, Load(parts[s.name], place)) for s in columns.accumulates)
-    last = (*columns.declares, Loop(strip, Axis.REDUCE, tuple(joins)), *columns.rest)
-    expansion = wide(columns.column, lanes)
-    own = expansion.expanded(sums)
-    return (
-        *map(Allocate, parts.values()),
-        Loop(strip, Axis.PARALLEL, (*expansion.scratch, *own)),
-        Loop(columns.column, Axis.SERIAL, last),
-    )
+    column, length = columns.column, -(-rows.var.extent // count)
+    parts, strips, join = split_reduce(columns.declares, rows, length, column)
+    expansion = wide(column, lanes)
+    sums = expansion.expanded(strips.body)
+    strips = replace(strips, body=(*expansion.scratch, *sums))
+    return (*parts, strips, Loop(column, Axis.SERIAL, (*join, *columns.rest)))
 
 
 def wide(column: Var, lanes: int) -> Expansion:

@@ -8,6 +8,7 @@ The pieces depend on extents alone, so results are the same bits on any number o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import accumulates, below, changed, names_in
@@ -26,7 +27,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import misses, work_once
-from tinyhlo.ir.index import Var, index
+from tinyhlo.ir.index import ZERO, Var, index
 from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 17  # operations below which a fork costs more than it saves
@@ -56,7 +57,8 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
                 result.remove(declare)
             length = strip_length(loop)
             moves.append(f"parallel {loop.var.name}/{length}")
-            result.extend(split_reduce(declares, loop, length))
+            parts, strips_, join = split_reduce(declares, loop, length)
+            result += [*parts, strips_, *join]
         else:
             result.append(statement)
     return tuple(result)
@@ -116,22 +118,26 @@ def strips(loop: Loop, length: int) -> Loop:
     return Loop(strip, Axis.PARALLEL, (inner,))
 
 
-def split_reduce(declares: list[Declare], loop: Loop, length: int) -> Body:
-    """A reduce in parallel: each strip has its own accumulators, joined in order afterwards. The
-    number of strips does not depend on the number of threads, so the result does not either."""
+def split_reduce(
+    declares: Sequence[Declare], loop: Loop, length: int, column: Var | None = None
+) -> tuple[Body, Loop, Body]:
+    """A reduce, or that of a column, in parallel: scratch, the strips, each with accumulators of
+    its own, and how these are joined in order. The number of strips does not depend on the number
+    of threads, so the result does not either."""
     count = -(-loop.var.extent // length)
     strip = Var(f"{loop.var.name}_strip", count)
+    size = 1 if column is None else column.extent
+    place = index(strip) * size + (ZERO if column is None else index(column))
     ops = {s.name: s.op for s in accumulates((loop,))}
-    parts = {d.name: Memory(f"{d.name}_parts", d.value.dtype, count, local=True) for d in declares}
+    parts = {
+        d.name: Memory(f"{d.name}_parts", d.value.dtype, count * size, local=True) for d in declares
+    }
     own = [Declare(d.name, identity(ops[d.name], d.value.dtype)) for d in declares]
     inner = replace(loop, start=index(strip) * length, count=length)
-    stores = [Store(parts[d.name], index(strip), Read(d.name, d.value.dtype)) for d in declares]
-    joined = tuple(
-        Accumulate(d.name, ops[d.name], Load(parts[d.name], index(strip))) for d in declares
-    )
+    stores = [Store(parts[d.name], place, Read(d.name, d.value.dtype)) for d in declares]
+    joined = tuple(Accumulate(d.name, ops[d.name], Load(parts[d.name], place)) for d in declares)
     return (
-        *(Allocate(memory) for memory in parts.values()),
+        tuple(map(Allocate, parts.values())),
         Loop(strip, Axis.PARALLEL, (*own, inner, *stores)),
-        *declares,
-        Loop(strip, Axis.REDUCE, joined),
+        (*declares, Loop(strip, Axis.REDUCE, joined)),
     )
