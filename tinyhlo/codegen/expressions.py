@@ -11,7 +11,7 @@ look at each once: a value that is used twice at every level is a tree of 2 to t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple, Union
@@ -314,19 +314,28 @@ def rebuilt(
     value_of: Callable[[Expression], Expression],
     index_of: Callable[[Index], Index],
 ) -> Expression:
-    """The same operation over other operands, at other indices."""
+    """The same operation over other operands, at other indices; choices that are known then are
+    made."""
     match e:
         case IndexValue(index=index, dtype=dtype):
             return IndexValue(index_of(index), dtype)
         case Load(memory=memory, index=index):
             return Load(memory, index_of(index))
         case Apply(op=op, arguments=arguments, dtype=dtype):
-            return Apply(op, tuple(map(value_of, arguments)), dtype)
+            return apply(op, tuple(map(value_of, arguments)), dtype)
         case Guard(conditions=conditions, value=value, otherwise=otherwise):
-            held = tuple(Condition(index_of(c.index), c.low, c.high) for c in conditions)
-            return Guard(held, value_of(value), value_of(otherwise))
+            left = undecided(Condition(index_of(c.index), c.low, c.high) for c in conditions)
+            if left is None:
+                return value_of(otherwise)
+            return Guard(left, value_of(value), value_of(otherwise)) if left else value_of(value)
         case _:
             return e
+
+
+def undecided(conditions: Iterable[Condition]) -> tuple[Condition, ...] | None:
+    """The conditions that may or may not hold; None when one does not."""
+    left = tuple(condition for condition in conditions if not condition.always)
+    return None if any(condition.never for condition in left) else left
 
 
 def in_rows(memory: Memory, where: Index, stride: int) -> bool:

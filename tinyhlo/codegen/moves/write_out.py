@@ -17,9 +17,7 @@ from math import inf
 
 from tinyhlo.codegen.bodies import all_indices, rewritten, values_in
 from tinyhlo.codegen.expressions import (
-    Apply,
     Expression,
-    Guard,
     IndexValue,
     Load,
     Memory,
@@ -28,6 +26,7 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     index_free,
     rebuilt,
+    undecided,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -244,7 +243,9 @@ def specialised(
         case Loop():
             return iterations(statement, values, names)
         case If(conditions=conditions, body=body):
-            left = undecided(conditions, values)
+            left = undecided(
+                Condition(substitute(c.index, values), c.low, c.high) for c in conditions
+            )
             if left is None:
                 return []
             inner = [s for each in body for s in specialised(each, values, names, done, most)]
@@ -259,18 +260,6 @@ def specialised(
             return [known]
 
 
-def undecided(conditions: tuple[Condition, ...], values: Values) -> tuple[Condition, ...] | None:
-    """The conditions that may or may not hold; None when one does not."""
-    left: list[Condition] = []
-    for condition in conditions:
-        here = Condition(substitute(condition.index, values), condition.low, condition.high)
-        if here.never:
-            return None
-        if not here.always:
-            left.append(here)
-    return tuple(left)
-
-
 def decided(root: Expression, values: Values, names: Names, done: Done) -> Expression:
     """An expression at known values of loop variables, choices that depend on them made."""
     found = done.get(root)
@@ -283,16 +272,6 @@ def decided(root: Expression, values: Values, names: Names, done: Done) -> Expre
     match root:
         case Read(name=name, dtype=dtype):
             result: Expression = Read(names.get(name, name), dtype)
-        case Apply(op=op, arguments=arguments, dtype=dtype):
-            result = apply(op, tuple(map(again, arguments)), dtype)
-        case Guard(conditions=conditions, value=value, otherwise=otherwise):
-            left = undecided(conditions, values)
-            if left is None:
-                result = again(otherwise)
-            elif not left:
-                result = again(value)
-            else:
-                result = Guard(left, again(value), again(otherwise))
         case _:
             result = rebuilt(root, again, lambda where: substitute(where, values))
     done[root] = result
