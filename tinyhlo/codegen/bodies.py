@@ -135,6 +135,15 @@ def accumulates(body: Iterable[Statement]) -> list[Accumulate]:
     return [s for s in below(body) if isinstance(s, Accumulate)]
 
 
+def only_sums(body: Body) -> list[Accumulate]:
+    """The sums that a body consists of, each of a register that no term reads; none where there is
+    anything else."""
+    sums = [s for s in body if isinstance(s, Accumulate)]
+    names = {s.name for s in sums}
+    apart = all(names.isdisjoint(s.value.free) for s in sums)
+    return sums if len(sums) == len(body) == len(names) and apart else []
+
+
 def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
     """Registers from outside that a body puts together, and by what: where parts of it are run
     apart, each with registers of its own, the same puts those together."""

@@ -28,6 +28,7 @@ from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
+from tinyhlo.codegen.bodies import only_sums
 from tinyhlo.codegen.expressions import Read
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -105,16 +106,13 @@ def find_columns(statement: Statement) -> Columns | None:
     rows: list[Loop] = [reduces[0]]
     while len(rows[-1].body) == 1 and isinstance(rows[-1].body[0], Loop):
         rows.append(rows[-1].body[0])
-    accumulates = tuple(s for s in rows[-1].body if isinstance(s, Accumulate))
-    names = {s.name for s in accumulates}
+    sums = only_sums(rows[-1].body)
     simple = (
         all(loop.axis is Axis.REDUCE and loop.count is None for loop in rows)
-        and len(accumulates) == len(rows[-1].body) == len(names)
-        and names == {d.name for d in declares}
-        and all(names.isdisjoint(s.value.free) for s in accumulates)
+        and {s.name for s in sums} == {d.name for d in declares} != set()
     )
     rest = body[leading + 1 :]
-    return Columns(column, declares, tuple(rows), accumulates, rest) if simple else None
+    return Columns(column, declares, tuple(rows), tuple(sums), rest) if simple else None
 
 
 def pays(columns: Columns, target: Target) -> bool:

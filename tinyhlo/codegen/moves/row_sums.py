@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tinyhlo.codegen.bodies import only_sums
 from tinyhlo.codegen.expressions import Expression, identity
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import ZERO
@@ -54,7 +55,7 @@ def lanes_of(loop: Loop, target: Target) -> int:
             lanes = along.width // along.chains
         case _:
             return 0
-    terms = [s for s in along.body if isinstance(s, Accumulate)]
+    terms = only_sums(along.body)
     values = [s.value for s in terms]
     stores = [s for s in loop.body if isinstance(s, Store)]
     declares = [s for s in loop.body if isinstance(s, Declare)]
@@ -63,24 +64,19 @@ def lanes_of(loop: Loop, target: Target) -> int:
         loop.axis is Axis.SERIAL
         and loop.count is None
         and 1 < lanes <= min(loop.var.extent, along.var.extent)
-        and len(terms) == len(along.body) == len(ops) == len(declares)
         and len(loop.body) == len(declares) + 1 + len(stores)
-        and all(d.value is identity(ops[d.name], d.value.dtype) for d in declares if d.name in ops)
-        and ops.keys() == {d.name for d in declares}
+        and set() != ops.keys() == {d.name for d in declares}
+        and all(d.value is identity(ops[d.name], d.value.dtype) for d in declares)
         and all(is_simple(value) for value in values)
         and all(s.index.coefficient(loop.var) == 1 for s in stores)
         and all(
-            is_along(load.index.coefficient(loop.var)) for s in stores for load in loads_of(s.value)
+            load.index.coefficient(loop.var) in (0, 1) for s in stores for load in loads_of(s.value)
         )
     )
     if not plain or len(terms) * lanes > target.vector_registers // 2:
         return 0
     block = sum(load.memory.dtype.itemsize for value in values for load in loads_of(value))
     return lanes if block * lanes * along.var.extent <= target.l1_bytes // 2 else 0
-
-
-def is_along(stride: int | None) -> bool:
-    return stride in (0, 1)
 
 
 def is_simple(value: Expression) -> bool:

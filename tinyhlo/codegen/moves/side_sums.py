@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import changed, rewritten, substituted
+from tinyhlo.codegen.bodies import changed, only_sums, rewritten, substituted
 from tinyhlo.codegen.expressions import Read, identity
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement
 from tinyhlo.codegen.moves.work import cost
@@ -53,16 +53,9 @@ def side_by_side(body: Body, target: Target, moves: list[str], vectors: int = 0)
 
 def sums_of(loop: Loop, target: Target, vectors: int) -> int:
     """How many sums a loop shall make of each that it makes."""
-    terms = [s for s in loop.body if isinstance(s, Accumulate)]
-    names = {s.name for s in terms}
-    plain = (
-        loop.axis is Axis.REDUCE
-        and loop.width == 1
-        and loop.count is None
-        and len(terms) == len(loop.body) == len(names)
-        and all(names.isdisjoint(s.value.free) for s in terms)
-    )
-    if not plain or loop.var.extent < SHORTEST:
+    terms = only_sums(loop.body)
+    plain = loop.axis is Axis.REDUCE and loop.width == 1 and loop.count is None
+    if not (plain and terms) or loop.var.extent < SHORTEST:
         return 1
     if sum(cost(s.value) for s in terms) > LIGHT * len(terms):
         return 1
