@@ -16,6 +16,7 @@ from tinyhlo.codegen.expressions import (
     NOTHING,
     Expression,
     Load,
+    Memory,
     Name,
     index_free,
     substitute_expression,
@@ -84,12 +85,34 @@ def indices_in(statement: Statement) -> tuple[Index, ...]:
 
 def all_indices(body: Iterable[Statement]) -> Iterator[Index]:
     """Every index below a body that names occur in, those inside values and indices included."""
-    direct = [where for s in below(body) for where in indices_in(s)]
-    yield from direct
-    roots = [value for s in below(body) for value in values_in(s)]
-    roots += [value for where in direct for value in computed_in(where)]
-    for e in walk(roots, lambda e: bool(e.free), parts):
+    body = list(body)
+    yield from (where for s in below(body) for where in indices_in(s))
+    for e in walk(all_values(below(body)), lambda e: bool(e.free), parts):
         yield from places(e)
+
+
+def all_values(statements: Iterable[Statement]) -> list[Expression]:
+    """What statements themselves compute, for their indices too."""
+    statements = list(statements)
+    values = [value for s in statements for value in values_in(s)]
+    return values + [v for s in statements for where in indices_in(s) for v in computed_in(where)]
+
+
+def memories_read(body: Iterable[Statement]) -> set[Memory]:
+    """Memory that expressions below a body load from."""
+    loads = walk(all_values(below(body)), lambda e: e.loads > 0, parts)
+    return {e.memory for e in loads if isinstance(e, Load)}
+
+
+def memories_in(body: Body) -> set[Memory]:
+    """Memory that a body reads or writes."""
+    found = memories_read(body)
+    for statement in below(body):
+        if isinstance(statement, Store):
+            found.add(statement.memory)
+        elif isinstance(statement, Keep):
+            found.update(statement.memories)
+    return found
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -190,11 +213,8 @@ def rereads_scratch(body: Body) -> bool:
     written = {s.memory for s in statements if isinstance(s, Store) and s.memory.local}
     if not written:
         return False
-    indices = (where for s in statements for where in indices_in(s))
-    roots = [value for s in statements for value in values_in(s)]
-    roots += [value for where in indices for value in computed_in(where)]
-    reads = (e.memory for e in walk(roots, lambda e: e.loads == 2, parts) if isinstance(e, Load))
-    return any(isinstance(s, TileProduct) for s in statements) or not written.isdisjoint(reads)
+    tiles = any(isinstance(s, TileProduct) for s in statements)
+    return tiles or not written.isdisjoint(memories_read(body))
 
 
 def reads_results(body: Body) -> bool:

@@ -15,7 +15,7 @@ from collections import Counter
 
 import numpy as np
 
-from tinyhlo.codegen.bodies import indices_in, values_in
+from tinyhlo.codegen.bodies import all_values
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -43,7 +43,7 @@ from tinyhlo.codegen.loops import (
     Synchronize,
     TileProduct,
 )
-from tinyhlo.codegen.walks import computed_in, parts, walk
+from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Quotient, Remainder
 from tinyhlo.ir.ops import Op
 
@@ -228,8 +228,7 @@ def shared_in(body: Body) -> set[Expression]:
     """Subexpressions that several places of the statements directly in `body` use, indices that
     the program computes among them."""
     own = [s for s in body if not isinstance(s, (Loop, If, TileProduct))]
-    values = [value for s in own for value in values_in(s)]
-    values += [value for s in own for index in indices_in(s) for value in computed_in(index)]
+    values = all_values(own)
     uses = Counter(values)
     for e in walk(values, below=parts):
         uses.update(parts(e))

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tinyhlo.codegen.bodies import all_indices, below, values_in
+from tinyhlo.codegen.bodies import below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
-from tinyhlo.codegen.expressions import Load, Memory
+from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Keep, Loop, LoopProgram, Store
-from tinyhlo.codegen.walks import computed_in, parts, walk
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -135,13 +134,3 @@ def function(
     renderer.body(piece.body)
     lines = (*renderer.shared, *head, *renderer.out.lines)
     return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)
-
-
-def memories_in(body: Body) -> set[Memory]:
-    """Memory that a body reads or writes."""
-    statements = list(below(body))
-    roots = [value for s in statements for value in values_in(s)]
-    roots += [value for where in all_indices(body) for value in computed_in(where)]
-    found = {e.memory for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)}
-    found |= {s.memory for s in statements if isinstance(s, Store)}
-    return found.union(*(s.memories for s in statements if isinstance(s, Keep)))

@@ -6,20 +6,18 @@ loops that must run in order are `Axis.ORDERED` and no move touches them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
     all_indices,
-    below,
-    indices_in,
+    memories_in,
     names_in,
     names_set,
     stores_in,
     substituted,
-    values_in,
 )
-from tinyhlo.codegen.expressions import Load, Memory
+from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import (
     Axis,
     Body,
@@ -31,7 +29,6 @@ from tinyhlo.codegen.loops import (
     Store,
     around,
 )
-from tinyhlo.codegen.walks import computed_in, parts, walk
 from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index, substitute
 
 
@@ -67,21 +64,17 @@ def distribute(program: LoopProgram, body: Body, moves: list[str]) -> Body:
 
     Each then runs in lanes along its own memory. What reads an array together stays together.
     """
+    aliases = {program.writes[k]: program.reads[p] for k, p in program.in_place}
     result: list[Statement] = []
     for statement in body:
         if isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
-            found = parts_of(statement.body, dict(alias_pairs(program)))
+            found = parts_of(statement.body, aliases)
             if len(found) > 1 and any(map(only_nests, found)):
                 moves.append(f"distribute {statement.var.name} {len(found)}")
                 result += [replace(statement, body=part) for part in found]
                 continue
         result.append(statement)
     return tuple(result)
-
-
-def alias_pairs(program: LoopProgram) -> Iterator[tuple[Memory, Memory]]:
-    """A result that is computed in place, and the argument whose memory it is."""
-    return ((program.writes[k], program.reads[p]) for k, p in program.in_place)
 
 
 def only_nests(body: Body) -> bool:
@@ -94,7 +87,8 @@ def parts_of(body: Body, aliases: Mapping[Memory, Memory]) -> list[Body]:
     for statement in body:
         uses = {name for name in names_in((statement,)) if isinstance(name, str)}
         uses |= names_set((statement,))
-        used: set[object] = {*uses, *arrays_in(statement, aliases)}
+        arrays = (memory for memory in memories_in((statement,)) if memory.size > 1)
+        used: set[object] = {*uses, *(aliases.get(memory, memory) for memory in arrays)}
         rest: list[tuple[set[object], list[Statement]]] = []
         joined: list[Statement] = []
         for others, statements in groups:
@@ -107,16 +101,6 @@ def parts_of(body: Body, aliases: Mapping[Memory, Memory]) -> list[Body]:
     order = {id(statement): k for k, statement in enumerate(body)}
     found = [sorted(part, key=lambda s: order[id(s)]) for _, part in groups]
     return [tuple(part) for part in sorted(found, key=lambda part: order[id(part[0])])]
-
-
-def arrays_in(statement: Statement, aliases: Mapping[Memory, Memory]) -> set[Memory]:
-    """Memory of more than one element that a statement reads or writes."""
-    statements = list(below((statement,)))
-    values = [value for s in statements for value in values_in(s)]
-    values += [value for s in statements for where in indices_in(s) for value in computed_in(where)]
-    found = {e.memory for e in walk(values, lambda e: e.loads > 0, parts) if isinstance(e, Load)}
-    found |= {s.memory for s in statements if isinstance(s, Store)}
-    return {aliases.get(memory, memory) for memory in found if memory.size > 1}
 
 
 def partner(before: list[Statement], loop: Loop) -> int | None:
