@@ -26,7 +26,6 @@ LIBRARY = PACKAGE / "runtime" / "native" / f"libtinyhlo{SUFFIX}"
 
 c_compiler = pjrt_header.module_at(PACKAGE / "runtime" / "c_compiler.py")
 
-# -fno-semantic-interposition: calls between our own functions need no indirection.
 FLAGS = (
     "-std=gnu11",
     "-O2",
@@ -34,11 +33,12 @@ FLAGS = (
     "-fPIC",
     "-shared",
     "-fvisibility=hidden",
-    "-fno-semantic-interposition",
     "-Wall",
     "-Wextra",
 )
-LIBRARIES = ("-lpthread", "-ldl", "-lm") + (() if sys.platform == "darwin" else ("-s",))
+# Of ELF alone: calls between our own functions need no indirection; no names but the exported ones.
+ELF_FLAGS = () if sys.platform == "darwin" else ("-fno-semantic-interposition", "-s")
+LIBRARIES = ("-lpthread", "-ldl", "-lm")
 
 
 def version() -> str:
@@ -50,7 +50,8 @@ def version() -> str:
 
 
 def sources() -> list[Path]:
-    return sorted(path for folder in SOURCE_FOLDERS for path in folder.glob("*.c"))
+    """The core's before the plugin's: macOS runs constructors in the order of linking."""
+    return [path for folder in SOURCE_FOLDERS for path in sorted(folder.glob("*.c"))]
 
 
 def is_current() -> bool:
@@ -69,25 +70,27 @@ def write_header() -> None:
         HEADER.write_text(text)
 
 
-def build(force: bool = False) -> Path:
-    """Compile the library unless it is current.
-
-    Raises SystemExit with the compiler's words when that fails.
-    """
-    write_header()
-    if is_current() and not force:
-        return LIBRARY
+def compile_to(target: Path | str) -> None:
+    """Raises SystemExit with the compiler's words when it fails."""
     compiler = c_compiler.found()
     if compiler is None:
         raise SystemExit(f"tinyhlo needs a C compiler: {c_compiler.HINT}")
-    # Built aside and moved: a running process may have the old library loaded.
-    target = LIBRARY.with_name(f"{LIBRARY.name}.{os.getpid()}")
-    define = f'-DTINYHLO_VERSION="{version()}"'
-    command = [*compiler, *FLAGS, define, "-o", str(target), *map(str, sources()), *LIBRARIES]
+    flags = (*FLAGS, *ELF_FLAGS, f'-DTINYHLO_VERSION="{version()}"')
+    command = [*compiler, *flags, "-o", str(target), *map(str, sources()), *LIBRARIES]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        target.unlink(missing_ok=True)
+        Path(target).unlink(missing_ok=True)
         raise SystemExit(f"{' '.join(command)}\n{result.stderr}")
+
+
+def build(force: bool = False) -> Path:
+    """Compile the library unless it is current."""
+    write_header()
+    if is_current() and not force:
+        return LIBRARY
+    # Built aside and moved: a running process may have the old library loaded.
+    target = LIBRARY.with_name(f"{LIBRARY.name}.{os.getpid()}")
+    compile_to(target)
     target.replace(LIBRARY)
     return LIBRARY
 

@@ -30,6 +30,8 @@ class Processor:
     needs: tuple[str, ...]
 
 
+APPLE = ("neon", "fullfp16", "dotprod")  # of every Apple M1 and later
+
 V2 = ("sse4.2", "ssse3", "popcnt")
 V3 = (*V2, "avx", "avx2", "fma", "f16c", "bmi2")
 V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -94,6 +96,8 @@ def host_target(threads: int) -> Target:
     has = {name for name, present in features.items() if present}
     caches = (cache_bytes(1, 32 << 10), cache_bytes(2, 512 << 10), cache_bytes(3, 8 << 20))
     triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
+    if triple.startswith(("arm64-apple", "aarch64-apple")):  # whose features LLVM may not list
+        has |= set(APPLE)
     return target_of(triple, cpu, features.flatten(), has, caches, threads)
 
 

@@ -12,6 +12,7 @@ constants points to, so the code holds no address of this process; one that fail
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 
@@ -33,17 +34,17 @@ from tinyhlo.schedule.program import (
     statements,
 )
 
-CLOCK = """declare i32 @clock_gettime(i32, ptr)
-define internal i64 @tinyhlo.now() #0 {
-  %time = alloca {i64, i64}
-  %status = call i32 @clock_gettime(i32 1, ptr %time)
+CLOCK = f"""declare i32 @clock_gettime(i32, ptr)
+define internal i64 @tinyhlo.now() #0 {{
+  %time = alloca {{i64, i64}}
+  %status = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)
   %seconds = load i64, ptr %time
   %at = getelementptr i8, ptr %time, i64 8
   %rest = load i64, ptr %at
   %scaled = mul i64 %seconds, 1000000000
   %sum = add i64 %scaled, %rest
   ret i64 %sum
-}"""
+}}"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,7 @@ typedef struct {
   uint64_t checksum; /* of what follows */
 } SerializedHead;
 
-static const char MAGIC[8] = "tinyhlo2";
+static const char MAGIC[] = "tinyhlo2";
 
 /* FNV-1a */
 static uint64_t checksum_of(const char* bytes, size_t size) {

@@ -281,7 +281,7 @@ static int32_t copy(TinyDevice* self, void* to, const void* from, int64_t bytes)
   return leave(metal, pool, put(metal, "a copy", pipeline, groups, COPY_ITEMS, given, 2, 3));
 }
 
-static int32_t wait(TinyDevice* self) {
+static int32_t finish(TinyDevice* self) {
   Metal* metal = (Metal*)self;
   void* pool = enter(metal);
   commit(metal);
@@ -296,6 +296,6 @@ bool tiny_metal_open(TinyDevice* device) {
 #define X(name, text) state->on.name = metal->register_name(text);
   SELECTORS(X)
 #undef X
-  *device = (TinyDevice){launch, copy, wait, allocate, release};
+  *device = (TinyDevice){launch, copy, finish, allocate, release};
   return true;
 }
