@@ -36,10 +36,11 @@ def test_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch) -> Target:
     """LLVM knows its processor by name, and may list no features."""
-    monkeypatch.setattr(llvm, "get_process_triple", lambda: "arm64-apple-darwin24.0.0")
-    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "apple-m1")
-    monkeypatch.setattr(llvm, "get_host_cpu_features", llvm.FeatureMap)
-    return processors.host_target.__wrapped__(2)
+    with monkeypatch.context() as system:
+        system.setattr(llvm, "get_process_triple", lambda: "arm64-apple-darwin24.0.0")
+        system.setattr(llvm, "get_host_cpu_name", lambda: "apple-m1")
+        system.setattr(llvm, "get_host_cpu_features", llvm.FeatureMap)
+        return processors.host_target.__wrapped__(2)
 
 
 def test_the_processor(mac: Target) -> None:
