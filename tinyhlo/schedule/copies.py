@@ -18,9 +18,8 @@ from tinyhlo.schedule.program import (
     Launch,
     Place,
     Statement,
-    Swap,
     rewritten,
-    statements,
+    swapped,
 )
 
 LARGE = 1 << 20  # bytes: one thread reaches half of what memory gives
@@ -36,7 +35,7 @@ def results_in_place(body: Block) -> Block:
         closing.append(statement)
     rest = body[: len(body) - len(closing)]
     touched = Counter(everything(body))
-    fixed = {b for s in statements(body) if isinstance(s, Swap) for b in (s.first, s.second)}
+    fixed = swapped(body)
     moved = {
         copy.source: copy.target
         for copy in closing
