@@ -2,9 +2,9 @@
 
 In: a number among the machine's OpenCL devices, GPUs first. Out: its `Device`.
 
-Buffers are fine-grained shared virtual memory: pointers that host and device both follow, without
-any copy or mapping. The driver's functions that native/opencl.c calls are taken from the library
-that pyopencl has loaded.
+Buffers are shared virtual memory: pointers that host and device both follow, at once where it is
+fine-grained, in turns where it is coarse-grained. The driver's functions that native/opencl.c calls
+are taken from the library that pyopencl has loaded.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ FUNCTIONS = (
     "clFinish",
     "clSVMAlloc",
     "clSVMFree",
+    "clEnqueueSVMMap",
+    "clEnqueueSVMUnmap",
 )
 HEAD_WORDS = 5
 
@@ -109,10 +111,10 @@ def open_device(number: int) -> Device:
         raise TinyhloError(f"there is no OpenCL device {number}; there are: {', '.join(names())}")
     device = found[number]
     name = device.name.strip()
-    if not device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER:
+    if not shares(cl, device, "COARSE_GRAIN_BUFFER"):
         raise TinyhloError(
             f"the OpenCL device {name} does not share memory with the host, buffer by buffer "
-            "(CL_DEVICE_SVM_FINE_GRAIN_BUFFER), as tinyhlo needs it"
+            "(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER), as tinyhlo needs it"
         )
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
@@ -124,6 +126,7 @@ def open_device(number: int) -> Device:
         [
             *(0 for _ in range(HEAD_WORDS)),
             *(context.int_ptr, queue.int_ptr, statuses, STATUSES),
+            not shares(cl, device, "FINE_GRAIN_BUFFER"),
             *(ctypes.cast(getattr(driver, each), ctypes.c_void_p).value for each in FUNCTIONS),
         ]
     )
@@ -143,6 +146,11 @@ def open_device(number: int) -> Device:
         struct,
         keepalive,
     )
+
+
+def shares(cl: Any, device: Any, how: str) -> bool:
+    """Whether the device shares memory with the host in this way."""
+    return bool(device.svm_capabilities & getattr(cl.device_svm_capabilities, how))
 
 
 def status_name(cl: Any, status: int) -> str:

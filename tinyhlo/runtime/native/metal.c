@@ -5,12 +5,12 @@
    begins with it when it is full, or when somebody waits. Kernels take pointers of the device's,
    which are not the host's: each lies in a block that the device allocated, so as far from its
    beginning there as here. */
+#include "blocks.h"
 #include "device.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
   MOST_DISPATCHES = 64, /* of a command buffer */
@@ -53,20 +53,11 @@ typedef struct {
 #undef X
 } Selectors;
 
-typedef struct {
-  char* start; /* for the host */
-  int64_t bytes;
-  uint64_t address; /* for the device */
-  Object buffer;
-  int64_t encoder; /* the last one that was told of it */
-} Block;
-
 /* What Metal is at; `lock` is held by whoever reads or writes it. */
 typedef struct {
   pthread_mutex_t lock;
   Selectors on;
-  Block* blocks; /* by where they start */
-  int64_t block_count, block_room;
+  Blocks blocks; /* marked with the number of the last encoder that was told of each */
   Object commands, encoder; /* that are being filled; NULL: none */
   int64_t encoder_number, dispatches;
   Object committed[MOST_COMMITTED];
@@ -101,41 +92,6 @@ static int32_t failed(const char* what, const char* why) {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* How many blocks start at or before a place. */
-static int64_t blocks_up_to(const State* state, const void* place) {
-  int64_t low = 0, high = state->block_count;
-  while (low < high) {
-    int64_t middle = (low + high) / 2;
-    if ((uintptr_t)state->blocks[middle].start <= (uintptr_t)place) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-/* The block of a place, its end included: an empty array may begin there. */
-static Block* block_of(const State* state, const void* place) {
-  int64_t count = blocks_up_to(state, place);
-  if (!count) return NULL;
-  Block* block = &state->blocks[count - 1];
-  return (const char*)place - block->start <= block->bytes ? block : NULL;
-}
-
-static bool add_block(State* state, Block block) {
-  if (state->block_count == state->block_room) {
-    int64_t room = state->block_room ? 2 * state->block_room : 64;
-    Block* blocks = realloc(state->blocks, (size_t)room * sizeof *blocks);
-    if (!blocks) return false;
-    state->blocks = blocks;
-    state->block_room = room;
-  }
-  int64_t place = blocks_up_to(state, block.start);
-  Block* at = &state->blocks[place];
-  memmove(at + 1, at, (size_t)(state->block_count - place) * sizeof *at);
-  *at = block;
-  state->block_count++;
-  return true;
-}
-
 static void* allocate(TinyDevice* self, int64_t bytes) {
   Metal* metal = (Metal*)self;
   State* state = metal->state;
@@ -146,7 +102,7 @@ static void* allocate(TinyDevice* self, int64_t bytes) {
   block.start = ASK(metal, buffer, contents);
   block.address = ASK_NUMBER(metal, buffer, gpuAddress);
   pthread_mutex_lock(&state->lock);
-  bool added = block.start && add_block(state, block);
+  bool added = block.start && block_add(&state->blocks, block);
   pthread_mutex_unlock(&state->lock);
   if (!added) TELL(metal, buffer, release);
   metal->pop_pool(pool);
@@ -157,10 +113,9 @@ static void release(TinyDevice* self, void* start) {
   Metal* metal = (Metal*)self;
   State* state = metal->state;
   pthread_mutex_lock(&state->lock);
-  Block* block = block_of(state, start);
+  Block* block = block_of(&state->blocks, start);
   Object buffer = block->buffer;
-  Block* end = state->blocks + state->block_count--;
-  memmove(block, block + 1, (size_t)(end - (block + 1)) * sizeof *block);
+  block_remove(&state->blocks, block);
   pthread_mutex_unlock(&state->lock);
   TELL(metal, buffer, release);
 }
@@ -208,10 +163,10 @@ static int32_t settle(Metal* metal) {
 /* The device's pointer for one of the host's; 0 where there is none. */
 static uint64_t device_pointer(Metal* metal, const void* place) {
   State* state = metal->state;
-  Block* block = block_of(state, place);
+  Block* block = block_of(&state->blocks, place);
   if (!block) return 0;
-  if (block->encoder != state->encoder_number) {
-    block->encoder = state->encoder_number;
+  if (block->mark != state->encoder_number) {
+    block->mark = state->encoder_number;
     SEND(metal, void, (Object, Selector, Object, uint64_t), state->encoder, useResource,
          block->buffer, (uint64_t)USAGE_READ_WRITE);
   }
