@@ -103,3 +103,22 @@ def test_a_border_of_a_square_runs_along_its_row() -> None:
         lambda x: jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0) + jnp.roll(x, 1, 1), normal(90, 90)
     )
     assert "for i1 in 89 vector" in text
+
+
+def test_a_sum_over_a_stack_is_the_sum_of_its_parts() -> None:
+    """Each part with its own formula, no choice by the number of the part."""
+    x = np.arange(3 * 200, dtype=np.float32).reshape(3, 200)
+    text = loops_of(lambda x: jnp.stack([x[0], 2 * x[1], x[2] - x[0]]).max(0), x)
+    assert "where" not in text and "reduce" not in text.split("\n", 1)[1], text
+
+
+def test_parts_of_a_stack_are_cut_where_they_are_joined() -> None:
+    """A sum of rolls has loops of its own along the borders, and no choice inside."""
+    x = np.arange(2 * 100 * 130, dtype=np.float32).reshape(2, 100, 130)
+
+    def f(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rolls = jnp.stack([jnp.roll(x[0], 1, 0), jnp.roll(x[1], (-1, 1), (0, 1))])
+        return rolls, rolls.sum(0)
+
+    text = loops_of(f, x)
+    assert "where" not in text and "for i in 98:" in text and " in 129 vector" in text, text

@@ -18,7 +18,7 @@ loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from itertools import product
 
@@ -52,7 +52,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lowering.joined_parts import find_pieces
+from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, find_pieces
 from tinyhlo.codegen.lowering.ordered import ordered_source
 from tinyhlo.ir.dtypes import I16
 from tinyhlo.ir.graph import (
@@ -131,6 +131,7 @@ class Lowering:
         self.positions: dict[Position, Position] = {}
         self.guards: dict[Conditions, Conditions] = {(): ()}
         self.names = 0
+        self.pieces: dict[Node, Parts] = {}
 
     def program(self, body: Body, moves: Sequence[str] = ()) -> LoopProgram:
         """`body` as the loops of the whole kernel."""
@@ -172,7 +173,7 @@ class Lowering:
         if node.type.size == 0:
             return
         order = loop_order(node)
-        parts = list(product(*find_pieces(node)))
+        parts = list(product(*find_pieces(node, self.pieces)))
         for part in parts:
             shape = tuple(stop - start for start, stop in part)
             scope, local = self.nest(self.root, shape, order, len(parts) > 1)
@@ -282,7 +283,8 @@ class Lowering:
             value = self.emit(source, place, inner, held)
             return [Accumulate(register.name, node.op, order.key(value) if order else value)]
 
-        self.reduce_loops(home, source.shape, node.axes, at, guards, accumulate)
+        for bounds in self.reduced_parts(source, node.axes):
+            self.reduce_loops(home, bounds, node.axes, at, guards, accumulate)
         result = order.value(register, node.dtype) if order else register
         home.memo[node, id(at), id(guards)] = result  # found by scopes below
         return result
@@ -304,24 +306,31 @@ class Lowering:
             values = inline(node.combiner, (*reads, *elements))
             return [Assign(names, values, node.combiner)]
 
-        self.reduce_loops(home, sources[0].shape, node.axes, at, guards, accumulate)
+        whole = [(0, extent) for extent in sources[0].shape]
+        self.reduce_loops(home, whole, node.axes, at, guards, accumulate)
         for k, read in enumerate(reads):  # other results may be asked for later
             result = intern(Output, node.results[k], (node,), k)
             home.memo[result, id(at), id(guards)] = read
         return reads[position]
 
+    def reduced_parts(self, source: Node, axes: Sequence[int]) -> Iterable[Sequence[Bounds]]:
+        """Bounds of what to reduce one after another: parts joined along `axes`, or the whole."""
+        parts = find_pieces(source, self.pieces)
+        whole = [((0, extent),) for extent in source.shape]
+        return product(*(parts[k] if k in axes else whole[k] for k in range(len(whole))))
+
     def reduce_loops(
         self,
         home: Scope,
-        shape: Shape,
+        bounds: Sequence[Bounds],
         axes: Sequence[int],
         at: Position,
         guards: Conditions,
         accumulate: Callable[[Scope, Position, Conditions], list[Statement]],
     ) -> None:
-        """Append loops over `axes` to `home`; `accumulate` gives the innermost statements. Where
-        the index is only valid under guards, the loops stand inside an `if`."""
-        if any(shape[axis] == 0 for axis in axes):
+        """Append loops over the `bounds` of `axes` to `home`; `accumulate` gives the innermost
+        statements. Where the index is only valid under guards, the loops stand inside an `if`."""
+        if any(bounds[axis][0] == bounds[axis][1] for axis in axes):
             return
         bound = bound_names(home)
         held = tuple(c for c in guards if index_free(c.index) <= bound)
@@ -330,13 +339,14 @@ class Lowering:
         place: list[Index] = list(at)
         inner = scopes[-1] if scopes else home
         for axis in axes:
-            if shape[axis] == 1:
-                place.insert(axis, ZERO)
+            start, stop = bounds[axis]
+            if stop - start == 1:
+                place.insert(axis, ZERO + start)
                 continue
-            var = Var(LETTERS[inner.depth], shape[axis])
+            var = Var(LETTERS[inner.depth], stop - start)
             inner = Scope(inner, var, inner.depth + 1)
             scopes.append(inner)
-            place.insert(axis, index(var))
+            place.insert(axis, index(var) + start)
         statements = accumulate(inner, self.position(tuple(place)), held)
         inner.statements.extend(statements)
         for scope in reversed(scopes):

@@ -8,12 +8,12 @@ the parts of a stack (re and im of a complex result) are stored from one loop ov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
 from math import prod
 
-from tinyhlo.ir.graph import VIEWS, Elementwise, Node
-from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Reduce
+from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.views import through
@@ -25,37 +25,61 @@ MAX_TEXT = 12_000  # values in all pieces together; LLVM takes a second for twic
 LONG = 64  # elements of a piece, with the axes inside, that make a loop of its own worth while
 
 Bounds = tuple[int, int]
+Parts = tuple[tuple[Bounds, ...], ...]  # by axis
+Position = tuple[Index, ...]
+FOLLOWED = (Elementwise, Reduce, *VIEWS)
 
 
-def find_pieces(node: Node) -> tuple[tuple[Bounds, ...], ...]:
-    """For each axis the bounds of its parts, in order; one part where nothing is joined."""
-    if not is_joined(node):
-        return tuple(((0, n),) for n in node.shape)
+def find_pieces(node: Node, known: dict[Node, Parts]) -> Parts:
+    """For each axis the bounds of its parts, in order; one part where nothing is joined. `known`
+    are those of other values of the kernel."""
+    parts = known.get(node)
+    if parts is None:
+        whole = tuple(((0, n),) for n in node.shape)
+        parts = known[node] = find_cuts(node, known) or whole if is_joined(node) else whole
+    return parts
+
+
+def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
+    """The same of a value that may be joined; None where that would be too much text."""
     variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
+    at = list(map(index, variables))
     cuts: list[set[int]] = [{0, n} for n in node.shape]
-    for position, end in find_ends(node, tuple(map(index, variables)))[0]:
-        for k, variable in enumerate(variables):
-            cut = end - position.offset
-            if position.terms == ((variable, 1),) and 0 < cut < variable.extent:
-                cuts[k].add(cut)
+    add_cuts(cuts, find_ends(node, tuple(at), known)[0], variables)
+    for axis, extent in enumerate(node.shape):
+        if len(cuts[axis]) == extent + 1 and extent > 1 and node.type.size >= LONG * extent:
+            for k in range(min(extent, MAX_PIECES)):  # each part of a stack may be joined itself
+                inside = (*at[:axis], ZERO + k, *at[axis + 1 :])
+                add_cuts(cuts, find_ends(node, inside, known)[0], variables)
     parts = [tuple(pairwise(sorted(found))) for found in cuts]
     for k, extent in enumerate(node.shape):
         if not pays(parts[k], prod(node.shape[k + 1 :])):
             parts[k] = ((0, extent),)
     for chosen in (parts, list(map(around_longest, parts))):
         pieces = prod(map(len, chosen))
-        if pieces <= MAX_PIECES and pieces * values_in(node, chosen) <= MAX_TEXT:
+        if pieces <= MAX_PIECES and pieces * values_in(node, chosen, known) <= MAX_TEXT:
             return tuple(chosen)
-    return tuple(((0, n),) for n in node.shape)
+    return None
 
 
-def values_in(node: Node, parts: Sequence[tuple[Bounds, ...]]) -> int:
+def add_cuts(
+    cuts: list[set[int]], ends: Sequence[tuple[Index, int]], variables: Sequence[Var]
+) -> None:
+    """Where choices change, axis by axis."""
+    for position, end in ends:
+        for found, variable in zip(cuts, variables, strict=True):
+            cut = end - position.offset
+            if position.terms == ((variable, 1),) and 0 < cut < variable.extent:
+                found.add(cut)
+
+
+def values_in(node: Node, parts: Sequence[tuple[Bounds, ...]], known: dict[Node, Parts]) -> int:
     """How many values the largest piece is computed from."""
     at: list[Index] = []
     for k, axis in enumerate(parts):
         start, stop = longest(axis)
         at.append(index(Var(f"o{k}", stop - start)) + start)
-    return find_ends(node, tuple(at))[1]
+    return find_ends(node, tuple(at), known)[1]
 
 
 def longest(parts: tuple[Bounds, ...]) -> Bounds:
@@ -78,17 +102,29 @@ def pays(parts: tuple[Bounds, ...], inside: int) -> bool:
 def is_joined(node: Node) -> bool:
     """Whether there may be a choice by position on the way down from `node`: most kernels have
     none, and are not followed index by index."""
-    inside = reachable([node], lambda n: n.inputs if isinstance(n, (Elementwise, *VIEWS)) else ())
+    inside = reachable([node], lambda n: n.inputs if isinstance(n, FOLLOWED) else ())
     choices = (n for n in inside if isinstance(n, Elementwise) and n.op is Op.WHERE)
     tests = (choice.inputs[0] for choice in choices)
     return any(isinstance(test, Elementwise) and test.op is Op.LT for test in tests)
 
 
-def find_ends(node: Node, at: tuple[Index, ...]) -> tuple[list[tuple[Index, int]], int]:
+def reduced(node: Reduce, at: Position, known: dict[Node, Parts]) -> Iterator[Position]:
+    """Where a reduce reads for its result at a position: one for each part of what it adds up."""
+    parts = find_pieces(node.inputs[0], known)
+    for bounds in product(*(parts[axis] for axis in node.axes)):
+        inner = list(at)
+        for axis, (start, stop) in zip(node.axes, bounds, strict=True):
+            inner.insert(axis, index(Var(f"r{axis}", stop - start)) + start)
+        yield tuple(inner)
+
+
+def find_ends(
+    node: Node, at: Position, known: dict[Node, Parts]
+) -> tuple[list[tuple[Index, int]], int]:
     """(position, end) of every choice by `position < end` on the way down from `node` that is open,
     and how many values lie there."""
     found: list[tuple[Index, int]] = []
-    seen: set[tuple[Node, tuple[Index, ...]]] = set()
+    seen: set[tuple[Node, Position]] = set()
     pending = [(node, at)]
     while pending and len(seen) < MAX_VISITS:
         current = pending.pop()
@@ -98,6 +134,8 @@ def find_ends(node: Node, at: tuple[Index, ...]) -> tuple[list[tuple[Index, int]
         value, where = current
         if isinstance(value, VIEWS):
             pending.append((value.inputs[0], through(value, where)[0]))
+        elif isinstance(value, Reduce):
+            pending.extend((value.inputs[0], inner) for inner in reduced(value, where, known))
         elif isinstance(value, Elementwise):
             sources = value.inputs
             end = joined_at(value.inputs[0]) if value.op is Op.WHERE else None

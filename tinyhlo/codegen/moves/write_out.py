@@ -161,10 +161,12 @@ def is_row(loop: Loop) -> bool:
 
 
 def chooses(loop: Loop) -> bool:
-    """Whether values in a loop depend on its variable otherwise than by where they load."""
+    """Whether values in a loop depend on its variable otherwise than by where they load, or not at
+    all."""
     nodes: set[Expression] = set()
     extent_of(loop, nodes)
-    return any(isinstance(node, IndexValue) and node.depends_on(loop.var) for node in nodes)
+    varying = [node for node in nodes if node.depends_on(loop.var)]
+    return not varying or any(isinstance(node, IndexValue) for node in varying)
 
 
 def reads_any(memories: set[Memory], body: list[Statement]) -> bool:
