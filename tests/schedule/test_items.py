@@ -12,6 +12,7 @@ from tinyhlo.ir.build import (
     reduce,
     reshape,
     scalar,
+    scatter,
     update_slice,
 )  # fmt: skip
 from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
@@ -67,6 +68,16 @@ def test_dear_value_that_a_sum_needs_is_stored() -> None:
     total = reduce(Op.ADD, shared, (0,))
     result = elementwise(Op.MUL, shared, expand(reshape(total, (1,)), SHAPE))
     assert set(items(result)) == {shared, total, result}
+
+
+def test_what_a_scatter_puts_one_by_one_is_computed_in_vectors_before() -> None:
+    x, place = inputs()
+    p, q = (param(k, (), U32) for k in (0, 1))
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    table = expand(reshape(scalar(0, U32), (1,)), (1000,))
+    for updates, stored in ((rounds(x, x, 10), True), (elementwise(Op.ADD, x, x), False)):
+        (result,) = scatter([table], [updates], [cast(place, I32)], combiner, False)
+        assert (updates in items(result)) == stored
 
 
 def matrix_product(x: Node, w: Node) -> Node:

@@ -18,8 +18,9 @@ from tinyhlo.schedule.program import (
     Launch,
     Place,
     Statement,
+    Swap,
     rewritten,
-    swapped,
+    statements,
 )
 
 LARGE = 1 << 20  # bytes: one thread reaches half of what memory gives
@@ -35,7 +36,7 @@ def results_in_place(body: Block) -> Block:
         closing.append(statement)
     rest = body[: len(body) - len(closing)]
     touched = Counter(everything(body))
-    fixed = swapped(body)
+    fixed = {b for s in statements(body) if isinstance(s, Swap) for b in (s.first, s.second)}
     moved = {
         copy.source: copy.target
         for copy in closing

@@ -26,6 +26,7 @@ IN_MEMORY = (*STRUCTURES, ir.Barrier)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
+SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
@@ -116,6 +117,8 @@ def find_items(graph: Graph, target: Target) -> Items:
         inlined.update(transform_views(node))
     meeting = meeting_points(nodes, users, forced)
     for node in nodes:
+        inner = (base(child) for child in one_by_one(node))
+        chosen.update(i for i in inner if isinstance(i, Elementwise) and work[i] >= SERIAL_WORK)
         if is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY):
             continue
         if is_turned_product(node, users):
@@ -230,6 +233,16 @@ def made_of_target(node: Node) -> tuple[Node, ...]:
     size = sum(target.type.size for target in targets)
     others = node.inputs[len(in_memory(node)) :]
     return tuple(c for c in others if 2 * c.type.size <= size and is_made_of(c, targets))
+
+
+def one_by_one(node: Node) -> tuple[Node, ...]:
+    """Children that would be computed one element after the other, not in vectors: what is put into
+    places that are data, each of one element."""
+    if not isinstance(node, ir.Scatter):
+        return ()
+    count = len(node.results)
+    whole = any(is_position(where) for where in node.inputs[2 * count :])
+    return () if whole else node.inputs[count:]
 
 
 def is_made_of(node: Node, targets: set[Node]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from operator import itemgetter
 
 from tinyhlo.records import dataclass
@@ -24,7 +23,6 @@ from tinyhlo.schedule.program import (
     While,
     rewritten,
     statements,
-    swapped,
 )
 
 ALIGNMENT = 64
@@ -48,26 +46,24 @@ def plan(body: Block) -> tuple[Block, int]:
     return rename(body, placed), size
 
 
-def accesses(statement: Statement) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """Buffers that a statement itself reads, and writes then (not in nested blocks)."""
+def touched(statement: Statement) -> tuple[Buffer, ...]:
+    """Buffers that a statement names itself (not in nested blocks)."""
     match statement:
         case Launch(reads=reads, writes=writes):
-            return reads, writes
-        case Copy(source=source, target=target):
-            return (source,), (target,)
-        case Swap(first=first, second=second):
-            return (first, second), ()
+            return reads + writes
+        case Copy(source=a, target=b) | Swap(first=a, second=b):
+            return a, b
         case While(flag=flag):
-            return (flag,), ()
+            return (flag,)
         case Switch(selector=selector):
-            return (selector,), ()
+            return (selector,)
 
 
 def number(block: Block, clock: int, ranges: dict[Buffer, LiveRange]) -> int:
     """Extend live ranges by the statements of `block`, numbered from `clock`."""
     for statement in block:
         clock += 1
-        for buffer in chain(*accesses(statement)):
+        for buffer in touched(statement):
             extend(ranges, buffer, clock)
         match statement:
             case While(condition=condition, body=body):
@@ -97,20 +93,30 @@ def extend(ranges: dict[Buffer, LiveRange], buffer: Buffer, clock: int) -> None:
 def everything(block: Block) -> Iterator[Buffer]:
     """All buffers named in a block and the blocks inside it."""
     for statement in statements(block):
-        yield from chain(*accesses(statement))
+        yield from touched(statement)
 
 
 def carried(block: Block) -> set[Buffer]:
     """Arena buffers that hold a value from one iteration to the next: what changes hands, and what
     is read before it is written."""
     first: dict[Buffer, bool] = {}
+    swapped: set[Buffer] = set()
     for statement in statements(block):
-        reads, writes = accesses(statement)
-        for buffer in reads:
+        match statement:
+            case Launch(reads=reads, writes=writes):
+                early, late = reads, writes
+            case Copy(source=source, target=target):
+                early, late = (source,), (target,)
+            case Swap(first=a, second=b):
+                early, late = (a, b), ()
+                swapped |= {a, b}
+            case While() | Switch():
+                early, late = touched(statement), ()
+        for buffer in early:
             first.setdefault(buffer, True)
-        for buffer in writes:
+        for buffer in late:
             first.setdefault(buffer, False)
-    found = {buffer for buffer, is_read in first.items() if is_read} | swapped(block).keys()
+    found = {buffer for buffer, is_read in first.items() if is_read} | swapped
     return {buffer for buffer in found if buffer.place is Place.ARENA}
 
 

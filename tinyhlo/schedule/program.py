@@ -131,12 +131,6 @@ def statements(block: Block) -> Iterator[Statement]:
                 pass
 
 
-def swapped(block: Block) -> dict[Buffer, None]:
-    """Buffers that a Swap anywhere in `block` exchanges, in order."""
-    swaps = (statement for statement in statements(block) if isinstance(statement, Swap))
-    return dict.fromkeys(buffer for swap in swaps for buffer in (swap.first, swap.second))
-
-
 def rewritten(block: Block, change: Callable[[Statement], Statement]) -> Block:
     """Every statement changed, those inside of others first."""
     found: list[Statement] = []
