@@ -36,6 +36,7 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 # each four cycles long. Half of them where a term takes more than LIGHT operations.
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
+OUTWEIGHED = 8  # times the operations: how the others read does not matter
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
 
 
@@ -79,6 +80,7 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
     usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
     usable = usable and not own.parts and not has_lanes(statement.body)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
+    along = along and not (own.gathers and score(repeated(statement), target).value < best)
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
     short = longest_inside(statement) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(statement.body)
@@ -102,6 +104,14 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
             axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
             return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+
+
+def repeated(loop: Loop) -> Loop:
+    """A loop without what it does outside of its loops, where they do OUTWEIGHED times as much."""
+    loops = tuple(s for s in loop.body if isinstance(s, Loop))
+    rest = sum(work(s) for s in loop.body if not isinstance(s, Loop))
+    inside = sum(map(work, loops))
+    return replace(loop, body=loops) if inside >= OUTWEIGHED * max(1.0, rest) else loop
 
 
 def is_light(loop: Loop) -> bool:
