@@ -79,7 +79,12 @@ def test_matrix_product(m: int, k: int, n: int, turned: str) -> None:
     right = build.param(1, (n, k) if turned in ("right", "both") else (k, n), F32)
     a: Node = build.permute(left, (1, 0)) if turned in ("left", "both") else left
     b: Node = build.permute(right, (1, 0)) if turned in ("right", "both") else right
-    compare(Graph((left.type, right.type), (dot(a, b),)))
+    compare(Graph((left.type, right.type), (dot(a, b),)), is_tiled(n, turned))
+
+
+def is_tiled(columns: int, turned: str, dtype: DType = F32) -> bool:
+    """Rows in memory times columns that fill less than half a vector run along the rows."""
+    return turned in ("left", "both") or dtype is not F32 or 8 * columns >= TARGET.vector_bytes
 
 
 @pytest.mark.parametrize("dtype", [F64, I32, BY_NUMPY[np.dtype("uint8")]], ids=str)
@@ -314,7 +319,7 @@ def test_operands_that_are_packed_first(
     a: Node = build.permute(left, (1, 0)) if turned == "left" else left
     b: Node = build.permute(right, (1, 0)) if turned == "right" else right
     result = build.elementwise(Op.ADD, dot(a, b), build.broadcast(bias, (m, n), (1,)))
-    compare(Graph((left.type, right.type, bias.type), (result,)))
+    compare(Graph((left.type, right.type, bias.type), (result,)), is_tiled(n, turned, dtype))
 
 
 def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
@@ -339,10 +344,11 @@ def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(channels: i
     assert program is not None and "left in place" in program.moves  # the image
 
 
-@pytest.mark.parametrize(("n", "lanes"), [(9, 16), (8, 8), (5, 8), (4, 4), (3, 4)])
+@pytest.mark.parametrize(("n", "lanes"), [(9, 16), (8, 8), (5, 8), (4, 4)])
 def test_few_columns_are_multiplied_by_shorter_vectors(n: int, lanes: int) -> None:
-    left, right = build.param(0, (900, 40), F32), build.param(1, (40, n), F32)
-    graph = Graph((left.type, right.type), (dot(left, right),))
+    """Where rows do not lie in memory as such, or vectors would run along them."""
+    left, right = build.param(0, (40, 900), F32), build.param(1, (40, n), F32)
+    graph = Graph((left.type, right.type), (dot(build.permute(left, (1, 0)), right),))
     compare(graph)
     target = named_target("x86-64-v4", threads=2)
     loops = lower_contraction(Kernel("kernel", graph), target, Moves())

@@ -11,8 +11,9 @@ from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
 from tinyhlo.codegen.loops import Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, elementwise, gather, iota, param, permute, reduce
+from tinyhlo.ir.build import broadcast, elementwise, full, gather, iota, param, permute, reduce
 from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -179,6 +180,43 @@ def test_rows_are_summed_as_many_at_a_time_as_there_are_lanes(
     random = np.random.default_rng(0)
     arrays = [random.integers(-9, 9, n.shape).astype(dtype.numpy) for n in (x, w)]
     check(graph, arrays)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(("columns", "rows"), [(2, 8), (3, 4), (4, 4), (5, 2), (7, 2)])
+@pytest.mark.parametrize(("height", "depth"), [(200, 100), (37, 33), (5, 64)])
+def test_rows_times_few_columns(
+    height: int, depth: int, columns: int, rows: int, dtype: DType
+) -> None:
+    """As many rows at a time as fill a vector with their sums; columns lie side by side then."""
+    x, w = param(0, (height, depth), dtype), param(1, (depth, columns), dtype)
+    bias = param(2, (columns,), dtype)
+    shape = (height, depth, columns)
+    y = reduce(Op.ADD, mul(broadcast(x, shape, (0, 1)), broadcast(w, shape, (1, 2))), (1,))
+    y = elementwise(Op.MAX, add(y, broadcast(bias, y.shape, (1,))), full(0.0, y.shape, dtype))
+    graph = Graph((x.type, w.type, bias.type), (y,))
+    loops = lower_kernel(Kernel("k", graph), target := named_target("x86-64-v4", threads=2))
+    loops = choose_moves(loops, target)
+    rows = rows if 2 * columns < 64 // dtype.itemsize else 0  # others fill half a vector
+    found = [move for move in loops.moves if move.startswith("rows")]
+    assert found == ([f"rows i {rows}"] if 0 < rows <= height else [])
+    assert bool(found and height >= 4 * rows) == ("local columns" in str(loops))
+    check(graph, [normal(*n.shape).astype(dtype.numpy) for n in (x, w, bias)], atol=1e-5)
+
+
+def test_what_surrounds_a_long_sum_does_not_make_it_collect_columns() -> None:
+    """Three arrays along the results: read once each, while the matrix is read fifty times."""
+    x, w, rest = (
+        param(0, (50, 100), F32),
+        param(1, (100,), F32),
+        [param(k, (50,), F32) for k in (2, 3)],
+    )
+    total = reduce(Op.ADD, mul(x, broadcast(w, x.shape, (1,))), (1,))
+    y = elementwise(Op.ADD, mul(rest[0], rest[1]), total)
+    graph = Graph((x.type, w.type, *(r.type for r in rest)), (y,))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert loops.moves == ("vector j 64", "rows i 16")
+    check(graph, [normal(50, 100), normal(100), normal(50), normal(50)], rtol=1e-5)
 
 
 def test_sums_of_few_columns_do_not_wait_for_themselves() -> None:

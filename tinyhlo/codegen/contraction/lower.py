@@ -25,7 +25,7 @@ from math import prod
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
-from tinyhlo.codegen.contraction.layout import Layout, find_layout
+from tinyhlo.codegen.contraction.layout import Layout, find_layout, operand_strides
 from tinyhlo.codegen.contraction.operand import (
     Affine,
     InPlace,
@@ -58,9 +58,11 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
+from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import MultiReduce, Reduce
+from tinyhlo.ir.dtypes import F32, F64, DType
+from tinyhlo.ir.graph import MultiReduce, Param, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
@@ -87,6 +89,8 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     if layout is None or not layout.contraction.n:
         return None
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
+    if is_along_rows(layout, node.dtype, target, right, Lowering(kernel)):
+        return None
     computed = right is not None and in_lanes(layout, Lowering(kernel))
     plan = plan_contraction(layout, node.dtype, target, left, right, computed, moves)
     if plan is None:
@@ -95,6 +99,23 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     if small and not moves.choose("product", {"tiles": True, "loops": False}):
         return None
     return Builder(kernel, node, layout, plan, left, right).program()
+
+
+def is_along_rows(
+    layout: Layout, dtype: DType, target: Target, right: Source | None, lowering: Lowering
+) -> bool:
+    """Whether rows in memory are multiplied by columns too few for half a vector: lanes along the
+    rows are all of use then (`moves/row_sums.py`)."""
+    c = layout.contraction
+    if dtype not in (F32, F64) or len(c.n) != 1 or len(c.k) != 1 or right is None:
+        return False
+    lanes = target.vector_bytes // dtype.itemsize
+    few = 2 * c.extent(c.n) < lanes <= c.extent(c.k)
+    stored = isinstance(right.node, Param) and right.node.dtype is dtype
+    if not (few and stored and operand_strides(lowering, c.left)[c.k[0]] == 1):
+        return False
+    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(c.left.shape)]
+    return is_simple(lowering.value(c.left, list(map(index, variables))))
 
 
 class Builder:

@@ -12,7 +12,7 @@ group costs less than one. So what a group does in a few steps of all its items 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +28,6 @@ from tinyhlo.codegen.grid.mapping import ITEMS, SMALL, dealt, iterations
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.ir.graph import Graph
-from tinyhlo.schedule.memory import everything
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -82,12 +81,12 @@ class Gather:
         row: list[Statement] = []
         for statement in block:
             joined = (*row, statement)
-            if self.is_small(statement) and len(set(everything(joined))) <= MOST_BUFFERS:
+            if self.is_small(statement) and len(buffers_of(joined)) <= MOST_BUFFERS:
                 row.append(statement)
                 continue
             result += self.together(tuple(row))
             row = []
-            if self.is_small(statement) and len(set(everything((statement,)))) <= MOST_BUFFERS:
+            if self.is_small(statement) and len(buffers_of((statement,))) <= MOST_BUFFERS:
                 row.append(statement)
             else:
                 result.append(self.inside(statement))
@@ -104,7 +103,7 @@ class Gather:
 
     def together(self, row: Block) -> Block:
         """One launch for a row of statements, where that saves any."""
-        resident = Resident(row, tuple(dict.fromkeys(everything(row))))
+        resident = Resident(row, buffers_of(row))
         repeats = any(isinstance(s, (While, Switch)) for s in row)
         if not resident.kernels or (len(row) < 2 and not repeats):
             return row
@@ -141,6 +140,22 @@ class Gather:
         mapped = any(isinstance(s, Loop) and s.axis in (Axis.GRID, Axis.ITEM) for s in inner)
         steps = sum(map(iterations, program.body))
         return not mapped and steps <= SMALL and private <= self.target.group_bytes // 8
+
+
+def buffers_of(block: Iterable[Statement]) -> tuple[Buffer, ...]:
+    """The buffers that statements name, each once."""
+    found: dict[Buffer, None] = {}
+    for statement in statements(tuple(block)):
+        match statement:
+            case Launch(reads=reads, writes=writes):
+                found |= dict.fromkeys((*reads, *writes))
+            case Copy(source=one, target=other) | Swap(first=one, second=other):
+                found |= dict.fromkeys((one, other))
+            case While(flag=flag):
+                found[flag] = None
+            case Switch(selector=selector):
+                found[selector] = None
+    return tuple(found)
 
 
 def swaps_in(block: Block) -> list[Swap]:

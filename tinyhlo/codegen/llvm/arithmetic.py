@@ -55,13 +55,18 @@ FLOAT_COMPARE = {Op.EQ: "oeq", Op.NE: "une", Op.LT: "olt", Op.LE: "ole"}
 INT_COMPARE = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "lt", Op.LE: "le"}
 EXACT = (Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT)  # results are numbers of the type
 LIBM = {
-    **{
-        op: op.label
-        for op in (
-            *(Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH),
-            *(Op.ERF, Op.ERFC, Op.POW, Op.ATAN2),
-        )
-    },
+    Op.EXP: "exp",
+    Op.EXPM1: "expm1",
+    Op.LOG: "log",
+    Op.LOG1P: "log1p",
+    Op.SIN: "sin",
+    Op.COS: "cos",
+    Op.TAN: "tan",
+    Op.TANH: "tanh",
+    Op.ERF: "erf",
+    Op.ERFC: "erfc",
+    Op.POW: "pow",
+    Op.ATAN2: "atan2",
     Op.REM: "fmod",
 }
 

@@ -31,7 +31,7 @@ from tinyhlo.schedule.program import (
     Swap,
     Switch,
     While,
-    swapped,
+    statements,
 )
 
 CLOCK = f"""declare i32 @clock_gettime(i32, ptr)
@@ -276,3 +276,12 @@ def param_of(operand: Node) -> int:
     while not isinstance(operand, Param):
         operand = operand.inputs[0]  # a Reshape: the same memory
     return operand.position
+
+
+def swapped(block: Block) -> dict[Buffer, None]:
+    """Buffers that a Swap anywhere in `block` exchanges, in order."""
+    found: dict[Buffer, None] = {}
+    for statement in statements(block):
+        if isinstance(statement, Swap):
+            found[statement.first] = found[statement.second] = None
+    return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tinyhlo.codegen.llvm import arithmetic
 from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Loop
@@ -50,7 +51,7 @@ def accumulate(v: Statements, statement: Accumulate, carried: Register) -> None:
     dtype, lanes, type_ = values.dtype, values.lanes, values.type
 
     def combine(left: str, right: str) -> str:
-        return v.combine(statement.op, left, right, dtype, lanes)
+        return arithmetic.emit(v.b, statement.op, [left, right], dtype, dtype, lanes)
 
     prefixes = v.text(statement.value, lanes)
     distance = 1

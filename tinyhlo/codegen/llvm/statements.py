@@ -216,7 +216,7 @@ class Statements(Values):
                 self.run_body(substituted(loop.body, {loop.var: constant(k)}))
             return
         end = self.end(loop)
-        if loop.axis is Axis.REDUCE and 1 < loop.width == self.lanes:
+        if loop.axis is Axis.REDUCE and loop.width > 1 and self.lanes > 1:
             row_sums.run(self, loop, end)
         elif loop.width == 1 or self.lanes > 1:
             reduce_lanes.around(self, loop, lambda: self.run(loop, self.index(loop.start), end, 1))

@@ -8,21 +8,57 @@
 
 Lanes along the rows and across them: every row has its own vector (`llvm/row_sums.py`), what all
 rows read is read once for all, and their lanes are put together in one go, which takes longer than
-to add up a short row.
+to add up a short row. Where each row has sums of its own with a few columns, those are written out,
+and fewer rows fill a vector: a matrix times four columns takes four rows at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import only_sums
-from tinyhlo.codegen.expressions import Expression, identity
-from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.bodies import (
+    all_indices,
+    below,
+    names_set,
+    only_sums,
+    rewritten,
+    substituted,
+    values_in,
+)
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Load,
+    Memory,
+    Name,
+    Read,
+    has_registers,
+    identity,
+    index_free,
+    rebuilt,
+)
+from tinyhlo.codegen.loops import (
+    Allocate,
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Statement,
+    Store,
+)
+from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.dtypes import BOOL
-from tinyhlo.ir.index import ZERO
-from tinyhlo.target import Target
+from tinyhlo.ir.index import ZERO, Var, constant, index
+from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.target import NEAR, Target
 
+MOST_COLUMNS = 8
+FEWEST_TURNS = 4  # that make up for columns that are taken apart before
+SPARE = 8  # registers besides those of the sums and of what the rows keep
+SET_ROWS = 4  # at a time, of any length: the cache keeps a line of each
 MOST_NODES = 16  # of a term: there is one for every row
 
 
@@ -31,10 +67,14 @@ def rows_together(body: Body, target: Target, moves: list[str]) -> Body:
     result: list[Statement] = []
     for statement in body:
         if isinstance(statement, Loop):
-            lanes = lanes_of(statement, target)
+            loop = columns_written_out(statement)
+            lanes = lanes_of(loop, target)
             if lanes:
-                moves.append(f"rows {statement.var.name} {lanes}")
-                statement = together(statement, lanes)
+                name = f"columns{len(moves)}"
+                moves.append(f"rows {loop.var.name} {lanes}")
+                aside, loop = columns_aside(loop, name, lanes)
+                result += aside
+                statement = together(loop, lanes)
             else:
                 inner = rows_together(statement.body, target, moves)
                 statement = replace(statement, body=inner)
@@ -42,9 +82,78 @@ def rows_together(body: Body, target: Target, moves: list[str]) -> Body:
     return tuple(result)
 
 
+def columns_written_out(loop: Loop) -> Loop:
+    """The loop over rows without a loop over a few columns inside it: one sum for each of them, all
+    in one loop along the row."""
+    match loop.body:
+        case (Loop(axis=Axis.SERIAL, width=1, count=None, var=var, body=body),):
+            named = any(has_registers(index_free(where)) for where in all_indices(body))
+            if var.extent > MOST_COLUMNS or named or any(isinstance(s, If) for s in below(body)):
+                return loop
+        case _:
+            return loop
+    result: list[Statement] = []
+    for k in range(var.extent):
+        names = {name: f"{name}_{k}" for name in names_set(body)}
+        result += renamed(substituted(body, {var: constant(k)}), names)
+    stores = [s for s in result if isinstance(s, Store)]
+    return replace(loop, body=join((*(s for s in result if not isinstance(s, Store)), *stores)))
+
+
+def renamed(body: Body, names: Mapping[str, str]) -> Iterator[Statement]:
+    """A body with other registers."""
+    reads = (e for s in below(body) for e in walk(values_in(s)) if isinstance(e, Read))
+    known: dict[Expression, Expression] = {
+        e: Read(names.get(e.name, e.name), e.dtype) for e in reads
+    }
+    for s in body:
+        yield rewritten(
+            s, lambda value: exchanged(value, known), name_of=lambda name: names.get(name, name)
+        )
+
+
+def columns_aside(loop: Loop, name: str, lanes: int) -> tuple[Body, Loop]:
+    """What all rows read at every second, third ... place is put into scratch, column after column:
+    to take columns apart costs as much as to multiply with them."""
+    (along,) = (s for s in loop.body if isinstance(s, Loop))
+    var = along.var
+    loads = {e for s in only_sums(along.body) for e in loads_of(s.value) if is_column(e, var)}
+    if not loads or loop.var.extent < FEWEST_TURNS * lanes:
+        return (), loop
+    fill: list[Store] = []
+    for k, load in enumerate(sorted(loads, key=lambda e: (e.memory.name, e.index.offset))):
+        column = Memory(f"{name}_{k}", load.dtype, var.extent, local=True)
+        fill.append(Store(column, index(var), load))
+    here: dict[Expression, Expression] = {s.value: Load(s.memory, s.index) for s in fill}
+    width = along.width // along.chains
+    body = (rewritten(s, lambda value: exchanged(value, here)) for s in along.body)
+    inner = replace(along, body=tuple(body))
+    turned = replace(loop, body=tuple(inner if s is along else s for s in loop.body))
+    aside = (*(Allocate(s.memory) for s in fill), Loop(var, Axis.VECTOR, tuple(fill), width))
+    return aside, turned
+
+
+def is_column(load: Load, var: Var) -> bool:
+    stride = load.index.coefficient(var)
+    return stride in range(2, NEAR + 1) and index_free(load.index) <= frozenset[Name]((var,))
+
+
+def exchanged(root: Expression, known: dict[Expression, Expression]) -> Expression:
+    """An expression with others for some of its parts; `known` are these, and what became of the
+    rest."""
+    found = known.get(root)
+    if found is None:
+        again = rebuilt(root, lambda e: exchanged(e, known), lambda where: where)
+        found = known[root] = again
+    return found
+
+
 def together(loop: Loop, lanes: int) -> Loop:
     """The loop over rows in lanes, that along them in one vector."""
-    body = (replace(s, width=lanes, chains=1) if isinstance(s, Loop) else s for s in loop.body)
+    body = (
+        replace(s, width=s.width // s.chains, chains=1) if isinstance(s, Loop) else s
+        for s in loop.body
+    )
     return replace(loop, axis=Axis.VECTOR, width=lanes, body=tuple(body))
 
 
@@ -60,27 +169,56 @@ def lanes_of(loop: Loop, target: Target) -> int:
     stores = [s for s in loop.body if isinstance(s, Store)]
     declares = [s for s in loop.body if isinstance(s, Declare)]
     ops = {s.name: s.op for s in terms}
+    loads = {load for value in values for load in loads_of(value)}
+    rows = rows_of(len(terms), lanes, loads, loop.var, along.var, target)
     plain = (
         loop.axis is Axis.SERIAL
         and loop.count is None
-        and 1 < lanes <= min(loop.var.extent, along.var.extent)
+        and 1 < rows <= loop.var.extent
+        and lanes <= along.var.extent
         and len(loop.body) == len(declares) + 1 + len(stores)
         and set() != ops.keys() == {d.name for d in declares}
         and all(d.value is identity(ops[d.name], d.value.dtype) for d in declares)
+        and (rows == lanes or len(set(ops.values())) == len({d.value.dtype for d in declares}) == 1)
         and all(is_simple(value) for value in values)
-        and all(s.index.coefficient(loop.var) == 1 for s in stores)
+        and all(s.index.coefficient(loop.var) in range(1, NEAR + 1) for s in stores)
         and all(
-            load.index.coefficient(loop.var) in (0, 1) for s in stores for load in loads_of(s.value)
+            load.index.coefficient(loop.var) in range(NEAR + 1)
+            for s in stores
+            for load in loads_of(s.value)
         )
     )
-    if not plain or len(terms) * lanes > target.vector_registers // 2:
-        return 0
-    block = sum(load.memory.dtype.itemsize for value in values for load in loads_of(value))
-    return lanes if block * lanes * along.var.extent <= target.l1_bytes // 2 else 0
+    return rows if plain else 0
+
+
+def rows_of(sums: int, lanes: int, loads: set[Load], row: Var, along: Var, target: Target) -> int:
+    """Rows whose sums, so many each, fill a vector or less, or a vector each if registers do; and
+    which stay in half of the cache, unless they are so few that it keeps a line of each."""
+    of_row = [load for load in loads if load.depends_on(row)]
+    still = sum(not load.depends_on(along) for load in of_row)  # these wait in registers
+
+    def registers() -> int:
+        return rows * (sums + still) if still else 0
+
+    def nbytes() -> int:
+        read = (load.dtype.itemsize * (rows if load in of_row else 1) for load in loads)
+        return sum(read) * along.extent
+
+    rows = lanes
+    while rows * sums > max(lanes, target.vector_registers // 2):
+        rows //= 2
+    if sums == 1:  # nothing but the last step is shared
+        return rows if nbytes() <= target.l1_bytes // 2 else 0
+    while rows > 1 and registers() > target.vector_registers - SPARE:
+        rows //= 2
+    while rows > SET_ROWS and nbytes() > target.l1_bytes // 2:
+        rows //= 2
+    return rows
 
 
 def is_simple(value: Expression) -> bool:
     """Whether a term is short, of plain loads, and fills whole lanes of 32 bits and more."""
     nodes = list(walk([value]))
     wide = all(e.dtype.bits >= 32 and e.dtype is not BOOL for e in nodes)
-    return wide and len(nodes) <= MOST_NODES
+    dear = any(isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
+    return wide and not dear and len(nodes) <= MOST_NODES

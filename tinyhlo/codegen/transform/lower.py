@@ -21,16 +21,7 @@ from math import log2, prod
 
 from tinyhlo.codegen.bodies import nested_loops, values_in
 from tinyhlo.codegen.expressions import Apply, Load, Memory, in_rows
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Axis,
-    Body,
-    Loop,
-    LoopProgram,
-    Statement,
-    Store,
-    around,
-)
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
@@ -155,8 +146,11 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
 
     best, width = min(reversed(choices), key=cost)
     moves.append(f"vector {best.var.name} {width}")
-    in_lanes = replace(best, axis=Axis.VECTOR, width=width)
-    return around([in_lanes if loop is best else loop for loop in nest], nest[-1].body)[0]
+    inner: Body = nest[-1].body
+    for loop in reversed(nest):
+        vector = {"axis": Axis.VECTOR, "width": width} if loop is best else {}
+        inner = (replace(loop, body=inner, **vector),)
+    return inner[0]
 
 
 def points(body: Body) -> int:
