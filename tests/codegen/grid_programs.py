@@ -99,6 +99,31 @@ PROGRAMS: dict[str, Program] = {
     ),
     "product of bf16": (wide, (of(40, 80, dtype=jnp.bfloat16), of(80, 50, dtype=jnp.bfloat16))),
     "product of f16": (wide, (of(40, 80, dtype="f2"), of(80, 50, dtype="f2"))),
+    "matrices of bf16": (wide, (of(256, 64, dtype=jnp.bfloat16), of(64, 128, dtype=jnp.bfloat16))),
+    "matrices of f16, no multiples of anything": (
+        lambda x, y: x @ y,
+        (of(75, 53, dtype="f2"), of(53, 91, dtype="f2")),
+    ),
+    "matrices of bf16, all turned": (
+        lambda x, y: wide(x.T, y.T).T,
+        (of(96, 140, dtype=jnp.bfloat16), of(70, 96, dtype=jnp.bfloat16)),
+    ),
+    "matrices of bf16, rows and rows": (
+        lambda x, y: jnp.einsum("bqhd,bkhd->bhqk", x, y, preferred_element_type="f4"),
+        (of(2, 40, 3, 64, dtype=jnp.bfloat16), of(2, 48, 3, 64, dtype=jnp.bfloat16)),
+    ),
+    "matrices of bf16, a long depth": (
+        wide,
+        (of(32, 4000, dtype=jnp.bfloat16), of(4000, 40, dtype=jnp.bfloat16)),
+    ),
+    "matrices of bf16, with work before and after": (
+        lambda x, y, b: jnp.tanh(wide(jnp.abs(x), y) + b),
+        (of(48, 64, dtype=jnp.bfloat16), of(64, 80, dtype=jnp.bfloat16), of(80)),
+    ),
+    "convolution of bf16": (
+        lambda x, w: lax.conv(x, w, (1, 1), "SAME", preferred_element_type=jnp.float32),
+        (of(1, 16, 20, 20, dtype=jnp.bfloat16), of(32, 16, 3, 3, dtype=jnp.bfloat16)),
+    ),
     "product of i8": (wide, (of(40, 80, dtype="i1"), of(80, 50, dtype="i1"))),
     "product of i32": (dot, (of(40, 80, dtype="i4"), of(80, 50, dtype="i4"))),
     "convolution": (conv(1), (of(2, 3, 30, 33), of(5, 3, 3, 3))),

@@ -78,7 +78,7 @@ def test_a_sum_is_put_together_in_memory_that_the_group_shares() -> None:
         ("k0_kernel", 64, 256)
     ]
     assert text.count("BARRIER;") == 5
-    assert "for (i64 j_1000 = ITEM; j_1000 < 1000; j_1000 += 256) {" in text
+    assert "for (i32 j_1000 = ITEM; j_1000 < 1000; j_1000 += 256) {" in text
 
 
 def test_equal_kernels_share_their_functions() -> None:

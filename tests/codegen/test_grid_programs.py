@@ -4,6 +4,7 @@ clang for AMD's GPUs and as Metal."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -19,10 +20,11 @@ from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.runtime.devices.metal import COPIES
 
 NV = replace(
-    TARGET, device="NV", features="fp64", packs=False, scales=False, dots=(), vector_bytes=16,
+    TARGET, device="NV", features="fp64 mma", packs=False, scales=False, dots=(), vector_bytes=16,
     threads=128, group_items=1024, group_bytes=48 << 10,
 )  # fmt: skip
-AMD = replace(NV, device="AMD", threads=304, group_bytes=64 << 10)
+AMD = replace(NV, device="AMD", features="fp64", threads=304, group_bytes=64 << 10)
+ARCHITECTURES = {"gfx942": "fp64 mfma", "gfx1100": "fp64 wmma"}
 METAL = replace(NV, device="METAL", features="fp16", threads=10, group_bytes=32 << 10)
 CLANG = shutil.which("clang-19")
 # as hiprtc, whose maths are clang's own
@@ -72,14 +74,16 @@ def test_nvrtc_takes_it(title: str) -> None:
 @pytest.mark.skipif(CLANG is None, reason="there is no clang-19")
 @pytest.mark.parametrize("title", PROGRAMS)
 def test_clang_takes_it_for_amd(title: str) -> None:
-    """To assembly, where functions of ROCm's libraries may be missing yet."""
-    code = code_of(PROGRAMS[title], AMD)
-    for arch in ("gfx942", "gfx1100"):
+    """To assembly, where functions of ROCm's libraries may be missing yet; into its registers."""
+    for arch, features in ARCHITECTURES.items():
+        code = code_of(PROGRAMS[title], replace(AMD, features=features))
         command = [str(CLANG), *HIP, f"--offload-arch={arch}", "-S", "-", "-o", "-"]
         done = subprocess.run(
             command, input=code.source, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+        spills = re.findall(r"\.vgpr_spill_count: +(\d+)", done.stdout)
+        assert not any(map(int, spills)) or "matri" not in title, (arch, spills)
 
 
 def clang_as_metal(source: str) -> str:

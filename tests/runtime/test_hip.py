@@ -37,6 +37,12 @@ def test_what_the_driver_says() -> None:
     ], done.stderr
 
 
+def test_instructions_for_matrices() -> None:
+    named = {"gfx906": "", "gfx90a": "mfma", "gfx942:sramecc+:xnack-": "mfma", "gfx1030": ""}
+    named |= {"gfx1100": "wmma", "gfx1151": "wmma", "gfx1200": ""}
+    assert {name: hip.matrices_of(name) for name in named} == named
+
+
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCM_PATH", "/nowhere")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.codegen.harness import TARGET
 from tests.codegen.native import check
 from tests.schedule.graphs import F32, add, launches, matmul, normal, planned
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.ir.build import elementwise, param, reshape, slice_
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.schedule import schedule
+from tinyhlo.target import Target
 
 H, W = param(0, (8, 32), F32), param(1, (32, 32), F32)
 
@@ -44,6 +49,22 @@ def test_pieces_of_an_array_are_read_by_one_kernel(shape: tuple[int, ...]) -> No
     assert sorted(offsets) == [1024 * k for k in range(6)]
     assert f"in2:{x.type} from byte 1024" in str(program)
     check(graph, arguments)
+
+
+def test_pieces_begin_where_a_device_can_load_several_at_once() -> None:
+    """At multiples of 16 bytes."""
+    device = replace(TARGET, device="NV", group_items=1024, group_bytes=48 << 10)
+    x = param(2, (1, 600), F32)
+
+    def offsets(first: int, target: Target) -> list[int]:
+        starts = (first, first + 256)
+        pieces = [reshape(slice_(x, (0, s), (1, s + 256)), (8, 32)) for s in starts]
+        graph, _ = recurrence([*pieces], x.shape)
+        body = schedule(graph, "test", (), target).body
+        return [offset for launch in launches(body) for offset in launch.offsets if offset]
+
+    assert offsets(4, device) == offsets(4, TARGET) == [16, 1040]
+    assert offsets(1, TARGET) == [4, 1028] and offsets(1, device) == []
 
 
 def test_a_whole_array_and_a_piece_of_one_share_a_kernel() -> None:

@@ -27,6 +27,8 @@ from tinyhlo.codegen.loops import (
     Bind,
     Body,
     Declare,
+    Fetch,
+    FragmentProduct,
     If,
     Keep,
     Loop,
@@ -62,7 +64,7 @@ def values_in(statement: Statement) -> tuple[Expression, ...]:
     match statement:
         case Declare(value=value) | Accumulate(value=value) | Store(value=value):
             return (value,)
-        case Assign(values=values) | TileProduct(values=values):
+        case Assign(values=values) | TileProduct(values=values) | FragmentProduct(words=values):
             return values
         case Keep(values=values, condition=condition):
             return (*values, condition)
@@ -73,7 +75,7 @@ def values_in(statement: Statement) -> tuple[Expression, ...]:
 def indices_in(statement: Statement) -> tuple[Index, ...]:
     """The indices that a statement itself has, those of its values aside."""
     match statement:
-        case Store(index=where) | Bind(index=where) | Loop(start=where):
+        case Store(index=where) | Bind(index=where) | Loop(start=where) | Fetch(index=where):
             return (where,)
         case If(conditions=conditions):
             return tuple(c.index for c in conditions)
@@ -108,7 +110,7 @@ def memories_in(body: Body) -> set[Memory]:
     """Memory that a body reads or writes."""
     found = memories_read(body)
     for statement in below(body):
-        if isinstance(statement, Store):
+        if isinstance(statement, (Store, Fetch)):
             found.add(statement.memory)
         elif isinstance(statement, Keep):
             found.update(statement.memories)
@@ -135,7 +137,7 @@ def set_by(statement: Statement) -> frozenset[str]:
     match statement:
         case Declare(name=name) | Accumulate(name=name):
             return frozenset((name,))
-        case Assign(names=names):
+        case Assign(names=names) | FragmentProduct(sums=names) | Fetch(names=names):
             return frozenset(names)
         case Keep(count=count):
             return frozenset((count,))
@@ -304,6 +306,10 @@ def rewritten(
             return Keep(memories, kept, value_of(condition), name_of(count))
         case TileProduct():
             return statement.over(value_of, index_of)
+        case Fetch(names=names, memory=memory, index=where):
+            return Fetch(tuple(map(name_of, names)), memory, index_of(where))
+        case FragmentProduct(name=name, sums=sums, words=words):
+            return FragmentProduct(name, tuple(map(name_of, sums)), tuple(map(value_of, words)))
         case _:
             return statement
 

@@ -198,8 +198,29 @@ class Synchronize:
     """All items of a group come here before any goes on, and see what the others have stored."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class FragmentProduct:
+    """An instruction for matrices: the items of a warp, who hold the `words` of two fragments, add
+    their product to `sums`, registers of each. `name` is the function of a device's prelude."""
+
+    name: str
+    sums: tuple[str, ...]
+    words: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fetch:
+    """Four neighbours in memory by one load, names[k] = memory[index + k]: words of 32 bits, the
+    first at a multiple of four."""
+
+    names: tuple[str, ...]
+    memory: Memory
+    index: Index
+
+
 Statement = Union[
-    Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep, TileProduct, Synchronize
+    *(Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep),
+    *(TileProduct, Synchronize, FragmentProduct, Fetch),
 ]
 Body = tuple[Statement, ...]
 
@@ -218,6 +239,7 @@ class LoopProgram:
     tables: tuple[tuple[Memory, np.ndarray], ...] = ()
     moves: tuple[str, ...] = ()
     streamed: tuple[Memory, ...] = ()  # written around the cache
+    views: tuple[tuple[Memory, Memory], ...] = ()  # of a read, as another type
 
     def __str__(self) -> str:
         from tinyhlo.codegen.printer import format_program

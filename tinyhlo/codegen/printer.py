@@ -34,6 +34,8 @@ from tinyhlo.codegen.loops import (
     Bind,
     Body,
     Declare,
+    Fetch,
+    FragmentProduct,
     If,
     Keep,
     Loop,
@@ -138,6 +140,11 @@ class _Printer:
                 self.line(f"local {format_memory(memory)}")
             case Synchronize():
                 self.line("synchronize")
+            case Fetch(names=names, memory=memory, index=index):
+                self.line(f"{', '.join(names)} = {memory.name}[{self.index(index)} ..]")
+            case FragmentProduct(name=name, sums=sums, words=words):
+                texts = [self.value(word) for word in words]
+                self.line(f"{', '.join(sums)} += {name}({', '.join(texts)})")
 
     def tile_product(self, m: TileProduct) -> str:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"

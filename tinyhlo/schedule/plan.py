@@ -17,6 +17,8 @@ from tinyhlo.schedule.program import Buffer, Place, Program
 from tinyhlo.schedule.shared import share_kernels
 from tinyhlo.target import Target
 
+LOAD_BYTES = 16  # of the longest load of a work-item, whose place is a multiple of that
+
 
 def schedule(
     graph: Graph, name: str, aliases: tuple[tuple[int, int], ...], target: Target
@@ -36,5 +38,5 @@ def schedule(
     body = shared_copies(results_in_place(body), context.kernels)
     placed, arena_bytes = plan(body)
     constants = tuple(node for node in context.constants if isinstance(node, Constant))
-    shared = share_kernels(placed)
+    shared = share_kernels(placed, LOAD_BYTES if target.runs_grids else 1)
     return Program(name, inputs, outputs, constants, shared, arena_bytes, aliases)

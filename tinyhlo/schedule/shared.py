@@ -24,10 +24,10 @@ class Sharing:
     sources: tuple[tuple[int, int], ...]  # (param, offset) of each param
 
 
-def share_kernels(body: Block) -> Block:
-    """The statements over as few kernels as can be."""
+def share_kernels(body: Block, alignment: int = 1) -> Block:
+    """The statements over as few kernels as can be; pieces begin at multiples of `alignment`."""
     kernels = dict.fromkeys(s.kernel for s in statements(body) if isinstance(s, Launch))
-    sharings = {kernel: over_pieces(kernel) for kernel in kernels}
+    sharings = {kernel: over_pieces(kernel, alignment) for kernel in kernels}
     if all(sharing.kernel is kernel for kernel, sharing in sharings.items()):
         return body
     groups: dict[object, list[Kernel]] = {}
@@ -51,7 +51,7 @@ def share_kernels(body: Block) -> Block:
     return rewritten(body, over_shared)
 
 
-def over_pieces(kernel: Kernel) -> Sharing:
+def over_pieces(kernel: Kernel, alignment: int = 1) -> Sharing:
     """A kernel with a param for each dense piece that it reads of another; itself when there are
     none. What is in registers stays whole, and memory that is written too."""
     nodes = kernel.graph.nodes()
@@ -60,7 +60,7 @@ def over_pieces(kernel: Kernel) -> Sharing:
     pieces: dict[Node, tuple[int, int]] = {}
     for node in nodes:
         source = piece(node) if isinstance(node, Slice) else None
-        if source is not None and source[0] not in written:
+        if source and source[0] not in written and source[1] % alignment == 0:
             pieces[node] = source
     if not pieces or any(isinstance(node, LibraryCall) for node in nodes):
         return Sharing(kernel, tuple(sorted(params.values())))

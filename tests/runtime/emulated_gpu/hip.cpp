@@ -9,7 +9,8 @@
 
 #include <string>
 
-enum { NO_DEVICE = 100, INVALID_IMAGE = 200, NOT_FOUND = 500, ATTACH_GLOBAL = 1 };
+const int NO_DEVICE = 100, INVALID_IMAGE = 200, NOT_FOUND = 500;
+const unsigned ATTACH_GLOBAL = 1;
 enum { PROPERTIES_BYTES = 1472, ARCHITECTURE_AT = 1160 };
 
 extern "C" {
@@ -21,7 +22,7 @@ int hipGetDeviceCount(int* count) {
   return SUCCESS;
 }
 
-int hipSetDevice(int number) { return number ? NO_DEVICE : SUCCESS; }
+int hipSetDevice(int number) { return number ? NO_DEVICE : (int)SUCCESS; }
 
 int hipDeviceGetName(char* name, int length, int) {
   snprintf(name, length, "emulated MI300X");
@@ -61,12 +62,12 @@ int hipModuleLoadData(void** module, const char* image) {
   close(file);
   *module = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   unlink(path);
-  return *module ? SUCCESS : INVALID_IMAGE;
+  return *module ? (int)SUCCESS : INVALID_IMAGE;
 }
 
 int hipModuleGetFunction(void** function, void* module, const char* name) {
   *function = dlsym(module, (std::string(name) + "_entry").c_str());
-  return *function ? SUCCESS : NOT_FOUND;
+  return *function ? (int)SUCCESS : NOT_FOUND;
 }
 
 int hipModuleLaunchKernel(Kernel function, unsigned groups, unsigned groups_y, unsigned groups_z,

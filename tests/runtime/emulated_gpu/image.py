@@ -16,15 +16,17 @@ from zlib import crc32
 HEADERS = Path(__file__).parent
 # no contraction, as --fmad=false; C++17 as NVRTC is told
 COMMAND = ("g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-march=native")
+# not what instructions for matrices stand behind
 KERNEL = re.compile(
-    r'^(?:KERNEL\(\d+\)|FUNCTION|extern "C" __global__|kernel) void (\w+)\(', re.MULTILINE
+    r'^(?:KERNEL\(\d+\)|FUNCTION|extern "C" __global__|kernel) void (\w+)\((?!\w+&)',
+    re.MULTILINE,
 )
 
 
 def version() -> int:
     """What images are kept by: it changes with the headers and the command."""
     headers = b"".join((HEADERS / name).read_bytes() for name in ("words.h", "metal_stdlib"))
-    return crc32(headers + " ".join(COMMAND).encode()) >> 1
+    return crc32(headers + " ".join((*COMMAND, KERNEL.pattern)).encode()) >> 1
 
 
 def compiled(library: str, text: str, image: Path) -> subprocess.CompletedProcess[str]:

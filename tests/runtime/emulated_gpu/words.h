@@ -38,3 +38,64 @@ template <class... T> struct EmulatedCall {
 template <class... T> static inline void emulated_call(void (*kernel)(T...), void** where) {
   EmulatedCall<T...>{kernel, *(T*)*where++...};
 }
+
+/* Instructions for matrices: all items of a group come here, each with its words of both fragments.
+   Every lane computes its sums from what the lanes of its warp hold. */
+static unsigned emulated_words[1024][16];
+
+static inline float emulated_number(unsigned word, unsigned half, bool is_bf16) {
+  unsigned short bits = (unsigned short)(word >> 16 * half);
+  return is_bf16 ? same_bits<float>((unsigned)bits << 16) : (float)same_bits<_Float16>(bits);
+}
+
+/* `Own` says which lane holds a number of a fragment in which of its words; `half` of it k % 2. */
+template <class Own, int Lanes, int Sums>
+static inline void emulated_product(bool is_bf16, float* (&sums)[Sums], const unsigned* words,
+                                    unsigned count) {
+  unsigned item = threadIdx.x, warp = item / Lanes * Lanes, lane = item % Lanes;
+  for (unsigned k = 0; k < count; k++) emulated_words[item][k] = words[k];
+  emulated_wait(__LINE__);
+  for (unsigned s = 0; s < Sums; s++) {
+    unsigned row = Own::row(lane, s), column = Own::column(lane, s);
+    for (unsigned k = 0; k < 16; k++) {
+      unsigned a = emulated_words[warp + Own::left_lane(row, k)][Own::left_word(row, k)];
+      unsigned b = emulated_words[warp + Own::right_lane(column, k)][Own::right_word(k)];
+      *sums[s] += emulated_number(a, k % 2, is_bf16) * emulated_number(b, k % 2, is_bf16);
+    }
+  }
+  emulated_wait(__LINE__);
+}
+
+struct Mma { /* m16n8k16 */
+  static unsigned row(unsigned lane, unsigned s) { return lane / 4 + s / 2 * 8; }
+  static unsigned column(unsigned lane, unsigned s) { return lane % 4 * 2 + s % 2; }
+  static unsigned left_lane(unsigned row, unsigned k) { return row % 8 * 4 + k % 8 / 2; }
+  static unsigned left_word(unsigned row, unsigned k) { return row / 8 + k / 8 * 2; }
+  static unsigned right_lane(unsigned column, unsigned k) { return column * 4 + k % 8 / 2; }
+  static unsigned right_word(unsigned k) { return 4 + k / 8; }
+};
+struct Mfma { /* 16x16x16 of 64 lanes */
+  static unsigned row(unsigned lane, unsigned s) { return lane / 16 * 4 + s; }
+  static unsigned column(unsigned lane, unsigned) { return lane % 16; }
+  static unsigned left_lane(unsigned row, unsigned k) { return k / 4 * 16 + row; }
+  static unsigned left_word(unsigned, unsigned k) { return k % 4 / 2; }
+  static unsigned right_lane(unsigned column, unsigned k) { return k / 4 * 16 + column; }
+  static unsigned right_word(unsigned k) { return 2 + k % 4 / 2; }
+};
+
+template <bool Bf16, class... Words>
+static inline void emulated_mma(float& c0, float& c1, float& c2, float& c3, Words... given) {
+  float* sums[4] = {&c0, &c1, &c2, &c3};
+  unsigned words[] = {given...};
+  emulated_product<Mma, 32>(Bf16, sums, words, sizeof...(given));
+}
+template <bool Bf16, class... Words>
+static inline void emulated_mfma(float& c0, float& c1, float& c2, float& c3, Words... given) {
+  float* sums[4] = {&c0, &c1, &c2, &c3};
+  unsigned words[] = {given...};
+  emulated_product<Mfma, 64>(Bf16, sums, words, sizeof...(given));
+}
+#define mma_bf16 emulated_mma<true>
+#define mma_f16 emulated_mma<false>
+#define mfma_bf16 emulated_mfma<true>
+#define mfma_f16 emulated_mfma<false>

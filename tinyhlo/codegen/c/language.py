@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tinyhlo.codegen.c import arithmetic
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.library import FAR, Far
-from tinyhlo.ir.dtypes import BOOL, I64, DType
+from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
@@ -66,3 +67,5 @@ C = Language(
     converted=arithmetic.converted,
     far=FAR,
 )
+# Where all indices fit: units of GPUs compute with 32 bits, and two of their registers hold 64.
+C_OF_32_BITS = replace(C, index=I32)

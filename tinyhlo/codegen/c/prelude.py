@@ -50,7 +50,7 @@ typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
 typedef unsigned long long u64; typedef float f32; typedef double f64;
 #define restrict __restrict__
 #define GLOBAL
-#define SHARED __shared__
+#define SHARED __shared__ __attribute__((aligned(16)))
 #define TABLE static __device__ const
 #define FUNCTION static __device__ inline
 #define UNROLL _Pragma("unroll")
@@ -69,6 +69,10 @@ FUNCTION u32 count_ones(u32 x) { return __popc(x); }
 FUNCTION u64 count_ones(u64 x) { return __popcll(x); }
 FUNCTION u32 count_zeros(u32 x) { return __clz(x); }
 FUNCTION u64 count_zeros(u64 x) { return __clzll(x); }
+struct __attribute__((aligned(16))) words_4 { u32 a, b, c, d; };
+FUNCTION void load_4(u32& a, u32& b, u32& c, u32& d, const u32* from) {
+  const words_4 all = *(const words_4*)from; a = all.a; b = all.b; c = all.c; d = all.d;
+}
 """
 
 FLOAT16 = """\

@@ -9,10 +9,12 @@ to the items of the group, which then know all that it accumulated:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tinyhlo.codegen.bodies import in_order, stores_in, substituted, ways_together
 from tinyhlo.codegen.c.arithmetic import Functions
+from tinyhlo.codegen.c.fragments import fragment_function
+from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.c.values import Values
 from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import (
@@ -23,6 +25,8 @@ from tinyhlo.codegen.loops import (
     Bind,
     Body,
     Declare,
+    Fetch,
+    FragmentProduct,
     If,
     Keep,
     Loop,
@@ -48,8 +52,9 @@ class Statements(Values):
         functions: Functions,
         items: int,
         alone: bool,
+        language: Language | None = None,
     ) -> None:
-        super().__init__(target, names, functions)
+        super().__init__(target, names, functions, language)
         self.items = items
         self.alone = alone
         self.dtypes: dict[str, DType] = {}  # of registers
@@ -86,6 +91,12 @@ class Statements(Values):
             case Synchronize():
                 self.out.line(self.language.barrier)
                 self.stored()
+            case Fetch(names=names, memory=memory, index=index):
+                given = ", ".join(self.registers[name] for name in names)
+                self.out.line(f"load_4({given}, {self.names[memory]} + {self.index(index)});")
+                self.forget(names)
+            case FragmentProduct(name=name, sums=sums, words=words):
+                self.fragment_product(name, sums, words)
             case _:
                 raise TypeError(statement)
 
@@ -187,6 +198,12 @@ class Statements(Values):
         self.out.line(f"if ({condition}) {{ {count} += 1; }}")
         self.forget((keep.count,))
         self.stored()
+
+    def fragment_product(self, name: str, sums: Sequence[str], words: Sequence[Expression]) -> None:
+        self.functions[name] = fragment_function(name)
+        given = [*(self.registers[each] for each in sums), *(self.text(word) for word in words)]
+        self.out.line(f"{name}({', '.join(given)});")
+        self.forget(tuple(sums))
 
     # --- loops -------------------------------------------------------------------------------
 

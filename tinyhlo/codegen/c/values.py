@@ -75,7 +75,14 @@ class Values(Scopes):
 
     language: Language = C
 
-    def __init__(self, target: Target, names: Mapping[Memory, str], functions: Functions) -> None:
+    def __init__(
+        self,
+        target: Target,
+        names: Mapping[Memory, str],
+        functions: Functions,
+        language: Language | None = None,
+    ) -> None:
+        self.language = language or self.language
         self.out = Lines(self.language)
         super().__init__(self.out)
         self.registers: dict[str, str] = {}
@@ -182,7 +189,7 @@ class Values(Scopes):
             shifted = f"({text} + {lift * divisor}) {infix} {divisor}"
             return f"({shifted} - {lift})" if infix == "/" else f"({shifted})"
         if high < INT_LIMIT:
-            return f"(i64)((u32){text} {infix} {divisor}u)"
+            return f"({self.index_type})((u32){text} {infix} {divisor}u)"
         return f"({text} {infix} {divisor})"
 
     def hold(self, conditions: tuple[Condition, ...]) -> str:

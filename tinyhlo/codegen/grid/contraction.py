@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, find_layout, in_shape_of_sum, operand_strides
@@ -56,8 +57,8 @@ FEW = 16  # columns that leave lanes empty
 MIN_WORK = 1 << 15  # multiply-adds from which tiles pay
 
 
-def lower_product(kernel: Kernel, target: Target) -> LoopProgram | None:
-    """The LoopProgram of a contraction kernel; None for any other one and for small ones."""
+def find_product(kernel: Kernel, target: Target) -> Product | None:
+    """The product that a contraction kernel is; None for any other one and for small ones."""
     kernel = in_shape_of_sum(kernel)
     reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
     if len(reduces) != 1 or len(kernel.graph.results) != 1:
@@ -74,17 +75,33 @@ def lower_product(kernel: Kernel, target: Target) -> LoopProgram | None:
     product = Product(kernel, node, layout, target)
     if product.depth * product.rows * product.columns < MIN_WORK or product.is_read_once():
         return None
-    if not product.is_safe_in_place():
-        return None
-    tile = choose_tile(product.extents, node.dtype.itemsize, product.written(), target)
+    return product if product.is_safe_in_place() else None
+
+
+def in_tiles(product: Product) -> LoopProgram | None:
+    """None where no tile fits the device."""
+    size = product.node.dtype.itemsize
+    tile = choose_tile(product.extents, size, product.written(), product.target)
     return None if tile is None else product.program(tile)
+
+
+class Place(NamedTuple):
+    """An item's: the batch `at` which, the first `row` and `column` of its group's tile, and its
+    steps from `start` on."""
+
+    item: Var
+    at: Positions
+    row: Index
+    column: Index
+    step: Var
+    start: Index
 
 
 class Product:
     """`rows` x `columns` sums over `depth`, for each of `batch`."""
 
     def __init__(self, kernel: Kernel, node: Reduce, layout: Layout, target: Target) -> None:
-        self.kernel, self.node, self.target = kernel, node, target
+        self.kernel, self.node, self.layout, self.target = kernel, node, layout, target
         self.lowering = LoweringAround(kernel, node)
         c, places = layout.contraction, layout.places
         if target.is_processor and c.m and c.extent(c.n) < FEW <= c.extent(c.m):
@@ -121,40 +138,44 @@ class Product:
         part, batch, row, column = unravel(index(group), (parts, self.batch, *across))
         row, column = row * tile.rows, column * tile.columns
         item = Var("item", tile.items)
-        left = Memory("left", self.c.left.dtype, tile.depth * pitch(tile.rows), local=True)
-        right = Memory("right", self.c.right.dtype, tile.depth * pitch(tile.columns), local=True)
         steps = ceil_div(self.depth, tile.depth)
         step = Var("step", steps)
         at = self.along(self.c.batch, batch)
         count = ceil_div(steps, parts) if parts > 1 else None
-        body: Body = (
-            Synchronize(),
-            *self.staged(left, self.c.left, self.c.m, at, row, tile.rows, step, tile, item),
-            *self.staged(right, self.c.right, self.c.n, at, column, tile.columns, step, tile, item),
-            Synchronize(),
-            self.multiply(left, right, tile, item),
-        )
+        start = part * (count or 0)
+        place = Place(item, at, row, column, step, start)
+        memories, before, body = self.multiplied(tile, place)
         zero = literal(0, self.node.dtype)
         inner: list[Statement] = [Declare(f"sum{k}", zero) for k in range(tile.sums)]
-        inner.append(Loop(step, Axis.ORDERED, body, 1, part * (count or 0), count))
+        inner += [*before, Loop(step, Axis.ORDERED, body, 1, start, count)]
         memory = Memory("parts", self.node.dtype, parts * prod(self.extents[:3]), local=True)
-        y, x = unravel(index(item), tile.shape)
-        for k in range(tile.sums):
-            r, c = divmod(k, tile.item_columns)
-            here, there = row + y + r * tile.shape[0], column + x + c * tile.shape[1]
+        for k, (y, x) in enumerate(tile.places(index(item))):
+            here, there = row + y, column + x
             total = Read(f"sum{k}", self.node.dtype)
             if parts > 1:
-                place = linear((part, batch, here, there), (parts, *self.extents[:3]))
-                inner += self.inside(here, there, (Store(memory, place, total),))
+                spot = linear((part, batch, here, there), (parts, *self.extents[:3]))
+                inner += self.inside(here, there, (Store(memory, spot, total),))
             else:
                 inner += self.inside(here, there, self.stored(batch, here, there, total))
-        grid = Loop(
-            group, Axis.GRID, (Allocate(left), Allocate(right), Loop(item, Axis.ITEM, tuple(inner)))
-        )
+        shared = (Allocate(each) for each in memories)
+        grid = Loop(group, Axis.GRID, (*shared, Loop(item, Axis.ITEM, tuple(inner))))
         if parts == 1:
             return self.lowering.program((grid,), (str(tile),))
         moves = (str(tile), f"{parts} parts")
         return self.lowering.program((Allocate(memory), grid, self.added(memory, parts)), moves)
+
+    def multiplied(self, tile: Tile, place: Place) -> tuple[list[Memory], Body, Body]:
+        """Memory that the group shares, what comes before the first step, and a step."""
+        item, at, step = place.item, place.at, place.step
+        left = Memory("left", self.c.left.dtype, tile.depth * pitch(tile.rows), local=True)
+        right = Memory("right", self.c.right.dtype, tile.depth * pitch(tile.columns), local=True)
+        sides = (
+            (left, self.c.left, self.c.m, at, place.row, tile.rows),
+            (right, self.c.right, self.c.n, at, place.column, tile.columns),
+        )
+        loads = [s for each in sides for s in self.staged(*each, step, tile, item)]
+        multiply = self.multiply(left, right, tile, item)
+        return [left, right], (), (Synchronize(), *loads, Synchronize(), multiply)
 
     # --- operands ----------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.grid.contraction import lower_product
+from tinyhlo.codegen.grid.contraction import find_product, in_tiles
+from tinyhlo.codegen.grid.matrices import in_fragments
 from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.scan import lower_scan
 from tinyhlo.codegen.grid.scatter import lower_scatter
@@ -28,8 +29,9 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel, target)
-    product = lower_product(kernel, target)
-    if product is not None:
-        return product
+    product = find_product(kernel, target)
+    tiled = product and (in_fragments(product) or in_tiles(product))
+    if tiled:
+        return tiled
     program = lower_fused(kernel)
     return in_parts(replace(program, body=join(program.body)), target)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tinyhlo.codegen.bodies import below, memories_in
+from tinyhlo.codegen.bodies import all_indices, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
+from tinyhlo.codegen.c.language import C_OF_32_BITS
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
@@ -22,11 +23,13 @@ from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
 from tinyhlo.ir.graph import graph_key
+from tinyhlo.ir.index import Index
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 SCRATCH_ALIGNMENT = 64
 SCRATCH = "scratch"
+MOST_INDEX = 1 << 30  # from which an index, and a step beyond it, does not fit 32 bits
 
 
 def device_code(
@@ -108,10 +111,12 @@ def function(
     buffers = (*loops.reads, *loops.writes)
     names = {memory: memory.name for memory in buffers} | dict(tables)
     names |= {memory: memory.name for memory in offsets}
+    names |= {view: view.name for view, _ in loops.views}
+    viewed = {memory for view, memory in loops.views if view in used}
     slices = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
     aliased = {loops.writes[k] for k, _ in loops.in_place}
     aliased |= {loops.reads[p] for _, p in loops.in_place}
-    arguments = [k for k, memory in enumerate(buffers) if memory in used]
+    arguments = [k for k, memory in enumerate(buffers) if memory in used | viewed]
     parameters: list[Parameter] = []
     for k in arguments:
         memory = buffers[k]
@@ -120,6 +125,10 @@ def function(
         type_ = f"GLOBAL {const}{stored_name(memory.dtype)}*{own}"
         parameters.append(Parameter(type_, memory.name))
     head: list[str] = []
+    for view, memory in loops.views:
+        if view in used:
+            t = f"GLOBAL const {stored_name(view.dtype)}*"
+            head.append(f"{t} {view.name} = ({t}){memory.name};")
     if any(memory in used for memory in offsets):
         arguments.append(len(buffers))
         parameters.append(Parameter("GLOBAL u8*", SCRATCH))
@@ -130,7 +139,24 @@ def function(
             if memory in used:
                 start = f"{SCRATCH} + {offset}{own}"
                 head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({start});")
-    renderer = Statements(target, names, functions, piece.items, piece.alone)
+    narrow = not target.is_processor and fits_32_bits(piece)
+    language = C_OF_32_BITS if narrow else None
+    renderer = Statements(target, names, functions, piece.items, piece.alone, language)
     renderer.body(piece.body)
     lines = (*renderer.shared, *head, *renderer.out.lines)
     return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)
+
+
+def fits_32_bits(piece: Piece) -> bool:
+    """Whether every index, summed in any order, does."""
+    extents = [s.var.extent for s in below(piece.body) if isinstance(s, Loop)]
+    largest = max((*extents, piece.groups * piece.items))
+    return largest < MOST_INDEX and all(
+        size(where) < MOST_INDEX for where in all_indices(piece.body)
+    )
+
+
+def size(where: Index) -> int:
+    """The largest sum of any of its terms, whatever their sign."""
+    terms = (abs(factor) * max(map(abs, atom.bounds)) for atom, factor in where.terms)
+    return abs(where.offset) + sum(terms)

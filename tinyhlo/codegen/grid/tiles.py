@@ -5,9 +5,11 @@ choose_tile(Extents(1, 4096, 4096, 4096), 4, 1, target)  ->  tile 128x128x8 of 8
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.ir.index import Index, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
@@ -24,6 +26,9 @@ class Extents(NamedTuple):
     rows: int
     columns: int
     depth: int
+
+
+T = TypeVar("T", bound="Tile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,16 @@ class Tile:
         parts = max(1, min(short, MOST_PARTS, extents.depth // PART))
         steps = ceil_div(extents.depth, self.depth)
         return ceil_div(steps, ceil_div(steps, parts))
+
+    def places(self, item: Index) -> list[tuple[Index, Index]]:
+        """The row and column in the tile of each of an item's sums."""
+        y, x = unravel(item, self.shape)
+        down, across = self.shape
+        return [
+            (y + r * down, x + c * across)
+            for r in range(self.item_rows)
+            for c in range(self.item_columns)
+        ]
 
     def time(self, extents: Extents, target: Target) -> float:
         """In multiply-adds of one after another of the groups that a device runs at once."""
@@ -105,6 +120,13 @@ def choose_tile(extents: Extents, itemsize: int, written: float, target: Target)
         return staged <= target.group_bytes and tile.items <= target.group_items
 
     tiles = FLAT if target.is_processor else SQUARE
-    least = min(tile.sums for tile in tiles)
-    short = [t for t in tiles if t.sums * written <= MOST_WRITTEN or t.sums == least]
-    return min(filter(fits, short), key=lambda tile: tile.time(extents, target), default=None)
+    return soonest([*filter(fits, tiles)], extents, written, MOST_WRITTEN, target)
+
+
+def soonest(
+    tiles: Sequence[T], extents: Extents, written: float, most: float, target: Target
+) -> T | None:
+    """The tile that is soonest done, of those with at most so many operations in epilogues."""
+    least = min((tile.sums for tile in tiles), default=0)
+    short = [t for t in tiles if t.sums * written <= most or t.sums == least]
+    return min(short, key=lambda tile: tile.time(extents, target), default=None)

@@ -108,7 +108,8 @@ def open_device(number: int) -> Device:
 def target_of(attribute: Attribute) -> Target:
     """What the driver says of the device; the architecture as NVRTC calls it: sm_90."""
     major, minor = (attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-    return stream.target_of("NV", f"sm_{major}{minor}", REGISTERS, attribute)
+    matrices = "mma" if major >= 8 else ""
+    return stream.target_of("NV", f"sm_{major}{minor}", matrices, REGISTERS, attribute)
 
 
 def cubin(source: str, architecture: str, config: Config) -> bytes:

@@ -45,6 +45,7 @@ ATTRIBUTES = {
     "MAX_SHARED_MEMORY_PER_BLOCK": 74,
     "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 10002,
 }
+MATRICES = {"gfx90a": "mfma", "gfx94": "mfma", "gfx95": "mfma", "gfx11": "wmma"}
 PROPERTIES = "hipGetDevicePropertiesR0600"  # of ROCm 6 and 7; the struct was another one before
 PROPERTIES_BYTES, ARCHITECTURE_AT = 4096, 1160  # enough for the struct; its gcnArchName
 NON_BLOCKING = 1
@@ -115,7 +116,9 @@ def open_device(number: int) -> Device:
     stream.check_memory(API, name, attribute)
     asked(hip, "hipSetDevice", number)
     queue = answer(hip, "hipStreamCreateWithFlags", ctypes.c_void_p, NON_BLOCKING)
-    target = stream.target_of("AMD", architecture_of(hip, number), REGISTERS, attribute)
+    architecture = architecture_of(hip, number)
+    matrices = matrices_of(architecture)
+    target = stream.target_of("AMD", architecture, matrices, REGISTERS, attribute)
 
     def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
         asked(hip, "hipSetDevice", number)
@@ -132,6 +135,13 @@ def open_device(number: int) -> Device:
     functions = [getattr(hip, each) for each in FUNCTIONS]
     label, handles = label_of("AMD", number), (number, queue.value)
     return stream.stream_device(API, label, name, target, build, handles, functions, hip)
+
+
+def matrices_of(architecture: str) -> str:
+    """The instruction for products of 16-bit floats; empty for others, RDNA 4 among them, whose
+    fragments are laid out in another way."""
+    found = (matrices for start, matrices in MATRICES.items() if architecture.startswith(start))
+    return next(found, "")
 
 
 def architecture_of(hip: ctypes.CDLL, number: int) -> str:

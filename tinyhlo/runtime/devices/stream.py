@@ -42,13 +42,15 @@ def check_memory(api: str, name: str, attribute: Attribute) -> None:
         )
 
 
-def target_of(device: str, architecture: str, registers: int, attribute: Attribute) -> Target:
-    """What the driver says of the device."""
+def target_of(
+    device: str, architecture: str, matrices: str, registers: int, attribute: Attribute
+) -> Target:
+    """What the driver says of the device; `matrices` is its instruction for them, if any."""
     return Target(
         device=device,
         triple="",
         cpu=architecture,
-        features="fp64 fp16 int64_atomics subgroups",
+        features=f"fp64 fp16 int64_atomics subgroups {matrices}".strip(),
         vector_bytes=16,
         vector_registers=registers,
         fma=True,

@@ -1,0 +1,65 @@
+"""Instructions for matrices as functions of C: sums of an item by reference, then its words of the
+left and the right fragment, two numbers of 16 bits each.
+
+`codegen/grid/fragments.py` says which item holds what.
+"""
+
+from __future__ import annotations
+
+PTX = """\
+#ifdef __CUDACC__
+FUNCTION void {name}(f32& c0, f32& c1, f32& c2, f32& c3, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {{
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 "
+      "{{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};"
+      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}}
+#endif"""  # noqa: E501
+
+CLANG = """\
+#ifdef __HIP__
+FUNCTION void {name}({parameters}) {{
+  typedef {half} halves __attribute__((ext_vector_type({halves})));
+  typedef u32 words __attribute__((ext_vector_type({words})));
+  typedef f32 floats __attribute__((ext_vector_type({sums})));
+  floats c = __builtin_amdgcn_{builtin}(
+      __builtin_bit_cast(halves, (words){{{left}}}), __builtin_bit_cast(halves, (words){{{right}}}),
+      (floats){{{given}}}{more});
+  {results}
+}}
+#endif"""
+
+HALVES = {"bf16": "short", "f16": "_Float16"}
+BUILTINS = {
+    "mfma_bf16": "mfma_f32_16x16x16bf16_1k",
+    "mfma_f16": "mfma_f32_16x16x16f16",
+    "wmma_bf16": "wmma_f32_16x16x16_bf16_w32",
+    "wmma_f16": "wmma_f32_16x16x16_f16_w32",
+}
+# words of a fragment, and sums; what the builtin wants besides
+COUNTS = {"mfma": (2, 4, ", 0, 0, 0"), "wmma": (8, 8, "")}
+
+
+def fragment_function(name: str) -> str:
+    """The definition of `name`, an instruction and a type: mma_bf16."""
+    kind, _, dtype = name.partition("_")
+    if kind == "mma":
+        return PTX.format(name=name, dtype=dtype)
+    words, sums, more = COUNTS[kind]
+    left, right = ([f"{side}{k}" for k in range(words)] for side in "ab")
+    given = [f"c{k}" for k in range(sums)]
+    parameters = [*(f"f32& {each}" for each in given), *(f"u32 {each}" for each in left + right)]
+    return CLANG.format(
+        name=name,
+        parameters=", ".join(parameters),
+        half=HALVES[dtype],
+        halves=2 * words,
+        words=words,
+        sums=sums,
+        builtin=BUILTINS[name],
+        left=", ".join(left),
+        right=", ".join(right),
+        given=", ".join(given),
+        more=more,
+        results=" ".join(f"c{k} = c[{k}];" for k in range(sums)).replace("c0 = c[0]", "c0 = c[0]"),
+    )

@@ -1,0 +1,70 @@
+"""What the items of a warp hold of the matrices that one instruction multiplies.
+
+    fragment = fragment_of(target)
+    fragment.left(lane)      # [(row, word)]: two numbers along the depth each
+    fragment.right(lane)     # [(column, word)]
+    fragment.sums(lane)      # [(row, column)]
+
+A Target's features name the instruction; `codegen/c/fragments.py` has its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyhlo.ir.index import ZERO, Index
+from tinyhlo.records import dataclass
+from tinyhlo.target import Target
+
+Places = Callable[[Index], Sequence[tuple[Index, Index]]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fragment:
+    """`rows` x `columns` sums over a `depth` of numbers of 16 bits, by `lanes` items together."""
+
+    name: str
+    rows: int
+    columns: int
+    depth: int
+    lanes: int
+    left: Places
+    right: Places
+    sums: Places
+
+
+def of_16_lanes(count: int, own: Callable[[Index], Index]) -> Places:
+    """`count` words of the row, or column, that a lane's number in its 16 is, from `own` on."""
+    return lambda lane: [(lane % 16, own(lane // 16) + word) for word in range(count)]
+
+
+# PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"
+MMA = Fragment(
+    "mma",
+    *(16, 8, 16, 32),
+    lambda lane: [(lane // 4 + 8 * (k % 2), lane % 4 + 4 * (k // 2)) for k in range(4)],
+    lambda lane: [(lane // 4, lane % 4 + 4 * k) for k in range(2)],
+    lambda lane: [(lane // 4 + 8 * (k // 2), (lane % 4) * 2 + k % 2) for k in range(4)],
+)
+# AMD's matrix calculator: v_mfma_f32_16x16x16_f16 of CDNA, v_wmma_f32_16x16x16_f16 of RDNA 3
+MFMA = Fragment(
+    "mfma",
+    *(16, 16, 16, 64),
+    of_16_lanes(2, lambda quarter: quarter * 2),
+    of_16_lanes(2, lambda quarter: quarter * 2),
+    lambda lane: [(lane // 16 * 4 + k, lane % 16) for k in range(4)],
+)
+WMMA = Fragment(
+    "wmma",
+    *(16, 16, 16, 32),
+    of_16_lanes(8, lambda _: ZERO),
+    of_16_lanes(8, lambda _: ZERO),
+    lambda lane: [(lane // 16 + 2 * k, lane % 16) for k in range(8)],
+)
+FRAGMENTS = {fragment.name: fragment for fragment in (MMA, MFMA, WMMA)}
+
+
+def fragment_of(target: Target) -> Fragment | None:
+    """What a device multiplies by one instruction, if anything."""
+    found = (FRAGMENTS[each] for each in target.features.split() if each in FRAGMENTS)
+    return next(found, None)
