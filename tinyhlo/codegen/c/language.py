@@ -40,6 +40,7 @@ class Language:
     written: Callable[[Functions, Op, Sequence[str], DType, DType], str]
     converted: Callable[[Functions, str, DType, DType], str]
     far: Far
+    rolled: str = ""  # before a loop that no compiler shall write out
 
 
 def element(name: str, place: str, dtype: DType) -> str:
@@ -66,6 +67,7 @@ C = Language(
     written=arithmetic.written,
     converted=arithmetic.converted,
     far=FAR,
+    rolled="ROLLED ",
 )
 # Where all indices fit: units of GPUs compute with 32 bits, and two of their registers hold 64.
 C_OF_32_BITS = replace(C, index=I32)

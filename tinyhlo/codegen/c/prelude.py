@@ -30,6 +30,7 @@ typedef float f32;
 #define UNROLL __attribute__((opencl_unroll_hint))
 #define GROUP ((i64)get_group_id(0))
 #define ITEM ((i32)get_local_id(0))
+#define ROLLED
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define count_ones(x) popcount(x)
 #define count_zeros(x) clz(x)
@@ -56,6 +57,7 @@ typedef unsigned long long u64; typedef float f32; typedef double f64;
 #define UNROLL _Pragma("unroll")
 #define GROUP ((i64)blockIdx.x)
 #define ITEM ((i32)threadIdx.x)
+#define ROLLED _Pragma("unroll 1")
 #define BARRIER __syncthreads()
 FUNCTION i32 as_i32(f32 x) { return __float_as_int(x); }
 FUNCTION u32 as_u32(f32 x) { return __float_as_uint(x); }
@@ -115,6 +117,7 @@ typedef float f32;
 #define FUNCTION static inline
 #define GROUP ((i64)GROUP_NUMBER)
 #define ITEM ((i32)ITEM_NUMBER)
+#define ROLLED
 #define BARRIER threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)
 FUNCTION u32 count_ones(u32 x) { return popcount(x); }
 FUNCTION u64 count_ones(u64 x) { return popcount((u32)x) + popcount((u32)(x >> 32)); }

@@ -250,11 +250,12 @@ class Statements(Values):
         self.unbind(loop.var, before)
         if variable is not None:
             self.variables[loop.var] = variable
-        self.close_block(
-            self.language.loop.format(
-                type=self.index_type, name=name, start=start, end=end, step=step
-            )
+        head = self.language.loop.format(
+            type=self.index_type, name=name, start=start, end=end, step=step
         )
+        waits = any(isinstance(s, Synchronize) for s in loop.body)
+        # A tile's steps, written out, take all registers for their indices.
+        self.close_block(f"{self.language.rolled}{head}" if waits else head)
         self.settle(loop.body)
 
     def grid(self, loop: Loop) -> None:
