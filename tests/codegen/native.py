@@ -38,11 +38,15 @@ def compiled(graph: Graph, threads: int = 2) -> Compiled:
     return compile_program(program, target(threads), CONFIG)
 
 
-def skip_without_f64(graph: Graph) -> None:
-    """Where the device of TINYHLO_DEVICE lacks what a graph computes in."""
+def lacks_f64(graph: Graph) -> bool:
+    """Whether a graph computes in f64, and the device of TINYHLO_DEVICE does not."""
     device = device_target(DEVICE)
     lacks = device is not None and "fp64" not in device.features.split()
-    if lacks and any(node.dtype is F64 for node in graph.nodes()):
+    return lacks and any(node.dtype is F64 for node in graph.nodes())
+
+
+def skip_without_f64(graph: Graph) -> None:
+    if lacks_f64(graph):
         pytest.skip(f"{DEVICE.device} has no 64-bit floats")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.progress import track
 
-from tests.codegen.native import check, run_native, skip_without_f64
+from tests.codegen.native import check, lacks_f64, run_native, skip_without_f64
 from tests.random_kernels import random_kernels, tolerance
 from tests.schedule.graphs import F32, mul, normal, over_rows
 from tinyhlo.codegen import render
@@ -66,12 +66,13 @@ def test_accumulators_of_two_widths() -> None:
 def main(first: int, last: int) -> int:
     """Every program from `first` up to `last`; prints the wrong ones as they are found."""
     bad = 0
-    for seed in track(range(first, last), "random programs"):
+    seeds = [seed for seed in range(first, last) if not lacks_f64(random_kernels(seed)[0])]
+    for seed in track(seeds, "random programs"):
         problems = wrong(seed)
         bad += bool(problems)
         if problems:
             print(f"program {seed}", *problems, sep="\n    ", flush=True)
-    print(f"{last - first - bad} of {last - first} programs agree with the interpreter")
+    print(f"{len(seeds) - bad} of {len(seeds)} programs agree with the interpreter")
     return int(bad > 0)
 
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 enum {
+  MOST_ARGUMENTS = 512, /* words that setBytes takes */
   MOST_DISPATCHES = 64, /* of a command buffer */
   MOST_COMMITTED = 32,  /* command buffers under way; a queue makes its user wait at 64 */
   COPY_ITEMS = 256,     /* of a group that copies, as runtime/devices/metal.py says too */
@@ -211,6 +212,7 @@ static int32_t leave(Metal* metal, void* pool, int32_t code) {
 static int32_t launch(TinyDevice* self, void* function, int64_t groups, int64_t items,
                       void** arguments, int64_t argument_count) {
   Metal* metal = (Metal*)self;
+  if (argument_count > MOST_ARGUMENTS) return failed("a launch", "it takes too many arrays");
   uint64_t given[argument_count + 1];
   for (int64_t k = 0; k < argument_count; k++) given[k] = (uint64_t)(uintptr_t)arguments[k];
   uint64_t most = ASK_NUMBER(metal, function, mostItems);
