@@ -80,6 +80,14 @@ def test_what_a_scatter_puts_one_by_one_is_computed_in_vectors_before() -> None:
         assert (updates in items(result)) == stored
 
 
+def test_a_dear_value_that_is_repeated_in_another_order_is_stored() -> None:
+    """Powers of points, as a fit of polynomials has them."""
+    x, y = param(0, (4, 20), F32), param(1, (5, 20), F32)
+    powers = elementwise(Op.POW, x, x)
+    total = matrix_product(y, permute(powers, (1, 0)))
+    assert powers in find_items(Graph((x.type, y.type), (total,)), PLAIN).values
+
+
 def matrix_product(x: Node, w: Node) -> Node:
     (m, k), (_, n) = x.shape, w.shape
     left, right = broadcast(x, (m, k, n), (0, 1)), broadcast(w, (m, k, n), (1, 2))

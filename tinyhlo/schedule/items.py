@@ -132,7 +132,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
         for child in () if node in inlined else multiplied(node):
-            inner = narrowest(child, bf16)
+            inner = narrowest(unturned(child), bf16)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
         if any(
@@ -184,6 +184,13 @@ def narrowest(node: Node, bf16: bool) -> Node:
         if not (narrow or is_leaf(inner) or is_structure_value(inner)):
             return node
         node = inner
+    return node
+
+
+def unturned(node: Node) -> Node:
+    """The value of which `node` has the elements in another order."""
+    while isinstance(node, (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)):
+        node = node.inputs[0]
     return node
 
 
