@@ -27,7 +27,6 @@ typedef float f32;
 #define SHARED local
 #define TABLE constant
 #define FUNCTION static
-#define UNROLL __attribute__((opencl_unroll_hint))
 #define GROUP ((i64)get_group_id(0))
 #define ITEM ((i32)get_local_id(0))
 #define ROLLED
@@ -54,7 +53,6 @@ typedef unsigned long long u64; typedef float f32; typedef double f64;
 #define SHARED __shared__ __attribute__((aligned(16)))
 #define TABLE static __device__ const
 #define FUNCTION static __device__ inline
-#define UNROLL _Pragma("unroll")
 #define GROUP ((i64)blockIdx.x)
 #define ITEM ((i32)threadIdx.x)
 #define ROLLED _Pragma("unroll 1")
