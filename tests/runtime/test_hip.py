@@ -4,6 +4,7 @@ emulated GPU, `test_devices.py` runs it."""
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 import pytest
 
@@ -44,8 +45,10 @@ def test_instructions_for_matrices() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def _anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ROCM_PATH", "/nowhere")
+    hip.libraries.cache_clear()
+    yield
     hip.libraries.cache_clear()
 
 
