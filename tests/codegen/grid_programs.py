@@ -204,6 +204,12 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y: lax.fori_loop(0, 7, lambda i, c: (c[1] * 0.5, c[0] - i), (x, y)),
         (of(33), of(33)),
     ),
+    "a loop whose states take turns": (
+        lambda x, y: lax.fori_loop(
+            0, 8, lambda i, c: (c[1], c[2], c[0][::-1] * 0.9 + c[1]), (x, y, x * y)
+        ),
+        (of(133), of(133)),
+    ),
     "a loop in a loop": (
         lambda x: lax.fori_loop(
             0, 3, lambda i, c: lax.fori_loop(0, i + 2, lambda j, d: d[::-1] * 0.7 + j, c), x

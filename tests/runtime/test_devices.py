@@ -98,6 +98,8 @@ PROGRAMS = {
     "never": (lambda x: lax.fori_loop(0, 0, lambda i, s: s * 0.5 + i, x), X),
     "nested": (lambda x: lax.fori_loop(0, 3, lambda i, s: lax.fori_loop(
         0, 5, lambda j, t: t + j * i, s), x), X),
+    "handed on": (lambda x: lax.fori_loop(0, 4, lambda i, c: (c[1], c[2], c[0][::-1] * 0.9 + c[1]),
+        (x, x + 1, x * 2)), X),
     "open": (lambda x: lax.while_loop(lambda s: s.sum() < 1e3, lambda s: s * 2, jnp.abs(x)), X),
     "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), x[0], x), X),
     "branch": (lambda x: lax.switch(jnp.int32(x[0, 0] > 9), [jnp.sin, jnp.cos], x), X),

@@ -127,6 +127,26 @@ def test_state_that_changes_places() -> None:
     planned(Graph((x.type, y.type), (final[0], final[1])), [normal(100), normal(100, seed=1)])
 
 
+@pytest.mark.parametrize(
+    "handed_on", [(2, 0, 1), (0, 0, 1), (1, 2, 0), (1, 0, 2), (2, 2, 2), (1, 1, 2), (3, 1, 3)]
+)
+@pytest.mark.parametrize("trips", [1, 2, 3, 4])
+def test_state_that_is_handed_on(handed_on: tuple[int, int, int], trips: int) -> None:
+    """Three arrays take the old values of others, or one that is new (3) and needs the old ones
+    elsewhere; what nothing else needs is not copied."""
+    old, k = [param(p, (1000,), F32) for p in range(3)], param(3, (), I32)
+    new = add(add(flip(old[0], (0,)), old[1]), flip(old[2], (0,)))
+    values = [(*old, new)[source] for source in handed_on]
+    types = (*(a.type for a in old), k.type)
+    body = Graph(types, (*values, add(k, scalar(1, I32))))
+    final = loop([*old, scalar(0, I32)], counted((*old, k), 3, trips), body, trips)
+    graph = Graph(types[:3], final[:3])
+    program = planned(graph, [normal(1000, seed=p) for p in range(3)])
+    loops = [s for s in program.body if isinstance(s, While)]
+    copies = [s for one in loops for s in one.body if isinstance(s, Copy) and s.source.type.shape]
+    assert len(copies) <= len(handed_on) - len(set(handed_on))
+
+
 def test_nested_loops_and_an_old_value_that_is_still_read() -> None:
     a, k = param(0, (64,), F32), param(1, (), I32)
     types = (a.type, k.type)

@@ -9,7 +9,7 @@ branches, in an order that keeps the edges added there.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import (
@@ -79,7 +79,9 @@ def schedule_block(
         if target is not None and buffer != target:
             moves.append((buffer, target))
         results.append(target or buffer)
-    statements.extend(parallel_copies(context, moves))
+    state = {params[position] for position in writable}
+    changing = state | (set(planner.buffers.values()) - set(params)) if state else state
+    statements.extend(moved_at_once(context, moves, changing))
     return tuple(statements), tuple(results)
 
 
@@ -218,7 +220,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     moving = [k for k in range(len(state)) if not is_invariant(loop, k)]
     targets = [state[k] if k in moving else None for k in range(len(state))]
     body, _ = schedule_block(context, loop.body, state, targets, frozenset(moving))
-    statements.append(While(condition, flag, swapped(body, state), loop.trip_count))
+    statements.append(While(condition, flag, body, loop.trip_count))
 
 
 def unread(planner: Planner) -> frozenset[Node]:
@@ -233,29 +235,6 @@ def unread(planner: Planner) -> frozenset[Node]:
     return frozenset(found)
 
 
-def swapped(body: Block, state: Sequence[Buffer]) -> Block:
-    """Turn the closing copies of large state into pointer swaps, where source and target are
-    arena buffers that nothing else in those copies names."""
-    copies: list[Copy] = []
-    rest = list(body)
-    while rest and isinstance(last := rest[-1], Copy):
-        copies.insert(0, last)
-        rest.pop()
-    named = [b for copy in copies for b in (copy.source, copy.target)]
-    changed: list[Statement] = []
-    for copy in copies:
-        swap = (
-            copy.source.place is Place.ARENA
-            and copy.target.place is Place.ARENA
-            and copy.target.type.nbytes > COPY_BYTES
-            and copy.source not in state
-            and named.count(copy.source) == 1
-            and named.count(copy.target) == 1
-        )
-        changed.append(Swap(copy.source, copy.target) if swap else copy)
-    return (*rest, *changed)
-
-
 def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -> None:
     selector, *operands = [buffer_of(planner, child) for child in branch.inputs]
     results = [buffer_of(planner, result_of(branch, k)) for k in range(len(branch.results))]
@@ -265,16 +244,27 @@ def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -
     statements.append(Switch(selector, blocks))
 
 
-def parallel_copies(context: Context, moves: list[tuple[Buffer, Buffer]]) -> list[Statement]:
-    """All copies as if at once: a source that another copy overwrites first goes to a temporary."""
-    targets = {target for _, target in moves}
-    early: list[Statement] = []
-    late: list[Statement] = []
-    for source, target in moves:
-        if source in targets:
-            saved = context.temporary(source.type)
-            early.append(Copy(source, saved))
-            late.append(Copy(saved, target))
+def moved_at_once(
+    context: Context, moves: Sequence[tuple[Buffer, Buffer]], changing: Container[Buffer]
+) -> list[Statement]:
+    """All moves (source, target) as if at once. Large memory `changing` hands is not copied, where
+    nothing else needs the source: what a loop hands on from one place to the next."""
+    sources = {target: source for source, target in moves}
+    found: list[Statement] = []
+
+    def fits(buffer: Buffer) -> bool:
+        return buffer.place is Place.ARENA and buffer.type.nbytes > COPY_BYTES
+
+    while sources:
+        needed = list(sources.values())
+        free = [target for target in sources if target not in needed]
+        target = next(iter(free or sources))  # none free: they change places among themselves
+        source = old = sources.pop(target)
+        if source in changing and fits(source) and fits(target) and needed.count(source) == 1:
+            found.append(Swap(source, target))
         else:
-            late.append(Copy(source, target))
-    return early + late
+            old = target if free else context.temporary(target.type)
+            found += [Copy(target, old)] * (not free) + [Copy(source, target)]
+        moved = {t: old if s == target else s for t, s in sources.items()}
+        sources = {t: s for t, s in moved.items() if t != s}
+    return found

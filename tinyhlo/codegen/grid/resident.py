@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
@@ -127,7 +127,7 @@ class Gather:
                 return within and first.type.nbytes <= MOST_BYTES
             case While(condition=condition, body=body):
                 inner = (*condition, *body)
-                return all(self.is_small(s, True) for s in inner) and are_pairs(inner)
+                return all(self.is_small(s, True) for s in inner)
             case Switch(blocks=blocks):
                 return all(self.is_small(s) for block in blocks for s in block)
 
@@ -158,14 +158,16 @@ def buffers_of(block: Iterable[Statement]) -> tuple[Buffer, ...]:
     return tuple(found)
 
 
-def swaps_in(block: Block) -> list[Swap]:
-    return [s for s in dict.fromkeys(statements(block)) if isinstance(s, Swap)]
-
-
-def are_pairs(block: Block) -> bool:
-    """Whether each buffer changes hands with one other at most."""
-    named = [buffer for swap in swaps_in(block) for buffer in (swap.first, swap.second)]
-    return len(set(named)) == len(named)
+def changing_places(loop: While) -> list[list[Buffer]]:
+    """Buffers that change hands among themselves, group by group."""
+    groups: list[list[Buffer]] = []
+    for statement in statements((*loop.condition, *loop.body)):
+        if isinstance(statement, Swap):
+            pair = [statement.first, statement.second]
+            met = [group for group in groups if not set(pair).isdisjoint(group)]
+            groups = [group for group in groups if group not in met]
+            groups.append(list(dict.fromkeys(buffer for group in (*met, pair) for buffer in group)))
+    return groups
 
 
 # --- text ----------------------------------------------------------------------------------------
@@ -187,6 +189,9 @@ def render_resident(
 class ResidentBlocks(ABC):
     """Statements of a Program as lines of text; what a language has to say, its renderer says.
     `names` are where buffers begin, which may change hands."""
+
+    PLACE: ClassVar[str]  # how a name of where a buffer begins is declared, and one of an element
+    VALUE: ClassVar[str]
 
     def __init__(
         self, resident: Resident, target: Target, symbol: str, functions: Functions
@@ -213,14 +218,39 @@ class ResidentBlocks(ABC):
             case Switch():
                 return self.switch(statement)
 
+    def copy(self, source: Buffer, target: Buffer) -> list[str]:
+        one, other = self.names[source], self.names[target]
+        return self.each(source, [f"{self.element(other)} = {self.element(one)};"])
+
+    def exchange(self, first: Buffer, second: Buffer) -> list[str]:
+        one, other = self.names[first], self.names[second]
+        return [f"{{ {self.PLACE} other = {one}; {one} = {other}; {other} = other; }}"]
+
+    def put_back(self, loop: While) -> tuple[list[str], list[str]]:
+        """Lines before and after a loop, so that each buffer is again where the host knows it."""
+        before: list[str] = []
+        after: list[str] = []
+        for group in changing_places(loop):
+            places = {self.names[b]: f"at{self.count + k}" for k, b in enumerate(group)}
+            self.count += len(group)
+            before += [f"{self.PLACE} {at} = {name};" for name, at in places.items()]
+            taken = [f"{self.VALUE} of_{name} = {self.element(name)};" for name in places]
+            put = [f"{self.element(at)} = of_{name};" for name, at in places.items()]
+            moved = " || ".join(f"{name} != {at}" for name, at in places.items())
+            lines = self.each(group[0], taken + put)
+            lines += [f"{name} = {at};" for name, at in places.items()]
+            after += [f"if ({moved}) {{", *(f"  {line}" for line in lines), "}"]
+        return before, after
+
+    @abstractmethod
+    def element(self, place: str) -> str: ...
+
+    @abstractmethod
+    def each(self, buffer: Buffer, lines: list[str]) -> list[str]:
+        """`lines` for each element k of a buffer."""
+
     @abstractmethod
     def launch(self, launch: Launch) -> list[str]: ...
-
-    @abstractmethod
-    def copy(self, source: Buffer, target: Buffer) -> list[str]: ...
-
-    @abstractmethod
-    def exchange(self, first: Buffer, second: Buffer) -> list[str]: ...
 
     @abstractmethod
     def loop(self, loop: While) -> list[str]: ...
@@ -231,6 +261,8 @@ class ResidentBlocks(ABC):
 
 class ResidentRenderer(ResidentBlocks):
     """The same as C. Buffers are pointers to bytes."""
+
+    PLACE, VALUE = "GLOBAL u8*", "const u8"
 
     def __init__(
         self,
@@ -243,9 +275,6 @@ class ResidentRenderer(ResidentBlocks):
         super().__init__(resident, target, symbol, functions)
         self.texts = texts
         self.tables: dict[Kernel, dict[Memory, str]] = {}
-
-    def copy(self, source: Buffer, target: Buffer) -> list[str]:
-        return self.each_byte(source, f"{self.names[target]}[k] = {self.names[source]}[k];")
 
     def launch(self, launch: Launch) -> list[str]:
         program = lower(launch.kernel, self.target)
@@ -273,26 +302,15 @@ class ResidentRenderer(ResidentBlocks):
                 self.texts.append(table_text(found[memory], memory, value.tobytes()))
         return found
 
-    def each_byte(self, buffer: Buffer, line: str) -> list[str]:
-        size = buffer.type.nbytes
-        return [f"for (i32 k = ITEM; k < {size}; k += {self.items}) {{ {line} }}", "BARRIER;"]
+    def element(self, place: str) -> str:
+        return f"{place}[k]"
 
-    def exchange(self, first: Buffer, second: Buffer) -> list[str]:
-        one, other = self.names[first], self.names[second]
-        return [f"{{ GLOBAL u8* other = {one}; {one} = {other}; {other} = other; }}"]
+    def each(self, buffer: Buffer, lines: list[str]) -> list[str]:
+        head = f"for (i32 k = ITEM; k < {buffer.type.nbytes}; k += {self.items}) {{"
+        return [head, *(f"  {line}" for line in lines), "}", "BARRIER;"]
 
     def loop(self, loop: While) -> list[str]:
-        """Afterwards each buffer is again where the host knows it."""
-        swaps = swaps_in((*loop.condition, *loop.body))
-        before: list[str] = []
-        after: list[str] = []
-        for swap in swaps:
-            self.count += 1
-            one, other, start = self.names[swap.first], self.names[swap.second], f"at{self.count}"
-            before.append(f"GLOBAL u8* {start} = {one};")
-            contents = f"u8 byte = {one}[k]; {one}[k] = {other}[k]; {other}[k] = byte;"
-            lines = self.each_byte(swap.first, contents) + self.exchange(swap.first, swap.second)
-            after += [f"if ({one} != {start}) {{", *(f"  {line}" for line in lines), "}"]
+        before, after = self.put_back(loop)
         self.count += 1
         more = f"more{self.count}"
         body = [f"  {line}" for line in self.block(loop.body)]

@@ -14,7 +14,7 @@ from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import dealt
-from tinyhlo.codegen.grid.resident import Resident, ResidentBlocks, swaps_in
+from tinyhlo.codegen.grid.resident import Resident, ResidentBlocks
 from tinyhlo.codegen.wgsl.language import WGSL, words_of
 from tinyhlo.codegen.wgsl.statements import WgslStatements
 from tinyhlo.schedule.program import (
@@ -62,16 +62,14 @@ def render_resident(
 class WgslResident(ResidentBlocks):
     """Statements of a Program as WGSL. Buffers are words of memory."""
 
+    PLACE = VALUE = "let"
+
     def __init__(
         self, resident: Resident, target: Target, symbol: str, functions: Functions
     ) -> None:
         super().__init__(resident, target, symbol, functions)
         self.tables: dict[tuple[Kernel, Memory], str] = {}
         self.values: list[np.ndarray] = []
-
-    def copy(self, source: Buffer, target: Buffer) -> list[str]:
-        one, other = self.names[source], self.names[target]
-        return self.each_word(source, f"memory[{other} + k] = memory[{one} + k];")
 
     def launch(self, launch: Launch) -> list[str]:
         program = lower(launch.kernel, self.target)
@@ -96,14 +94,13 @@ class WgslResident(ResidentBlocks):
         self.shared += renderer.shared
         return ["{", *(f"  {line}" for line in renderer.out.lines), "}", WGSL.barrier]
 
-    def each_word(self, buffer: Buffer, line: str) -> list[str]:
-        size = buffer.type.size * words_of(buffer.type.dtype)
-        head = f"for (var k = ITEM; k < {size}; k += {self.items})"
-        return [f"{head} {{ {line} }}", WGSL.barrier]
+    def element(self, place: str) -> str:
+        return f"memory[{place} + k]"
 
-    def exchange(self, first: Buffer, second: Buffer) -> list[str]:
-        one, other = self.names[first], self.names[second]
-        return [f"{{ let other = {one}; {one} = {other}; {other} = other; }}"]
+    def each(self, buffer: Buffer, lines: list[str]) -> list[str]:
+        size = buffer.type.size * words_of(buffer.type.dtype)
+        head = f"for (var k = ITEM; k < {size}; k += {self.items}) {{"
+        return [head, *(f"  {line}" for line in lines), "}", WGSL.barrier]
 
     def uniform(self, place: str) -> tuple[list[str], str]:
         """What makes a word of memory known to all items, and its name."""
@@ -117,19 +114,7 @@ class WgslResident(ResidentBlocks):
         return lines, name
 
     def loop(self, loop: While) -> list[str]:
-        """Afterwards each buffer is again where the host knows it."""
-        before: list[str] = []
-        after: list[str] = []
-        for swap in swaps_in((*loop.condition, *loop.body)):
-            self.count += 1
-            one, other, start = self.names[swap.first], self.names[swap.second], f"at{self.count}"
-            before.append(f"let {start} = {one};")
-            contents = (
-                f"let word = memory[{one} + k]; memory[{one} + k] = memory[{other} + k]; "
-                f"memory[{other} + k] = word;"
-            )
-            lines = self.each_word(swap.first, contents) + self.exchange(swap.first, swap.second)
-            after += [f"if ({one} != {start}) {{", *(f"  {line}" for line in lines), "}"]
+        before, after = self.put_back(loop)
         read, more = self.uniform(self.names[loop.flag])
         body = [
             *self.block(loop.condition),
