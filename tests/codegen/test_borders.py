@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import jax
@@ -102,12 +103,20 @@ def test_stencils(length: int) -> None:
 
 
 def test_the_inside_is_vectors_of_neighbours() -> None:
-    x, w = numbers((8, 8, 56, 56)), numbers((8, 1, 3, 3))
+    x, w = numbers((8, 8, 55, 55)), numbers((8, 1, 3, 3))
     loops = check(depthwise, x, w)
     assert "borders l 1 1" in loops
-    inside = loops[loops.index("for l in 54 vector") :]
+    inside = loops[loops.index("for l in 53 vector") :]
     inside = inside[: inside.index("for l in 1:")]
     assert inside.count("x1[") == 9 and "l +" in inside and "<= l" not in inside
+
+
+@pytest.mark.parametrize("window", [3, 5])
+def test_rows_that_vectors_fill_are_cut_at_vectors(window: int) -> None:
+    """No place twice, and none by itself."""
+    loops = check(depthwise, numbers((40, 6, 64, 64)), numbers((6, 1, window, window)))
+    extents = re.findall(r"for l in (\d+) vector", loops)
+    assert len(extents) == 3 and sum(map(int, extents)) == 64
 
 
 def test_few_iterations_and_wide_pads_stay_one_loop() -> None:

@@ -50,8 +50,8 @@ def without_borders(body: Body, runs: float, moves: list[str]) -> Body:
 
 
 def pieces(loop: Loop, moves: list[str]) -> list[Loop]:
-    """The loop before, inside and behind the range where all lanes are within bounds. A border of
-    several iterations takes a vector, some of whose lanes the inside computes again."""
+    """The loop before, inside and behind the range where all lanes are within bounds. A border
+    takes a whole vector; one of a single iteration only in rows that vectors fill."""
     lanes, extent = loop.width // loop.chains, loop.var.extent
     start, stop = inside(loop)
     if extent >= LONG_ROW * lanes:  # results of the inside start where a vector of memory does
@@ -59,13 +59,14 @@ def pieces(loop: Loop, moves: list[str]) -> list[Loop]:
     narrow = stop - start < max(lanes, extent // 2)
     if (start, stop) == (0, extent) or narrow or not is_simple(loop.body) or must_run_once(loop):
         return [loop]
+    alone = extent % lanes != 0  # else, one iteration by itself would leave a part of a vector
+    if start > alone:
+        start = max(start, lanes)
+    if extent - stop > alone:
+        stop = min(stop, extent - lanes)
     moves.append(f"borders {loop.var.name} {start} {extent - stop}")
-    cuts = [(start, stop)]
-    if start:
-        cuts.insert(0, (0, 1 if start == 1 else max(start, lanes)))
-    if stop < extent:
-        cuts.append((stop if stop == extent - 1 else min(stop, extent - lanes), extent))
-    return [piece(loop, *cut) for cut in cuts]
+    cuts = [(0, start), (start, stop), (stop, extent)]
+    return [piece(loop, *cut) for cut in cuts if cut[0] < cut[1]]
 
 
 def piece(loop: Loop, start: int, stop: int) -> Loop:
