@@ -287,7 +287,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.fold_constants,
         steps.algebra,
         steps.double_cast,
-        steps.power_by_root,
+        steps.plain_power,
         compute_before_expand,
     ),
     Permute: (steps.view_of_splat, steps.permute_of_repeats),

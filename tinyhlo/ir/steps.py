@@ -72,25 +72,31 @@ def fold_constants(node: Elementwise) -> Node | None:
     return build.constant(evaluate(node.op, arrays, node.dtype))
 
 
-def power_by_root(node: Elementwise) -> Node | None:
-    """Powers of +-1/2 and +-3/2 by a square root, within 2 ulp; narrower types round too early."""
+def plain_power(node: Elementwise) -> Node | None:
+    """Powers of 1, 2, 3, +-1/2 and +-3/2 by products and a square root, within 2 ulp; types
+    narrower than 32 bits would round too early."""
     if node.op is not Op.POW or node.dtype.bits < 32:
         return None
-    x, exponent = node.inputs[0], splat_value(node.inputs[1])
-    if exponent is None or abs(exponent) not in (0.5, 1.5):
+    x, splat = node.inputs[0], splat_value(node.inputs[1])
+    if splat is None:
         return None
-    root = build.sqrt(x)
-    if abs(exponent) == 0.5:
-        root = root + 0.0  # -0 has the power +0
-    match float(exponent):
+    match exponent := float(splat):
+        case 1.0:
+            return x
+        case 2.0:
+            return x * x
+        case 3.0:
+            return x * x * x
         case 0.5:
-            result = root
+            result = build.sqrt(x) + 0.0  # -0 has the power +0
         case 1.5:
-            result = x * root
+            result = x * build.sqrt(x)
         case -0.5:
-            result = 1 / root
+            result = 1 / (build.sqrt(x) + 0.0)
+        case -1.5:
+            result = 1 / x / build.sqrt(x)
         case _:
-            result = 1 / x / root
+            return None
     # the only negative with a power
     return build.where(x.equals(-np.inf), np.inf if exponent > 0 else 0.0, result)
 
