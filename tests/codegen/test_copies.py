@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -122,3 +123,14 @@ def test_parts_of_a_stack_are_cut_where_they_are_joined() -> None:
 
     text = loops_of(f, x)
     assert "where" not in text and "for i in 98:" in text and " in 129 vector" in text, text
+
+
+@pytest.mark.parametrize("shape", [(600, 700), (3, 200_000)])
+def test_a_sum_of_parts_is_one_on_all_threads(shape: tuple[int, ...]) -> None:
+    """Borders are added to the same register as the inside, before its strips and behind them."""
+    x = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+
+    def f(x: jax.Array) -> jax.Array:
+        return (x * (jnp.roll(x, 1, 0) + jnp.roll(x, 2, 1))).sum()
+
+    assert "parallel" in loops_of(f, x)

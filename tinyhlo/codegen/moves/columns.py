@@ -158,7 +158,7 @@ def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     expansion = wide(column, lanes)
     sums = expansion.expanded(strips.body)
     strips = replace(strips, body=(*expansion.scratch, *sums))
-    return (*parts, strips, Loop(column, Axis.SERIAL, (*join, *columns.rest)))
+    return (*parts, strips, Loop(column, Axis.SERIAL, (*columns.declares, join, *columns.rest)))
 
 
 def wide(column: Var, lanes: int) -> Expansion:

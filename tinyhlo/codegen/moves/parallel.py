@@ -8,10 +8,10 @@ The pieces depend on extents alone, so results are the same bits on any number o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import accumulates, below, changed, names_in
+from tinyhlo.codegen.bodies import accumulates, below, changed, names_in, names_set
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
@@ -52,13 +52,14 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
         elif statement.axis is Axis.REDUCE and can_split(statement, result):
             loop = blocked(statement, moves, STRIPS)
             names = changed((loop,))
-            declares = [s for s in result if isinstance(s, Declare) and s.name in names]
-            for declare in declares:
-                result.remove(declare)
+            starts = [s for s in result if names & names_set((s,))]
+            result = [s for s in result if s not in starts]
+            declares = [s for s in starts if isinstance(s, Declare)]
             length = strip_length(loop)
             moves.append(f"parallel {loop.var.name}/{length}")
             parts, strips_, join = split_reduce(declares, loop, length)
-            result += [*parts, strips_, *join]
+            sums = (s for s in starts if not isinstance(s, Declare))
+            result += [*parts, strips_, *declares, *sums, join]
         else:
             result.append(statement)
     return tuple(result)
@@ -96,17 +97,20 @@ def strip_length(loop: Loop) -> int:
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:
-    """Only accumulations below, and the accumulators start right before the loop."""
+    """Only accumulations below, and what was done before with the accumulators may come behind."""
     if not only_accumulates(loop.body):
         return False
     names = changed((loop,))
     declared = {s.name: s for s in before if isinstance(s, Declare)}
     if not names <= declared.keys():
         return False
-    return names.isdisjoint(names_in(s for s in before if not isinstance(s, Declare)))
+    others = [s for s in before if not isinstance(s, Declare)]
+    started = tuple(s for s in others if names & names_set((s,)))
+    plain = only_accumulates(started) and changed(started) <= names
+    return plain and names.isdisjoint(names_in(others))
 
 
-def only_accumulates(body: Body) -> bool:
+def only_accumulates(body: Iterable[Statement]) -> bool:
     return all(isinstance(s, (Accumulate, Declare, Loop, If)) for s in below(body))
 
 
@@ -120,7 +124,7 @@ def strips(loop: Loop, length: int) -> Loop:
 
 def split_reduce(
     declares: Sequence[Declare], loop: Loop, length: int, column: Var | None = None
-) -> tuple[Body, Loop, Body]:
+) -> tuple[Body, Loop, Loop]:
     """A reduce, or that of a column, in parallel: scratch, the strips, each with accumulators of
     its own, and how these are joined in order. The number of strips does not depend on the number
     of threads, so the result does not either."""
@@ -139,5 +143,5 @@ def split_reduce(
     return (
         tuple(map(Allocate, parts.values())),
         Loop(strip, Axis.PARALLEL, (*own, inner, *stores)),
-        (*declares, Loop(strip, Axis.REDUCE, joined)),
+        Loop(strip, Axis.REDUCE, joined),
     )
