@@ -15,7 +15,7 @@ from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
 from tinyhlo.ir.build import cast, elementwise, param
-from tinyhlo.ir.dtypes import BF16, BOOL, F16, I8, I32, I64, U32, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, I8, I32, I64, U32, U64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -66,17 +66,22 @@ def test_integers_to_halves_and_halves_to_booleans(half: DType, other: DType) ->
     check(Graph((y.type,), (cast(y, BOOL),)), [halves])
 
 
-@pytest.mark.parametrize("wide", [I32, U32, I64], ids=str)
-def test_an_integer_of_more_digits_than_f32_is_rounded_once(wide: DType) -> None:
-    """It lies just beyond the middle of two bf16, where f32 has the middle."""
+@pytest.mark.parametrize(
+    ("wide", "high"), [(I32, 30), (U32, 31), (I64, 30), (I64, 49), (I64, 62), (U64, 63)], ids=str
+)
+def test_an_integer_of_more_digits_than_f32_is_rounded_once(wide: DType, high: int) -> None:
+    """It lies just beyond the middle of two bf16, where f32 has the middle, and f64 too."""
     x = param(0, (20,), wide)
-    given = np.full(20, (1 << 30) + (1 << 22) + 1, wide.numpy)
+    given = np.full(20, (1 << high) + (1 << high - 8) + 1, wide.numpy)
     (found,) = run_native(Graph((x.type,), (cast(x, BF16),)), [given])
-    assert set(found.astype(np.float64)) == {2.0**30 + 2.0**23}
+    assert set(found.astype(np.float64)) == {2.0**high + 2.0 ** (high - 7)}
+    if wide.kind == "signed":
+        (found,) = run_native(Graph((x.type,), (cast(x, BF16),)), [-given])
+        assert set(found.astype(np.float64)) == {-(2.0**high) - 2.0 ** (high - 7)}
     target = named_target("x86-64-v4", threads=1)
     loops = choose_moves(lower_fused(Kernel("cast", Graph((x.type,), (cast(x, BF16),)))), target)
     text = str(render_kernel(loops, target, "cast", False, {}))
-    assert ("double" in text) == (wide is I64)  # in half as many lanes
+    assert "double" not in text  # in half as many lanes
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])

@@ -16,6 +16,7 @@ In reading order:
     sort/         sorts, and the first few of a row
     small_matrices/  factorisations of many small matrices, one a lane
     math/         exp, log, sin ... as primitives
+    legal         what ops mean by those that every language prints
     llvm/         loop programs as LLVM IR, and the entry that calls the kernels
     grid/         loops as grids of work-items; c/ writes them as C for devices, wgsl/ for browsers
     render        all of that for a Program; `modules` says which kernels share an LLVM module

@@ -115,6 +115,10 @@ class Literal(_Expression):
     def __post_init__(self) -> None:
         self._describe(NOTHING, 0)
 
+    @property
+    def known(self) -> int | None:  # type: ignore[override]
+        return number_of(self) if self.dtype.is_integer else None
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class IndexValue(_Expression):

@@ -36,6 +36,7 @@ class Operators(Generic[T]):
 
     __slots__ = ()
     __array_ufunc__ = None  # NumPy's numbers leave the operator to the value
+    known: int | None = None  # the integer that the value is known to be
 
     @abstractmethod
     def constant(self, value: float) -> T:
@@ -60,6 +61,10 @@ class Operators(Generic[T]):
     arithmetic_shift = binary(Op.SAR)  # to the right: the sign fills
     remainder = binary(Op.REM)  # with the sign of the dividend
     rint, trunc = unary(Op.RINT), unary(Op.TRUNC)
+
+    def ordered(self, other: T) -> T:
+        """Whether neither is NaN."""
+        return apply(Op.AND, apply(Op.EQ, self, self), apply(Op.EQ, other, other))
 
     def fma(self, factor: Operand[T], addend: Operand[T]) -> T:
         """self * factor + addend, rounded once."""

@@ -38,7 +38,7 @@ class Language:
     literal_text: Callable[[int, DType], str]
     element: Callable[[str, str, DType], str]
     written: Callable[[Functions, Op, Sequence[str], DType, DType], str]
-    converted: Callable[[Functions, str, DType, DType], str]
+    is_native: Callable[[Op, DType, DType], bool]
     far: Far
     rolled: str = ""  # before a loop that no compiler shall write out
 
@@ -65,7 +65,7 @@ C = Language(
     literal_text=arithmetic.literal_text,
     element=element,
     written=arithmetic.written,
-    converted=arithmetic.converted,
+    is_native=arithmetic.is_native,
     far=FAR,
     rolled="ROLLED ",
 )

@@ -125,14 +125,6 @@ FUNCTION f32 f32_of_f16(u16 x) { return (f32)as_type<half>(x); }
 FUNCTION u16 f16_of_f32(f32 x) { return as_type<u16>((half)x); }
 """
 
-SHARED_FUNCTIONS = """\
-FUNCTION f32 f32_of_bf16(u16 x) { return as_f32((u32)x << 16); }
-FUNCTION u16 bf16_of_f32(f32 x) {
-  u32 bits = as_u32(x);
-  return x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-"""
-
 # NVRTC has no _Float16.
 CUDA = f"""\
 #define KERNEL(items) extern "C" __global__ __launch_bounds__(items)
@@ -147,8 +139,8 @@ HIP = f"""\
 {FLOAT16}"""
 
 PRELUDES = {
-    "CL": OPENCL + SHARED_FUNCTIONS,
-    "NV": CUDA_WORDS + CUDA + SHARED_FUNCTIONS,
-    "AMD": CUDA_WORDS + HIP + SHARED_FUNCTIONS,
-    "METAL": METAL + SHARED_FUNCTIONS,
+    "CL": OPENCL,
+    "NV": CUDA_WORDS + CUDA,
+    "AMD": CUDA_WORDS + HIP,
+    "METAL": METAL,
 }

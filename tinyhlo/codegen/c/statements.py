@@ -178,7 +178,7 @@ class Statements(Values):
         self.forget((name,))
 
     def combined(self, op: Op, left: str, right: str, dtype: DType) -> str:
-        return self.language.written(self.functions, op, [left, right], dtype, dtype)
+        return self.operation(op, [left, right], dtype, dtype)
 
     def assign(self, names: tuple[str, ...], values: tuple[Expression, ...]) -> None:
         texts = [self.kept_text(value) for value in values]

@@ -9,7 +9,8 @@ computed once, in the outermost scope that binds what it depends on:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.language import C, Language
@@ -24,6 +25,7 @@ from tinyhlo.codegen.expressions import (
     Rarely,
     Read,
 )
+from tinyhlo.codegen.legal import has_rule, legalised
 from tinyhlo.codegen.math import trigonometric
 from tinyhlo.codegen.math.expand import expand
 from tinyhlo.codegen.math.single import power
@@ -92,6 +94,7 @@ class Values(Scopes):
         self.functions = functions
         self.expanded: dict[Expression, Expression | None] = {}
         self.expands = True  # what is rarely needed calls libraries
+        self.plain = False  # ops are printed as they are
 
     def text(self, e: Expression) -> str:
         """The value of `e`, emitted at most once a scope."""
@@ -115,9 +118,9 @@ class Values(Scopes):
             case Load(memory=memory, index=index):
                 return self.named(e.dtype, self.element(memory, self.index(index)))
             case IndexValue(index=index, dtype=dtype):
-                wide, own = self.index(index), self.language.index
-                converted = self.language.converted(self.functions, wide, own, dtype)
-                return self.named(dtype, converted)
+                return self.named(
+                    dtype, self.converted(self.index(index), self.language.index, dtype)
+                )
             case Guard():
                 return self.guard(e)
             case Rarely():
@@ -149,9 +152,56 @@ class Values(Scopes):
                 return self.text(expanded)
         texts = [self.text(argument) for argument in e.arguments]
         operand = e.arguments[-1].dtype
-        return self.named(
-            e.dtype, self.language.written(self.functions, e.op, texts, operand, e.dtype)
+        return self.named(e.dtype, self.operation(e.op, texts, operand, e.dtype, e.arguments))
+
+    def converted(self, text: str, source: DType, target: DType) -> str:
+        return text if source is target else self.operation(Op.CAST, [text], source, target)
+
+    def operation(
+        self,
+        op: Op,
+        texts: Sequence[str],
+        operand: DType,
+        result: DType,
+        arguments: Sequence[Expression] = (),
+    ) -> str:
+        """The op where it stands if one plain op does it, which may depend on literals among its
+        `arguments`; else a call of a function."""
+        if self.plain or not has_rule(op, operand, result):
+            return self.language.written(self.functions, op, texts, operand, result)
+        reads = [Read(f"input{k}", operand) for k in range(len(texts))]
+        parts = [a if isinstance(a, Literal) else r for a, r in zip_longest(arguments, reads)]
+        value = legalised(op, parts, result, self.language.is_native)
+        if value in parts:
+            return texts[parts.index(value)]
+        if isinstance(value, Apply) and not any(isinstance(a, Apply) for a in value.arguments):
+            given = dict(zip(parts, texts, strict=True))
+            texts = [given.get(a) or self.text(a) for a in value.arguments]
+            operand = value.arguments[-1].dtype
+            return self.language.written(self.functions, value.op, texts, operand, value.dtype)
+        name = f"{result}_of_{operand}" if op is Op.CAST else f"{op.label}_{operand}"
+        if name not in self.functions:
+            inner = self.elsewhere()
+            inner.plain = True
+            value = legalised(op, reads, result, self.language.is_native)
+            self.functions[name] = inner.function_text(name, reads, value)
+        return f"{name}({', '.join(texts)})"
+
+    def function_text(self, name: str, inputs: Sequence[Read], value: Expression) -> str:
+        """A function of `inputs`."""
+        language = self.language
+        for read in inputs:
+            self.bind(read.name)
+            self.registers[read.name] = read.name
+        result = self.text(value)
+        parameters = ", ".join(
+            language.parameter.format(type=language.type_name(read.dtype), name=read.name)
+            for read in inputs
         )
+        type_ = language.type_name(value.dtype)
+        head = language.function.format(type=type_, name=name, parameters=parameters)
+        lines = [*self.out.lines, f"return {result};"]
+        return "\n".join([f"{head} {{", *(f"  {line}" for line in lines), "}"])
 
     # --- indices -----------------------------------------------------------------------------
 
@@ -173,8 +223,7 @@ class Values(Scopes):
             case Remainder(dividend=dividend, modulus=modulus):
                 text = self.divided(dividend, modulus, "%")
             case Data(value=value):
-                own = self.language.index
-                text = self.language.converted(self.functions, self.text(value), value.dtype, own)
+                text = self.converted(self.text(value), value.dtype, self.language.index)
             case _:
                 raise TypeError(atom)
         return text if factor == 1 else f"{text} * {factor}"
@@ -253,24 +302,8 @@ class Values(Scopes):
         else:
             inner = self.elsewhere()
             inner.expands = False
-            parameters: list[str] = []
-            for k, part in enumerate(e.inputs):
-                inner.bind(f"input{k}")
-                inner.registers[f"input{k}"] = f"input{k}"
-                parameter = self.language.parameter
-                parameters.append(parameter.format(type=type_name(part.dtype), name=f"input{k}"))
-            result = inner.text(e.value)
-            head = self.language.function.format(
-                type=type_name(e.dtype), name=name, parameters=", ".join(parameters)
-            )
-            self.functions[name] = "\n".join(
-                [
-                    f"{head} {{",
-                    *(f"  {line}" for line in inner.out.lines),
-                    f"  return {result};",
-                    "}",
-                ]
-            )
+            inputs = [Read(f"input{k}", part.dtype) for k, part in enumerate(e.inputs)]
+            self.functions[name] = inner.function_text(name, inputs, e.value)
         return name
 
     def far_function(self, name: str, rule: Callable[[Term, Angle], Term]) -> str:

@@ -1,28 +1,32 @@
 """The elementwise primitives as LLVM IR: one table, op -> how to write it.
 
-In: operand texts of one type and lane count. Out: the text of the result. Half precision floats
-compute in f32 and round after every op. Where LLVM's instruction is undefined (division by zero,
-oversized shifts) StableHLO's meaning is selected around it.
+In: operand texts of one type and lane count. Out: the text of the result. What LLVM's instructions
+leave open, or have no type for, `codegen/legal.py` puts around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from math import gcd
 
+from tinyhlo.codegen.expressions import literal
+from tinyhlo.codegen.legal import FLOATS, has_rule, legalised
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.convert import (
-    SMALL_FLOATS,
-    bitcast,
-    convert,
-    narrow_exact,
-    narrow_result,
-    widen,
+from tinyhlo.codegen.llvm.convert import bitcast, plain_cast, saturates
+from tinyhlo.codegen.llvm.types import (
+    float_text,
+    literal_text,
+    scalar_type,
+    splat,
+    suffix,
+    value_type,
 )
-from tinyhlo.codegen.llvm.types import float_text, lanes_type, splat, suffix, value_type
 from tinyhlo.codegen.math.tables import LOOKUPS
-from tinyhlo.ir.dtypes import BF16, BOOL, F32, DType
+from tinyhlo.ir.dtypes import BOOL, F32, DType
+from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import COMPARISONS, Op
+from tinyhlo.records import dataclass
 
 FLOAT_INSTRUCTIONS = {
     # `contract` lets the backend form fused multiply-adds
@@ -49,11 +53,10 @@ INT_INSTRUCTIONS = {
     Op.OR: "or",
     Op.XOR: "xor",
 }
-BOOL_BINARY = {Op.ADD: "or", Op.MUL: "and", Op.MAX: "or", Op.MIN: "and", Op.SUB: "xor"}
 SHIFTS = {Op.SHL: "shl", Op.SHR: "lshr", Op.SAR: "ashr"}
+WITH_SIGN = {Op.MAX: "max", Op.MIN: "min", Op.DIV: "div", Op.REM: "rem"}  # or without: smax, umax
 FLOAT_COMPARE = {Op.EQ: "oeq", Op.NE: "une", Op.LT: "olt", Op.LE: "ole"}
 INT_COMPARE = {Op.EQ: "eq", Op.NE: "ne", Op.LT: "lt", Op.LE: "le"}
-EXACT = (Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT)  # results are numbers of the type
 LIBM = {
     Op.EXP: "exp",
     Op.EXPM1: "expm1",
@@ -71,69 +74,91 @@ LIBM = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes(Operators["Lanes"]):
+    """A value as text; what it is combined to is written at once."""
+
+    b: Builder
+    text: str
+    dtype: DType
+    lanes: int
+
+    def constant(self, value: float) -> Lanes:
+        return Lanes(self.b, constant_text(value, self.dtype, self.lanes), self.dtype, self.lanes)
+
+    def combined(self, op: Op, operands: Sequence[Lanes], dtype: DType | None) -> Lanes:
+        operand = operands[-1].dtype
+        result = dtype or (BOOL if op in COMPARISONS else operand)
+        texts = [each.text for each in operands]
+        text = plain(self.b, op, texts, operand, result, self.lanes)
+        return Lanes(self.b, text, result, self.lanes)
+
+    def ordered(self, other: Lanes) -> Lanes:
+        type_ = value_type(self.dtype, self.lanes)
+        text = self.b.value(f"fcmp ord {type_} {self.text}, {other.text}")
+        return Lanes(self.b, text, BOOL, self.lanes)
+
+    @property
+    def known(self) -> int | None:  # type: ignore[override]
+        number = self.text.rpartition(" ")[2].rstrip(")")
+        return int(number) if number.removeprefix("-").isdigit() else None
+
+
+@cache
+def constant_text(value: float, dtype: DType, lanes: int) -> str:
+    text = literal_text(literal(value, dtype).bits, dtype)
+    return splat(text, scalar_type(dtype), lanes)
+
+
 def emit(
     b: Builder, op: Op, arguments: Sequence[str], operand: DType, result: DType, lanes: int
 ) -> str:
     """`op` on arguments of type `operand` (for WHERE: the type of the last two)."""
-    a = arguments[0]
+    if not has_rule(op, operand, result):
+        return plain(b, op, arguments, operand, result, lanes)
+    given = [Lanes(b, text, operand, lanes) for text in arguments]
+    return legalised(op, given, result, partial(is_native, lanes), short_nans=True).text
+
+
+def convert(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
+    """`text` of type `source` as a value of type `target`."""
+    return text if source is target else emit(b, Op.CAST, [text], source, target, lanes)
+
+
+def is_native(lanes: int, op: Op, operand: DType, result: DType) -> bool:
+    """Whether LLVM has what StableHLO asks for."""
     if op is Op.CAST:
-        return convert(b, a, operand, result, lanes)
+        return saturates(result, lanes)
+    return op in NATIVE[operand.kind]
+
+
+def plain(
+    b: Builder, op: Op, arguments: Sequence[str], operand: DType, result: DType, lanes: int
+) -> str:
+    """As LLVM has it."""
+    if op is Op.CAST:
+        return plain_cast(b, arguments[0], operand, result, lanes)
     if op is Op.BITCAST:
-        return bitcast(b, a, operand, result, lanes)
+        return bitcast(b, arguments[0], operand, result, lanes)
     if op in LOOKUPS:
-        return look_up(b, op, a, operand, result, lanes)
+        return look_up(b, op, arguments[0], operand, result, lanes)
     if op is Op.WHERE:
-        return b.select(a, arguments[1], arguments[2], value_type(result, lanes), lanes)
-    if operand in SMALL_FLOATS:
-        return emit_wide(b, op, arguments, operand, lanes)
+        return b.select(arguments[0], arguments[1], arguments[2], value_type(result, lanes), lanes)
     if op in COMPARISONS:
         return compare(b, op, arguments, operand, lanes)
-    if operand is BOOL:
-        return emit_bool(b, op, arguments, lanes)
     rules = FLOAT_RULES if operand.is_float else INT_RULES
     return rules[op](b, op, arguments, operand, lanes)
 
 
-def emit_wide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """Half precision: exactly to f32, compute, round back."""
-    if op in (Op.NEG, Op.ABS):
-        return sign_bits(b, op, arguments[0], dtype, lanes)
-    wide = [widen(b, text, dtype, lanes) for text in arguments]
-    value = emit(b, op, wide, F32, BOOL if op in COMPARISONS else F32, lanes)
-    if op in COMPARISONS:
-        return value
-    if op in EXACT and dtype is BF16:
-        return narrow_exact(b, value, lanes)
-    return narrow_result(b, value, dtype, lanes)
-
-
-def sign_bits(b: Builder, op: Op, text: str, dtype: DType, lanes: int) -> str:
-    bits = lanes_type("i16", lanes)
-    if dtype is not BF16:
-        text = b.value(f"bitcast {value_type(dtype, lanes)} {text} to {bits}")
-    mask = splat("-32768" if op is Op.NEG else "32767", "i16", lanes)
-    text = b.value(f"{'xor' if op is Op.NEG else 'and'} {bits} {text}, {mask}")
-    return (
-        text if dtype is BF16 else b.value(f"bitcast {bits} {text} to {value_type(dtype, lanes)}")
-    )
-
-
-def emit_bool(b: Builder, op: Op, arguments: Sequence[str], lanes: int) -> str:
-    type_ = lanes_type("i1", lanes)
-    if op is Op.NOT:
-        return b.value(f"xor {type_} {arguments[0]}, {splat('true', 'i1', lanes)}")
-    name = BOOL_BINARY.get(op) or INT_INSTRUCTIONS[op]
-    return b.value(f"{name} {type_} {arguments[0]}, {arguments[1]}")
-
-
 def compare(b: Builder, op: Op, arguments: Sequence[str], operand: DType, lanes: int) -> str:
-    type_ = value_type(operand, lanes)
+    type_, (x, y) = value_type(operand, lanes), arguments
     if operand.is_float:
-        return b.value(f"fcmp {FLOAT_COMPARE[op]} {type_} {arguments[0]}, {arguments[1]}")
+        same = {Op.EQ: "ord", Op.NE: "uno"} if x == y else {}  # whether it is a number
+        return b.value(f"fcmp {same.get(op) or FLOAT_COMPARE[op]} {type_} {x}, {y}")
     name = INT_COMPARE[op]
     if op in (Op.LT, Op.LE):
         name = ("s" if operand.kind == "signed" else "u") + name
-    return b.value(f"icmp {name} {type_} {arguments[0]}, {arguments[1]}")
+    return b.value(f"icmp {name} {type_} {x}, {y}")
 
 
 Rule = Callable[[Builder, Op, Sequence[str], DType, int], str]
@@ -173,25 +198,7 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
     if lanes > 1 and not b.masks:
         return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
     # LLVM would ask for the sign: of one number by a jump, of lanes by masks, one after the other
-    order, joined = ("ogt", "and") if op is Op.MAX else ("olt", "or")
-    bits = lanes_type(f"i{dtype.bits}", lanes)
-    either: list[str] = []  # the same twice, but for zeros of either sign
-    for one, other in ((x, y), (y, x)):
-        better = b.value(f"fcmp {order} {type_} {one}, {other}")
-        value = b.select(better, one, other, type_, lanes)
-        either.append(b.value(f"bitcast {type_} {value} to {bits}"))
-    both = b.value(f"{joined} {bits} {', '.join(either)}")
-    value = b.value(f"bitcast {bits} {both} to {type_}")
-    unordered = b.value(f"fcmp uno {type_} {x}, {y}")
-    return b.select(unordered, b.value(f"fadd {type_} {x}, {y}"), value, type_, lanes)
-
-
-def larger_number(b: Builder, _: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """One instruction of x86, which returns its second operand when unordered: the first here,
-    where a reduce has what it found so far, which is never NaN."""
-    x, y = arguments
-    type_ = value_type(dtype, lanes)
-    return b.select(b.value(f"fcmp ogt {type_} {y}, {x}"), y, x, type_, lanes)
+    return FLOATS[op](*(Lanes(b, text, dtype, lanes) for text in arguments)).text
 
 
 def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
@@ -278,64 +285,25 @@ def in_registers(
 
 
 def int_unary(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    type_, x = value_type(dtype, lanes), arguments[0]
-    match op:
-        case Op.NEG:
-            return b.value(f"sub {type_} zeroinitializer, {x}")
-        case Op.NOT:
-            return b.value(f"xor {type_} {x}, {splat('-1', value_type(dtype, 1), lanes)}")
-        case Op.ABS if dtype.kind == "unsigned":
-            return x
-        case _:
-            name = f"llvm.{'abs' if op is Op.ABS else 'ctlz'}.{suffix(dtype, lanes)}"
-            return b.intrinsic(name, type_, [(type_, x), ("i1", "false")])
+    type_ = value_type(dtype, lanes)
+    name = f"llvm.{'abs' if op is Op.ABS else 'ctlz'}.{suffix(dtype, lanes)}"
+    return b.intrinsic(name, type_, [(type_, arguments[0]), ("i1", "false")])
 
 
-def int_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    sign = "s" if dtype.kind == "signed" else "u"
-    return b.math(f"{sign}{op.label}", dtype, lanes, *arguments)
+def with_sign(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    name = ("s" if dtype.kind == "signed" else "u") + WITH_SIGN[op]
+    if op in (Op.MAX, Op.MIN):
+        return b.math(name, dtype, lanes, *arguments)
+    return b.value(f"{name} {value_type(dtype, lanes)} {', '.join(arguments)}")
 
 
-def int_divide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """x/0 = -1, x%0 = x, INT_MIN/-1 = INT_MIN, INT_MIN%-1 = 0."""
+def shift(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """By the width or more it gives some number."""
     x, y = arguments
-    type_, scalar = value_type(dtype, lanes), value_type(dtype, 1)
-    signed = dtype.kind == "signed"
-    name = ("s" if signed else "u") + op.label
-    minus_one = splat("-1", scalar, lanes)
-    if not y.startswith("%") and y not in ("0", "-1", splat("0", scalar, lanes), minus_one):
-        return b.value(f"{name} {type_} {x}, {y}")
-    one = splat("1", scalar, lanes)
-    is_zero = b.value(f"icmp eq {type_} {y}, zeroinitializer")
-    unsafe = is_minus_one = is_zero
-    if signed:
-        is_minus_one = b.value(f"icmp eq {type_} {y}, {minus_one}")
-        unsafe = b.value(f"or {lanes_type('i1', lanes)} {is_zero}, {is_minus_one}")
-    divisor = b.select(unsafe, one, y, type_, lanes)
-    value = b.value(f"{name} {type_} {x}, {divisor}")
-    if op is Op.REM:  # x%1 = 0 is also x%-1
-        return b.select(is_zero, x, value, type_, lanes)
-    if signed:
-        negated = b.value(f"sub {type_} zeroinitializer, {x}")
-        value = b.select(is_minus_one, negated, value, type_, lanes)
-    return b.select(is_zero, minus_one, value, type_, lanes)
-
-
-def int_shift(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """Shifts by the width or more give 0, or the sign for SAR."""
-    x, y = arguments
-    type_, scalar = value_type(dtype, lanes), value_type(dtype, 1)
-    last = splat(str(dtype.bits - 1), scalar, lanes)
-    constant = y.removeprefix(f"splat ({scalar} ").removesuffix(")")
-    if constant.isdigit() and int(constant) < dtype.bits:
-        return b.value(f"{SHIFTS[op]} {type_} {x}, {y}")
-    if op is Op.SAR:
-        amount = b.math("umin", dtype, lanes, y, last)
-        return b.value(f"ashr {type_} {x}, {amount}")
-    inside = b.value(f"icmp ule {type_} {y}, {last}")
-    shifted = b.value(f"{SHIFTS[op]} {type_} {x}, {y}")
-    safe = b.value(f"freeze {type_} {shifted}")
-    return b.select(inside, safe, "zeroinitializer" if lanes > 1 else "0", type_, lanes)
+    shifted = b.value(f"{SHIFTS[op]} {value_type(dtype, lanes)} {x}, {y}")
+    if op is Op.SAR or not y.startswith("%"):
+        return shifted
+    return b.value(f"freeze {value_type(dtype, lanes)} {shifted}")
 
 
 FLOAT_RULES: dict[Op, Rule] = {
@@ -345,15 +313,17 @@ FLOAT_RULES: dict[Op, Rule] = {
     Op.MAX: float_extreme,
     Op.MIN: float_extreme,
     Op.SCALE: scale,
-    Op.MAXNUM: larger_number,
 }
 INT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(INT_INSTRUCTIONS, written(INT_INSTRUCTIONS)),
-    **dict.fromkeys(SHIFTS, int_shift),
-    **dict.fromkeys((Op.NEG, Op.ABS, Op.NOT, Op.CLZ), int_unary),
+    **dict.fromkeys(SHIFTS, shift),
+    **dict.fromkeys(WITH_SIGN, with_sign),
+    **dict.fromkeys((Op.ABS, Op.CLZ), int_unary),
     Op.POPCOUNT: called({Op.POPCOUNT: "ctpop"}),
-    Op.MAX: int_extreme,
-    Op.MIN: int_extreme,
-    Op.DIV: int_divide,
-    Op.REM: int_divide,
+}
+NATIVE = {
+    "float": (Op.MAX, Op.MIN),
+    "signed": (Op.ABS, Op.CLZ, Op.POPCOUNT),
+    "unsigned": (Op.CLZ, Op.POPCOUNT),
+    "bool": (),
 }

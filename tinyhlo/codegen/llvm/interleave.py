@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Load, Memory, in_rows, index_free
 from tinyhlo.codegen.llvm import indices
-from tinyhlo.codegen.llvm.convert import convert
+from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, splat, stored_type
 from tinyhlo.codegen.loops import Store

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import index_free
 from tinyhlo.codegen.llvm import indices, interleave
-from tinyhlo.codegen.llvm.convert import convert
+from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, value_type
 from tinyhlo.codegen.loops import Store
 from tinyhlo.ir.dtypes import BOOL, U8

@@ -24,8 +24,8 @@ from tinyhlo.codegen.expressions import (
     Read,
 )
 from tinyhlo.codegen.llvm import arithmetic, guards, indices, interleave, rows_of_places
+from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.convert import convert
 from tinyhlo.codegen.llvm.registers import Register
 from tinyhlo.codegen.llvm.types import (
     lanes_type,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tinyhlo.codegen.expressions import Expression, apply
-from tinyhlo.codegen.llvm.convert import SMALL_FLOATS
+from tinyhlo.codegen.legal import SMALL_FLOATS
 from tinyhlo.ir.dtypes import I16, DType
 from tinyhlo.ir.graph import Elementwise, Node, Reduce
 from tinyhlo.ir.ops import Op

@@ -33,7 +33,7 @@ WGSL = Language(
     literal_text=arithmetic.literal_text,
     element=element,
     written=arithmetic.written,
-    converted=arithmetic.converted,
+    is_native=arithmetic.is_native,
     far=FAR,
 )
 

@@ -12,12 +12,6 @@ fn opaque(x: f32) -> f32 {  // what no compiler sees through: (x + 1) - 1 is not
   return bitcast<f32>(bitcast<u32>(x) ^ bitcast<u32>(bases.at[31][3]));
 }
 fn as_f32(x: u32) -> f32 { return bitcast<f32>(x); }
-fn f32_of_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }
-fn bf16_of_f32(x: f32) -> u32 {
-  let bits = bitcast<u32>(x);
-  let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
-  return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
-}
 fn f32_of_f16(x: u32) -> f32 {
   let sign = (x & 0x8000u) << 16u;
   let size = x & 0x7fffu;

@@ -77,19 +77,8 @@ fn f32_of_ui64(x: vec2<u32>) -> f32 {  // 32 bits, the last of which says whethe
   let near = f32(top.y | select(0u, 1u, top.x != 0u));
   return select(near * bitcast<f32>((159u - zeros) << 23u), f32(x.x), x.y == 0u);
 }
-fn odd_of_ui64(x: vec2<u32>) -> f32 {
-  let zeros = zeros_64(x);
-  let top = shl_64(x, vec2<u32>(zeros, 0u));
-  let sticky = (top.y & 0xffu) != 0u || top.x != 0u;
-  let near = f32((top.y & ~0xffu) | select(0u, 0x100u, sticky));
-  return select(near * bitcast<f32>((159u - zeros) << 23u), 0.0f, zeros > 63u);
-}
 fn f32_of_i64(x: vec2<u32>) -> f32 {
   let size = f32_of_ui64(abs_64(x));
-  return select(size, -size, x.y > 0x7fffffffu);
-}
-fn odd_of_i64(x: vec2<u32>) -> f32 {
-  let size = odd_of_ui64(abs_64(x));
   return select(size, -size, x.y > 0x7fffffffu);
 }
 fn ui64_within(x: f32) -> vec2<u32> {  // of a whole number that fits
