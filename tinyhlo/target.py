@@ -41,6 +41,10 @@ class Target:
         return self.group_items > 0
 
     @property
+    def has_f64(self) -> bool:
+        return not self.runs_grids or "fp64" in self.features.split()
+
+    @property
     def is_processor(self) -> bool:
         """Whether items of a group become lanes of the vectors of a processor."""
         return PROCESSOR in self.features.split()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.c import arithmetic
 from tinyhlo.codegen.c.arithmetic import Functions
-from tinyhlo.codegen.c.library import FAR, Far
+from tinyhlo.codegen.c.library import FAR_REMAINDER
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -19,7 +19,7 @@ from tinyhlo.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Language:
     """Templates name what they are filled with; `index` is the type of indices; `element` is an
-    element of an array as a value; `far` are functions for where there is no f64."""
+    element of an array as a value; `far_remainder` is a function for where there is no f64."""
 
     constant: str
     variable: str
@@ -39,7 +39,7 @@ class Language:
     element: Callable[[str, str, DType], str]
     written: Callable[[Functions, Op, Sequence[str], DType, DType], str]
     is_native: Callable[[Op, DType, DType], bool]
-    far: Far
+    far_remainder: str
     rolled: str = ""  # before a loop that no compiler shall write out
 
 
@@ -66,7 +66,7 @@ C = Language(
     element=element,
     written=arithmetic.written,
     is_native=arithmetic.is_native,
-    far=FAR,
+    far_remainder=FAR_REMAINDER,
     rolled="ROLLED ",
 )
 # Where all indices fit: units of GPUs compute with 32 bits, and two of their registers hold 64.

@@ -9,7 +9,7 @@ computed once, in the outermost scope that binds what it depends on:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from tinyhlo.codegen.c.arithmetic import Functions
@@ -26,23 +26,14 @@ from tinyhlo.codegen.expressions import (
     Read,
 )
 from tinyhlo.codegen.legal import has_rule, legalised
-from tinyhlo.codegen.math import trigonometric
 from tinyhlo.codegen.math.expand import expand
-from tinyhlo.codegen.math.single import power
-from tinyhlo.codegen.math.terms import Term
-from tinyhlo.codegen.math.trigonometric import Angle
 from tinyhlo.codegen.scopes import Scopes, Value
-from tinyhlo.ir.dtypes import F32, I32, DType
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
 INT_LIMIT = 1 << 31
-FAR = {
-    "far_sin": trigonometric.sine_of,
-    "far_cos": trigonometric.cosine_of,
-    "far_tan": trigonometric.tangent_of,
-}
 
 
 class Lines:
@@ -89,7 +80,6 @@ class Values(Scopes):
         super().__init__(self.out)
         self.registers: dict[str, str] = {}
         self.target = target
-        self.has_f64 = "fp64" in target.features.split()
         self.names = dict(names)
         self.functions = functions
         self.expanded: dict[Expression, Expression | None] = {}
@@ -142,8 +132,6 @@ class Values(Scopes):
         return self.language.choice.format(condition=condition, then=then, other=other)
 
     def apply(self, e: Apply) -> str:
-        if e.op is Op.POW and not self.has_f64:
-            return self.text(power(*(part.cast(F32) for part in e.arguments)).cast(e.dtype))
         if self.expands and (e.op in TRANSCENDENTAL or e.op is Op.REM):
             if e not in self.expanded:
                 self.expanded[e] = expand(e.op, e.arguments, e.dtype, self.target)
@@ -290,29 +278,14 @@ class Values(Scopes):
 
     def function(self, e: Rarely) -> str:
         """The name of the function that computes `e.value`."""
-        type_name, far = self.language.type_name, self.language.far
-        name = f"{e.name}_{type_name(e.dtype)}".replace(".", "_")
+        name = f"{e.name}_{self.language.type_name(e.dtype)}".replace(".", "_")
         if name in self.functions:
             return name
-        if e.name == "far_remainder" and not self.has_f64:
-            self.functions[name] = far.remainder
-        elif e.name in FAR and not self.has_f64:
-            self.functions["far_angle"] = far.angle
-            self.functions[name] = self.far_function(name, FAR[e.name])
+        if e.name == "far_remainder" and not self.target.has_f64:
+            self.functions[name] = self.language.far_remainder
         else:
             inner = self.elsewhere()
             inner.expands = False
             inputs = [Read(f"input{k}", part.dtype) for k, part in enumerate(e.inputs)]
             self.functions[name] = inner.function_text(name, inputs, e.value)
         return name
-
-    def far_function(self, name: str, rule: Callable[[Term, Angle], Term]) -> str:
-        """The text of a function of a large angle."""
-        inner = self.elsewhere()
-        x, quarter, rest = Read("x", F32), Read("quarter", I32), Read("rest", F32)
-        for read in (x, quarter, rest):
-            inner.bind(read.name)
-            inner.registers[read.name] = read.name
-        result = inner.text(rule(x, Angle(quarter, rest)))
-        lines = "\n".join(f"  {line}" for line in inner.out.lines)
-        return self.language.far.function.format(name=name, lines=lines, result=result)

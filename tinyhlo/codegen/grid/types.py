@@ -19,7 +19,7 @@ def check_types(
     kernels: Iterable[Kernel], residents: Mapping[Kernel, Resident], target: Target
 ) -> None:
     """Raises UnsupportedOp, naming every op on a type that the device lacks, and its line."""
-    if "fp64" in target.features.split():
+    if target.has_f64:
         return
     hint = HINT.format(target.device)
     found: dict[UnsupportedItem, None] = {}

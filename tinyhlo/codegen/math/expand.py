@@ -16,7 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.codegen.expressions import Expression
-from tinyhlo.codegen.math import error_function, exponential, logarithm, remainder, trigonometric
+from tinyhlo.codegen.math import (
+    error_function,
+    exponential,
+    logarithm,
+    remainder,
+    single,
+    trigonometric,
+)
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
@@ -32,9 +39,7 @@ RULES: dict[Op, Rule] = {
     Op.POW: exponential.power,
     Op.LOG: logarithm.logarithm,
     Op.LOG1P: logarithm.log1p,
-    Op.SIN: trigonometric.sin,
-    Op.COS: trigonometric.cos,
-    Op.TAN: trigonometric.tan,
+    **{op: trigonometric.of_angle(op, rule) for op, rule in trigonometric.OF_ANGLES.items()},
     Op.ATAN2: trigonometric.atan2,
     Op.REM: remainder.remainder,
 }
@@ -43,6 +48,14 @@ SCALING: dict[Op, Rule] = {  # on a Target that `scales`
     Op.EXP: exponential.exp_scaled,
     Op.EXPM1: exponential.expm1_scaled,
     Op.TANH: exponential.tanh_scaled,
+}
+
+WITHOUT_F64: dict[Op, Rule] = {
+    **{
+        op: trigonometric.of_angle(op, rule, trigonometric.reduce_far_by_words)
+        for op, rule in trigonometric.OF_ANGLES.items()
+    },
+    Op.POW: single.power,
 }
 
 
@@ -55,6 +68,8 @@ def expand(
         return None
     if target is not None and target.scales:
         rule = SCALING.get(op, rule)
+    if target is not None and not target.has_f64:
+        rule = WITHOUT_F64.get(op, rule)
     if dtype in (BF16, F16):
         result = rule(*(argument.cast(F32) for argument in arguments))
         return None if result is None else result.cast(dtype)

@@ -15,10 +15,10 @@ shows the quarter in the low bits, and the fused multiply-add gives its fraction
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi
+from math import inf, nan, pi
 from typing import NamedTuple
 
-from tinyhlo.codegen.expressions import where
+from tinyhlo.codegen.expressions import literal, where
 from tinyhlo.codegen.math.tables import (
     ATAN_F32,
     ATAN_F64,
@@ -32,12 +32,18 @@ from tinyhlo.codegen.math.tables import (
     Table,
 )
 from tinyhlo.codegen.math.terms import Term, polynomial, rarely
-from tinyhlo.ir.dtypes import F32, F64, I32, DType
+from tinyhlo.ir.dtypes import F32, F64, I32, U32, U64, DType
 from tinyhlo.ir.operators import apply
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 LIMITS = (2.0**50, 2.0**77, 2.0**104)  # up to LIMITS[k], QUARTERS[k] is right
+
+# 2/pi as words of 32 bits, the first one in front of the point; pi/2 in units of 2^-31
+TWO_OVER_PI = (
+    0x0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB,
+)  # fmt: skip
+HALF_PI_WORD = 0xC90FDAA2
 
 TAN_EIGHTH = 2.0**0.5 - 1  # tan(pi/8)
 QUARTER_PI_REST = HALF_PI_F64[1] / 2  # what rounding took off pi/4
@@ -95,6 +101,40 @@ def reduce_far(x: Term) -> Angle:
     return Angle(shifted.as_integer().cast(I32), (rest * (pi / 2)).cast(F32))
 
 
+def reduce_far_by_words(x: Term) -> Angle:
+    """The same by integers, for devices without f64: 96 bits of 2/pi, from the first one of which x
+    does not make multiples of 4."""
+    bits = apply(Op.BITCAST, x, dtype=U32)
+    whole = (bits & 0x7FFFFF | 0x800000).cast(U64)
+    first = (bits >> 23 & 0xFF).cast(I32) - 120
+    word, shift = first >> 5, (first & 31).cast(U64)
+
+    def window(number: int) -> Term:
+        high, low = (chosen_word(word, number + k) for k in (0, 1))
+        return (high << 32 | low) << shift >> 32
+
+    high, middle, low = (whole * window(number) for number in range(3))
+    turns = (high << 32) + middle + (low >> 32)  # in units of 2^-62 quarters
+    rest = turns << 2
+    next_is_nearer = (rest >> 63).cast(I32)
+    quarter = (turns >> 62).cast(I32) + next_is_nearer
+    rest = where(next_is_nearer.differs(0), 0 - rest, rest)
+    zeros = apply(Op.CLZ, rest | 1)
+    angle = (rest << zeros >> 32) * HALF_PI_WORD
+    sign = x.as_integer() & -(1 << 31)
+    scale = sign ^ (next_is_nearer << 31) | (64 - zeros).cast(I32) << 23
+    r = where(abs(x) < inf, angle.cast(F32) * scale.as_float(F32), x.constant(nan))
+    return Angle(where(sign.equals(0), quarter, 0 - quarter), r)
+
+
+def chosen_word(number: Term, further: int) -> Term:
+    """The word of 2/pi `further` behind one of the first five."""
+    found, *before = (literal(TWO_OVER_PI[k + further], U64) for k in reversed(range(5)))
+    for k, word in zip(reversed(range(4)), before, strict=True):
+        found = where(number.equals(k), word, found)
+    return found
+
+
 def sine_and_cosine(r: Term) -> tuple[Term, Term]:
     """Of the rest of a reduction."""
     form, square = FORMATS[r.dtype], r * r
@@ -122,11 +162,13 @@ def tangent_of(x: Term, angle: Angle) -> Term:
     return where(x.equals(0.0), x, value.flip_sign((angle.quarter & 1) << x.dtype.bits - 1))
 
 
-def of_angle(op: Op, rule: Callable[[Term, Angle], Term]) -> Callable[[Term], Term]:
-    """The function `op` of x by `rule`, which has it reduced."""
+def of_angle(
+    op: Op, rule: Callable[[Term, Angle], Term], reduce: Callable[[Term], Angle] = reduce_far
+) -> Callable[[Term], Term]:
+    """The function `op` of x by `rule`, which has it reduced, large ones by `reduce`."""
 
     def far(x: Term) -> Term:
-        return rule(x, reduce_far(x)) if x.dtype is F32 else apply(op, x)
+        return rule(x, reduce(x)) if x.dtype is F32 else apply(op, x)
 
     def expansion(x: Term) -> Term:
         is_far = ~(abs(x) < FORMATS[x.dtype].near)  # NaN is neither
@@ -135,9 +177,7 @@ def of_angle(op: Op, rule: Callable[[Term, Angle], Term]) -> Callable[[Term], Te
     return expansion
 
 
-sin = of_angle(Op.SIN, sine_of)
-cos = of_angle(Op.COS, cosine_of)
-tan = of_angle(Op.TAN, tangent_of)
+OF_ANGLES = {Op.SIN: sine_of, Op.COS: cosine_of, Op.TAN: tangent_of}
 
 
 def atan2(y: Term, x: Term) -> Term:

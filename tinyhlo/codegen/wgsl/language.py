@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.wgsl import arithmetic, wide
-from tinyhlo.codegen.wgsl.library import BASE, FAR
+from tinyhlo.codegen.wgsl.library import BASE, FAR_REMAINDER
 from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
 from tinyhlo.target import Target
 
@@ -34,7 +34,7 @@ WGSL = Language(
     element=element,
     written=arithmetic.written,
     is_native=arithmetic.is_native,
-    far=FAR,
+    far_remainder=FAR_REMAINDER,
 )
 
 

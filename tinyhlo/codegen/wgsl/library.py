@@ -1,9 +1,5 @@
 """Functions in WGSL that generated kernels call."""
 
-from __future__ import annotations
-
-from tinyhlo.codegen.c.library import TWO_OVER_PI, Far
-
 BASE = """\
 @group(0) @binding(0) var<storage, read_write> memory: array<u32>;
 struct Bases { at: array<vec4<i32>, 32> }  // the last one is 0
@@ -59,58 +55,3 @@ fn far_remainder_f32(x: f32, y: f32) -> f32 {  // bit by bit, exactly
   let exponent = select(0u, u32(low.y - shift), rest >= 0x800000u);
   return bitcast<f32>(sign | (exponent << 23u) | (rest & 0x7fffffu));
 }"""
-
-FAR_ANGLE = (
-    "var<private> two_over_pi: array<u32, 8> = array<u32, 8>("
-    + ", ".join(f"{word:#x}u" for word in TWO_OVER_PI)
-    + """);
-fn window(first: i32) -> u32 {  // 32 bits of 2/pi from bit `first` behind the point
-  let place = first + 32;
-  let by = u32(place & 31);
-  let word = two_over_pi[place >> 5u];
-  if (by == 0u) { return word; }
-  return (word << by) | (two_over_pi[(place >> 5u) + 1] >> (32u - by));
-}
-fn far_angle(x: f32) -> vec2<f32> {  // quarter turns, modulo 4, and what is left (Payne, Hanek)
-  let bits = bitcast<u32>(x);
-  let exponent = i32((bits >> 23u) & 255u) - 150;  // of the last bit
-  let whole = (bits & 0x7fffffu) | 0x800000u;
-  let first = exponent - 2;  // earlier bits are multiples of 4 quarters
-  let a = window(first);
-  let b = window(first + 32);
-  let c = window(first + 64);
-  let low = whole * b;
-  let lower = high_product(whole, c);
-  var middle = low + lower;
-  let carry = select(0u, 1u, middle < low);
-  let high = whole * a + high_product(whole, b) + carry;
-  var quarter = high >> 30u;
-  var top = (high << 2u) | (middle >> 30u);
-  var rest = middle << 2u;
-  var sign = 1.0f;
-  if (top >= 0x80000000u) {  // the next quarter is nearer
-    quarter += 1u;
-    sign = -1.0f;
-    top = ~top;
-    rest = ~rest;
-  }
-  let shift = min(countLeadingZeros(top), 31u);
-  let digits = select((top << shift) | (rest >> (32u - shift)), top, shift == 0u);
-  let fraction = f32(digits >> 8u) * 5.9604645e-8f * bitcast<f32>((127u - shift) << 23u);
-  let left = sign * fraction * 1.5707964f;
-  let turned = select(f32(quarter & 3u), f32((4u - (quarter & 3u)) & 3u), (bits >> 31u) == 1u);
-  return vec2<f32>(turned, select(left, -left, (bits >> 31u) == 1u));
-}"""
-)
-
-FAR_FUNCTION = """\
-fn {name}(x: f32) -> f32 {{
-  if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {{ return as_f32(0x7fc00000u); }}
-  let angle = far_angle(x);
-  let quarter = i32(angle.x);
-  let rest = angle.y;
-{lines}
-  return {result};
-}}"""
-
-FAR = Far(FAR_REMAINDER, FAR_ANGLE, FAR_FUNCTION)
