@@ -6,19 +6,22 @@ In: operand texts, each a name or a literal. Out: the text of the result. What C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tinyhlo.codegen.legal import SMALL_FLOATS
 from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, DType
-from tinyhlo.ir.ops import COMPARISONS, Op
+from tinyhlo.ir.ops import Op
 
-FLOAT_INFIX = {Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/"}
-INT_INFIX = {Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
-BOOL_INFIX = {Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
-SHIFTS = {Op.SHL: "<<", Op.SHR: ">>", Op.SAR: ">>"}
-COMPARE = {Op.EQ: "==", Op.NE: "!=", Op.LT: "<", Op.LE: "<="}
+COMMON = {
+    Op.WHERE: "{0} ? {1} : {2}",
+    Op.EQ: "{0} == {1}",
+    Op.NE: "{0} != {1}",
+    Op.LT: "{0} < {1}",
+    Op.LE: "{0} <= {1}",
+}
+SIGNS = {Op.ADD: "{0} + {1}", Op.SUB: "{0} - {1}", Op.MUL: "{0} * {1}", Op.DIV: "{0} / {1}"}
 CALLED = {
     Op.ABS: "fabs",
     **{
@@ -30,6 +33,32 @@ CALLED = {
     },
     Op.REM: "fmod",
 }
+CALLS = {
+    op: f"{name}({', '.join(f'{{{k}}}' for k in range(op.arity))})" for op, name in CALLED.items()
+}
+FLOATS = {**COMMON, **SIGNS, **CALLS, Op.NEG: "-{0}"}
+# Where signed numbers overflow, or are shifted, C leaves open what happens: unsigned ones are `u`,
+# those in which C computes `wide`; a shift by the width or more gives some number.
+INTEGERS = {
+    **COMMON,
+    Op.ADD: "({t})(({wide}){0} + ({wide}){1})",
+    Op.SUB: "({t})(({wide}){0} - ({wide}){1})",
+    Op.MUL: "({t})(({wide}){0} * ({wide}){1})",
+    Op.DIV: "({t})({0} / {1})",
+    Op.REM: "({t})({0} % {1})",
+    Op.AND: "({t})({0} & {1})",
+    Op.OR: "({t})({0} | {1})",
+    Op.XOR: "({t})({0} ^ {1})",
+    Op.SHL: "({t})(({wide}){0} << ((i32){1} & {last}))",
+    Op.SHR: "({t})((u{bits}){0} >> ((i32){1} & {last}))",
+    Op.SAR: "({t})((i{bits}){0} >> ((i32){1} & {last}))",
+    Op.MAX: "{0} > {1} ? {0} : {1}",
+    Op.MIN: "{0} < {1} ? {0} : {1}",
+    Op.CLZ: "count_zeros({0})",
+    Op.POPCOUNT: "count_ones({0})",
+}
+BOOLEANS = {**COMMON, Op.AND: "{0} & {1}", Op.OR: "{0} | {1}", Op.XOR: "{0} ^ {1}"}
+TEXTS = {"float": FLOATS, "signed": INTEGERS, "unsigned": INTEGERS, "bool": BOOLEANS}
 
 Functions = dict[str, str]
 
@@ -76,66 +105,9 @@ def written(_: Functions, op: Op, arguments: Sequence[str], operand: DType, resu
         return converted(arguments[0], operand, result)
     if op is Op.BITCAST:
         return same_bits(arguments[0], operand, result)
-    if op is Op.WHERE:
-        return "{} ? {} : {}".format(*arguments)
-    if op in COMPARISONS:
-        return "{1} {0} {2}".format(COMPARE[op], *arguments)
-    if operand is BOOL:
-        return "{1} {0} {2}".format(BOOL_INFIX[op], *arguments)
-    rules = FLOAT_RULES if operand.is_float else INT_RULES
-    return rules[op](op, arguments, operand)
-
-
-Rule = Callable[[Op, Sequence[str], DType], str]
-
-
-def called(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"{CALLED[op]}({', '.join(arguments)})"
-
-
-def wrapping(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    """C leaves open what happens where signed numbers overflow: computed as unsigned ones."""
-    wide, t = f"u{max(dtype.bits, 32)}", type_name(dtype)
-    if t == wide:
-        return f" {INT_INFIX[op]} ".join(arguments)
-    first, second = (f"({wide}){text}" for text in arguments)
-    return f"({t})({first} {INT_INFIX[op]} {second})"
-
-
-def counted(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"count_{'ones' if op is Op.POPCOUNT else 'zeros'}({arguments[0]})"
-
-
-def int_extreme(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    x, y = arguments
-    return f"{x} {'>' if op is Op.MAX else '<'} {y} ? {x} : {y}"
-
-
-def int_divide(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"({type_name(dtype)})({arguments[0]} {'/' if op is Op.DIV else '%'} {arguments[1]})"
-
-
-def int_shift(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    """By the width or more it gives some number."""
-    x, y = arguments
-    bits, wide = f"({'i' if op is Op.SAR else 'u'}{dtype.bits}){x}", f"u{max(dtype.bits, 32)}"
-    if op is not Op.SAR:
-        bits = f"({wide}){bits}"
-    return f"({type_name(dtype)})({bits} {SHIFTS[op]} ((i32){y} & {dtype.bits - 1}))"
-
-
-FLOAT_RULES: dict[Op, Rule] = {
-    **dict.fromkeys(FLOAT_INFIX, lambda op, given, _: f" {FLOAT_INFIX[op]} ".join(given)),
-    **dict.fromkeys(CALLED, called),
-    Op.NEG: lambda _, given, __: f"-{given[0]}",
-}
-INT_RULES: dict[Op, Rule] = {
-    **dict.fromkeys(INT_INFIX, wrapping),
-    **dict.fromkeys(SHIFTS, int_shift),
-    **dict.fromkeys((Op.CLZ, Op.POPCOUNT), counted),
-    **dict.fromkeys((Op.MAX, Op.MIN), int_extreme),
-    **dict.fromkeys((Op.DIV, Op.REM), int_divide),
-}
+    bits = operand.bits
+    names = {"t": type_name(operand), "wide": f"u{max(bits, 32)}", "bits": bits, "last": bits - 1}
+    return TEXTS[operand.kind][op].format(*arguments, **names)
 
 
 def converted(text: str, source: DType, target: DType) -> str:

@@ -10,25 +10,57 @@ A compiler of WGSL may take it that there is no NaN: what asks for one looks at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhlo.codegen.c.arithmetic import (
-    BOOL_INFIX,
-    CALLED,
-    FLOAT_INFIX,
-    INT_INFIX,
-    SHIFTS,
-    Functions,
-)
+from tinyhlo.codegen.c.arithmetic import CALLS, SIGNS, Functions
 from tinyhlo.codegen.legal import SMALL_FLOATS
 from tinyhlo.codegen.wgsl import wide
 from tinyhlo.ir.dtypes import BOOL, F16, F32, I32, U32, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
-COMPARE = {Op.EQ: "==", Op.LT: "<", Op.LE: "<="}
-BOOL_COMPARE = {Op.EQ: "{0} == {1}", Op.NE: "{0} != {1}", Op.LT: "!{0} & {1}", Op.LE: "!{0} | {1}"}
+COMMON = {
+    Op.WHERE: "select({2}, {1}, {0})",
+    Op.EQ: "{0} == {1}",
+    Op.NE: "!({0} == {1})",  # of NaN, `!=` may be false
+    Op.LT: "{0} < {1}",
+    Op.LE: "{0} <= {1}",
+}
+FLOATS = {
+    **COMMON,
+    **SIGNS,
+    **CALLS,
+    Op.NEG: "-{0}",
+    Op.ABS: "abs({0})",
+    Op.RINT: "round({0})",
+    Op.FMA: "fma_f32({0}, {1}, {2})",
+}
+BITS = {Op.AND: "{0} & {1}", Op.OR: "{0} | {1}", Op.XOR: "{0} ^ {1}"}
+# `unsigned` and `signed` are the bits of the first operand as numbers without and with a sign; a
+# shift by the width or more gives some number
+INTEGERS = {
+    **COMMON,
+    **SIGNS,
+    **BITS,
+    Op.REM: "{0} % {1}",
+    Op.SHL: "{t}({unsigned} << (u32({1}) & 31u))",
+    Op.SHR: "{t}({unsigned} >> (u32({1}) & 31u))",
+    Op.SAR: "{t}({signed} >> (u32({1}) & 31u))",
+    Op.ABS: "abs({0})",
+    Op.MAX: "max({0}, {1})",
+    Op.MIN: "min({0}, {1})",
+    Op.CLZ: "countLeadingZeros({0})",
+    Op.POPCOUNT: "countOneBits({0})",
+}
+BOOLEANS = {
+    **COMMON,
+    **BITS,
+    Op.XOR: "{0} != {1}",
+    Op.LT: "!{0} & {1}",
+    Op.LE: "!{0} | {1}",
+}
+TEXTS = {"float": FLOATS, "signed": INTEGERS, "unsigned": INTEGERS, "bool": BOOLEANS}
 SUFFIX = {I32: "i", U32: "u", F32: "f"}
 
 
@@ -74,12 +106,8 @@ def literal_text(bits: int, dtype: DType) -> str:
     return f"{bits}{suffix}"
 
 
-def bits_of(text: str) -> str:
-    return f"bitcast<u32>({text})"
-
-
 def is_nan(text: str) -> str:
-    return f"({bits_of(text)} & 0x7fffffffu) > 0x7f800000u"
+    return f"(bitcast<u32>({text}) & 0x7fffffffu) > 0x7f800000u"
 
 
 def narrowed(text: str, dtype: DType) -> str:
@@ -93,98 +121,29 @@ def narrowed(text: str, dtype: DType) -> str:
 
 def is_native(op: Op, operand: DType, result: DType) -> bool:
     """Whether WGSL, or the library of wide integers, has what StableHLO asks for."""
-    return op is not Op.CAST and (is_wide(operand) or op is Op.ABS)
+    absolute = op is Op.ABS and operand.kind == "signed"
+    return op is not Op.CAST and (is_wide(operand) or absolute)
 
 
 def written(
     functions: Functions, op: Op, arguments: Sequence[str], operand: DType, result: DType
 ) -> str:
     """`op` on arguments of type `operand` (for WHERE: the type of the last two)."""
+    x = arguments[0]
     if op is Op.CAST:
-        return converted(arguments[0], operand, result)
+        return converted(x, operand, result)
     if op is Op.BITCAST:
-        return same_bits(arguments[0], operand, result)
-    if op is Op.WHERE:
-        return "select({2}, {1}, {0})".format(*arguments)
-    if operand is BOOL:
-        if op in COMPARISONS:
-            return BOOL_COMPARE[op].format(*arguments)
-        infix = BOOL_INFIX[op]
-        return f" {'!=' if infix == '^' else infix} ".join(arguments)
+        return same_bits(x, operand, result)
     if is_wide(operand):
         return wide.written(functions, op, arguments, operand)
-    if op in COMPARISONS:
-        return compared(op, arguments, operand)
-    rules = FLOAT_RULES if operand.is_float else INT_RULES
-    return rules[op](op, arguments, operand)
-
-
-def compared(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    """`!=` may be false of NaN."""
-    if dtype.is_float and arguments[0] == arguments[1] and op in (Op.EQ, Op.NE):
-        nan = is_nan(arguments[0])
-        return nan if op is Op.NE else f"!({nan})"
-    if op is Op.NE:
-        return "!({} == {})".format(*arguments)
-    return "{1} {0} {2}".format(COMPARE[op], *arguments)
-
-
-Rule = Callable[[Op, Sequence[str], DType], str]
-
-
-def called(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    name = {"fabs": "abs", "rint": "round", "fma": "fma_f32"}.get(CALLED[op], CALLED[op])
-    return f"{name}({', '.join(arguments)})"
-
-
-def wrapping(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return narrowed(f" {INT_INFIX[op]} ".join(arguments), dtype)
-
-
-def absolute(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return arguments[0] if dtype.kind == "unsigned" else narrowed(f"abs({arguments[0]})", dtype)
-
-
-def counted(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"count{'OneBits' if op is Op.POPCOUNT else 'LeadingZeros'}({arguments[0]})"
-
-
-def int_extreme(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"{op.label}({', '.join(arguments)})"
-
-
-def int_divide(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    return f"{arguments[0]} {'/' if op is Op.DIV else '%'} {arguments[1]}"
-
-
-def int_shift(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    """By the width or more it gives some number."""
-    x, y = arguments
-    signed, narrow = dtype.kind == "signed", dtype.bits < 32
-    if op is Op.SAR:
-        bits = f"i32({x})"
-        if not signed and narrow:
-            bits = f"extractBits({bits}, 0u, {dtype.bits}u)"
-    else:
-        bits = f"u32({x})"
-        if signed and narrow:
-            bits = f"({bits} & {(1 << dtype.bits) - 1:#x}u)"
-    return narrowed(f"{type_name(dtype)}({bits} {SHIFTS[op]} (u32({y}) & 31u))", dtype)
-
-
-FLOAT_RULES: dict[Op, Rule] = {
-    **dict.fromkeys(FLOAT_INFIX, lambda op, given, _: f" {FLOAT_INFIX[op]} ".join(given)),
-    **dict.fromkeys(CALLED, called),
-    Op.NEG: lambda _, given, __: f"-{given[0]}",
-}
-INT_RULES: dict[Op, Rule] = {
-    **dict.fromkeys(INT_INFIX, wrapping),
-    **dict.fromkeys(SHIFTS, int_shift),
-    **dict.fromkeys((Op.CLZ, Op.POPCOUNT), counted),
-    **dict.fromkeys((Op.MAX, Op.MIN), int_extreme),
-    **dict.fromkeys((Op.DIV, Op.REM), int_divide),
-    Op.ABS: absolute,
-}
+    if operand is F32 and op in (Op.EQ, Op.NE) and x == arguments[1]:
+        return is_nan(x) if op is Op.NE else f"!({is_nan(x)})"
+    names = {"t": type_name(operand), "unsigned": f"u32({x})", "signed": f"i32({x})"}
+    if operand.is_integer and operand.bits < 32:
+        names["unsigned"] = f"({names['unsigned']} & {(1 << operand.bits) - 1:#x}u)"
+        names["signed"] = f"extractBits({names['signed']}, 0u, {operand.bits}u)"
+    text = TEXTS[operand.kind][op].format(*arguments, **names)
+    return text if op in COMPARISONS or op is Op.WHERE else narrowed(text, operand)
 
 
 def converted(text: str, source: DType, target: DType) -> str:

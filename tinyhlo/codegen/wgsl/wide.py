@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.ops import COMPARISONS, Op
+from tinyhlo.ir.ops import Op
 
 LIBRARY = """\
 fn load_64(place: i32) -> vec2<u32> { return vec2<u32>(memory[place], memory[place + 1]); }
@@ -127,8 +127,28 @@ fn rem_i64(x: vec2<u32>, y: vec2<u32>) -> vec2<u32> {
   return select(size, neg_64(size), x.y > 0x7fffffffu);
 }"""
 
-CALLED = (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.SHL, Op.SHR, Op.SAR, Op.POPCOUNT, Op.CLZ)
-BITS = {Op.AND: "&", Op.OR: "|", Op.XOR: "^"}
+TEXTS = {
+    **{
+        op: f"{op.label}_64({{0}}{', {1}' * (op.arity == 2)})"
+        for op in (
+            *(Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS),
+            *(Op.SHL, Op.SHR, Op.SAR, Op.POPCOUNT, Op.CLZ),
+        )
+    },
+    Op.AND: "{0} & {1}",
+    Op.OR: "{0} | {1}",
+    Op.XOR: "{0} ^ {1}",
+    Op.NOT: "~{0}",
+    Op.DIV: "div_{name}({0}, {1})",
+    Op.REM: "rem_{name}({0}, {1})",
+    Op.MAX: "select({0}, {1}, lt_{name}({0}, {1}))",
+    Op.MIN: "select({1}, {0}, lt_{name}({0}, {1}))",
+    Op.EQ: "all({0} == {1})",
+    Op.NE: "any({0} != {1})",
+    Op.LT: "lt_{name}({0}, {1})",
+    Op.LE: "!lt_{name}({1}, {0})",
+    Op.WHERE: "select({2}, {1}, {0})",
+}
 
 
 def literal_text(bits: int) -> str:
@@ -137,42 +157,14 @@ def literal_text(bits: int) -> str:
 
 def written(functions: Functions, op: Op, arguments: Sequence[str], dtype: DType) -> str:
     """`op` on integers of 64 bits."""
-    given = ", ".join(arguments)
-    if op in COMPARISONS:
-        return compared(op, arguments, dtype)
-    if op in CALLED:
-        return f"{op.label}_64({given})"
-    if op in BITS:
-        return f" {BITS[op]} ".join(arguments)
     if op in (Op.DIV, Op.REM):
         functions["division_64"] = DIVISION
-        return f"{op.label}_{dtype.name}({given})"
-    if op in (Op.MAX, Op.MIN):
-        first, second = arguments
-        less = f"lt_{dtype.name}({given})"
-        return f"select({first}, {second}, {less if op is Op.MAX else f'!{less}'})"
-    if op is Op.NOT:
-        return f"~{given}"
-    return given if dtype.kind == "unsigned" else f"abs_64({given})"
-
-
-def compared(op: Op, arguments: Sequence[str], dtype: DType) -> str:
-    first, second = arguments
-    match op:
-        case Op.EQ:
-            return f"all({first} == {second})"
-        case Op.NE:
-            return f"any({first} != {second})"
-        case Op.LT:
-            return f"lt_{dtype.name}({first}, {second})"
-        case _:
-            return f"!lt_{dtype.name}({second}, {first})"
+    if op is Op.ABS and dtype.kind == "unsigned":
+        return arguments[0]
+    return TEXTS[op].format(*arguments, name=dtype.name)
 
 
 def widened(text: str, source: DType) -> str:
     """A value of another type as one of 64 bits, which has no sign of its own."""
-    match source.kind:
-        case "signed":
-            return f"vec2<u32>(u32({text}), u32({text} >> 31u))"
-        case _:
-            return f"vec2<u32>(u32({text}), 0u)"
+    high = f"u32({text} >> 31u)" if source.kind == "signed" else "0u"
+    return f"vec2<u32>(u32({text}), {high})"
