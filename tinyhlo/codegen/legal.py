@@ -90,22 +90,44 @@ def in_single(op: Op, operands: Sequence[T], native: Native, short_nans: bool) -
     if op in COMPARISONS:
         return value
     if x.dtype is F16:
-        return value.cast(F16)
+        return narrowed(value, F16, native)
     if op in EXACT:
         return high_half(value.as_integer())
-    return high_half(rounded_up(value.as_integer())) if short_nans else narrowed(value)
+    if short_nans:
+        return high_half(rounded_up(value.as_integer()))
+    return narrowed(value, BF16, native)
 
 
-def widened(x: T) -> T:
-    """bf16 as f32."""
-    return (as_unsigned(x).cast(U32) << 16).as_float(F32)
+def widened(x: T, native: Native) -> T:
+    """bf16 or f16 as f32, exactly."""
+    bits = as_unsigned(x)
+    if x.dtype is BF16:
+        return (bits.cast(U32) << 16).as_float(F32)
+    if native(Op.CAST, F16, F32):
+        return x.cast(F32)
+    bits = bits.cast(I32)
+    size = bits & 0x7FFF
+    moved = size << 13
+    normal = where(size < 0x7C00, moved + 0x38000000, moved + 0x70000000)
+    denormal = (size.cast(F32) * 2.0**-24).as_integer()
+    return (where(size < 0x400, denormal, normal) | (bits & 0x8000) << 16).as_float(F32)
 
 
-def narrowed(x: T) -> T:
-    """f32 as bf16, to nearest even."""
+def narrowed(x: T, target: DType, native: Native) -> T:
+    """f32 as bf16 or f16, to nearest even."""
+    if target is F16 and native(Op.CAST, F32, F16):
+        return x.cast(F16)
     bits = x.as_integer()
-    quiet = bits | 0x400000
-    return high_half(where(x.differs(x), quiet, rounded_up(bits)))
+    if target is BF16:
+        quiet = bits | 0x400000
+        return high_half(where(x.differs(x), quiet, rounded_up(bits)))
+    size = bits & 0x7FFFFFFF
+    normal = (size - 0x37FFF001 + (size >> 13 & 1)) >> 13
+    denormal = (size.as_float(F32) + 0.5).as_integer() - 0x3F000000  # rounded at the last place
+    finite = where(size < 0x38800000, denormal, normal)
+    special = where(size > 0x7F800000, size >> 13 & 0x3FF | 0x7E00, 0x7C00)
+    value = where(size < 0x47800000, finite, special) | bits >> 16 & 0x8000
+    return value.cast(I16).as_float(F16)
 
 
 def rounded_up(bits: T) -> T:
@@ -128,17 +150,17 @@ def cast(x: T, target: DType, native: Native) -> T:
     if source is target:
         return x
     if source in SMALL_FLOATS:
-        return cast(widened(x) if source is BF16 else x.cast(F32), target, native)
+        return cast(widened(x, native), target, native)
     if target is BOOL:
         return x.differs(0)
     if target in SMALL_FLOATS:
-        return to_small(x, target)
+        return to_small(x, target, native)
     if source.is_float and target.is_integer and not native(Op.CAST, source, target):
         return truncated(x, target)
     return x.cast(target)
 
 
-def to_small(x: T, target: DType) -> T:
+def to_small(x: T, target: DType, native: Native) -> T:
     """Rounded once: what f32 may round before is brought there with one bit for all that follow."""
     source = x.dtype
     if source is BOOL:
@@ -149,7 +171,7 @@ def to_small(x: T, target: DType) -> T:
     elif source is not F32:  # an integer that f32 rounds is infinite in f16
         exact = target is F16 or source.bits < 32
         x = (x if exact else few_digits(x)).cast(F32)
-    return narrowed(x) if target is BF16 else x.cast(target)
+    return narrowed(x, target, native)
 
 
 def odd_single(x: T) -> T:

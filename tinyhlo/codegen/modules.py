@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tinyhlo.codegen.llvm import half
 from tinyhlo.codegen.llvm.kernel import KernelText
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.target import Target
@@ -51,11 +50,6 @@ class Part:
         return self.head + "\n\n".join([*self.declarations.values(), *functions])
 
 
-def hot(target: Target) -> Part:
-    """An empty module for loops."""
-    return Part({} if target.half else dict(half.FUNCTIONS))
-
-
 class Modules:
     """`entry`: kernels that are inlined there; `glue`: what starts parallel loops; `open`: where
     the next loops go."""
@@ -63,7 +57,7 @@ class Modules:
     def __init__(self, target: Target, finish: Callable[[str], None]) -> None:
         self.target = target
         self.finish = finish
-        self.entry, self.open = hot(target), hot(target)
+        self.entry, self.open = Part({}), Part({})
         self.glue = Part({}, QUICK)
         self.elsewhere: dict[str, str] = {}  # declares the kernels of finished modules
 
@@ -73,7 +67,7 @@ class Modules:
             return self.entry
         if self.open.length >= LONG_ENOUGH:
             self.close(self.open)
-            self.open = hot(self.target)
+            self.open = Part({})
         return self.open
 
     def add(self, symbol: str, pointers: int, text: KernelText, inline: bool = False) -> None:
@@ -107,7 +101,7 @@ class Modules:
         worth = bool(self.glue.functions) or len(entry) >= WORTH_A_MODULE
         is_glue = is_glue and worth and not self.entry.functions
         parts = list(halves(self.open, self.target))
-        home = self.glue if is_glue else parts.pop() if parts else hot(self.target)
+        home = self.glue if is_glue else parts.pop() if parts else Part({})
         if not is_glue and self.glue.functions:
             parts.append(self.glue)
         for part in parts:

@@ -15,5 +15,4 @@ prefix               running values in lanes
 multiply             register tiles of products
 kernel               the functions of a kernel, one for each parallel loop
 entry                the function that runs a whole Program
-half                 float16 for processors without it
 """

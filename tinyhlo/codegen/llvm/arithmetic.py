@@ -23,7 +23,7 @@ from tinyhlo.codegen.llvm.types import (
     value_type,
 )
 from tinyhlo.codegen.math.tables import LOOKUPS
-from tinyhlo.ir.dtypes import BOOL, F32, DType
+from tinyhlo.ir.dtypes import BOOL, F16, F32, DType
 from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import COMPARISONS, Op
 from tinyhlo.records import dataclass
@@ -117,7 +117,7 @@ def emit(
     if not has_rule(op, operand, result):
         return plain(b, op, arguments, operand, result, lanes)
     given = [Lanes(b, text, operand, lanes) for text in arguments]
-    return legalised(op, given, result, partial(is_native, lanes), short_nans=True).text
+    return legalised(op, given, result, partial(is_native, b, lanes), short_nans=True).text
 
 
 def convert(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
@@ -125,10 +125,10 @@ def convert(b: Builder, text: str, source: DType, target: DType, lanes: int) -> 
     return text if source is target else emit(b, Op.CAST, [text], source, target, lanes)
 
 
-def is_native(lanes: int, op: Op, operand: DType, result: DType) -> bool:
+def is_native(b: Builder, lanes: int, op: Op, operand: DType, result: DType) -> bool:
     """Whether LLVM has what StableHLO asks for."""
     if op is Op.CAST:
-        return saturates(result, lanes)
+        return b.half if F16 in (operand, result) else saturates(result, lanes)
     return op in NATIVE[operand.kind]
 
 

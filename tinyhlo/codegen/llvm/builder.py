@@ -18,6 +18,7 @@ class Builder:
         self.lines: list[str] = []
         self.declarations = declarations
         self.count = 0
+        self.half = True  # there are instructions between f16 and f32
         self.masks = False  # lanes are chosen by registers of bits, not by other lanes
 
     def fresh(self) -> str:

@@ -55,6 +55,7 @@ class Values(Scopes):
         self.b: Builder = builder
         self.registers: dict[str, Register] = {}
         builder.masks = target.vector_bytes > 32
+        builder.half = target.half
         self.target = target
         self.pointers = dict(pointers)
         self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory

@@ -17,7 +17,7 @@ import numpy as np
 from tinyhlo.codegen.c.arithmetic import CALLS, SIGNS, Functions
 from tinyhlo.codegen.legal import SMALL_FLOATS
 from tinyhlo.codegen.wgsl import wide
-from tinyhlo.ir.dtypes import BOOL, F16, F32, I32, U32, DType
+from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
 from tinyhlo.ir.ops import COMPARISONS, Op
 
 COMMON = {
@@ -147,13 +147,11 @@ def written(
 
 
 def converted(text: str, source: DType, target: DType) -> str:
-    """Half precision and what makes or takes wide integers by functions of the library."""
+    """What makes or takes wide integers by functions of the library."""
     if is_wide(source):
         return from_wide(text, source, target)
     if is_wide(target):
         return f"{target.name}_within({text})" if source.is_float else wide.widened(text, source)
-    if F16 in (source, target):
-        return f"{target.name}_of_{source.name}({text})"
     return narrowed(f"{type_name(target)}({text})", target)
 
 

@@ -8,25 +8,6 @@ fn opaque(x: f32) -> f32 {  // what no compiler sees through: (x + 1) - 1 is not
   return bitcast<f32>(bitcast<u32>(x) ^ bitcast<u32>(bases.at[31][3]));
 }
 fn as_f32(x: u32) -> f32 { return bitcast<f32>(x); }
-fn f32_of_f16(x: u32) -> f32 {
-  let sign = (x & 0x8000u) << 16u;
-  let size = x & 0x7fffu;
-  let special = 0x7f800000u | ((size & 0x3ffu) << 13u);
-  let normal = select((size << 13u) + 0x38000000u, special, size >= 0x7c00u);
-  let small = bitcast<u32>(f32(size) * 5.9604645e-8f);  // 2^-24
-  return bitcast<f32>(sign | select(normal, small, size < 0x400u));
-}
-fn f16_of_f32(x: f32) -> u32 {
-  let bits = bitcast<u32>(x);
-  let sign = (bits >> 16u) & 0x8000u;
-  let size = bits & 0x7fffffffu;
-  let normal = (size - 0x38000000u + 0xfffu + ((size >> 13u) & 1u)) >> 13u;
-  let small = u32(round(min(bitcast<f32>(size), 1.0f) * 16777216.0f));  // 2^24
-  let finite = select(min(normal, 0x7c00u), small, size < 0x38800000u);
-  let large = select(finite, 0x7c00u, size >= 0x47800000u);
-  let nan = 0x7e00u | ((size >> 13u) & 0x3ffu);
-  return sign | select(large, nan, size > 0x7f800000u);
-}
 @compute @workgroup_size(256)
 fn copy_words(
   @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) item: u32
