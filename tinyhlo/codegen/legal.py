@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I16, I32, U32, DType, unsigned_of
-from tinyhlo.ir.operators import Operators, apply
+from tinyhlo.ir.operators import Operators, alike, apply
 from tinyhlo.ir.ops import COMPARISONS, Op
 
 T = TypeVar("T", bound=Any)  # Operators[T] with a `dtype`
@@ -63,12 +63,12 @@ def legalised(
 def where(condition: T, then: T | float, other: T | float) -> T:
     """One of the two, of which one may be a number like the other."""
     like: Any = then if isinstance(then, Operators) else other
-    parts = [part if isinstance(part, Operators) else like.constant(part) for part in (then, other)]
-    return like.combined(Op.WHERE, (condition, *parts), like.dtype)
+    parts = (condition, alike(like, then), alike(like, other))
+    return like.combined(Op.WHERE, parts, like.dtype)
 
 
 def same_bits(x: T, dtype: DType) -> T:
-    return x if x.dtype is dtype else apply(Op.BITCAST, x, dtype=dtype)
+    return x if x.dtype is dtype else x.combined(Op.BITCAST, (x,), dtype)
 
 
 def as_unsigned(x: T) -> T:

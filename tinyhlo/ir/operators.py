@@ -19,16 +19,21 @@ Operand = Union["Operators[T]", float]
 
 
 def unary(op: Op) -> Callable[[Operators[T]], T]:
-    return lambda self: apply(op, self)
+    return lambda self: self.combined(op, (self,), None)  # type: ignore[arg-type]
 
 
 def binary(op: Op) -> Callable[[Operators[T], Operand[T]], T]:
-    return lambda self, other: apply(op, self, other)
+    return lambda self, other: self.combined(op, (self, alike(self, other)), None)  # type: ignore[arg-type]
 
 
 def exchanged(op: Op) -> Callable[[Operators[T], Operand[T]], T]:
     """Of the operands in the other order."""
-    return lambda self, other: apply(op, other, self)
+    return lambda self, other: self.combined(op, (alike(self, other), self), None)  # type: ignore[arg-type]
+
+
+def alike(value: Operators[T], other: Operand[T]) -> T:
+    """A number as a value like the first."""
+    return other if isinstance(other, Operators) else value.constant(other)  # type: ignore[return-value]
 
 
 class Operators(Generic[T]):
@@ -79,15 +84,15 @@ class Operators(Generic[T]):
         return apply(op, self, dtype=dtype)
 
     def cast(self, dtype: DType) -> T:
-        return apply(Op.CAST, self, dtype=dtype)
+        return self.combined(Op.CAST, (self,), dtype)  # type: ignore[arg-type]
 
     def as_integer(self) -> T:
         """The representation as a signed integer of the same width."""
-        return apply(Op.BITCAST, self, dtype=signed_of(dtype_of(self)))
+        return self.as_float(signed_of(dtype_of(self)))
 
     def as_float(self, dtype: DType) -> T:
         """An integer read as the representation of a float."""
-        return apply(Op.BITCAST, self, dtype=dtype)
+        return self.combined(Op.BITCAST, (self,), dtype)  # type: ignore[arg-type]
 
     def sign(self) -> T:
         """The sign bit of a float, as an integer with only that bit."""
@@ -108,6 +113,5 @@ def dtype_of(value: Any) -> DType:
 
 def apply(op: Op, *operands: Operand[T], dtype: DType | None = None) -> T:
     """`op` of values and of numbers like them."""
-    (like, *_) = (operand for operand in operands if isinstance(operand, Operators))
-    values = [o if isinstance(o, Operators) else like.constant(o) for o in operands]
-    return like.combined(op, values, dtype)  # type: ignore[arg-type]
+    like = next(operand for operand in operands if isinstance(operand, Operators))
+    return like.combined(op, [alike(like, operand) for operand in operands], dtype)

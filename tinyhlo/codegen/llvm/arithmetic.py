@@ -74,7 +74,7 @@ LIBM = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Lanes(Operators["Lanes"]):
     """A value as text; what it is combined to is written at once."""
 
