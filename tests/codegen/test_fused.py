@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import check
+from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.ir.build import (
     broadcast,
     cast,
@@ -25,10 +26,12 @@ from tinyhlo.ir.build import (
     where,
     window,
 )
-from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule import schedule
 
 RNG = np.random.default_rng(0)
 
@@ -217,6 +220,21 @@ def test_integer_division_and_shifts(dtype) -> None:  # type: ignore[no-untyped-
     x, y = param(0, (8,), dtype), param(1, (8,), dtype)
     for op in (Op.DIV, Op.REM, Op.SHL, Op.SHR, Op.SAR, Op.MAX, Op.MIN, Op.ADD, Op.MUL):
         check(elementwise(op, x, y), inputs=(corner, divisor))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, U64])
+@pytest.mark.parametrize("source", [F32, F64])
+def test_floats_become_integers_in_lanes_and_within_bounds(source: DType, dtype: DType) -> None:
+    bounds = [float(end) for end in (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)]
+    ends = np.array([*bounds, 0.0, -0.0, 1.5, -1.5, 1e30, -1e30, np.inf, -np.inf], source.numpy)
+    near = [np.nextafter(ends[:2], source.numpy.type(way)) for way in (-np.inf, np.inf)]
+    data = np.concatenate([ends, *near, [np.nan], 1e3 * floats(50)]).astype(source.numpy)
+    x = param(0, data.shape, source)
+    check(cast(x, dtype), inputs=(data,))
+    target = named_target("x86-64-v4", threads=1)
+    program = schedule(Graph((x.type,), (cast(x, dtype),)), "test", (), target)
+    _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
+    assert ".sat." not in text, text
 
 
 def test_booleans() -> None:

@@ -54,26 +54,41 @@ def test_far_angles_of_f64_call_the_library(op: Op) -> None:
     )  # of one function, none where angles are near
 
 
-def test_remainders_are_exact() -> None:
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_remainders_are_exact(dtype: DType) -> None:
     """Of all sizes: next to multiples of the divisor, far from it, below it, and special ones."""
-    random = np.random.default_rng(0)
-    y = np.exp2(random.uniform(-149, 127, 4000)).astype(np.float32) * random.uniform(-1, 1, 4000)
-    y = y.astype(np.float32)
+    random, float_ = np.random.default_rng(0), dtype.numpy.type
+    info = np.finfo(float_)
+    exponents = int(np.log2(info.smallest_subnormal)), info.maxexp - 1
+    y = np.exp2(random.uniform(*exponents, 4000)).astype(float_) * random.uniform(-1, 1, 4000)
+    y = y.astype(float_)
     with np.errstate(over="ignore"):
-        multiples = y * random.integers(0, 1 << 22, 4000).astype(np.float32)
-    sizes = np.exp2(random.uniform(-149, 127, 4000)).astype(np.float32)
+        multiples = y * random.integers(0, 1 << (info.nmant - 1), 4000).astype(float_)
+    sizes = np.exp2(random.uniform(*exponents, 4000)).astype(float_)
     x = np.concatenate([multiples, np.nextafter(multiples, 0), sizes, np.nextafter(y, 0), y])
     y = np.tile(y, 5)
-    special = np.array([0.0, -0.0, 1.0, -3.0, 5e-45, 3e38, np.inf, -np.inf, np.nan], np.float32)
-    first, second = (grid.ravel() for grid in np.meshgrid(special, special))
+    least = info.smallest_subnormal
+    numbers = [0.0, -0.0, 1.0, -3.0, 3 * least, info.max, np.inf, -np.inf, np.nan]
+    first, second = (grid.ravel() for grid in np.meshgrid(*2 * [np.array(numbers, float_)]))
     x, y = np.concatenate([x, first]), np.concatenate([y, second])
-    a, b = (param(k, x.shape, F32) for k in range(2))
+    a, b = (param(k, x.shape, dtype) for k in range(2))
     (found,) = run_native(Graph((a.type, b.type), (elementwise(Op.REM, a, b),)), [x, y])
     with np.errstate(invalid="ignore"):
         want = np.fmod(x, y)
     np.testing.assert_array_equal(found, want)
     number = ~np.isnan(want)
     np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(want[number]))
+
+
+def test_remainders_of_f64_seldom_call_the_library() -> None:
+    a, b = (param(k, (500,), F64) for k in range(2))
+    graph = Graph((a.type, b.type), (elementwise(Op.REM, a, b),))
+    target = named_target("x86-64-v3", threads=1)
+    program = schedule(graph, "test", (), target)
+    _, text = render_program(program, kernels_of(program.body), target, lambda _: None)
+    calls = [line for line in text.splitlines() if "call double @fmod" in line]
+    inside = text.partition("@far_remainder.v4f64")[2].partition("\n}")[0]
+    assert len(calls) == inside.count("call double @fmod") == 4
 
 
 def test_one_function_however_often() -> None:

@@ -128,7 +128,7 @@ def convert(b: Builder, text: str, source: DType, target: DType, lanes: int) -> 
 def is_native(b: Builder, lanes: int, op: Op, operand: DType, result: DType) -> bool:
     """Whether LLVM has what StableHLO asks for."""
     if op is Op.CAST:
-        return b.half if F16 in (operand, result) else saturates(result, lanes)
+        return b.half if F16 in (operand, result) else saturates(lanes)
     return op in NATIVE[operand.kind]
 
 

@@ -22,16 +22,16 @@ def plain_cast(b: Builder, text: str, source: DType, target: DType, lanes: int) 
         name = "sitofp" if source.kind == "signed" else "uitofp"
     else:
         name = "fptosi" if target.kind == "signed" else "fptoui"
-        if saturates(target, lanes):
+        if saturates(lanes):
             name = f"llvm.{name}.sat.{suffix(target, lanes)}.{suffix(source, lanes)}"
             return b.intrinsic(name, target_type, [(source_type, text)])
     return b.value(f"{name} {source_type} {text} to {target_type}")
 
 
-def saturates(target: DType, lanes: int) -> bool:
+def saturates(lanes: int) -> bool:
     """Whether a conversion of floats to integers shall be LLVM's saturating one, which it takes
     apart, lane by lane."""
-    return lanes == 1 or target.bits > 32
+    return lanes == 1
 
 
 def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) -> str:
