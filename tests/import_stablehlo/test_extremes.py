@@ -20,7 +20,7 @@ def kinds(function, *arguments: np.ndarray) -> tuple[int, int]:  # type: ignore[
     return sum(isinstance(n, Reduce) for n in nodes), sum(isinstance(n, MultiReduce) for n in nodes)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("function", [jnp.argmax, jnp.argmin])
 def test_first_of_equal_values(function, dtype: str) -> None:  # type: ignore[no-untyped-def]
     number = np.dtype(getattr(ml_dtypes, dtype, dtype))

@@ -23,6 +23,7 @@ from tinyhlo.ir.graph import Elementwise, Graph, Iota, Node, Param
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import COMPARISONS, Op
 
+OF_BOOLEANS: dict[Op | None, Op] = {Op.MAX: Op.OR, Op.MIN: Op.AND}
 CHOICES = COMPARISONS | {Op.AND, Op.OR, Op.XOR, Op.NOT, Op.WHERE, Op.MAX, Op.MIN}
 
 
@@ -33,6 +34,8 @@ def first_extreme(
     if len(sources) != 2 or not is_position(sources[1], axes):
         return None
     op = extreme_of(combiner)
+    if sources[0].dtype is BOOL:
+        op = OF_BOOLEANS.get(op)
     if op is None or not is_identity(op, initials[0]) or known_scalar(initials[1]) != 0:
         return None
     source, position = sources
@@ -60,8 +63,6 @@ def extreme_of(combiner: Graph) -> Op | None:
             isinstance(node, Elementwise) and node.op in CHOICES
         ):
             return None
-    if value is BOOL:
-        return None
     numbers = [0.0, 1.0, np.nan] if value.is_float else [0, 1]
     cases = list(product(numbers, numbers, [(0, 1), (0, 0)]))
     first, second = (np.array([case[k] for case in cases], value.numpy) for k in (0, 1))
