@@ -26,4 +26,6 @@ def remainder(x: Term, y: Term) -> Term:
 
 
 def far_remainder(x: Term, y: Term) -> Term:
-    return x.cast(F64).remainder(y.cast(F64)).cast(x.dtype)
+    if x.dtype is F64:
+        return x.remainder(y)
+    return x.cast(F64).remainder(y.cast(F64)).cast(F32)
