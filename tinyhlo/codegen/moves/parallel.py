@@ -18,6 +18,7 @@ from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
     Axis,
+    Bind,
     Body,
     Declare,
     If,
@@ -27,7 +28,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import misses, work_once
-from tinyhlo.ir.index import ZERO, Var, index
+from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 17  # operations below which a fork costs more than it saves
@@ -76,8 +77,10 @@ def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
 
 
 def parallel(loop: Loop, moves: list[str]) -> Loop:
-    """The loop itself when it has no lanes and enough turns, else its strips."""
+    """The loop itself when it has no lanes and enough turns, else its strips or pieces."""
     if loop.axis is Axis.SERIAL and loop.var.extent >= 2:
+        if loop.var.extent < STRIPS and (pieces := in_pieces(loop, moves)):
+            return pieces
         moves.append(f"parallel {loop.var.name}")
         return replace(loop, axis=Axis.PARALLEL)
     length = strip_length(loop)
@@ -87,12 +90,46 @@ def parallel(loop: Loop, moves: list[str]) -> Loop:
     return strips(loop, length)
 
 
-def strip_length(loop: Loop) -> int:
-    """A multiple of the vector width that gives about STRIPS strips."""
+def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
+    """A loop of few turns around nothing but another, whose strips are shared as well.
+
+    for i in 8:               for ij_piece in 32 parallel:
+      for j in 100: ...   ->    i = ij_piece//4
+                                for j in ij_piece%4*25 .. +25 of 100: ...
+    """
+    outer, inner, turns = [loop], only_loop(loop), loop.var.extent
+    while inner and turns * inner.var.extent < STRIPS and (next_ := only_loop(inner)):
+        outer.append(inner)
+        turns, inner = turns * inner.var.extent, next_
+    if inner is None:
+        return None
+    length = strip_length(inner, -(-STRIPS // turns))
+    count = -(-inner.var.extent // length)
+    if count < 2:
+        return None
+    piece = Var("".join(each.var.name for each in (*outer, inner)) + "_piece", turns * count)
+    *places, strip = unravel(index(piece), (*(each.var.extent for each in outer), count))
+    binds = [Bind(each.var, place) for each, place in zip(outer, places, strict=True)]
+    moves.append(f"parallel {piece.name}/{length}")
+    part = replace(inner, start=strip * length, count=length)
+    return Loop(piece, Axis.PARALLEL, (*binds, part))
+
+
+def only_loop(loop: Loop) -> Loop | None:
+    """What the loop repeats, where that is a whole loop and nothing else."""
+    match loop.body:
+        case (Loop(axis=Axis.SERIAL | Axis.VECTOR, count=None) as inner,):
+            return inner
+        case _:
+            return None
+
+
+def strip_length(loop: Loop, strips: int = STRIPS) -> int:
+    """A multiple of the vector width that gives about so many strips."""
     unit = max(loop.width, 1)
     if loop.axis is Axis.VECTOR and not any(isinstance(s, Loop) for s in loop.body):
         unit = -(-SMALL_STRIP // unit) * unit
-    each = -(-loop.var.extent // STRIPS)
+    each = -(-loop.var.extent // strips)
     return -(-each // unit) * unit
 
 
