@@ -9,11 +9,21 @@ import pytest
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
-from tinyhlo.codegen.loops import Loop
+from tinyhlo.codegen.loops import Axis, Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, elementwise, full, gather, iota, param, permute, reduce
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    flip,
+    full,
+    gather,
+    iota,
+    param,
+    permute,
+    reduce,
+)
 from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -42,6 +52,18 @@ def test_large_elementwise_runs_in_parallel_strips() -> None:
     x = param(0, (1 << 20,), F32)
     vector, parallel = moves_of(Graph((x.type,), (mul(x, x),)))
     assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
+
+
+@pytest.mark.parametrize("outer", [(2,), (7,), (31,), (3, 2), (2, 3, 4)])
+def test_few_turns_share_the_strips_of_the_loop_inside(outer: tuple[int, ...]) -> None:
+    """Of images in a batch: enough pieces for many threads, of equal size."""
+    x = param(0, (*outer, 90, 80, 9), F32)
+    graph = Graph((x.type,), (flip(x, (len(outer), len(outer) + 1)),))
+    (loops,) = compiled(graph).loops
+    (pieces,) = loops.body
+    assert isinstance(pieces, Loop) and pieces.axis is Axis.PARALLEL
+    assert 32 <= pieces.var.extent <= 2 * 32
+    check(graph, [np.arange(x.type.size, dtype=np.float32).reshape(x.shape)])
 
 
 def test_lines_from_beyond_the_cache_are_work() -> None:
