@@ -198,3 +198,31 @@ def test_searches_in_rows() -> None:
         given = jax.device_put((rows, wanted), jax.devices("tiny")[0])
         found = jax.jit(jax.vmap(jax.vmap(jnp.searchsorted)))(*given)
     np.testing.assert_array_equal(found, np.full((2, 3), 5))
+
+
+@pytest.mark.parametrize("group", [2, 8, 16, 24, 32, 48, 64, 128])
+@pytest.mark.parametrize("groups", [1, 3, 16])
+@pytest.mark.parametrize("rows", [1, 70])
+def test_scales_of_groups(rows: int, groups: int, group: int) -> None:
+    """Weights in groups that share a scale and have the same offsets: j//32 and j%32 in lanes."""
+    shape = (rows, groups, group)
+    x, scale = param(0, shape, BY_NUMPY[np.dtype(np.int8)]), param(1, shape[:2], F32)
+    offset = param(2, (group,), F32)
+    scaled = mul(cast(x, F32), build.broadcast(scale, shape, (0, 1)))
+    moved = elementwise(Op.ADD, scaled, build.broadcast(offset, shape, (2,)))
+    graph = Graph((x.type, scale.type, offset.type), (reshape(moved, (rows, groups * group)),))
+    random = np.random.default_rng(group)
+    weights = random.integers(-128, 127, shape).astype(np.int8)
+    given = [random.standard_normal(v.shape).astype(np.float32) for v in (scale, offset)]
+    check(graph, [weights, *given])
+
+
+@pytest.mark.parametrize("group", [32, 64])
+def test_lanes_of_one_group_read_its_scale_once(group: int) -> None:
+    x, scale = param(0, (1000, 20 * group), F32), param(1, (1000, 20), F32)
+    scales = build.broadcast(scale, (1000, 20, group), (0, 1))
+    graph = Graph((x.type, scale.type), (mul(x, reshape(scales, x.shape)),))
+    there = named_target("x86-64-v4", threads=2)
+    loops = choose_moves(lower_fused(Kernel("scaled", graph)), there)
+    text = str(render_kernel(loops, there, "scaled", False, {}))
+    assert text.count("load float,") == 1 and "gather" not in text

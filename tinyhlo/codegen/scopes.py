@@ -66,6 +66,7 @@ class Scopes:
         self.variables: dict[Var, str] = {}
         self.varying: frozenset[Name] = frozenset()
         self.vector_var: Var | None = None
+        self.in_step: Var | None = None  # that, where vectors begin at multiples of their lanes
         self.lanes = 1
 
     @property

@@ -127,14 +127,18 @@ class Index(NamedTuple):
     def is_constant(self) -> bool:
         return not self.terms
 
-    def coefficient(self, var: Var) -> int | None:
-        """The stride along `var`, or None when the expression is not affine in it."""
+    def coefficient(self, var: Var, lanes: int = 0) -> int | None:
+        """The stride along `var`, or None when the expression is not affine in it; where `lanes`
+        are given, in vectors of so many that begin at multiples of them."""
         stride = 0
         for atom, factor in self.terms:
             if atom == var:
-                stride = factor
+                stride += factor
             elif not isinstance(atom, Var) and depends_on(atom, var):
-                return None
+                inside = stride_in_lanes(atom, var, lanes) if lanes else None
+                if inside is None:
+                    return None
+                stride += factor * inside
         return stride
 
     def __str__(self) -> str:
@@ -219,6 +223,22 @@ def depends_on(atom: Atom, var: Var) -> bool:
             return any(depends_on(inner, var) for inner, _ in dividend.terms)
         case Data(value):
             return bool(value.depends_on(var))
+
+
+def stride_in_lanes(atom: Atom, var: Var, lanes: int) -> int | None:
+    """In vectors that begin at multiples of `lanes` along `var`: j//32 is the same for 16 of them,
+    and j%32 counts on."""
+    match atom:
+        case Quotient(dividend=dividend, divisor=size):
+            stride = 0
+        case Remainder(dividend=dividend, modulus=size):
+            stride = 1
+        case _:
+            return None
+    rest = dividend - index(var)
+    known = not any(depends_on(other, var) for other, _ in rest.terms)
+    numbers = (size, rest.offset, *(factor for _, factor in rest.terms))
+    return stride if known and not any(number % lanes for number in numbers) else None
 
 
 def substitute(

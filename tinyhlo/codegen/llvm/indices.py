@@ -19,7 +19,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.llvm.convert import int_to_int
 from tinyhlo.codegen.llvm.types import lanes_type, splat, value_type
 from tinyhlo.ir.dtypes import I32, I64, DType
-from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, Var
+from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, Var, stride_in_lanes
 from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
@@ -123,13 +123,18 @@ def address(v: Values, pointer: str, element: str, index: Index, depth: int) -> 
 
 
 def stride(v: Values, index: Index) -> int | None:
-    """The coefficient of the vector variable; None when the index varies in another way."""
-    result = 0
+    """How far apart neighbouring lanes are; None when that differs."""
+    var, result = v.vector_var, 0
     for atom, coefficient in index.terms:
-        if atom == v.vector_var:
-            result = coefficient
-        elif not isinstance(atom, Var) and v.is_varying(atom_free(atom)):
-            return None
+        if atom == var:
+            result += coefficient
+        elif not isinstance(atom, Var) and v.is_varying(names := atom_free(atom)):
+            if var is None or v.in_step != var or v.is_varying(names - {var}):
+                return None
+            inside = stride_in_lanes(atom, var, v.lanes)
+            if inside is None:
+                return None
+            result += coefficient * inside
     return result
 
 

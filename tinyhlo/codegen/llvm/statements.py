@@ -289,7 +289,7 @@ class Statements(Values):
         once = start.isdigit() and end.isdigit() and int(end) - int(start) <= width
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
-        saved = self.lanes, self.vector_var, self.varying, self.on_lines, self.rows
+        saved = self.lanes, self.vector_var, self.varying, self.on_lines, self.in_step, self.rows
         inside = self.lane_registers.keys() & changed(loop.body) if width > 1 else ()
         self.open(header)
         before = self.bind(loop.var)
@@ -302,6 +302,8 @@ class Statements(Values):
             ends = int(last) if last.isdigit() else len(last)
             unit = loop.width // loop.chains
             self.on_lines = not any(number % unit for number in (*starts, ends))
+            in_step = not any(number % width for number in (*starts, ends))
+            self.in_step = loop.var if in_step and (not last or last.isdigit()) else None
             if last:
                 place = self.b.intrinsic("llvm.umin.i64", "i64", [("i64", counter), ("i64", last)])
                 self.variables[loop.var] = place
@@ -315,7 +317,7 @@ class Statements(Values):
             for name in inside:
                 self.registers[name] = self.lane_registers[name].scalar
             self.fresh_lanes = ""
-        self.lanes, self.vector_var, self.varying, self.on_lines, self.rows = saved
+        self.lanes, self.vector_var, self.varying, self.on_lines, self.in_step, self.rows = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
         if once:  # a block of its own: what is hoisted out of it may end in another block

@@ -168,6 +168,8 @@ class Values(Scopes):
             return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         lanes = self.lanes
         stride = indices.stride(self, e.index)
+        if stride == 0:
+            return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         if stride == 1 and self.scope.mask is None:
             return Value(self.load_lanes(e.memory, self.address(e.memory, e.index), lanes), lanes)
         if stride == 1:

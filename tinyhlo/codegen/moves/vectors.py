@@ -55,6 +55,7 @@ class Score:
     one_set: bool = False  # neighbours share a set of the first cache
     parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
+    grouped: list[Index] = field(default_factory=list)  # loads that quotients take part in
 
     @property
     def value(self) -> float:
@@ -214,6 +215,12 @@ def score(loop: Loop, target: Target) -> Score:
             result.near += count  # most of a row: whole vectors, turned around
         else:
             result.gathers += count
+    lanes = lanes_of(result, target, loop.var.extent)
+    for where in result.grouped:
+        stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
+        result.unit += stride == 1
+        result.still += stride == 0
+        result.gathers += stride not in (0, 1)
     return result
 
 
@@ -257,6 +264,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         result.near += 1
     elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
         result.far[(memory, where.terms), stride] += 1
+    elif stride is None and not written:
+        result.grouped.append(where)
     elif stride and written and result.rows[memory, where.terms] == stride:
         result.unit += 1 if where.offset % stride == 0 else 0
     else:
