@@ -101,6 +101,11 @@ def t_of(x: float) -> float:
     return (x - ERFC_PIVOT) / (x + ERFC_PIVOT)
 
 
+def of_erf(x: mp.mpf) -> mp.mpf:
+    """The weight of what an error in log(erfc(x)) / x is of erf(x)."""
+    return x * mp.erfc(x) / mp.erf(x)
+
+
 HALF_LN2 = float(mp.log(2) / 2) * 1.001
 SHORT = HALF_LN2 / 16
 TAN_EIGHTH = float(mp.sqrt(2) - 1) * 1.001
@@ -117,6 +122,8 @@ arctangent = root(over(3, lambda a: mp.atan(a) - a))
 error_exponent = over(1, lambda x: mp.log(mp.erfc(x)) + x)
 # log(1 + f) with s = f / (2 + f) is 2 s + s z R(z), z = s * s
 logarithm_ratio = root(lambda s: (2 * mp.atanh(s) / s - 2) / s**2)
+# ... and 2 s + s z (2/3 + z Q(z))
+long_logarithm_ratio = root(lambda s: ((2 * mp.atanh(s) / s - 2) / s**2 - mp.mpf(2) / 3) / s**2)
 
 FITS = (
     Fit("EXP_F32", exponential, lambda r: r * r / mp.exp(r), -HALF_LN2, HALF_LN2, 5),
@@ -128,6 +135,15 @@ FITS = (
     Fit("EXPM1_F64", exponential, abs, -0.51, 0.51, 12, np.float64),
     Fit("LOG_F32", logarithm, lambda f: abs(f**3 / mp.log1p(f)), LOG_LOW, LOG_HIGH, 9),
     Fit("LOG_F64", logarithm_ratio, lambda z: z, 1e-12, S_HIGH, 7, np.float64),
+    Fit(
+        "LONG_LOG_F64",
+        long_logarithm_ratio,
+        relative(long_logarithm_ratio),
+        1e-12,
+        S_HIGH,
+        8,
+        np.float64,
+    ),
     Fit("SIN_F32", sine, lambda z: z, 1e-12, QUARTER_PI**2, 3),
     Fit("COS_F32", cosine, lambda z: z * z, 1e-12, QUARTER_PI**2, 3),
     Fit("SIN_F64", sine, lambda z: z, 1e-12, QUARTER_PI**2, 6, np.float64),
@@ -135,7 +151,8 @@ FITS = (
     Fit("TANH_F32", tangent_hyperbolic, lambda z: z, 1e-12, TANH_POLYNOMIAL**2, 3),
     Fit("ATAN_F32", arctangent, lambda z: z, 1e-12, 1.0, 9),
     Fit("ATAN_F64", arctangent, lambda z: z, 1e-12, TAN_EIGHTH**2, 11, np.float64),
-    Fit("ERF_F32", error_exponent, lambda x: x * mp.erfc(x) / mp.erf(x), 1e-6, 4.0, 9),
+    Fit("ERF_F32", error_exponent, of_erf, 1e-6, 4.0, 9),
+    Fit("ERF_F64", error_exponent, of_erf, 1e-6, 6.0, 24, np.float64),
     Fit("ERFC_F32", scaled_erfc, relative(scaled_erfc), -1.0, t_of(10.1), 10),
     Fit("ERFC_F64", scaled_erfc, relative(scaled_erfc), -1.0, t_of(27.3), 25, np.float64),
 )

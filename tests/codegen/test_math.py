@@ -247,14 +247,15 @@ SPECIAL = np.array(
 )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("op", "exact"), [(Op.POW, np.power), (Op.ATAN2, np.arctan2)])
-def test_special_pairs(op: Op, exact: Callable[..., Array]) -> None:
-    a, b = (m.ravel().astype(np.float32) for m in np.meshgrid(SPECIAL, SPECIAL))
+def test_special_pairs(op: Op, exact: Callable[..., Array], dtype: type) -> None:
+    a, b = (m.ravel().astype(dtype) for m in np.meshgrid(SPECIAL, SPECIAL))
     with np.errstate(all="ignore"):
-        expected = exact(a.astype(np.float64), b.astype(np.float64))
-        sign = np.signbit(expected.astype(np.float32))
-    found = run(op, F32, a, b)
-    error = ulps(found, expected, np.float32)
+        expected = exact(a.astype(np.longdouble), b.astype(np.longdouble))
+        sign = np.signbit(expected.astype(dtype))
+    found = run(op, F32 if dtype is np.float32 else F64, a, b)
+    error = ulps(found, expected, dtype)
     bad = [(a[k], b[k], found[k], expected[k]) for k in np.flatnonzero(error > 2)]
     assert not bad
     number = ~np.isnan(found)
@@ -273,6 +274,34 @@ def test_pow_and_atan2_are_accurate() -> None:
     exact = np.arctan2(y.astype(np.float64), x.astype(np.float64))
     print("atan2", (worst := ulps(run(Op.ATAN2, F32, y, x), exact, np.float32).max()))
     assert worst <= 2.5
+
+
+def test_pow_of_f64() -> None:
+    """Results of all sizes, by bases of all sizes and next to 1."""
+    generator = np.random.default_rng(4)
+    wide = np.exp2(generator.uniform(-1074, 1023, 100_000))
+    near = 1 + generator.normal(size=100_000) * np.exp2(generator.uniform(-30, -2, 100_000))
+    x = np.concatenate([wide, near, generator.uniform(0, 10, 100_000)])
+    y = generator.uniform(-745, 709, x.size) / np.log(x)
+    exact = np.power(x.astype(np.longdouble), y.astype(np.longdouble))
+    print("pow", (worst := ulps(run(Op.POW, F64, x, y), exact, np.float64).max()))
+    assert worst <= 1.3
+
+
+def test_erf_of_f64() -> None:
+    generator = np.random.default_rng(5)
+    x = np.concatenate(
+        [generator.uniform(0, 6.5, 2000), np.exp2(generator.uniform(-1074, 3, 1000))]
+    )
+    with mp.workdps(40):
+        wanted = [mp.erf(mp.mpf(float(value))) for value in x]
+        pairs = zip(run(Op.ERF, F64, x), wanted, strict=True)
+        error = [abs(mp.mpf(float(f)) - w) / np.spacing(float(w)) for f, w in pairs]
+    print("erf", max(error))
+    assert max(error) <= 1.4
+    ends = run(Op.ERF, F64, np.array([INF, -INF, 0.0, -0.0, NAN]))
+    np.testing.assert_array_equal(ends, [1.0, -1.0, 0.0, -0.0, NAN])
+    assert (np.signbit(ends) == [False, True, False, True, False])[:4].all()
 
 
 def test_angles_of_f64_next_to_quarter_turns() -> None:
@@ -323,5 +352,4 @@ def test_expansions_stay_small(op: Op, limit: int) -> None:
 
 
 def test_what_has_no_expansion() -> None:
-    assert expand(Op.POW, (Read("x", F64), Read("y", F64)), F64) is None
     assert expand(Op.ADD, (Read("x", F32), Read("y", F32)), F32) is None

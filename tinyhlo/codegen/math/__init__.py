@@ -2,8 +2,10 @@
 
 expand         which function has which formula
 terms          formulas over expressions, written as formulas
-exponential    exp, expm1, tanh, erf, pow
+exponential    exp, expm1, tanh
+error_function erf, erfc
 logarithm      log, log1p
+power          pow
 trigonometric  sin, cos, tan, atan2
 remainder      what a whole multiple leaves
 tables         coefficients of the polynomials

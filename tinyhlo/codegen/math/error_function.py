@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.exponential import FORMATS, less_one, power_of_two, reduce
-from tinyhlo.codegen.math.tables import ERF_F32, ERFC_F32, ERFC_F64, ERFC_PIVOT, EXP_F32
+from tinyhlo.codegen.math.tables import ERF_F32, ERF_F64, ERFC_F32, ERFC_F64, ERFC_PIVOT
 from tinyhlo.codegen.math.terms import Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64
 
+ERF = {F32: (ERF_F32, 4.0), F64: (ERF_F64, 6.0)}  # the polynomial, where erf rounds to 1
 ERFC = {F32: (ERFC_F32, 10.1), F64: (ERFC_F64, 27.3)}  # the polynomial, where erfc rounds to 0
 
 
-def erf(x: Term) -> Term | None:
+def erf(x: Term) -> Term:
     """-(e^p - 1) for p = log(erfc |x|) = x P(x) - x, which is as exact near 0 as further out. What
     the rounding of p lost is small next to it, and joins e^p - 1."""
-    if x.dtype is not F32:
-        return None
-    size = abs(x).at_most(4.0)
-    factor = polynomial(size, ERF_F32)
+    table, end = ERF[x.dtype]
+    size = abs(x).at_most(end)
+    factor = polynomial(size, table)
     p = size.fma(factor, -size)
     lost = size.fma(factor, -(p + size))
     integer, r = reduce(p, biases=1)
     scale = power_of_two(integer, x.dtype)
-    q = r + paired(r, EXP_F32).fma(r * r, lost)
+    q = r + paired(r, FORMATS[x.dtype].exp).fma(r * r, lost)
     value = (-scale).fma(q, x.constant(1.0) - scale)
     return value.with_sign(x.sign())
 

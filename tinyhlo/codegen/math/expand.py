@@ -1,13 +1,13 @@
 """Transcendental functions as primitives: branch-free, so they inline, fuse and vectorise.
 
 In: an op and its argument expressions. Out: an expression of ADD MUL FMA RINT BITCAST WHERE ..., or
-None where the library function is called instead (some f64 functions, targets without FMA).
+None where the library function is called instead (targets without FMA).
 
     expand(Op.EXP, (x,), F32)  ->  18 primitives: reduction, polynomial, scaling
 
 Polynomials are fits of our own (`tables.py`). Largest errors, from `tests/codegen`:
 exp 1.0, log 0.9, expm1 and tanh 1.5, sin and cos 1.6, erfc 3.0, tan 3.6, the others below 2 ulp in
-f32 (2.2 in f64, atan2 among them).
+f32 (2.2 in f64, atan2 among them; pow 1.2).
 NaN, infinities, signed zeros and denormals come out as IEEE 754 recommends.
 """
 
@@ -20,15 +20,15 @@ from tinyhlo.codegen.math import (
     error_function,
     exponential,
     logarithm,
+    power,
     remainder,
-    single,
     trigonometric,
 )
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
-Rule = Callable[..., "Expression | None"]
+Rule = Callable[..., Expression]
 
 RULES: dict[Op, Rule] = {
     Op.EXP: exponential.exp,
@@ -36,7 +36,7 @@ RULES: dict[Op, Rule] = {
     Op.TANH: exponential.tanh,
     Op.ERF: error_function.erf,
     Op.ERFC: error_function.erfc,
-    Op.POW: exponential.power,
+    Op.POW: power.power,
     Op.LOG: logarithm.logarithm,
     Op.LOG1P: logarithm.log1p,
     **{op: trigonometric.of_angle(op, rule) for op, rule in trigonometric.OF_ANGLES.items()},
@@ -55,7 +55,7 @@ WITHOUT_F64: dict[Op, Rule] = {
         op: trigonometric.of_angle(op, rule, trigonometric.reduce_far_by_words)
         for op, rule in trigonometric.OF_ANGLES.items()
     },
-    Op.POW: single.power,
+    Op.POW: power.narrow_power,
 }
 
 
@@ -71,6 +71,5 @@ def expand(
     if target is not None and not target.has_f64:
         rule = WITHOUT_F64.get(op, rule)
     if dtype in (BF16, F16):
-        result = rule(*(argument.cast(F32) for argument in arguments))
-        return None if result is None else result.cast(dtype)
+        return rule(*(argument.cast(F32) for argument in arguments)).cast(dtype)
     return rule(*arguments) if dtype in (F32, F64) else None

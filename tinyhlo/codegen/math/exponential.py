@@ -1,4 +1,4 @@
-"""exp, expm1, tanh and pow as primitives.
+"""exp, expm1 and tanh as primitives.
 
 All rest on one reduction: x = n log(2) + r, |r| <= log(2)/2, e^x = 2^n e^r. Adding a `magic`
 number rounds to an integer and leaves it in the low bits of the sum, from where a shift moves it
@@ -8,10 +8,9 @@ into an exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, log, nan
+from math import log
 
 from tinyhlo.codegen.expressions import where
-from tinyhlo.codegen.math.logarithm import log2_of_magnitude
 from tinyhlo.codegen.math.tables import (
     EXP_F32,
     EXP_F64,
@@ -175,25 +174,3 @@ def tanh(x: Term, expm1: Callable[[Term], Term] = expm1) -> Term:
     square = size * size
     small = (polynomial(square, TANH_F32) * square).fma(size, size)
     return where(size < TANH_POLYNOMIAL, small, t / (t + 2.0)).with_sign(x.sign())
-
-
-def power(x: Term, y: Term) -> Term | None:
-    """2^(y log2|x|) in f64, whose 29 spare bits absorb the multiplication by y."""
-    if x.dtype is not F32:
-        return None
-    logarithm = log2_of_magnitude(abs(x))
-    product = where(logarithm.equals(0.0), logarithm, logarithm * y.cast(F64))
-    limited = product.at_least(-200.0).at_most(200.0)
-    magic = FORMATS[F64].magic + FORMATS[F64].bias
-    shifted = limited + magic
-    r = (limited - (shifted - magic)) * log(2)
-    scale = power_of_two(shifted.as_integer(), F64)
-    size = (polynomial(r, (1.0, 1.0, *EXP_F32)) * scale).cast(F32)
-
-    half = y * 0.5
-    integral = y.trunc().equals(y)
-    odd = integral & half.trunc().differs(half)
-    signed = where(odd, size.flip_sign(x.sign()), size)
-    finite_negative = (x < 0.0) & (x > -inf)
-    real = where(finite_negative, where(integral, signed, x.constant(nan)), signed)
-    return where(y.equals(0.0), x.constant(1.0), real)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, log, nan
+from math import inf, nan
 
 from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.tables import LN2_F32, LN2_F64, LOG_F32, LOG_F64
@@ -86,15 +86,3 @@ def log1p(x: Term) -> Term:
     scale = (shift.constant(form.bias << form.fraction_bits) - shift).as_float(x.dtype)
     value = log1p_of_rest(lost.fma(scale, m - 1.0), to_float(exponent, x.dtype))
     return where(x.equals(0.0), x, with_limits(u, value))
-
-
-def log2_of_magnitude(x: Term) -> Term:
-    """log2 of an f32 that is not negative, in f64 to about 2^-48; -inf, inf and NaN as usual."""
-    wide = x.cast(F64)
-    exponent, m = split(wide)
-    f = m - 1.0
-    s = f / (f + 2.0)
-    z = s * s
-    natural = (z * polynomial(z, LOG_F64) + 2.0) * s
-    value = natural.fma(1 / log(2), to_float(exponent, F64))
-    return where(wide < inf, where(wide > 0.0, value, wide.constant(-inf)), wide)
