@@ -23,7 +23,7 @@ from tinyhlo.codegen.llvm.types import (
     value_type,
 )
 from tinyhlo.codegen.math.tables import LOOKUPS
-from tinyhlo.ir.dtypes import BOOL, F16, F32, DType
+from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, I32, U32, DType
 from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import COMPARISONS, Op
 from tinyhlo.records import dataclass
@@ -297,6 +297,20 @@ def with_sign(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
     return b.value(f"{name} {value_type(dtype, lanes)} {', '.join(arguments)}")
 
 
+def divide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """No processor divides integers in lanes, but floats with twice their bits: there a quotient
+    that is not whole is not rounded to one, and nothing of the remainder is rounded."""
+    x, y = (Lanes(b, text, dtype, lanes) for text in arguments)
+    if lanes == 1 or dtype.bits > 32 or y.known is not None:
+        return with_sign(b, op, arguments, dtype, lanes)
+    wide = F32 if dtype.bits <= 16 else F64
+    dividend, divisor = x.cast(wide), y.cast(wide)
+    result = (dividend / divisor).trunc()
+    if op is Op.REM:
+        result = dividend - result * divisor
+    return result.cast(U32 if dtype is U32 else I32).cast(dtype).text
+
+
 def shift(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
     """By the width or more it gives some number."""
     x, y = arguments
@@ -317,7 +331,8 @@ FLOAT_RULES: dict[Op, Rule] = {
 INT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(INT_INSTRUCTIONS, written(INT_INSTRUCTIONS)),
     **dict.fromkeys(SHIFTS, shift),
-    **dict.fromkeys(WITH_SIGN, with_sign),
+    **dict.fromkeys((Op.MAX, Op.MIN), with_sign),
+    **dict.fromkeys((Op.DIV, Op.REM), divide),
     **dict.fromkeys((Op.ABS, Op.CLZ), int_unary),
     Op.POPCOUNT: called({Op.POPCOUNT: "ctpop"}),
 }

@@ -36,6 +36,7 @@ from tinyhlo.codegen.llvm.types import (
     suffix,
     value_type,
 )
+from tinyhlo.codegen.math.division import pays
 from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.codegen.scopes import Scopes, Value
 from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
@@ -44,6 +45,7 @@ from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
 WIDEST = 8  # bytes of an element in what is rarely needed
+DIVISIONS = (Op.DIV, Op.REM)
 MOST_COLLECTED = 32  # lanes of a kernel at places that are data: compiling 16 takes 3 ms
 
 
@@ -129,7 +131,7 @@ class Values(Scopes):
     # --- elementwise -------------------------------------------------------------------------
 
     def apply(self, e: Apply) -> Value:
-        if self.expands and (e.op in TRANSCENDENTAL or e.op is Op.REM):
+        if self.expands and self.may_expand(e):
             expanded = self.expand(e)
             if expanded is not None:
                 return self.emit(expanded)
@@ -141,6 +143,12 @@ class Values(Scopes):
         ]
         operand = e.arguments[-1].dtype
         return Value(arithmetic.emit(self.b, e.op, texts, operand, e.dtype, lanes), lanes)
+
+    def may_expand(self, e: Apply) -> bool:
+        """Integers are divided by instructions outside of lanes."""
+        if e.dtype is I64:
+            return e.op in DIVISIONS and self.is_varying(e.free) and pays(*e.arguments)
+        return e.op in TRANSCENDENTAL or e.op is Op.REM
 
     def expand(self, e: Apply) -> Expression | None:
         """The op as primitives, by `codegen/math/expand.py`; None where it has no expansion."""

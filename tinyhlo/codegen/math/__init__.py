@@ -8,5 +8,6 @@ logarithm      log, log1p
 power          pow
 trigonometric  sin, cos, tan, atan2
 remainder      what a whole multiple leaves
+division       of integers of 64 bits, in lanes
 tables         coefficients of the polynomials
 """

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.math import (
+    division,
     error_function,
     exponential,
     logarithm,
@@ -24,7 +25,7 @@ from tinyhlo.codegen.math import (
     remainder,
     trigonometric,
 )
-from tinyhlo.ir.dtypes import BF16, F16, F32, F64, DType
+from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
@@ -59,10 +60,16 @@ WITHOUT_F64: dict[Op, Rule] = {
 }
 
 
+INTEGERS: dict[Op, Rule] = {Op.DIV: division.quotient, Op.REM: division.remainder}
+
+
 def expand(
     op: Op, arguments: tuple[Expression, ...], dtype: DType, target: Target | None = None
 ) -> Expression | None:
     """`op` of `arguments` as primitives; None when there is no expansion."""
+    if dtype is I64:
+        rule = INTEGERS.get(op)
+        return None if rule is None else rule(*arguments)
     rule = RULES.get(op)
     if rule is None or (target is not None and not target.fma):
         return None
