@@ -23,7 +23,7 @@ from tinyhlo.codegen.expressions import (
     Rarely,
     Read,
 )
-from tinyhlo.codegen.llvm import arithmetic, guards, indices, interleave, rows_of_places
+from tinyhlo.codegen.llvm import arithmetic, guards, indices, interleave, rows_of_places, small_tables
 from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.registers import Register
@@ -62,6 +62,7 @@ class Values(Scopes):
         self.pointers = dict(pointers)
         self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory
         self.expanded: dict[Expression, Expression] = {}
+        self.tables: dict[Memory, list[str]] = {}  # in registers
         self.expands = True  # what is rarely needed calls libraries
         self.collections = 0  # lanes that were loaded one by one
         self.rows: rows_of_places.Rows = {}  # of the innermost loop in lanes
@@ -187,7 +188,7 @@ class Values(Scopes):
             text = self.load_lanes(e.memory, first, lanes)
             order = range(lanes)[::-1]
             return Value(self.b.shuffle(value_type(e.dtype, lanes), order, text), lanes)
-        near = interleave.load_near(self, e)
+        near = interleave.load_near(self, e) or small_tables.look_up(self, e)
         if near is None and self.scope.mask is None:
             near = rows_of_places.load_row(self, e)
         return Value(near or self.gather(e), lanes)
