@@ -120,3 +120,16 @@ def test_windows_over_repeated_elements() -> None:
         jax.jit(jax.grad(loss))(jax.device_put(x, jax.devices(name)[0])) for name in ("tiny", "cpu")
     )
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_sums_of_interleaved_halves() -> None:
+    """Products with weights of which a byte has two."""
+
+    def products(codes: jax.Array, scales: jax.Array, x: jax.Array) -> jax.Array:
+        halves = jnp.stack([codes & 15, codes >> 4], -1).reshape(60, 512).astype(jnp.float32)
+        return (halves.reshape(60, 8, 64) * scales[..., None]).reshape(60, 512) @ x
+
+    random = np.random.default_rng(0)  # whole numbers: their sums are exact in any order
+    scales, x = (random.integers(-9, 9, shape).astype(np.float32) for shape in ((60, 8), 512))
+    text = loops_of(products, random.integers(0, 256, (60, 256), np.uint8), scales, x)
+    assert "turns of 2" in text and "%" not in text

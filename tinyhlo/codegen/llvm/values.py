@@ -23,7 +23,14 @@ from tinyhlo.codegen.expressions import (
     Rarely,
     Read,
 )
-from tinyhlo.codegen.llvm import arithmetic, guards, indices, interleave, rows_of_places, small_tables
+from tinyhlo.codegen.llvm import (
+    arithmetic,
+    guards,
+    indices,
+    interleave,
+    rows_of_places,
+    small_tables,
+)
 from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.registers import Register

@@ -7,18 +7,31 @@
 
 Padding between elements and interleaved arrays (`lax.associative_scan`, gradients of strided
 slices) are such loops. Then turns run in lanes: quotients become strides, remainders are known.
-Sums of a few terms are written out, and those terms left out that are zero then: where windows of
-a gradient of pooling do not overlap, that is all but one.
+Sums take as many terms a turn (codes of 4 bits in a product). Those of a few terms are written out,
+and terms left out that are zero then: where windows of a gradient of pooling do not overlap, that
+is all but one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import lcm
+from dataclasses import replace
+from functools import reduce
+from math import gcd, lcm
 
-from tinyhlo.codegen.bodies import all_indices, values_in
+from tinyhlo.codegen.bodies import all_indices, only_sums, values_in
 from tinyhlo.codegen.expressions import Expression, Literal, Read, apply, identity
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store, nested
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Statement,
+    Store,
+    nested,
+)
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
 from tinyhlo.codegen.moves.write_out import Done, decided, is_tiny, iterations
@@ -37,7 +50,41 @@ def by_remainders(body: Body, target: Target, moves: list[str]) -> Body:
         sums = [s for s in body if isinstance(s, Loop)]
         return all(s.axis is Axis.REDUCE and is_tiny(s, target, WRITTEN_OUT) for s in sums)
 
-    return over_nests(body, lambda nest: in_turns(nest, target, moves), takes)
+    return over_nests(
+        sums_in_turns(body, target, moves), lambda n: in_turns(n, target, moves), takes
+    )
+
+
+def sums_in_turns(body: Body, target: Target, moves: list[str]) -> Body:
+    """The innermost sums below a body."""
+    result: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, (Loop, If)):
+            statement = replace(statement, body=sums_in_turns(statement.body, target, moves))
+        if isinstance(statement, Loop) and statement.axis is Axis.REDUCE:
+            statement = sum_in_turns(statement, target, moves)
+        result.append(statement)
+    return tuple(result)
+
+
+def sum_in_turns(loop: Loop, target: Target, moves: list[str]) -> Loop:
+    """The sum with `modulus` terms a turn."""
+    var, terms = loop.var, only_sums(loop.body)
+    modulus = lcm(*(remainders_of(where, var) for where in all_indices(loop.body)))
+    count, rest = divmod(var.extent, modulus)
+    if len(terms) < len(loop.body) or not 2 <= modulus <= NEAR or rest or loop.count is not None:
+        return loop
+    if count < target.short_lanes(32) or modulus * count_nodes(terms) > MOST_NODES:
+        return loop
+    turn = Var(var.name, count)
+    places = [{var: index(turn) * modulus + k} for k in range(modulus)]
+    body: list[Statement] = []
+    for s in terms:
+        first, *others = (decided(s.value, values, {}, {}) for values in places)
+        value = reduce(lambda a, b, s=s: apply(s.op, (a, b), s.value.dtype), others, first)
+        body.append(replace(s, value=value))
+    moves.append(f"turns of {modulus} {var.name}")
+    return replace(loop, var=turn, body=tuple(body))
 
 
 def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
@@ -93,6 +140,16 @@ def at(body: Sequence[Statement], var: Var, places: Sequence[Index]) -> Body:
                 case _:
                     raise TypeError(statement)
     return tuple(result)
+
+
+def remainders_of(where: Index, var: Var) -> int:
+    """How many values of `var` there are between two with the same small remainders."""
+    found = [1]
+    for atom, _ in where.terms:
+        if isinstance(atom, Remainder) and atom.modulus <= NEAR:
+            step = atom.dividend.coefficient(var) or 0
+            found.append(atom.modulus // gcd(step, atom.modulus))
+    return lcm(*found)
 
 
 def modulus_of(where: Index, var: Var) -> int:

@@ -1,0 +1,58 @@
+"""Small tables at places that are data: permuted in registers where the processor can."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import run_native, skip_without_f64
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.ir.build import gather, param
+from tinyhlo.ir.dtypes import F32, F64, I32, I64, U8, U32, DType
+from tinyhlo.ir.graph import Graph
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
+
+COUNT = 1003
+
+
+def looked_up(entries: int, dtype: DType, place: DType) -> Graph:
+    table, places = param(0, (entries,), dtype), param(1, (COUNT,), place)
+    return Graph((table.type, places.type), (gather(table, [places]) + places.cast(dtype),))
+
+
+@pytest.mark.parametrize("place", [U8, I32, I64], ids=str)
+@pytest.mark.parametrize("dtype", [F32, I32, U32, F64, I64], ids=str)
+@pytest.mark.parametrize("entries", [1, 2, 5, 8, 11, 16, 17, 32, 33])
+def test_every_entry(entries: int, dtype: DType, place: DType) -> None:
+    graph = looked_up(entries, dtype, place)
+    skip_without_f64(graph)
+    random = np.random.default_rng(entries)
+    table = random.integers(0, 1 << 30, entries).astype(dtype.numpy)
+    places = random.integers(0, entries, COUNT).astype(place.numpy)
+    (found,) = run_native(graph, [table, places])
+    np.testing.assert_array_equal(found, table[places] + places.astype(dtype.numpy))
+
+
+@pytest.mark.parametrize(
+    ("entries", "dtype", "instruction"),
+    [
+        (16, F32, "permvar.sf"),
+        (32, F32, "vpermi2var.ps"),
+        (8, F64, "permvar.df"),
+        (16, I64, "vpermi2var.q"),
+    ],
+)
+def test_the_instruction(entries: int, dtype: DType, instruction: str) -> None:
+    there = named_target("x86-64-v4", threads=2)
+    kernel = Kernel("looked_up", looked_up(entries, dtype, I32))
+    loops = choose_moves(lower_fused(kernel), there)
+    assert instruction in str(render_kernel(loops, there, "looked_up", False, {}))
+
+
+def test_larger_tables_stay_in_memory() -> None:
+    there = named_target("x86-64-v4", threads=2)
+    loops = choose_moves(lower_fused(Kernel("looked_up", looked_up(33, F32, I32))), there)
+    assert "perm" not in str(render_kernel(loops, there, "looked_up", False, {}))
