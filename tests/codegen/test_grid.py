@@ -27,7 +27,7 @@ from tinyhlo.ir.build import (
     scatter,
     sort,
 )
-from tinyhlo.ir.dtypes import F32, F64, I32
+from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
@@ -68,6 +68,15 @@ def test_one_group_for_a_sum_of_all_and_items_for_what_follows() -> None:
     x = param(0, (64, 1000), F32)
     total = broadcast(reduce(Op.ADD, x, (0, 1)), x.shape, ())
     assert shape_of(kernel(elementwise(Op.DIV, x, total))) == [(1, 256, False), (250, 256, True)]
+
+
+@pytest.mark.parametrize("dtype", [I8, U8, I32, U32, I64, U64, BF16, F16, F32, F64], ids=str)
+def test_arithmetic_of_every_type_is_printed(dtype: DType) -> None:
+    x, y = param(0, (8,), dtype), param(1, (8,), dtype)
+    ops = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.REM, Op.MAX, Op.MIN)
+    k = Kernel("kernel", Graph((x.type, y.type), tuple(elementwise(op, x, y) for op in ops)))
+    code = device_code([k], DEVICE)
+    assert len(code.kernels[k].dispatches) == 1
 
 
 def test_a_sum_is_put_together_in_memory_that_the_group_shares() -> None:

@@ -132,7 +132,7 @@ class Values(Scopes):
         return self.language.choice.format(condition=condition, then=then, other=other)
 
     def apply(self, e: Apply) -> str:
-        if self.expands and (e.op in TRANSCENDENTAL or e.op is Op.REM):
+        if self.expands and (e.op in TRANSCENDENTAL or (e.op is Op.REM and e.dtype.is_float)):
             if e not in self.expanded:
                 self.expanded[e] = expand(e.op, e.arguments, e.dtype, self.target)
             expanded = self.expanded[e]
