@@ -336,6 +336,15 @@ def rebuilt(
             return e
 
 
+def exchanged(root: Expression, known: Renamed) -> Expression:
+    """`root` with others for some of its parts: `known` are these, and what became of the rest."""
+    found = known.get(root)
+    if found is None:
+        again = rebuilt(root, lambda e: exchanged(e, known), lambda where: where)
+        found = known[root] = again
+    return found
+
+
 def undecided(conditions: Iterable[Condition]) -> tuple[Condition, ...] | None:
     """The conditions that may or may not hold; None when one does not."""
     left = tuple(condition for condition in conditions if not condition.always)

@@ -20,9 +20,8 @@ from dataclasses import field, replace
 from itertools import groupby
 
 from tinyhlo.codegen.bodies import below, names_set, values_in
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, exchanged
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Declare, Loop, Statement, Store
-from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.walks import operands, walk
 from tinyhlo.ir.index import Index
 from tinyhlo.records import dataclass
@@ -83,7 +82,7 @@ class Expansion:
                 raise TypeError(statement)
 
     def of_columns(self, value: Expression) -> Expression:
-        return exchange(value, self.columns, {})
+        return exchanged(value, dict(self.columns))
 
 
 def fixed_values(loop: Loop) -> list[Expression]:

@@ -22,9 +22,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    IndexValue,
+    Literal,
+    Load,
+    Memory,
+    exchanged,
+)
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
@@ -191,14 +199,13 @@ def in_pieces(
     pieces: list[Loop] = []
     for begin, end in pairwise((0, *ends, len(order))):
         values: dict[Expression, Expression] = {e: Load(m, here) for e, m in handed.items()}
-        done: dict[Expression, Expression] = {}
         body: list[Statement] = []
         for k in range(begin, end):
             e = order[k]
             if last[k] >= end and not is_cheap(e):
                 handed[e] = Memory(f"piece{len(handed)}", e.dtype, size, local=True)
-                body.append(Store(handed[e], here, exchange(e, values, done)))
+                body.append(Store(handed[e], here, exchanged(e, values)))
         final = [s for s in stores if begin <= place.get(s.value, len(order) - 1) < end]
-        body += [Store(s.memory, s.index, exchange(s.value, values, done)) for s in final]
+        body += [Store(s.memory, s.index, exchanged(s.value, values)) for s in final]
         pieces.append(Loop(loop.var, Axis.VECTOR, tuple(body), width, start, STRIP))
     return Loop(strip, Axis.SERIAL, (*map(Allocate, handed.values()), *pieces))

@@ -20,7 +20,7 @@ from functools import reduce
 from math import gcd, lcm
 
 from tinyhlo.codegen.bodies import all_indices, only_sums, values_in
-from tinyhlo.codegen.expressions import Expression, Literal, Read, apply, identity
+from tinyhlo.codegen.expressions import apply
 from tinyhlo.codegen.loops import (
     Accumulate,
     Axis,
@@ -34,9 +34,9 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
-from tinyhlo.codegen.moves.write_out import Done, decided, is_tiny, iterations
+from tinyhlo.codegen.moves.write_out import decided, is_tiny, iterations, without_registers
 from tinyhlo.codegen.walks import walk
-from tinyhlo.ir.index import Index, Quotient, Remainder, Var, constant, index, substitute
+from tinyhlo.ir.index import Index, Quotient, Remainder, Var, constant, index
 from tinyhlo.target import NEAR, Target
 
 MOST_UNDECIDED = 768  # expressions of all remainders, before those are left out that are zero
@@ -119,27 +119,7 @@ def count_nodes(body: Sequence[Statement]) -> int:
 
 def at(body: Sequence[Statement], var: Var, places: Sequence[Index]) -> Body:
     """What is stored, with each of the places for a variable."""
-    result: list[Store] = []
-    for place in places:
-        values = {var: place}
-        registers: Done = {}
-        neutral: set[Expression] = set()  # sums that a zero changes nothing of: they are never -0.0
-        for statement in body:
-            done = dict(registers)
-            match statement:
-                case Declare(name=name, value=value):
-                    registers[Read(name, value.dtype)] = decided(value, values, {}, done)
-                    neutral |= {Read(name, value.dtype)} if isinstance(value, Literal) else set()
-                case Accumulate(name=name, op=op, value=value):
-                    term, read = decided(value, values, {}, done), Read(name, value.dtype)
-                    if term is not identity(op, value.dtype) or read not in neutral:
-                        registers[read] = apply(op, (registers[read], term), value.dtype)
-                case Store(memory=memory, index=where, value=value):
-                    value = decided(value, values, {}, done)
-                    result.append(Store(memory, substitute(where, values), value))
-                case _:
-                    raise TypeError(statement)
-    return tuple(result)
+    return tuple(s for place in places for s in without_registers(body, {var: place}))
 
 
 def remainders_of(where: Index, var: Var) -> int:

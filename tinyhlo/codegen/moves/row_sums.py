@@ -14,44 +14,33 @@ and fewer rows fill a vector: a matrix times four columns takes four rows at a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import (
-    all_indices,
-    below,
-    names_set,
-    only_sums,
-    rewritten,
-    substituted,
-    values_in,
-)
+from tinyhlo.codegen.bodies import only_sums, rewritten
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
     Load,
     Memory,
     Name,
-    Read,
-    has_registers,
+    exchanged,
     identity,
     index_free,
-    rebuilt,
 )
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
     Body,
     Declare,
-    If,
     Loop,
     Statement,
     Store,
 )
 from tinyhlo.codegen.moves.basic import join
+from tinyhlo.codegen.moves.write_out import iterations, uses_registers
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.dtypes import BOOL
-from tinyhlo.ir.index import ZERO, Var, constant, index
+from tinyhlo.ir.index import ZERO, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.target import NEAR, Target
 
@@ -86,30 +75,14 @@ def columns_written_out(loop: Loop) -> Loop:
     """The loop over rows without a loop over a few columns inside it: one sum for each of them, all
     in one loop along the row."""
     match loop.body:
-        case (Loop(axis=Axis.SERIAL, width=1, count=None, var=var, body=body),):
-            named = any(has_registers(index_free(where)) for where in all_indices(body))
-            if var.extent > MOST_COLUMNS or named or any(isinstance(s, If) for s in below(body)):
-                return loop
+        case (Loop(axis=Axis.SERIAL, width=1, count=None, var=var) as columns,) if (
+            var.extent <= MOST_COLUMNS and not uses_registers(columns)
+        ):
+            result = iterations(columns, {}, {}, most_nodes=0)
         case _:
             return loop
-    result: list[Statement] = []
-    for k in range(var.extent):
-        names = {name: f"{name}_{k}" for name in names_set(body)}
-        result += renamed(substituted(body, {var: constant(k)}), names)
     stores = [s for s in result if isinstance(s, Store)]
     return replace(loop, body=join((*(s for s in result if not isinstance(s, Store)), *stores)))
-
-
-def renamed(body: Body, names: Mapping[str, str]) -> Iterator[Statement]:
-    """A body with other registers."""
-    reads = (e for s in below(body) for e in walk(values_in(s)) if isinstance(e, Read))
-    known: dict[Expression, Expression] = {
-        e: Read(names.get(e.name, e.name), e.dtype) for e in reads
-    }
-    for s in body:
-        yield rewritten(
-            s, lambda value: exchanged(value, known), name_of=lambda name: names.get(name, name)
-        )
 
 
 def columns_aside(loop: Loop, name: str, lanes: int) -> tuple[Body, Loop]:
@@ -136,16 +109,6 @@ def columns_aside(loop: Loop, name: str, lanes: int) -> tuple[Body, Loop]:
 def is_column(load: Load, var: Var) -> bool:
     stride = load.index.coefficient(var)
     return stride in range(2, NEAR + 1) and index_free(load.index) <= frozenset[Name]((var,))
-
-
-def exchanged(root: Expression, known: dict[Expression, Expression]) -> Expression:
-    """An expression with others for some of its parts; `known` are these, and what became of the
-    rest."""
-    found = known.get(root)
-    if found is None:
-        again = rebuilt(root, lambda e: exchanged(e, known), lambda where: where)
-        found = known[root] = again
-    return found
 
 
 def together(loop: Loop, lanes: int) -> Loop:

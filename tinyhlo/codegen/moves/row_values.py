@@ -18,9 +18,8 @@ from dataclasses import replace
 
 from tinyhlo.codegen.bodies import below, names_set, rewritten, values_in
 from tinyhlo.codegen.choices import Moves
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, Statement, Store
-from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.moves.vectors import has_lanes, vectorised
 from tinyhlo.codegen.walks import arguments, loads_of, walk
 from tinyhlo.ir.index import index
@@ -60,9 +59,8 @@ def taken_out(loop: Loop, target: Target, moves: Moves) -> Body:
         return (loop,)
     moves.extend((*tried, *(f"before {memory.name}" for memory in memories)))
     moves.open |= tried.open
-    loads = {value: Load(m, at) for m, value in zip(memories, values, strict=True)}
-    done: dict[Expression, Expression] = {}
-    rows = tuple(rewritten(s, lambda e: exchange(e, loads, done)) for s in loop.body)
+    loads: dict[Expression, Expression] = {s.value: Load(s.memory, at) for s in stores}
+    rows = tuple(rewritten(s, lambda e: exchanged(e, loads)) for s in loop.body)
     return (*map(Allocate, memories), first, replace(loop, body=rows))
 
 

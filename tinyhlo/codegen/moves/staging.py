@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cache
 
 from tinyhlo.codegen.bodies import rewritten, values_in
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, rebuilt
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.walks import arguments, operands, walk
 from tinyhlo.ir.index import ZERO, Index, Var, index
@@ -132,10 +132,7 @@ def stage(
         values[value] = Load(memory, stager.place(var))
     if not stores:
         return [], [first, *rest]
-    done: dict[Expression, Expression] = {}
-    passes = [
-        rewritten(s, lambda value: exchange(value, values, done)) if s in later else s for s in rest
-    ]
+    passes = [rewritten(s, lambda e: exchanged(e, values)) if s in later else s for s in rest]
     return memories, [replace(first, body=(*first.body, *stores)), *passes]
 
 
@@ -160,16 +157,3 @@ def price(e: Expression) -> float:
     if not isinstance(e, Apply):
         return 1.0
     return TRANSCENDENTAL_COST if e.op in TRANSCENDENTAL else DEAR.get(e.op, 1.0)
-
-
-def exchange(
-    root: Expression, values: dict[Expression, Expression], done: dict[Expression, Expression]
-) -> Expression:
-    """`root` with `values` in place of its subexpressions."""
-    if root in values:
-        return values[root]
-    found = done.get(root)
-    if found is not None:
-        return found
-    result = done[root] = rebuilt(root, lambda e: exchange(e, values, done), lambda index: index)
-    return result

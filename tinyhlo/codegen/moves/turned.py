@@ -24,10 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most, ceil_div
-from tinyhlo.codegen.expressions import Expression, Load, Memory
+from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
-from tinyhlo.codegen.moves.staging import exchange
 from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
 from tinyhlo.records import dataclass
@@ -149,7 +148,6 @@ def in_block(
             copies.append(Store(scratch, row * columns.size + inside, loaded))
         fills += nested([square], (Loop(rows.inner, Axis.VECTOR, tuple(copies), lanes),))
         values[load] = Load(scratch, stored * columns.size + index(columns.inner))
-    done: dict[Expression, Expression] = {}
-    computed = tuple(Store(s.memory, s.index, exchange(s.value, values, done)) for s in stores)
+    computed = tuple(Store(s.memory, s.index, exchanged(s.value, values)) for s in stores)
     inner = nested([rows.inner, columns.inner], substituted(computed, places))
     return (*allocates, *fills, *inner)

@@ -11,7 +11,7 @@ that fill a vector are left to the vector moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -19,11 +19,13 @@ from tinyhlo.codegen.bodies import all_indices, rewritten, values_in
 from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
+    Literal,
     Load,
     Memory,
     Read,
     apply,
     has_registers,
+    identity,
     index_free,
     rebuilt,
     undecided,
@@ -110,35 +112,34 @@ def with_short_sums_as_values(
     long = loop.var.extent >= target.short_lanes(32)
     if not (inner and sums and long) or uses_registers(loop):
         return loop
-    known: dict[str, Expression] = {}
-    result: list[Statement] = []
-    for statement in loop.body:
-        for each in iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]:
-            match rewritten(each, lambda value: with_values(value, known)):
-                case Declare(name=name, value=value):
-                    known[name] = value
-                case Accumulate(name=name, op=op, value=value) if name in known:
-                    known[name] = apply(op, (known[name], value), known[name].dtype)
-                case Accumulate() as last:
-                    result.append(last)
-                case _:
-                    return loop
+    body = [
+        each for s in loop.body for each in (iterations(s, {}, {}) if isinstance(s, Loop) else [s])
+    ]
+    if not all(isinstance(s, (Declare, Accumulate)) for s in body):
+        return loop
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
-    return replace(loop, body=tuple(result))
+    return replace(loop, body=tuple(without_registers(body, {})))
 
 
-def with_values(root: Expression, known: Mapping[str, Expression]) -> Expression:
-    """A value with those of registers in their place."""
-    done: Done = {}
-
-    def again(e: Expression) -> Expression:
-        if isinstance(e, Read):
-            return known.get(e.name, e)
-        if e not in done:
-            done[e] = rebuilt(e, again, lambda where: where)
-        return done[e]
-
-    return again(root)
+def without_registers(body: Sequence[Statement], values: Values) -> list[Statement]:
+    """What a body without loops stores and accumulates at known values of loop variables; its own
+    registers become values. Zeros are not added to sums, which are never -0.0."""
+    result: list[Statement] = []
+    registers: Done = {}
+    neutral: set[Expression] = set()  # sums that a zero changes nothing of
+    for statement in body:
+        done = dict(registers)
+        match statement:
+            case Declare(name=name, value=value):
+                registers[Read(name, value.dtype)] = decided(value, values, {}, done)
+                neutral |= {Read(name, value.dtype)} if isinstance(value, Literal) else set()
+            case Accumulate(name=name, op=op, value=value) if Read(name, value.dtype) in registers:
+                term, read = decided(value, values, {}, done), Read(name, value.dtype)
+                if term is not identity(op, value.dtype) or read not in neutral:
+                    registers[read] = apply(op, (registers[read], term), value.dtype)
+            case _:
+                result += specialised(statement, values, {}, done)
+    return result
 
 
 def vectors_of(inner: list[Loop], rows: int) -> int:
@@ -210,7 +211,7 @@ def count_nodes(loop: Loop) -> float:
     """How many expressions a loop is, written out."""
     nodes: set[Expression] = set()
     trips, _ = extent_of(loop, nodes)
-    return trips * len(nodes)
+    return trips * max(1, len(nodes))
 
 
 def uses_registers(loop: Loop) -> bool:
@@ -218,8 +219,11 @@ def uses_registers(loop: Loop) -> bool:
     return any(has_registers(index_free(where)) for where in all_indices((loop,)))
 
 
-def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
-    """The body once for each value of the loop variable, with registers of its own each time."""
+def iterations(
+    loop: Loop, values: Values, names: Names, most_nodes: float = inf
+) -> list[Statement]:
+    """The body once for each value of the loop variable, with registers of its own each time; loops
+    inside that would become more than `most_nodes` expressions stay loops."""
     declared = [s.name for s in loop.body if isinstance(s, Declare)]
     result: list[Statement] = []
     for k in range(loop.var.extent):
@@ -229,7 +233,7 @@ def iterations(loop: Loop, values: Values, names: Names) -> list[Statement]:
         own = {**names, **{name: f"{name}_{label}" for name in declared}}
         done: Done = {}
         for statement in loop.body:
-            result += specialised(statement, here, own, done)
+            result += specialised(statement, here, own, done, most_nodes)
     return result
 
 
@@ -241,9 +245,10 @@ def specialised(
     match statement:
         case Loop(body=body) if count_nodes(statement) > most:
             inner = [s for each in body for s in specialised(each, values, names, done, most)]
-            return [replace(statement, body=tuple(inner))]
+            start = substitute(statement.start, values)
+            return [replace(statement, body=tuple(inner), start=start)]
         case Loop():
-            return iterations(statement, values, names)
+            return iterations(statement, values, names, most)
         case If(conditions=conditions, body=body):
             left = undecided(
                 Condition(substitute(c.index, values), c.low, c.high) for c in conditions
