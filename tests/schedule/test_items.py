@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from functools import reduce as folded
+
 from tinyhlo.ir.build import (
     broadcast,
     cast,
     elementwise,
     expand,
+    iota,
+    pad,
     param,
     permute,
     reduce,
     reshape,
     scalar,
     scatter,
+    slice_,
     update_slice,
+    where,
 )  # fmt: skip
 from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.items import find_items
+from tinyhlo.schedule.items import MANY_SLICES, find_items, is_joined
 
 SHAPE = (64,)
 PLAIN, PAIRS = (named_target(name, threads=1) for name in ("x86-64-v4", "cooperlake"))
@@ -137,3 +143,22 @@ def test_what_a_complex_product_takes_many_times_is_stored() -> None:
     result = reduce(Op.ADD, terms, (3,))
     graph = Graph((x.type, y.type), (result,))
     assert set(find_items(graph, PLAIN).values) == {scale, *planes, result}
+
+
+def window(size: int) -> Node:
+    """The sum of a window over rows whose border repeats their first element."""
+    x = param(0, SHAPE, U32)
+    border = expand(slice_(x, (0,), (1,)), (size,))
+    whole = pad(x, scalar(0, U32), (size,), (0,), (0,))
+    border = pad(border, scalar(0, U32), (0,), SHAPE, (0,))
+    end = expand(reshape(scalar(size, I32), (1,)), whole.shape)
+    joined = where(elementwise(Op.LT, iota(whole.shape, I32, 0), end), border, whole)
+    places = [slice_(joined, (k,), (k + SHAPE[0],)) for k in range(size)]
+    return folded(lambda total, place: elementwise(Op.ADD, total, place), places)
+
+
+def test_padded_rows_that_a_large_window_reads_are_stored() -> None:
+    small, large = window(MANY_SLICES - 1), window(MANY_SLICES)
+    assert items(small) == (small,)
+    stored, result = items(large)
+    assert is_joined(stored) and result is large

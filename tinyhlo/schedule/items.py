@@ -15,6 +15,7 @@ from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
@@ -25,6 +26,9 @@ STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, 
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
+# Slices of a joined value from which on it is stored: each cuts the loops that read it where the
+# parts meet, and a window of 7x7 would be written out for every border and corner.
+MANY_SLICES = 16
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
@@ -116,6 +120,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             forced.add(base(child))
         inlined.update(transform_views(node))
     meeting = meeting_points(nodes, users, forced)
+    windowed = read_by_windows(nodes, users)
     for node in nodes:
         inner = (base(child) for child in one_by_one(node))
         chosen.update(i for i in inner if isinstance(i, Elementwise) and work[i] >= SERIAL_WORK)
@@ -142,7 +147,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             derived.add(node)
         chosen.update(operand for operand in operands(node, bf16) if operand in derived)
         shared = is_shared(node, users, work, meeting)
-        if node in forced or is_reduced(node) or shared:
+        if node in forced or is_reduced(node) or shared or node in windowed:
             chosen.add(node)
     values = tuple(node for node in nodes if node in chosen)
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
@@ -306,6 +311,31 @@ def is_shared(
     if count < 2 or meeting[node] is not node:
         return False
     return cost >= SHARED_WORK or (count > 2 and cost >= SHARED_WORK // 2)
+
+
+def read_by_windows(nodes: Sequence[Node], users: dict[Node, list[Node]]) -> set[Node]:
+    """Joined values of which there are many slices, those of values that are joined of them
+    included: a slice within one part reads the part."""
+    slices: Counter[Node] = Counter()
+    found: set[Node] = set()
+    for node in reversed(nodes):
+        joined = is_joined(node)
+        if not joined and not isinstance(node, VIEWS):
+            continue
+        own = sum(isinstance(user, ir.Slice) for user in users[node])
+        slices[node] = min(own + sum(slices[user] for user in users[node]), MANY_SLICES)
+        if joined and own > 1 and slices[node] == MANY_SLICES:
+            found.add(node)
+    return found
+
+
+def is_joined(node: Node) -> bool:
+    """Whether a value is one of two by its position along an axis."""
+    return (
+        isinstance(node, Elementwise)
+        and node.op is Op.WHERE
+        and joined_at(node.inputs[0]) is not None
+    )
 
 
 def multiplied(node: Node) -> tuple[Node, ...]:
