@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.harness import run_kernel
 from tests.codegen.native import check, compiled
-from tinyhlo.codegen.moves.long_bodies import MANY, STRIP
+from tinyhlo.codegen.moves.long_bodies import AMPLE, EXPANSION, MANY, STRIP, WINDOW
 from tinyhlo.ir.build import cast, elementwise, full, iota, pad, param, scalar, slice_, where
 from tinyhlo.ir.dtypes import F32, U32, U64
 from tinyhlo.ir.graph import Graph, Node
@@ -81,6 +81,17 @@ def test_rows_run_side_by_side_too() -> None:
     graph = Graph((x.type,), (value,))
     assert "widen" in moves(graph)
     check(graph, [np.linspace(-3, 3, 2 * rows * columns, dtype=np.float32).reshape(x.shape)])
+
+
+def test_many_chains_need_no_vectors_beside_them() -> None:
+    """A processor overlaps the terms of a long sum."""
+    x = param(0, (MANY + 64,), F32)
+    total = full(0.0, (MANY,), F32)
+    for k in range(AMPLE * WINDOW // EXPANSION + 1):
+        total = elementwise(Op.ADD, total, elementwise(Op.EXP, slice_(x, (k,), (k + MANY,))))
+    graph = Graph((x.type,), (total,))
+    assert "vector" in moves(graph) and "widen" not in moves(graph)
+    check(graph, [np.linspace(-3, 3, MANY + 64, dtype=np.float32)])
 
 
 @pytest.mark.parametrize("size", [9, 10, 12, 15, 21, 63, 65])

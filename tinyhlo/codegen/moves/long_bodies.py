@@ -41,6 +41,7 @@ LONG = 24  # operations, those of one exp: such a body runs several vectors side
 WINDOW = 160  # operations: longer bodies are cut
 PIECE = 64  # operations: the least that is worth a loop of its own
 CHAINS, MORE_CHAINS = 2, 4  # vectors side by side; they cost compile time
+AMPLE = 4  # operations side by side in a vector's own chains, and windows that they fill
 STRIP = 512  # elements between two cuts: a few such rows stay in the first cache
 CROSSING = 4  # values that a cut may hand on
 EXPANSION = 24  # operations of a transcendental once it is written out
@@ -78,7 +79,10 @@ def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
     total = sum(weights)
     if total < LONG:
         return loop
-    width = widened(loop, CHAINS if iterations * total < HEAVY else MORE_CHAINS)
+    chains = CHAINS if iterations * total < HEAVY else MORE_CHAINS
+    if total > AMPLE * WINDOW and total > AMPLE * depth(order, weights):
+        chains = 1
+    width = widened(loop, chains)
     ends = choose_cuts(order, weights) if total > WINDOW and not whole and not declares else []
     if ends:
         moves.append(f"pieces {loop.var.name} {len(ends) + 1} vector {width}")
@@ -129,6 +133,15 @@ def weight(e: Expression, var: Var) -> int:
             return 2 + sum(weight(inner, var) for inner in operations([value], var))
         case _:
             return 1
+
+
+def depth(order: Sequence[Expression], weights: Sequence[int]) -> int:
+    """Operations one after the other on the longest way through a body."""
+    ends: dict[Expression, int] = {}
+    for e, own in zip(order, weights, strict=True):
+        before = (ends.get(a, 0) for a in e.arguments) if isinstance(e, Apply) else ()
+        ends[e] = own + max(before, default=0)
+    return max(ends.values(), default=0)
 
 
 def choose_cuts(order: Sequence[Expression], weights: Sequence[int]) -> list[int]:
