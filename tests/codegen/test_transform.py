@@ -26,6 +26,7 @@ from tinyhlo.ir.build import (
     permute,
     reduce,
     reshape,
+    slice_,
     where,
 )
 from tinyhlo.ir.dtypes import F32
@@ -36,6 +37,7 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.runtime.compile import compile_program
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
+from tinyhlo.schedule.items import MANY_PARTS
 from tinyhlo.schedule.program import Kernel, Launch
 
 
@@ -132,6 +134,19 @@ def test_products_in_a_chain_share_a_tile() -> None:
     program = schedule(graph, "chain", (), TARGET)
     assert len(program.body) == 1 and len([n for n in graph.nodes() if isinstance(n, Reduce)]) == 2
     values = np.random.default_rng(0).standard_normal((3, 4096)).astype(np.float32)
+    (found,) = call(compile_program(program, TARGET, Config()), program, values)
+    np.testing.assert_allclose(found, run_graph(graph, [values])[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "kernels"), [(MANY_PARTS, 1), (MANY_PARTS + 1, 2)])
+def test_many_joined_parts_are_stored_before(count: int, kernels: int) -> None:
+    """Frames of a signal: the choice among them would be written out for each row."""
+    x = param(0, (3, 40 + count), F32)
+    frames = join([slice_(x, (0, k), (3, k + 40)) for k in range(count)], 1)
+    graph = Graph((x.type,), (apply(MATRIX, elementwise(Op.NEG, frames)),))
+    program = schedule(graph, "frames", (), TARGET)
+    assert len(program.body) == kernels
+    values = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
     (found,) = call(compile_program(program, TARGET, Config()), program, values)
     np.testing.assert_allclose(found, run_graph(graph, [values])[0], rtol=1e-5, atol=1e-5)
 

@@ -29,6 +29,7 @@ SHARED_WORK = 8  # a value used twice is stored when computing it again costs th
 # Slices of a joined value from which on it is stored: each cuts the loops that read it where the
 # parts meet, and a window of 7x7 would be written out for every border and corner.
 MANY_SLICES = 16
+MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
@@ -118,7 +119,9 @@ def find_items(graph: Graph, target: Target) -> Items:
     for node in nodes:
         for child in (*must_store(node), *made_of_target(node)):
             forced.add(base(child))
-        inlined.update(transform_views(node))
+        views = transform_views(node)
+        inlined.update(views)
+        forced.update(base(view) for view in views[-1:] if has_many_parts(base(view)))
     meeting = meeting_points(nodes, users, forced)
     windowed = read_by_windows(nodes, users)
     for node in nodes:
@@ -327,6 +330,16 @@ def read_by_windows(nodes: Sequence[Node], users: dict[Node, list[Node]]) -> set
         if joined and own > 1 and slices[node] == MANY_SLICES:
             found.add(node)
     return found
+
+
+def has_many_parts(node: Node) -> bool:
+    """Whether a value is computed from many that are joined. A transform is written out: it would
+    have the choice among them in each of its rows."""
+    if not isinstance(node, Elementwise):
+        return False
+    below = (Elementwise, *VIEWS)
+    inside = reachable(node.inputs, lambda n: n.inputs if isinstance(n, below) else ())
+    return is_joined(node) + sum(map(is_joined, inside)) >= MANY_PARTS
 
 
 def is_joined(node: Node) -> bool:
