@@ -80,7 +80,8 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
         return with_short_sums_as_values(loop, inner, target, moves)
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
     most = vectors_of(inner, loop.var.extent)
-    if not (long and most and all(is_tiny(s, target, NODES_OF_ROW, most) for s in inner)):
+    nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
+    if not (long and most and all(is_tiny(s, target, nodes, most) for s in inner)):
         body = (
             without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
         )
@@ -159,6 +160,15 @@ def is_row(loop: Loop) -> bool:
     extent_of(loop, nodes)
     leaf = not any(isinstance(s, (Loop, If)) for s in loop.body)
     return leaf and any(isinstance(e, Load) and e.index.coefficient(loop.var) == 1 for e in nodes)
+
+
+def in_lanes(loop: Loop, inner: list[Loop]) -> bool:
+    """Whether loops inside one leave it its lanes: they load neighbours in its own direction, and
+    choose nothing."""
+    nodes: set[Expression] = set()
+    extent_of(loop, nodes)
+    steps = {node.index.coefficient(loop.var) for node in nodes if isinstance(node, Load)}
+    return 1 in steps and steps <= {0, 1} and not any(map(chooses, inner))
 
 
 def chooses(loop: Loop) -> bool:
