@@ -73,6 +73,14 @@ LIBM = {
     Op.REM: "fmod",
 }
 
+# any lane of one register and of two, by the element's bits and whether it is a float
+PERMUTES = {
+    (32, True): ("permvar.sf", "vpermi2var.ps"),
+    (32, False): ("permvar.si", "vpermi2var.d"),
+    (64, True): ("permvar.df", "vpermi2var.pd"),
+    (64, False): ("permvar.di", "vpermi2var.q"),
+}
+
 
 @dataclass(eq=False, slots=True)
 class Lanes(Operators["Lanes"]):
@@ -232,14 +240,23 @@ def scale(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int
 def look_up(b: Builder, op: Op, text: str, operand: DType, dtype: DType, lanes: int) -> str:
     """In one register, or two of f64, of which AVX-512's instructions take any lane."""
     whole = 512 // dtype.bits
-    vector, order = value_type(dtype, whole), value_type(operand, whole)
     entries = [f"{value_type(dtype, 1)} {float_text(dtype.numpy.type(x))}" for x in LOOKUPS[op]]
     tables = [f"<{', '.join(entries[k : k + whole])}>" for k in range(0, 16, whole)]
-    name = f"llvm.x86.avx512.{'permvar.sf' if dtype is F32 else 'vpermi2var.pd'}.512"
+    return permuted(b, tables, text, operand, dtype, lanes)
+
+
+def permuted(
+    b: Builder, tables: Sequence[str], text: str, operand: DType, dtype: DType, lanes: int
+) -> str:
+    """Elements of a table that fills one register or two."""
+    whole = 512 // dtype.bits
+    vector, order = value_type(dtype, whole), value_type(operand, whole)
+    name = PERMUTES[dtype.bits, dtype.is_float][len(tables) - 1]
 
     def chosen(parts: Sequence[str]) -> str:
         first, *others = ((vector, table) for table in tables)
-        return b.intrinsic(name, vector, [first, (order, parts[0]), *others])
+        given = [first, (order, parts[0]), *others]
+        return b.intrinsic(f"llvm.x86.avx512.{name}.512", vector, given)
 
     return in_registers(b, chosen, [text], operand, dtype, lanes)
 

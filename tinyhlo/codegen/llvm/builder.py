@@ -49,6 +49,17 @@ class Builder:
             f"llvm.{name}.{suffix(dtype, lanes)}", type_, [(type_, a) for a in arguments]
         )
 
+    def first_lanes(self, address: str, dtype: DType, lanes: int, count: int) -> str:
+        """A vector of which memory has the first `count` lanes, zeros behind them; what lies there
+        is not read."""
+        type_, size = value_type(dtype, lanes), dtype.itemsize
+        if count >= lanes:
+            return self.value(f"load {type_}, ptr {address}, align {size}")
+        mask = ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(lanes))
+        given = [("ptr", address), ("i32", str(size)), (lanes_type("i1", lanes), f"<{mask}>")]
+        name = f"llvm.masked.load.{suffix(dtype, lanes)}.p0"
+        return self.intrinsic(name, type_, [*given, (type_, "zeroinitializer")])
+
     def select(self, condition: str, then: str, other: str, type_: str, lanes: int) -> str:
         mask = lanes_type("i1", lanes)
         return self.value(f"select {mask} {condition}, {type_} {then}, {type_} {other}")

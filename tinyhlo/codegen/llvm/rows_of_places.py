@@ -66,7 +66,8 @@ def load_row(v: Values, e: Load) -> str | None:
     type_ = lanes_type(scalar, lanes)
     first = e.index + (offsets[0] - e.index.offset)
     rows = [
-        row_at(v, address, scalar, len(offsets)) for address in v.lane_addresses(e.memory, first)
+        v.b.first_lanes(address, e.dtype, GROUP, len(offsets))
+        for address in v.lane_addresses(e.memory, first)
     ]
     groups = [joined(v, rows[k::GROUP], scalar, GROUP) for k in range(GROUP)]
     columns = within_groups(groups, lanes, lambda a, b, order: v.b.shuffle(type_, order, a, b))
@@ -74,15 +75,3 @@ def load_row(v: Values, e: Load) -> str | None:
         neighbour = Load(e.memory, e.index + (offset - e.index.offset))
         v.scope.table(neighbour)[neighbour] = Value(text, lanes)
     return columns[offsets.index(e.index.offset)]
-
-
-def row_at(v: Values, address: str, scalar: str, count: int) -> str:
-    """So many elements, zeros behind them; what lies there is not read."""
-    type_ = lanes_type(scalar, GROUP)
-    if count == GROUP:
-        return v.b.value(f"load {type_}, ptr {address}, align 4")
-    mask = ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(GROUP))
-    suffix = "f32" if scalar == "float" else "i32"
-    places = [("ptr", address), ("i32", "4"), (f"<{GROUP} x i1>", f"<{mask}>")]
-    name = f"llvm.masked.load.v{GROUP}{suffix}.p0"
-    return v.b.intrinsic(name, type_, [*places, (type_, "zeroinitializer")])

@@ -11,21 +11,14 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.llvm import indices
-from tinyhlo.codegen.llvm.arithmetic import in_registers
-from tinyhlo.codegen.llvm.types import lanes_type, suffix, value_type
+from tinyhlo.codegen.llvm.arithmetic import PERMUTES, permuted
+from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.ir.dtypes import I32, I64
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
 
 REGISTER = 512  # bits
-# of one register and of two, by the element's bits and whether it is a float
-PERMUTES = {
-    (32, True): ("permvar.sf", "vpermi2var.ps"),
-    (32, False): ("permvar.si", "vpermi2var.d"),
-    (64, True): ("permvar.df", "vpermi2var.pd"),
-    (64, False): ("permvar.di", "vpermi2var.q"),
-}
 
 
 def look_up(v: Values, e: Load) -> str | None:
@@ -38,17 +31,8 @@ def look_up(v: Values, e: Load) -> str | None:
     place = I32 if e.dtype.bits == 32 else I64
     if place is I32 and not indices.small(e.index):
         return None
-    tables = registers(v, memory)
-    whole = REGISTER // e.dtype.bits
-    vector, order = value_type(e.dtype, whole), value_type(place, whole)
-    name = f"llvm.x86.avx512.{PERMUTES[kind][len(tables) - 1]}.512"
-
-    def chosen(parts: list[str]) -> str:
-        first, *others = ((vector, table) for table in tables)
-        return v.b.intrinsic(name, vector, [first, (order, parts[0]), *others])
-
     text = indices.lanes_of(v, e.index, place)
-    return in_registers(v.b, chosen, [text], place, e.dtype, v.lanes)  # type: ignore[arg-type]
+    return permuted(v.b, registers(v, memory), text, place, e.dtype, v.lanes)
 
 
 def registers(v: Values, memory: Memory) -> list[str]:
@@ -63,13 +47,8 @@ def registers(v: Values, memory: Memory) -> list[str]:
 
 
 def part(v: Values, memory: Memory, start: int, count: int) -> str:
-    """So many elements; what lies behind the last is not read."""
-    type_ = value_type(memory.dtype, count)
-    mask = ", ".join(f"i1 {'true' if start + k < memory.size else 'false'}" for k in range(count))
+    """So many elements, zeros behind the last."""
     address = v.pointers[memory]
     if start:
         address = v.moved(address, value_type(memory.dtype, 1), str(start))
-    size = ("i32", str(memory.dtype.itemsize))
-    given = [("ptr", address), size, (lanes_type("i1", count), f"<{mask}>")]
-    name = f"llvm.masked.load.{suffix(memory.dtype, count)}.p0"
-    return v.b.intrinsic(name, type_, [*given, (type_, "zeroinitializer")])
+    return v.b.first_lanes(address, memory.dtype, count, memory.size - start)
