@@ -225,12 +225,6 @@ def extreme(better: Callable[[T, T], T], joined: Callable[[T, T], T], x: T, y: T
     return where(x.ordered(y), number, x + y)
 
 
-def larger_number(x: T, y: T) -> T:
-    """One instruction of x86, which returns its second operand when unordered: the first here,
-    where a reduce has what it found so far, which is never NaN."""
-    return where(y > x, y, x)
-
-
 # --- integers ------------------------------------------------------------------------------------
 
 
@@ -279,7 +273,6 @@ def shifted(op: Op, x: T, y: T) -> T:
 FLOATS: Mapping[Op, Rule] = {
     Op.MAX: partial(extreme, lambda x, y: x > y, lambda x, y: x & y),
     Op.MIN: partial(extreme, lambda x, y: x < y, lambda x, y: x | y),
-    Op.MAXNUM: larger_number,
 }
 INTEGERS: Mapping[Op, Rule] = {
     Op.NEG: lambda x: 0 - x,

@@ -139,7 +139,7 @@ def identity(op: Op, dtype: DType) -> np.generic:
     match op:
         case Op.MUL:
             return dtype.numpy.type(1)
-        case Op.MAX | Op.MAXNUM | Op.MIN:
+        case Op.MAX | Op.MIN:
             return dtype.numpy.type(dtype.bounds[op is Op.MIN])
         case Op.AND:
             return ~dtype.numpy.type(0)

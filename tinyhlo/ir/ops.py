@@ -61,7 +61,6 @@ class Op(Enum):
     LT = ("lt", 2)
     LE = ("le", 2)
     SCALE = ("scale", 2)  # x * 2^floor(n); only made by codegen, never in a Graph
-    MAXNUM = ("maxnum", 2)  # of what is no NaN; zeros may have either sign; only made by codegen
     # ternary
     WHERE = ("where", 3)  # (i1, T, T) -> T
     FMA = ("fma", 3)  # a * b + c rounded once; only made by codegen, never in a Graph
@@ -83,7 +82,5 @@ TRANSCENDENTAL = frozenset(
     {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
     | {Op.ATAN2}
 )
-CODEGEN = frozenset(
-    {Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.MAXNUM, Op.FMA}
-)  # never in a Graph
+CODEGEN = frozenset({Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.FMA})  # never in a Graph
 MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)

@@ -7,18 +7,14 @@ the divisor of the whole row:
 
 Only numbers from 0 to 1 are left undivided: products with them are no larger than the values, so
 nothing overflows that did not before, up to the sum of the values themselves.
-
-A score that is NaN makes such a sum NaN, and with it every result of the row: the maximum need not
-look for NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Apply, Expression, Literal, Read, literal
-from tinyhlo.codegen.loops import Accumulate, Body, Declare, Loop, Statement
+from tinyhlo.codegen.loops import Accumulate, Declare, Loop, Statement
 from tinyhlo.ir.index import Var
 from tinyhlo.ir.ops import Op
 
@@ -59,40 +55,8 @@ def is_maximum(most: Expression, score: Expression, key: Var, row: Sequence[Stat
     return False
 
 
-def comparing_numbers(row: Body, key: Var, divisor: Expression) -> Body:
-    """The work on a row, all of whose results are divided by `divisor`, with maxima that leave NaN
-    out where that shows nowhere."""
-    seen = {
-        score
-        for loop in row
-        for found in sums_of(loop, key)
-        if isinstance(divisor, Read) and found.name == divisor.name and found.op is Op.ADD
-        for score in exponents(found.value)
-    }
-
-    def chosen(statement: Statement) -> Statement:
-        if isinstance(statement, Accumulate) and statement.op is Op.MAX and statement.value in seen:
-            return replace(statement, op=Op.MAXNUM)
-        return statement
-
-    return tuple(
-        replace(s, body=tuple(chosen(inner) for inner in s.body))
-        if isinstance(s, Loop) and s.var == key
-        else s
-        for s in row
-    )
-
-
 def sums_of(loop: Statement, key: Var) -> list[Accumulate]:
     """What a loop over all keys accumulates."""
     if not isinstance(loop, Loop) or loop.var != key:
         return []
     return [statement for statement in loop.body if isinstance(statement, Accumulate)]
-
-
-def exponents(value: Expression) -> tuple[Expression, ...]:
-    """x of exp(x - ...), which is NaN where x is."""
-    match value:
-        case Apply(op=Op.EXP, arguments=(Apply(op=Op.SUB, arguments=(score, _)),)):
-            return (score,)
-    return ()

@@ -46,7 +46,7 @@ from tinyhlo.codegen.lowering.fused import LETTERS, LoweringAround, Position, Sc
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
-from tinyhlo.codegen.row_chain.divisor import comparing_numbers, late_divisor
+from tinyhlo.codegen.row_chain.divisor import late_divisor
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, choose_sizes
 from tinyhlo.ir.graph import Param
@@ -252,8 +252,6 @@ class Builder:
         scope.stores.append(Store(self.weights, start + index(key), value))
 
         body = stored_at_once(join(lowering.root.body()))
-        if late is not None:
-            body = comparing_numbers(body, key, late[1])
         body = (*body, *divide)
         self.divided = bool(divide)
         body = tuple(vectorised(s, self.target, self.moves) for s in body)
