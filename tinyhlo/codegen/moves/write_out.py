@@ -50,6 +50,7 @@ MOST_NODES = 512  # of expressions, over all iterations
 VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
 MANY_ROWS = 1024  # from here on it pays to compile every element of a row that is stored
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
+IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for the rows around
 
 Values = Mapping[Var, Index]
 Names = Mapping[str, str]
@@ -163,12 +164,14 @@ def is_row(loop: Loop) -> bool:
 
 
 def in_lanes(loop: Loop, inner: list[Loop]) -> bool:
-    """Whether loops inside one leave it its lanes: they load neighbours in its own direction, and
-    choose nothing."""
+    """Whether longer loops inside one leave it its lanes: some of what they load are neighbours in
+    its own direction, and they choose nothing. Commutators of 16x16 matrices, written out, spill
+    registers and run 0.4 times as fast."""
     nodes: set[Expression] = set()
     extent_of(loop, nodes)
     steps = {node.index.coefficient(loop.var) for node in nodes if isinstance(node, Load)}
-    return 1 in steps and steps <= {0, 1} and not any(map(chooses, inner))
+    long = any(s.var.extent > IN_REGISTERS for s in inner)
+    return long and 1 in steps and not any(map(chooses, inner))
 
 
 def chooses(loop: Loop) -> bool:
