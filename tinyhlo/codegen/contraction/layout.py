@@ -18,7 +18,7 @@ from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, Node, Permute, Reduce, Shape
-from tinyhlo.ir.index import Var, index
+from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
@@ -37,6 +37,14 @@ class Layout:
     places: tuple[int | None, ...]
     by_row: bool
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
+
+    def in_result(self, at: Sequence[Index], result: Node) -> list[Index]:
+        """Where in the result the sum at a point of the product lies."""
+        where = [ZERO] * len(result.shape)
+        for axis, place in zip(self.kept, self.places, strict=True):
+            if place is not None:
+                where[place] = at[axis]
+        return where
 
 
 def in_shape_of_sum(kernel: Kernel) -> Kernel:

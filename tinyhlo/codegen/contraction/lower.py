@@ -360,12 +360,7 @@ class Builder:
         }
         source = first + index(r) * plan.columns + index(v) * plan.lanes + index(lane)
         result = self.kernel.graph.results[0]
-        where = [ZERO] * len(result.shape)
-        at = self.frame.positions(here)
-        kept = [position for axis, position in enumerate(at) if axis not in self.node.axes]
-        for position, axis in zip(kept, self.layout.places, strict=True):
-            if axis is not None:
-                where[axis] = position
+        where = self.layout.in_result(self.frame.positions(here), result)
         total: Expression = Load(self.tile, source)
         for part in range(1, plan.parts):
             total = Apply(Op.ADD, (total, Load(self.tile, source + part * self.sums)), total.dtype)

@@ -73,6 +73,6 @@ def misses(statement: Statement, cache: int) -> int:
     values = [value for inner in statement.body for value in values_in(inner)]
     loads = [e for e in walk(values, lambda e: e.loads > 0) if isinstance(e, Load)]
     far = (abs(e.index.coefficient(statement.var) or 0) * e.dtype.itemsize for e in loads)
-    sizes = (e.memory.size * e.memory.dtype.itemsize for e in loads)
+    sizes = (e.memory.nbytes for e in loads)
     lines = sum(s >= LINE_BYTES and size > cache for s, size in zip(far, sizes, strict=True))
     return statement.var.extent * lines

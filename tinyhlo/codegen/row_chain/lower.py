@@ -83,7 +83,7 @@ class Builder:
         self, kernel: Kernel, chain: RowChain, layout: Layout, target: Target, moves: Moves
     ) -> None:
         self.kernel, self.chain, self.target = kernel, chain, target
-        self.places = layout.places
+        self.layout = layout
         self.sizes = choose_sizes(chain, target, moves)
         self.packing = Packing(kernel, chain, self.sizes)
         self.tables = self.packing.operands.tables
@@ -256,11 +256,7 @@ class Builder:
         first = panel * sizes.columns
         at = self.packing.second_at(batch, row + index(r), first + index(lane), ZERO)
         result = self.kernel.graph.results[0]
-        where = [ZERO] * len(result.shape)
-        kept = [position for axis, position in enumerate(at) if axis not in self.chain.result.axes]
-        for position, axis in zip(kept, self.places, strict=True):
-            if axis is not None:
-                where[axis] = position
+        where = self.layout.in_result(at, result)
         number = tile * sizes.rows + index(r)
         total: Expression = Load(self.tile, number * sizes.columns + index(lane))
         self.epilogue.read = lambda _: total
