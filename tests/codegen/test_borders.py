@@ -123,3 +123,15 @@ def test_few_iterations_and_wide_pads_stay_one_loop() -> None:
     few = check(depthwise, numbers((1, 2, 16, 16)), numbers((2, 1, 3, 3)))
     wide = check(lambda x: jnp.pad(x, ((0, 0), (60, 60))), numbers((2000, 16)))
     assert "borders" not in few + wide
+
+
+def test_rows_that_a_window_leaves_are_chosen_by_address() -> None:
+    """No jump per element of a window."""
+    from tests.codegen.native import target
+    from tinyhlo.codegen.llvm.kernel import render_kernel
+
+    stages = stages_of(depthwise, numbers((8, 8, 56, 56)), numbers((8, 1, 3, 3)))
+    (loops,) = stages.compiled.loops
+    declarations: dict[str, str] = {}
+    render_kernel(loops, target(2), "windows", False, declarations)
+    assert any("private constant <" in text for text in declarations.values())

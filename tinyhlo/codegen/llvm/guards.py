@@ -2,7 +2,7 @@
 
 In: a Guard and the open Scopes of Values. Out: the Value that holds it:
 
-    [0 <= i < n ? x[i]*2 : 0], i one for all lanes  ->  a jump; without loads: a select
+    [0 <= i < n ? x[i]*2 : 0], i one for all lanes  ->  a jump; without loads, or one row: a select
     [0 <= j < n ? x[j] : 0], j the vector axis      ->  a masked load
 """
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, index_free
 from tinyhlo.codegen.llvm import indices
-from tinyhlo.codegen.llvm.types import lanes_type, value_type
+from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
 from tinyhlo.codegen.scopes import Value
+from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Condition
 
 if TYPE_CHECKING:
@@ -27,7 +28,29 @@ def guard(v: Values, e: Guard) -> Value:
     condition = all_hold(v, e.conditions)
     if not e.value.loads:
         return choose(v, condition, e.value, e.otherwise)
-    return branch(v, condition, e)
+    match e:
+        case Guard(value=Load() as load, otherwise=Literal() as other) if is_row(v, load):
+            return load_either(v, condition, load, other)
+        case _:
+            return branch(v, condition, e)
+
+
+def is_row(v: Values, e: Load) -> bool:
+    """Whether one vector of memory holds all lanes."""
+    varying = v.is_varying(e.free) and e.dtype is not BOOL
+    return varying and v.scope.mask is None and indices.stride(v, e.index) == 1
+
+
+def load_either(v: Values, condition: str, e: Load, other: Literal) -> Value:
+    """Lanes of memory, or as many times a constant: where these lie is chosen, not what they
+    are, so that windows over padded rows are straight-line code."""
+    dtype, lanes = e.dtype, v.lanes
+    name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
+    text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)
+    v.b.declarations[name] = f"{name} = private constant {type_} {text}"
+    address = v.address(e.memory, e.index)
+    place = v.b.value(f"select i1 {condition}, ptr {address}, ptr {name}")
+    return Value(v.load_lanes(e.memory, place, lanes), lanes)
 
 
 def choose(v: Values, condition: str, then: Expression, other: Expression) -> Value:
