@@ -31,6 +31,7 @@ from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
+    Accumulate,
     Allocate,
     Axis,
     Body,
@@ -45,6 +46,7 @@ from tinyhlo.codegen.lowering.fused import LETTERS, LoweringAround, Position, Sc
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
+from tinyhlo.codegen.row_chain.divisor import late_divisor
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, choose_sizes
 from tinyhlo.ir.graph import Param
@@ -96,6 +98,8 @@ class Builder:
         self.scores = Memory("scores", dtype, rows, local=True)
         self.weights = Memory("weights", dtype, rows, local=True)
         self.tile = Memory("tile", dtype, sizes.block_rows * sizes.columns, local=True)
+        self.divisors = Memory("divisors", dtype, sizes.block_rows, local=True)
+        self.divided = False  # whether weights are still to be divided, row by row
 
     # --- the nest ----------------------------------------------------------------------------
 
@@ -113,6 +117,9 @@ class Builder:
             self.second_product(batch, row),
         )
         local = (*packed, self.scores, self.weights, self.tile)
+        if self.divided:
+            local = (*local, self.divisors)
+            self.moves.append("divide results")
         existing = Condition(row, 0, packing.row_count)
         if not existing.always:  # the last chunk may hold fewer blocks
             work = (If((existing,), work),)
@@ -237,8 +244,17 @@ class Builder:
         lowering.root.children[key] = scope
         at = self.packing.second_at(batch, row + index(r), ZERO, index(key))
         value = lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
+        divide: Body = ()
+        late = late_divisor(value, key, lowering.root.statements)
+        if late is not None:
+            value, divisor = late
+            divide = (Store(self.divisors, index(r), divisor),)
         scope.stores.append(Store(self.weights, start + index(key), value))
-        body = tuple(vectorised(s, self.target, self.moves) for s in join(lowering.root.body()))
+
+        body = stored_at_once(join(lowering.root.body()))
+        body = (*body, *divide)
+        self.divided = bool(divide)
+        body = tuple(vectorised(s, self.target, self.moves) for s in body)
         (whole,) = stage_rows((Loop(r, Axis.SERIAL, body),), self.target, self.moves)
         assert isinstance(whole, Loop)
         body = whole.body
@@ -259,6 +275,8 @@ class Builder:
         where = self.layout.in_result(at, result)
         number = tile * sizes.rows + index(r)
         total: Expression = Load(self.tile, number * sizes.columns + index(lane))
+        if self.divided:
+            total = total / Load(self.divisors, number)
         self.epilogue.read = lambda _: total
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
@@ -292,3 +310,21 @@ def plain_nest(body: Body) -> Body:
             return (replace(loop, body=plain_nest(inner)),)
         case _:
             return body
+
+
+def stored_at_once(body: Body) -> Body:
+    """What the last loop stores and one before has at hand is stored there: `weights[j] = t` beside
+    `sum += t`."""
+    match body[-1]:
+        case Loop(var=var, body=(Store(value=value) as store,)):
+            pass
+        case _:
+            return body
+    for place, statement in enumerate(body[:-1]):
+        match statement:
+            case Loop(var=other, body=(*_, Accumulate(value=found))) if (
+                found is value and other == var
+            ):
+                whole = replace(statement, body=(*statement.body, store))
+                return (*body[:place], whole, *body[place + 1 : -1])
+    return body
