@@ -24,7 +24,7 @@ from jax import lax
 Arrays = tuple[Any, ...]
 Step = Callable[["Chance", Any, Any, Any], Any]  # chance, two values, an axis of the first
 
-EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33, 64)
 FLOATS = (jnp.float32,) * 5 + (jnp.bfloat16, jnp.float16)
 INTEGERS = (jnp.int32, jnp.int32, jnp.int8, jnp.uint8, jnp.uint32, jnp.int16)
 LARGEST = 20_000  # elements of a value that later steps may use
@@ -68,6 +68,11 @@ def wide(x: Any) -> Any:
 def pad(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     modes = ("constant", "edge", "wrap", "reflect") if min(x.shape or (0,)) > 2 else ("constant",)
     return jnp.pad(x, [(q.below(3), q.below(3)) for _ in x.shape], mode=q.of(*modes))
+
+
+def dilated(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    borders = [(q.below(20) - 3, q.below(20) - 3, q.of(0, 0, 1, 2, 3)) for _ in x.shape]
+    return lax.pad(x, jnp.asarray(q.below(2), x.dtype), borders)
 
 
 def window(q: Chance, x: Any, y: Any, axis: Any) -> Any:
@@ -167,7 +172,7 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.roll(x, q.below(7) - 3, axis),
     lambda q, x, y, axis: jnp.concatenate([x, x[::-1]], axis),
     lambda q, x, y, axis: x.reshape(-1),
-    lambda q, x, y, axis: jnp.repeat(x, q.of(2, 3), axis),
+    lambda q, x, y, axis: jnp.repeat(x, q.of(2, 3, 8, 16, 32), axis),
     lambda q, x, y, axis: jnp.tile(x, q.of(2, 3)),
     lambda q, x, y, axis: x.at[tuple(map(q.below, x.shape[:1]))].add(1),
     lambda q, x, y, axis: jnp.einsum("...i,...j->...ij", x, x),
@@ -189,7 +194,7 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.expand_dims(x, q.below(x.ndim + 1)) + y,
     lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
-    *(pad, window, convolution, product, sliced, dynamic_update, converted, taken, scattered),
+    *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken, scattered),
     *(looped, updated_in_a_loop, updated_in_a_loop, updated_rows, bits),
 )
 
@@ -310,7 +315,7 @@ def main() -> int:
             last = next(iter(ended.stderr.strip().splitlines()), f"code {ended.returncode}")
             print(f"program {first}: the process ended: {last}", flush=True)
             first += 1
-        print(f"{first - options.first} of {options.end - options.first} programs", flush=True)
+        print(f"{first - options.first} of {options.end - options.first} programs, {wrong} wrong")
     return int(wrong > 0)
 
 

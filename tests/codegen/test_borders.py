@@ -135,3 +135,10 @@ def test_rows_that_a_window_leaves_are_chosen_by_address() -> None:
     declarations: dict[str, str] = {}
     render_kernel(loops, target(2), "windows", False, declarations)
     assert any("private constant <" in text for text in declarations.values())
+
+
+@pytest.mark.parametrize("end", [33, 60, 100])
+@pytest.mark.parametrize("times", [16, 32, 48])
+def test_one_value_for_all_lanes_of_which_some_are_outside(times: int, end: int) -> None:
+    """Such lanes have the border's value, not the one of the others."""
+    check(lambda x: jnp.pad(jnp.repeat(x, times)[:end], (0, 128 - end)), numbers((8,)) + 9)

@@ -9,7 +9,7 @@ from tests.codegen.native import run_native, skip_without_f64
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import gather, param
+from tinyhlo.ir.build import gather, pad, param, reshape, scalar
 from tinyhlo.ir.dtypes import F32, F64, I32, I64, U8, U32, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.runtime.processors import named_target
@@ -50,6 +50,23 @@ def test_the_instruction(entries: int, dtype: DType, instruction: str) -> None:
     kernel = Kernel("looked_up", looked_up(entries, dtype, I32))
     loops = choose_moves(lower_fused(kernel), there)
     assert instruction in str(render_kernel(loops, there, "looked_up", False, {}))
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 8])
+@pytest.mark.parametrize("entries", [1, 2, 4, 8])
+def test_zeros_between_entries(entries: int, step: int) -> None:
+    """Where no lane may look, what the instruction finds there is no zero."""
+    table = param(0, (entries, 1), F32)
+    zero = scalar(0.0, F32)
+    apart = reshape(pad(table, zero, [0, 0], [0, step - 1]), (entries * step,))
+    shifted = reshape(pad(table, zero, [0, 1], [0, step - 2]), (entries * step,))
+    graph = Graph((table.type,), (apart + shifted + shifted,))
+    values = np.arange(1, entries + 1, dtype=np.float32)
+    (found,) = run_native(graph, [values[:, None]])
+    expected = np.zeros((entries, step), np.float32)
+    expected[:, 0] = values
+    expected[:, 1] += 2 * values
+    np.testing.assert_array_equal(found, expected.ravel())
 
 
 def test_larger_tables_stay_in_memory() -> None:

@@ -120,10 +120,10 @@ def varying_guard(v: Values, e: Guard) -> Value:
     v.scope.lines.extend(scope.lines)
     v.scope.label = scope.label
     match e:
-        case Guard(value=Load() as load, otherwise=Literal(bits=0)) if load in scope.table(
-            load
-        ) and v.is_varying(load.free):
-            return Value(value, lanes)  # a load under a mask leaves 0
+        case Guard(value=Load() as load, otherwise=Literal(bits=0)):
+            loaded = scope.table(load).get(load)
+            if loaded is not None and loaded.lanes == lanes:
+                return Value(value, lanes)  # a load under a mask leaves 0
         case _:
             pass
     otherwise = v.text(e.otherwise, lanes)

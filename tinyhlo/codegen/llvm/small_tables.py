@@ -22,8 +22,8 @@ REGISTER = 512  # bits
 
 
 def look_up(v: Values, e: Load) -> str | None:
-    """`e` in every lane; None where the table is too large or may change, or the processor has
-    no such instruction."""
+    """`e` in every lane, 0 in those that are off; None where the table is too large or may change,
+    or the processor has no such instruction."""
     kind, memory = (e.dtype.bits, e.dtype.is_float), e.memory
     fits = memory.size * e.dtype.bits <= 2 * REGISTER
     if not (v.target.scales and kind in PERMUTES and fits and memory.constant):
@@ -32,7 +32,10 @@ def look_up(v: Values, e: Load) -> str | None:
     if place is I32 and not indices.small(e.index):
         return None
     text = indices.lanes_of(v, e.index, place)
-    return permuted(v.b, registers(v, memory), text, place, e.dtype, v.lanes)
+    found = permuted(v.b, registers(v, memory), text, place, e.dtype, v.lanes)
+    if v.scope.mask is None:
+        return found
+    return v.b.select(v.scope.mask, found, "zeroinitializer", value_type(e.dtype, v.lanes), v.lanes)
 
 
 def registers(v: Values, memory: Memory) -> list[str]:
