@@ -273,6 +273,17 @@ PROGRAMS = {
         jax.config.update("jax_use_shardy_partitioner", True)
         return results
     """,
+    "a function that computes with JAX, under its caller's mesh": """
+    def run(devices):
+        mesh = jax.make_mesh((8,), ("x",), (jax.sharding.AxisType.Explicit,), devices=devices)
+        with jax.set_mesh(mesh):
+            @jax.jit
+            @partial(shard_map, in_specs=P("x"), out_specs=P("x"))
+            def step(x):
+                return jax.pure_callback(lambda x: x + 1, jax.ShapeDtypeStruct.like(x), x)
+
+            return step(jax.device_put(numbers(16, 2), P("x")))
+    """,
     "one of several": """
     def run(devices):
         x = jax.device_put(numbers(4), devices[0])

@@ -90,10 +90,13 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
          executable->memory_kind_sizes && executable->layouts;
 }
 
+/* What a function computes with JAX in the caller's thread is for the devices of its mesh, if it
+   has set one; with one device there is no other than that. */
 bool executable_runs_in_caller(const Executable* executable) {
+  if (executable->synchronous) return executable->device_count == 1;
   int64_t expected =
       atomic_load_explicit(&((Executable*)executable)->expected_nanoseconds, memory_order_relaxed);
-  if (executable->synchronous || expected < SHORT_NANOSECONDS) return true;
+  if (expected < SHORT_NANOSECONDS) return true;
   return expected < MIDDLING_NANOSECONDS && executable->output_count < FEW_OUTPUTS;
 }
 

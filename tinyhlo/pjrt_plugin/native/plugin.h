@@ -215,7 +215,7 @@ typedef struct {
   const void* options;
   int64_t options_bytes;
   int64_t effects; /* whether it has any */
-  int64_t synchronous; /* whether it runs in the caller, however long it takes */
+  int64_t synchronous; /* whether it runs in the caller, however long it takes, on one device */
 } ExecutableSpec;
 
 enum { COST_PROPERTIES = 3 };
