@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -112,6 +113,31 @@ def test_from_c(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
     ended = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ended.stdout == "0 2 4 6 8 10 "
+
+
+CLOSED = """
+import ctypes, sys, time
+import _ctypes
+import numpy as np
+
+x, y = np.ones((512, 512), np.float32), np.zeros((512, 512), np.float32)
+for _ in range(3):
+    library = ctypes.CDLL(sys.argv[1])
+    library.product_threads(2)
+    assert library.product(*(ctypes.c_void_p(a.ctypes.data) for a in (x, y))) == 0
+    _ctypes.dlclose(library._handle)
+    time.sleep(0.1)
+print(y[0, 0])
+"""
+
+
+def test_closed_library_leaves_its_threads_their_code(tmp_path: Path) -> None:
+    path = saved(tmp_path, lambda x: x @ x, np.zeros((512, 512), np.float32))
+    library = tmp_path / "libproduct.so"
+    assert main(["build", path, "--out", str(library)]) == 0
+    command = [sys.executable, "-c", CLOSED, str(library)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "512.0\n"), ended.stderr
 
 
 def test_what_cannot_be_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

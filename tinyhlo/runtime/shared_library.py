@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 NATIVE = Path(__file__).parent / "native"
 PARTS = ("allocator.c", "error.c", "threads.c")
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s")
+RESIDENT = "-Wl,-z,nodelete"  # its threads stay: dlclose must keep the code that they run
 C_TYPES = {
     "i1": "bool",
     "f32": "float",
@@ -47,8 +48,6 @@ C_TYPES = {
     **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
     **{f"ui{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
 }  # of all others their bits
-
-UNLOADABLE = "-Wl,-z,nodelete"  # its threads stay: dlclose keeps the code that they run
 
 COLUMNS = 96  # of the arguments of a function
 
@@ -159,7 +158,7 @@ def write_library(
         command = [
             *(*compiler, *FLAGS, f"-I{NATIVE}", "-Wl,--version-script=exported"),
             *("-o", "library", "glue.c", *objects, *(str(NATIVE / part) for part in PARTS)),
-            *("-lpthread", "-lm"),
+            *("-lpthread", "-lm", RESIDENT),
         ]
         ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if ended.returncode:
