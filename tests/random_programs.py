@@ -194,8 +194,8 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.expand_dims(x, q.below(x.ndim + 1)) + y,
     lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
-    *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken, scattered),
-    *(looped, updated_in_a_loop, updated_in_a_loop, updated_rows, bits),
+    *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
+    *(scattered, looped, updated_in_a_loop, updated_in_a_loop, updated_rows, bits),
 )
 
 

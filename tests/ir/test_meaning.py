@@ -48,3 +48,28 @@ def test_folding_the_error_function_imports_nothing(monkeypatch: pytest.MonkeyPa
     found = evaluate(Op.ERF, [x], dtypes.F32)
     np.testing.assert_array_equal(found, np.float32([-1, -0.8427008, 0, 0.5204999, np.nan]))
     np.testing.assert_array_equal(evaluate(Op.ERFC, [x], dtypes.F32)[3], np.float32(0.47950011))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            np.int64([2**60 + 2**52 + 1, -(2**60) - 2**52 - 1]),
+            [2.0**60 + 2**53, -(2.0**60) - 2**53],
+        ),
+        (np.uint64([2**63 + 2**55 + 1, 2**64 - 1]), [2.0**63 + 2**56, 2.0**64]),
+        (np.int32([2**28 + 2**20 + 1, -(2**31)]), [2.0**28 + 2**21, -(2.0**31)]),
+        (np.float64([1 + 2**-8 + 2.0**-40, 1 + 2**-8]), [1 + 2**-7, 1]),
+        (np.float64([np.inf, -0.0]), [np.inf, -0.0]),
+    ],
+    ids=lambda x: getattr(x, "dtype", ""),
+)
+def test_numbers_are_rounded_once(source: np.ndarray, expected: list[float]) -> None:
+    """Just above the middle of two numbers of bf16: the nearest f32 is the middle."""
+    found = evaluate(Op.CAST, [source], dtypes.BF16)
+    np.testing.assert_array_equal(found.astype(np.float64), expected)
+
+
+def test_integers_as_halves_are_rounded_once() -> None:
+    found = evaluate(Op.CAST, [np.int64([2049 * 16 + 1, 70_000])], dtypes.F16)
+    np.testing.assert_array_equal(found.astype(np.float64), [2050 * 16, np.inf])
