@@ -245,18 +245,23 @@ def one_step(q: Chance, values: Sequence[Any]) -> Arrays:
     return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
 
+def results(
+    jitted: Any, arguments: Sequence[np.ndarray], platform: str, options: dict[str, bool]
+) -> list[np.ndarray]:
+    given: Any = jax.device_put(arguments, jax.devices(platform)[0])
+    compiled = jitted.lower(*given).compile(compiler_options=options)
+    return list(map(np.asarray, jax.tree.leaves(compiled(*given))))
+
+
 def difference(number: int) -> str:
     """What tiny gives otherwise than XLA:CPU, or its error; empty when all is well."""
     function, arguments = random_program(number)
     jitted = jax.jit(function, donate_argnums=(0,) if number % 4 == 0 else ())
     traced = str(jitted.trace(*arguments).jaxpr)
     loose = "bf16[" in traced or "f16[" in traced
-    run = lambda name: jax.tree.leaves(  # noqa: E731
-        jitted(*jax.device_put(arguments, jax.devices(name)[0]))
-    )
-    expected = list(map(np.asarray, run("cpu")))
+    expected = results(jitted, arguments, "cpu", {"xla_allow_excess_precision": False})
     try:
-        found = list(map(np.asarray, run("tiny")))
+        found = results(jitted, arguments, "tiny", {})
     except jax.errors.JaxRuntimeError as error:
         return f"error: {error}"
     for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
