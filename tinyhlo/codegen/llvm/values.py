@@ -180,6 +180,7 @@ class Values(Scopes):
     # --- memory ------------------------------------------------------------------------------
 
     def load(self, e: Load) -> Value:
+        """Under a mask 0 in the lanes that are off, but for one element in all lanes."""
         if not self.is_varying(e.free):
             return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         lanes = self.lanes
