@@ -9,8 +9,9 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -141,22 +142,24 @@ const Methods pipeline_methods = {
     {"maxTotalThreadsPerThreadgroup", of(+[](Pipeline*, Selector) { return (uint64_t)MOST_ITEMS; })},
 };
 
-/* The image of source text, which processes share, or what the compiler says. */
+/* The image of source text, which threads and processes share, or what the compiler says. */
 void* image_of(const std::string& source, std::string& log) {
   std::string key = std::string(getenv("EMULATED_VERSION")) + source;
   std::string base = std::string(getenv("EMULATED_METAL_IMAGES")) + "/" +
                      std::to_string(std::hash<std::string>()(key));
-  if (void* image = dlopen((base + ".so").c_str(), RTLD_NOW)) return image;
-  std::string own = base + "." + std::to_string(getpid());
-  std::ofstream(own + ".metal") << source;
-  std::string command = std::string(getenv("EMULATED_METAL")) + " " + own + ".metal " + own +
-                        ".so 2> " + own + ".log && mv " + own + ".so " + base + ".so";
+  std::string image = base + ".so";
+  if (void* found = dlopen(image.c_str(), RTLD_NOW)) return found;
+  std::string own = base + ".XXXXXX"; /* a folder: two threads may compile one text at a time */
+  if (!mkdtemp(own.data())) return nullptr;
+  std::ofstream(own + "/metal") << source;
+  std::string command = std::string(getenv("EMULATED_METAL")) + " " + own + "/metal " + own +
+                        "/so 2> " + own + "/log && mv " + own + "/so " + image;
   bool failed = system(command.c_str()) != 0;
   std::stringstream text;
-  text << std::ifstream(own + ".log").rdbuf();
+  text << std::ifstream(own + "/log").rdbuf();
   log = text.str();
-  for (const char* end : {".metal", ".log"}) remove((own + end).c_str());
-  return failed ? nullptr : dlopen((base + ".so").c_str(), RTLD_NOW);
+  std::filesystem::remove_all(own);
+  return failed ? nullptr : dlopen(image.c_str(), RTLD_NOW);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------- */
