@@ -18,20 +18,21 @@ class Target:
     the names in the cache: no sets, whose order is another in each process."""
 
     device: str
-    triple: str
     cpu: str
     features: str
-    vector_bytes: int
     vector_registers: int
-    fma: bool
     half: bool  # float16 <-> float32 conversion in hardware
-    packs: bool  # lanes of 32 bits in an order that is data (vpermd)
-    dots: tuple[str, ...]  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
-    scales: bool  # floats times powers of two (vscalefps)
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
     threads: int
+    # what processors alone have in other forms
+    triple: str = ""
+    vector_bytes: int = 16
+    fma: bool = True
+    packs: bool = False  # lanes of 32 bits in an order that is data (vpermd)
+    dots: tuple[str, ...] = ()  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
+    scales: bool = False  # floats times powers of two (vscalefps)
     group_items: int = 0  # work-items of a group at most; 0: a processor, with threads and vectors
     group_bytes: int = 0  # of memory that the items of a group share
 

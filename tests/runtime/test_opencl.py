@@ -59,7 +59,7 @@ class Driver:
         ]
         words = Words()
         addresses = [ctypes.cast(function, WORD).value for function in functions]
-        head = (*(0 for _ in range(opencl.HEAD_WORDS)), 11, 22, 0, 0, True)
+        head = (*[0] * opencl.HEAD_WORDS, 11, 22, 0, 0, True)
         self.struct = words.array([*head, *addresses])
         self.alive += [functions, words]
         core.library().tiny_opencl_open(self.struct.ctypes.data)

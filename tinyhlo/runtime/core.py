@@ -13,6 +13,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tinyhlo.errors import TinyhloError
 
@@ -89,10 +90,12 @@ def library() -> ctypes.CDLL:
 @functools.cache
 def address(name: str) -> int:
     """Address of an exported function, for generated code to call."""
-    value = ctypes.cast(getattr(library(), name), ctypes.c_void_p).value
-    if value is None:
-        raise TinyhloError(f"{LIBRARY} exports no {name}")
-    return value
+    return address_of(getattr(library(), name))
+
+
+def address_of(pointer: Any) -> int:
+    """Of what ctypes takes for a pointer: a function, a text."""
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
 def last_error() -> str:

@@ -5,7 +5,6 @@ In: what the compiler's stages produced. Out: `Executable`.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 
@@ -13,12 +12,13 @@ from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.report import KernelReport, kernel_line
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.compile import Compiled
 from tinyhlo.runtime.executable import ENTRY, Executable
 from tinyhlo.runtime.jit import link
-from tinyhlo.runtime.library import python_call
+from tinyhlo.runtime.library import Function, python_call
 from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
 
@@ -26,16 +26,17 @@ from tinyhlo.schedule import Program
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
     """An Executable around compiled code."""
     if compiled.plan is not None:
-        from tinyhlo.runtime.webgpu.compile import executable
+        from tinyhlo.runtime.webgpu.device import open_named
+        from tinyhlo.runtime.webgpu.run import Running
 
-        return executable(module, compiled, config)
+        plan, running = compiled.plan, Running(compiled.plan, open_named(config.device))
+        return calling(module, running, compiled.kernels, len(plan.source), bool(plan.calls))
     constants = tuple(aligned_copy(constant.value) for constant in program.constants)
     constants += tuple(library.descriptor for library in compiled.libraries)
     linked = link(compiled.pieces, program.name)
     entry = ENTRY(linked.entry)
     if config.debug >= 2 and compiled.counters is not None:
         entry = ENTRY(reporting(entry, compiled))
-    address = ctypes.cast(entry, ctypes.c_void_p).value or 0
 
     trace = trace_to(config.profile)
     if trace:
@@ -45,7 +46,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         name=module.name,
         signature=module.signature,
         aliases=program.aliases,
-        entry=address,
+        entry=core.address_of(entry),
         arena_bytes=compiled.arena_bytes,
         scratch_bytes=compiled.scratch_bytes,
         constants=constants,
@@ -61,7 +62,6 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
 
 def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., int]:
     """The entry, followed by a line per kernel that ran (TINYHLO_DEBUG=2)."""
-    from tinyhlo.report import kernel_line
 
     def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
         counters = compiled.counters
@@ -78,9 +78,21 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
 
 def interpreted(module: Module) -> Executable:
     """An Executable that runs the Graph in the NumPy interpreter (TINYHLO_DEVICE=PYTHON)."""
-    graph, signature = module.graph, module.signature
-    inputs, outputs = map(stored, signature.inputs), map(stored, signature.outputs)
-    library = python_call(lambda arrays: run_graph(graph, arrays), tuple(inputs), tuple(outputs))
+    return calling(module, lambda arrays: run_graph(module.graph, arrays))
+
+
+def calling(
+    module: Module,
+    function: Function,
+    kernels: tuple[KernelReport, ...] = (),
+    code_bytes: int = 0,
+    synchronous: bool = False,
+) -> Executable:
+    """An Executable that calls a Python function of arrays as they are stored."""
+    signature = module.signature
+    library = python_call(
+        function, tuple(map(stored, signature.inputs)), tuple(map(stored, signature.outputs))
+    )
 
     def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
         address = library.descriptor.ctypes.data
@@ -91,12 +103,13 @@ def interpreted(module: Module) -> Executable:
         name=module.name,
         signature=signature,
         aliases=(),
-        entry=ctypes.cast(entry, ctypes.c_void_p).value or 0,
+        entry=core.address_of(entry),
         arena_bytes=0,
         constants=(),
         estimated_seconds=1.0,  # never worth blocking the caller for
-        kernels=(),
-        code_bytes=0,
+        kernels=kernels,
+        code_bytes=code_bytes,
         keepalive=(entry, library),
-        effects=bool(graph.effects),
+        effects=bool(module.graph.effects),
+        synchronous=synchronous,
     )

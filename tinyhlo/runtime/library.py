@@ -151,7 +151,7 @@ def python_call(
             stream_function(-1)
         return 0
 
-    head = np.array([ctypes.cast(trampoline, ctypes.c_void_p).value], np.int64)
+    head = np.array([core.address_of(trampoline)], np.int64)
     return Library(head, trampoline, PYTHON_SECONDS)
 
 

@@ -43,14 +43,7 @@ DTYPES = {**BY_NAME, TOKEN.name: TOKEN}
 MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
 LENGTH_BYTES = 8  # of the head
 
-PLAIN = (
-    "name",
-    "arena_bytes",
-    "scratch_bytes",
-    "code_bytes",
-    "estimated_seconds",
-    "effects",
-)
+PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
 TYPES = ("inputs", "outputs")
 NUMBERS = ("donors", "orders", "memories", "shardings", "devices")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")

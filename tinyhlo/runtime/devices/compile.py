@@ -21,7 +21,6 @@ from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config, thread_count
-from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.compile import Compiled, bind_libraries, is_profiled, probes, zero_counters
@@ -65,9 +64,7 @@ def compile_program(
     """Compile what `render` writes for the kernels, of which `residents` stand for several.
 
     Raises UnsupportedOp, naming every kernel that cannot be compiled; TinyhloError with what the
-    driver says of the source, and for options that are for processors."""
-    if config.beam or config.schedules:
-        raise TinyhloError(f"device {device.label}: schedules are searched for processors alone")
+    driver says of the source."""
     kernels = kernels_of(program.body)
     host = bind_libraries(kernels)
     code = render([kernel for kernel in kernels if kernel not in host], device.target)

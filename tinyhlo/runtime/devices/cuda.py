@@ -16,7 +16,7 @@ from typing import Any
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.devices import stream
-from tinyhlo.runtime.devices.device import Device, Functions, label_of
+from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.devices.stream import Attribute
 from tinyhlo.target import Target
 
@@ -55,28 +55,29 @@ def imported() -> tuple[Any, Any]:
 
 
 def asked(driver: Any, function: str, *arguments: Any) -> Any:
-    """What a function of the driver answers. Raises TinyhloError with its name for what failed."""
+    """What a function of the driver, or of NVRTC, answers.
+
+    Raises TinyhloError with its name for what failed.
+    """
     status, *answer = getattr(driver, function)(*arguments)
     if status:
         raise TinyhloError(f"device NV: {function} failed: {status.name}")
-    return answer[0] if answer else None
+    return answer[0] if len(answer) == 1 else tuple(answer)
 
 
 def names() -> list[str]:
     """What the driver calls the devices. Raises TinyhloError without cuda-python or any GPU."""
     driver, _ = imported()
     count = asked(driver, "cuDeviceGetCount")
-    return [name_of(driver, asked(driver, "cuDeviceGet", k)) for k in range(count)]
-
-
-def name_of(driver: Any, device: Any) -> str:
-    return asked(driver, "cuDeviceGetName", 256, device).split(b"\0")[0].decode()
+    found = (asked(driver, "cuDeviceGet", number) for number in range(count))
+    texts = (asked(driver, "cuDeviceGetName", 256, device) for device in found)
+    return [text.split(b"\0")[0].decode() for text in texts]
 
 
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
     driver, _ = imported()
-    name = stream.name_of(API, names(), number)
+    name = name_of(API, names(), number)
     device = asked(driver, "cuDeviceGet", number)
 
     def attribute(name: str) -> int:
@@ -118,28 +119,21 @@ def cubin(source: str, architecture: str, config: Config) -> bytes:
     from cuda.bindings import nvrtc  # type: ignore[reportAttributeAccessIssue]
 
     options = (*OPTIONS, f"--gpu-architecture={architecture}")
-    version = str(asked_nvrtc(nvrtc, "nvrtcVersion"))
+    version = str(asked(nvrtc, "nvrtcVersion"))
 
     def compiled() -> bytes:
-        program = asked_nvrtc(nvrtc, "nvrtcCreateProgram", source.encode(), b"", 0, None, None)
+        program = asked(nvrtc, "nvrtcCreateProgram", source.encode(), b"", 0, None, None)
         try:
             given = [option.encode() for option in options]
             if nvrtc.nvrtcCompileProgram(program, len(given), given)[0]:
-                log = bytes(asked_nvrtc(nvrtc, "nvrtcGetProgramLogSize", program))
+                log = bytes(asked(nvrtc, "nvrtcGetProgramLogSize", program))
                 nvrtc.nvrtcGetProgramLog(program, log)
-                raise stream.refused("NVRTC", architecture, log)
-            code = bytes(asked_nvrtc(nvrtc, "nvrtcGetCUBINSize", program))
-            asked_nvrtc(nvrtc, "nvrtcGetCUBIN", program, code)
+                text = log.decode(errors="replace")
+                raise refused(f"NVRTC refuses the code for {architecture}", text)
+            code = bytes(asked(nvrtc, "nvrtcGetCUBINSize", program))
+            asked(nvrtc, "nvrtcGetCUBIN", program, code)
             return code
         finally:
             nvrtc.nvrtcDestroyProgram(program)
 
     return stream.kept(config, "cuda", (version, *options, source), compiled)
-
-
-def asked_nvrtc(nvrtc: Any, function: str, *arguments: Any) -> Any:
-    """What a function of NVRTC answers. Raises TinyhloError for what failed."""
-    status, *answer = getattr(nvrtc, function)(*arguments)
-    if status:
-        raise TinyhloError(f"device NV: {function} failed: {status.name}")
-    return answer[0] if len(answer) == 1 else tuple(answer)

@@ -12,6 +12,7 @@ memory, so a process has one device; which one, the first program says.
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -30,6 +31,9 @@ from tinyhlo.target import Target
 
 Functions = Mapping[str, int]  # handles of the driver by symbol
 Build = Callable[[str, Sequence[str], Config], tuple[Functions, Any]]
+
+HEAD_WORDS = 5  # of a TinyDevice, which native code fills in
+LOG_LINES = 12  # of a failed build
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,74 +68,15 @@ class Device:
         return Library(descriptor, words)
 
 
-def open_opencl(number: int) -> Device:
-    from tinyhlo.runtime.devices.opencl import open_device
-
-    return open_device(number)
-
-
-def name_opencl() -> list[str]:
-    from tinyhlo.runtime.devices.opencl import names
-
-    return names()
-
-
-def open_cuda(number: int) -> Device:
-    from tinyhlo.runtime.devices.cuda import open_device
-
-    return open_device(number)
-
-
-def name_cuda() -> list[str]:
-    from tinyhlo.runtime.devices.cuda import names
-
-    return names()
-
-
-def open_hip(number: int) -> Device:
-    from tinyhlo.runtime.devices.hip import open_device
-
-    return open_device(number)
-
-
-def open_metal(number: int) -> Device:
-    from tinyhlo.runtime.devices.metal import open_device
-
-    return open_device(number)
-
-
-def name_hip() -> list[str]:
-    from tinyhlo.runtime.devices.hip import names
-
-    return names()
-
-
-def name_metal() -> list[str]:
-    from tinyhlo.runtime.devices.metal import names
-
-    return names()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Devices of one API: `open` one by its number, `names` of all."""
-
-    open: Callable[[int], Device]
-    names: Callable[[], list[str]]
-
-
-KINDS: dict[str, Kind] = {
-    "CL": Kind(open_opencl, name_opencl),
-    "NV": Kind(open_cuda, name_cuda),
-    "AMD": Kind(open_hip, name_hip),
-    "METAL": Kind(open_metal, name_metal),
+# kind of device -> the module that has its `names()`, and `open_device(number)` where the device
+# has memory of its own
+KINDS = {
+    "CL": "tinyhlo.runtime.devices.opencl",
+    "NV": "tinyhlo.runtime.devices.cuda",
+    "AMD": "tinyhlo.runtime.devices.hip",
+    "METAL": "tinyhlo.runtime.devices.metal",
+    "WEBGPU": "tinyhlo.runtime.webgpu.device",
 }
-
-
-def name_webgpu() -> list[str]:
-    from tinyhlo.runtime.webgpu.device import names
-
-    return names()
 
 
 def label_of(kind: str, number: int) -> str:
@@ -139,13 +84,24 @@ def label_of(kind: str, number: int) -> str:
     return f"{kind}:{number}" if number else kind
 
 
+def name_of(api: str, names: Sequence[str], number: int) -> str:
+    """Raises TinyhloError when there is no such device."""
+    if number >= len(names):
+        raise TinyhloError(f"there is no {api} device {number}; there are: {', '.join(names)}")
+    return names[number]
+
+
+def refused(what: str, log: str) -> TinyhloError:
+    """What a compiler says of source text."""
+    return TinyhloError("\n".join([f"{what}:", *log.strip("\0\n ").splitlines()[:LOG_LINES]]))
+
+
 def available() -> list[tuple[str, str]]:
     """(label, name) of every device beside the host; what is missing instead of a name."""
     found: list[tuple[str, str]] = []
-    every = {label: kind.names for label, kind in KINDS.items()} | {"WEBGPU": name_webgpu}
-    for label, names_of in every.items():
+    for label, home in KINDS.items():
         try:
-            names = names_of()
+            names = importlib.import_module(home).names()
         except TinyhloError as error:
             found.append((label, str(error)))
         else:
@@ -159,7 +115,7 @@ _lock = threading.Lock()
 @functools.cache
 def open_named(name: str) -> Device:
     kind, _, number = name.partition(":")
-    return KINDS[kind].open(int(number or 0))
+    return importlib.import_module(KINDS[kind]).open_device(int(number or 0))
 
 
 def open_device(name: str) -> Device:

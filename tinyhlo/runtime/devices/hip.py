@@ -16,7 +16,7 @@ from typing import Any
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.devices import stream
-from tinyhlo.runtime.devices.device import Device, Functions, label_of
+from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
 
 API = "HIP"
 INSTALL = "install ROCm 6 or later; ROCM_PATH names its folder where that is not /opt/rocm"
@@ -107,7 +107,7 @@ def names() -> list[str]:
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
     hip = imported()
-    name = stream.name_of(API, names(), number)
+    name = name_of(API, names(), number)
 
     def attribute(name: str) -> int:
         which = ATTRIBUTES[name]
@@ -165,7 +165,8 @@ def code_object(source: str, architecture: str, config: Config) -> bytes:
         try:
             given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
             if hiprtc.hiprtcCompileProgram(program, len(options), given):
-                raise stream.refused("hiprtc", architecture, read(hiprtc, "ProgramLog", program))
+                text = read(hiprtc, "ProgramLog", program).decode(errors="replace")
+                raise refused(f"hiprtc refuses the code for {architecture}", text)
             return read(hiprtc, "Code", program)
         finally:
             hiprtc.hiprtcDestroyProgram(ctypes.byref(program))

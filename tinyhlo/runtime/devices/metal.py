@@ -20,11 +20,10 @@ from typing import Any
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
-from tinyhlo.runtime.devices.device import Device, Functions, label_of
+from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 
-LOG_LINES = 12  # of a failed build
 WORD, TEXT, FLAG = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool
 NUMBER, SIGNED = ctypes.c_uint64, ctypes.c_int64  # NSUInteger, NSInteger
 
@@ -40,7 +39,7 @@ FUNCTIONS = (
     "objc_autoreleasePoolPush",
     "objc_autoreleasePoolPop",
 )
-HEAD_WORDS, STATE_WORDS = 5, 1
+STATE_WORDS = 1
 
 COPIES = """
 #include <metal_stdlib>
@@ -97,7 +96,7 @@ class Objc:
         return self.send(to, "respondsToSelector:", name, answer=FLAG)
 
     def address(self, function: str) -> int:
-        return ctypes.cast(getattr(self.library, function), WORD).value or 0
+        return core.address_of(getattr(self.library, function))
 
     @contextmanager
     def pool(self) -> Generator[None, None, None]:
@@ -145,23 +144,21 @@ def names() -> list[str]:
 
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it is too old."""
-    objc, found = loaded(), names()
-    if number >= len(found):
-        raise TinyhloError(f"there is no Metal device {number}; there are: {', '.join(found)}")
+    objc, name = loaded(), name_of("Metal", names(), number)
     with objc.pool():
         device = devices(objc)[number]
         if not objc.send(device, "supportsFamily:", SIGNED(METAL_3), answer=FLAG):
             raise TinyhloError(
-                f"the Metal device {found[number]} is too old: tinyhlo needs Metal 3 (macOS 13 and "
+                f"the Metal device {name} is too old: tinyhlo needs Metal 3 (macOS 13 and "
                 "an Apple M1, or as new)"
             )
         queue = objc.send(device, "newCommandQueue")
-        target = target_of(objc, device, found[number])
-        copies = built(objc, device, COPIES, ["copy_wide", "copy_bytes"], found[number])
+        target = target_of(objc, device, name)
+        copies = built(objc, device, COPIES, ["copy_wide", "copy_bytes"], name)
     words = Words()
     struct = words.array(
         [
-            *(0 for _ in range(HEAD_WORDS + STATE_WORDS)),
+            *[0] * (HEAD_WORDS + STATE_WORDS),
             *(device, queue, *(pipeline.address for pipeline in copies)),
             *(objc.address(each) for each in FUNCTIONS),
         ]
@@ -171,27 +168,21 @@ def open_device(number: int) -> Device:
 
     def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
         with objc.pool():
-            pipelines = built(objc, device, source, symbols, found[number])
+            pipelines = built(objc, device, source, symbols, name)
         return {s: p.address for s, p in zip(symbols, pipelines, strict=True)}, pipelines
 
     label = label_of("METAL", number)
-    return Device(label, found[number], target, build, struct, (objc, copies, words))
+    return Device(label, name, target, build, struct, (objc, copies, words))
 
 
 def target_of(objc: Objc, device: int, name: str) -> Target:
     """What Metal says of the device, and what all of them have."""
     return Target(
         device="METAL",
-        triple="",
         cpu=name,
         features="fp16 subgroups",
-        vector_bytes=16,
         vector_registers=128,
-        fma=True,
         half=True,
-        packs=False,
-        dots=(),
-        scales=False,
         l1_bytes=16 << 10,
         l2_bytes=4 << 20,
         l3_bytes=8 << 20,
@@ -222,7 +213,7 @@ def built(
         ctypes.pointer(error),
     )  # fmt: skip
     if not library:
-        raise TinyhloError(refusal(objc, name, error))
+        raise refusal(objc, name, error)
     owned = Owned(objc, library)
     pipelines: list[Owned] = []
     for symbol in symbols:
@@ -233,12 +224,11 @@ def built(
             ctypes.pointer(error),
         )  # fmt: skip
         if not pipeline:
-            raise TinyhloError(refusal(objc, name, error))
+            raise refusal(objc, name, error)
         pipelines.append(Owned(objc, pipeline))
     return tuple(pipelines)
 
 
-def refusal(objc: Objc, name: str, error: ctypes.c_void_p) -> str:
+def refusal(objc: Objc, name: str, error: ctypes.c_void_p) -> TinyhloError:
     log = objc.text(objc.send(error.value, "localizedDescription"))
-    lines = log.strip().splitlines()[:LOG_LINES]
-    return "\n".join([f"the Metal device {name} refuses its code:", *lines])
+    return refused(f"the Metal device {name} refuses its code", log)

@@ -21,7 +21,7 @@ from tinyhlo.config import Config, cache_folder
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import Cache, key_of
-from tinyhlo.runtime.devices.device import Device, Functions, label_of
+from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import PROCESSOR, Target
 from tinyhlo.version import VERSION
@@ -31,7 +31,6 @@ ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 VENDORS = "OCL_ICD_VENDORS"  # where drivers are named
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INTEL_PACKAGE, INTEL = "intel-opencl-rt", "libintelocl.so"  # of the extra cl-cpu
-LOG_LINES = 12  # of a failed build
 STATUSES = 80  # of the driver, from 0 downwards
 
 # feature -> the extension that says so
@@ -52,7 +51,6 @@ FUNCTIONS = (
     "clEnqueueSVMMap",
     "clEnqueueSVMUnmap",
 )
-HEAD_WORDS = 5
 
 
 def imported() -> Any:
@@ -106,11 +104,7 @@ def names() -> list[str]:
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
     cl = imported()
-    found = devices(cl)
-    if number >= len(found):
-        raise TinyhloError(f"there is no OpenCL device {number}; there are: {', '.join(names())}")
-    device = found[number]
-    name = device.name.strip()
+    name, device = name_of("OpenCL", names(), number), devices(cl)[number]
     if not shares(cl, device, "COARSE_GRAIN_BUFFER"):
         raise TinyhloError(
             f"the OpenCL device {name} does not share memory with the host, buffer by buffer "
@@ -121,13 +115,13 @@ def open_device(number: int) -> Device:
     driver = ctypes.CDLL(cl._cl.__file__)  # whose loader of drivers it depends on
     words = Words()
     texts = [ctypes.c_char_p(status_name(cl, -code).encode()) for code in range(STATUSES)]
-    statuses = words.address([ctypes.cast(text, ctypes.c_void_p).value for text in texts])
+    statuses = words.address([core.address_of(text) for text in texts])
     struct = words.array(
         [
-            *(0 for _ in range(HEAD_WORDS)),
+            *[0] * HEAD_WORDS,
             *(context.int_ptr, queue.int_ptr, statuses, STATUSES),
             not shares(cl, device, "FINE_GRAIN_BUFFER"),
-            *(ctypes.cast(getattr(driver, each), ctypes.c_void_p).value for each in FUNCTIONS),
+            *(core.address_of(getattr(driver, each)) for each in FUNCTIONS),
         ]
     )
     core.library().tiny_opencl_open(struct.ctypes.data)
@@ -169,16 +163,10 @@ def target_of(device: Any, name: str, is_processor: bool) -> Target:
     cache = int(device.global_mem_cache_size)
     return Target(
         device="CL",
-        triple="",
         cpu=name,
         features=" ".join(has),
-        vector_bytes=16,
         vector_registers=32,
-        fma=True,
         half="cl_khr_fp16" in extensions,
-        packs=False,
-        dots=(),
-        scales=False,
         l1_bytes=32 << 10,
         l2_bytes=cache or 512 << 10,
         l3_bytes=cache or 512 << 10,
@@ -206,8 +194,7 @@ def built(cl: Any, context: Any, device: Any, source: str, config: Config) -> An
     try:
         program = quietly_built(cl, cl.Program(context, source), options)
     except cl.Error as error:
-        log = "\n".join(str(error).strip().splitlines()[:LOG_LINES])
-        raise TinyhloError(f"the OpenCL device {device.name} refuses its code:\n{log}") from None
+        raise refused(f"the OpenCL device {device.name} refuses its code", str(error)) from None
     if cache:
         cache.store(key, program.get_info(cl.program_info.BINARIES)[0])
     return program

@@ -15,22 +15,12 @@ from tinyhlo.config import Config, cache_folder
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import Cache, key_of
-from tinyhlo.runtime.devices.device import Build, Device
+from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
-HEAD_WORDS = 5
-LOG_LINES = 12  # of a failed build
-
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
-
-
-def name_of(api: str, names: Sequence[str], number: int) -> str:
-    """Raises TinyhloError when there is no such device."""
-    if number >= len(names):
-        raise TinyhloError(f"there is no {api} device {number}; there are: {', '.join(names)}")
-    return names[number]
 
 
 def check_memory(api: str, name: str, attribute: Attribute) -> None:
@@ -48,16 +38,10 @@ def target_of(
     """What the driver says of the device; `matrices` is its instruction for them, if any."""
     return Target(
         device=device,
-        triple="",
         cpu=architecture,
         features=f"fp64 fp16 int64_atomics subgroups {matrices}".strip(),
-        vector_bytes=16,
         vector_registers=registers,
-        fma=True,
         half=True,
-        packs=False,
-        dots=(),
-        scales=False,
         l1_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
         l2_bytes=attribute("L2_CACHE_SIZE"),
         l3_bytes=attribute("L2_CACHE_SIZE"),
@@ -81,8 +65,8 @@ def stream_device(
     them."""
     words = Words()
     text = ctypes.c_char_p(api.encode())
-    addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in (text, *functions)]
-    struct = words.array([*(0 for _ in range(HEAD_WORDS)), addresses[0], *handles, *addresses[1:]])
+    addresses = map(core.address_of, (text, *functions))
+    struct = words.array([*[0] * HEAD_WORDS, next(addresses), *handles, *addresses])
     core.library().tiny_stream_open(struct.ctypes.data)
     return Device(label, name, target, build, struct, (words, text, functions, keepalive))
 
@@ -97,9 +81,3 @@ def kept(config: Config, folder: str, parts: Sequence[str], compiled: Callable[[
         if cache:
             cache.store(key, code)
     return code
-
-
-def refused(compiler: str, architecture: str, log: bytes) -> TinyhloError:
-    """What a compiler says of source text."""
-    lines = log.decode(errors="replace").strip("\0\n ").splitlines()[:LOG_LINES]
-    return TinyhloError("\n".join([f"{compiler} refuses the code for {architecture}:", *lines]))

@@ -14,6 +14,7 @@ import numpy as np
 
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
+from tinyhlo.runtime.devices.device import name_of
 from tinyhlo.target import PROCESSOR, Target
 
 INSTALL = "pip install 'tinyhlo[webgpu]', and a driver for Vulkan, Metal or Direct3D 12"
@@ -79,13 +80,9 @@ def names() -> list[str]:
 def open_named(label: str) -> WebDevice:
     """ "WEBGPU", or "WEBGPU:1", the second one. Raises TinyhloError where there is none."""
     number = int(label.partition(":")[2] or 0)
-    found = adapters()
-    if number >= len(found):
-        raise TinyhloError(f"there is no WebGPU device {number}; there are: {', '.join(names())}")
-    adapter = found[number]
+    name, adapter = name_of("WebGPU", names(), number), adapters()[number]
     limits = {name: adapter.limits[name] for name in LIMITS}
     device = adapter.request_device_sync(required_limits=limits)
-    name = names()[number]
     is_processor = adapter.info["adapter_type"] == "CPU"
     target = target_of(
         name,
@@ -103,16 +100,10 @@ def target_of(
 ) -> Target:
     return Target(
         device="WEBGPU",
-        triple="",
         cpu=name,
         features=" ".join(features),
-        vector_bytes=16,
         vector_registers=64,
-        fma=True,
         half=False,
-        packs=False,
-        dots=(),
-        scales=False,
         l1_bytes=32 << 10,
         l2_bytes=1 << 20,
         l3_bytes=1 << 20,
