@@ -18,17 +18,20 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tinyhlo.check import compare, run_on_xla
+from tinyhlo.config import OPTIONS, Config, from_environment, schedules_file
 from tinyhlo.errors import TinyhloError, UnsupportedOp
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.report import duration
 
 if TYPE_CHECKING:
     from tinyhlo.compiler import Stages
-    from tinyhlo.config import Config
     from tinyhlo.import_stablehlo.refine import ArgumentType
 
 USER_ERROR = 2
@@ -66,10 +69,13 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tinyhlo", description="A small, readable compiler and runtime for JAX programs."
     )
+    model = argparse.ArgumentParser(add_help=False)
+    model.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run a program on arrays", description=RUN_HELP)
-    run.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
+    run = commands.add_parser(
+        "run", parents=[model], help="run a program on arrays", description=RUN_HELP
+    )
     run.add_argument("arrays", metavar="X.npy", nargs="*", help="one file per argument")
     run.add_argument(
         "--random", type=whole, metavar="SEED", help="random arguments instead of files"
@@ -80,20 +86,22 @@ def parser() -> argparse.ArgumentParser:
     run.set_defaults(command=run_command)
 
     show = commands.add_parser(
-        "show", help="print a form of a program", description="Print what a stage made of MODEL."
+        "show",
+        parents=[model],
+        help="print a form of a program",
+        description="Print what a stage made of MODEL.",
     )
-    show.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     show.add_argument("--stage", choices=list(FORMS), default="program", help="(%(default)s)")
     show.set_defaults(command=show_command)
 
     build = commands.add_parser(
         "build",
+        parents=[model],
         help="make a C library of a program",
         description="Compile MODEL into a shared library and a header beside it, to be called from "
         "C without Python. It is for this machine's processor, or for TINYHLO_CPU, which may be "
         "another's: then it is linked by $CC, or by that architecture's gcc.",
     )
-    build.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     build.add_argument(
         "--web", action="store_true", help="a page for browsers instead, which runs it by WebGPU"
     )
@@ -104,11 +112,11 @@ def parser() -> argparse.ArgumentParser:
 
     tune = commands.add_parser(
         "tune",
+        parents=[model],
         help="search for faster schedules of a program's kernels",
         description="Time every kernel of MODEL under one schedule after another, keep the fastest "
         "for TINYHLO_SCHEDULES=FILE, or TINYHLO_BEAM without it.",
     )
-    tune.add_argument("model", metavar="MODEL", help=f"a file: {FORMATS}")
     tune.add_argument(
         "--beam", type=positive, default=4, metavar="N", help="schedules a round (%(default)s)"
     )
@@ -163,12 +171,10 @@ def run_command(options: argparse.Namespace) -> int:
         print(timed(lambda: program(*arguments), options.repeat))
     if options.check is None:
         return 0
-    from tinyhlo.check import compare, run_on_xla
-    from tinyhlo.config import from_environment
-
-    source = read_program(options.model, from_environment())
     if isinstance(program, PolymorphicProgram):
         source = program.refined(arguments)
+    else:
+        source = read_program(options.model, from_environment())
     comparisons = compare(outputs, run_on_xla(source, arguments))
     for comparison in comparisons:
         print(comparison)
@@ -255,8 +261,6 @@ def save(path: str, array: np.ndarray) -> None:
 
 def timed(call: Callable[[], object], count: int) -> str:
     """Median and fastest of `count` calls."""
-    from tinyhlo.report import duration
-
     seconds: list[float] = []
     for _ in range(count):
         started = time.perf_counter()
@@ -271,16 +275,18 @@ def timed(call: Callable[[], object], count: int) -> str:
 
 def show_command(options: argparse.Namespace) -> int:
     """`tinyhlo show`."""
+    print(FORMS[options.stage](stages_of(options.model, from_environment())))
+    return 0
+
+
+def stages_of(model: str, config: Config) -> Stages:
+    """A file through all stages."""
     from tinyhlo.artifact import about, read_program
     from tinyhlo.compiler import run_stages
-    from tinyhlo.config import from_environment
 
-    config = from_environment()
-    source = read_program(options.model, config)
-    with about(options.model):
-        stages = run_stages(source, config)
-    print(FORMS[options.stage](stages))
-    return 0
+    source = read_program(model, config)
+    with about(model):
+        return run_stages(source, config)
 
 
 def loops_of(stages: Stages) -> str:
@@ -289,7 +295,6 @@ def loops_of(stages: Stages) -> str:
 
 def assembly_of(stages: Stages) -> str:
     from tinyhlo.compiler import machine_code
-    from tinyhlo.config import from_environment
 
     return machine_code(stages.compiled, from_environment())
 
@@ -310,18 +315,14 @@ FORMS: dict[str, Callable[[Stages], object]] = {
 
 def build_command(options: argparse.Namespace) -> int:
     """`tinyhlo build`: says how to call what it wrote."""
-    from tinyhlo.artifact import about, read_program
-    from tinyhlo.compiler import host_processor, run_stages
-    from tinyhlo.config import from_environment
+    from tinyhlo.compiler import host_processor
     from tinyhlo.runtime.shared_library import c_name, prototype_of, write_library
 
     config = from_environment()
     if options.web:
         return build_page(options, config)
     path = options.out or Path(f"lib{Path(options.model).stem}.so")
-    source = read_program(options.model, config)
-    with about(options.model):
-        stages = run_stages(source, config)
+    stages = stages_of(options.model, config)
     header = write_library(
         stages.module, stages.program, stages.compiled, host_processor(config), path
     )
@@ -333,13 +334,15 @@ def build_command(options: argparse.Namespace) -> int:
 def build_page(options: argparse.Namespace, config: Config) -> int:
     """`tinyhlo build --web`: says how to look at what it wrote."""
     from tinyhlo.artifact import about, read_program
-    from tinyhlo.compiler import scheduled
+    from tinyhlo.compiler import stages
     from tinyhlo.runtime.webgpu.device import BROWSER
     from tinyhlo.runtime.webgpu.page import write_page
 
     folder = options.out or Path(f"{Path(options.model).stem}-web")
+    source = read_program(options.model, config)
     with about(options.model):
-        program = scheduled(read_program(options.model, config), BROWSER)
+        forms = stages(source, config, BROWSER)
+        program = next(form for name, form in forms if name == "schedule")
         files = write_page(program, Path(options.model).stem, folder)
     print("wrote " + ", ".join(f"{file} ({file.stat().st_size:,} bytes)" for file in files))
     print(f"look at it: python3 -m http.server -d {folder}    # http://localhost:8000")
@@ -351,19 +354,9 @@ def build_page(options: argparse.Namespace, config: Config) -> int:
 
 def tune_command(options: argparse.Namespace) -> int:
     """`tinyhlo tune`: a line for each kernel as its search ends, then what they come to."""
-    from dataclasses import replace
-
-    from tinyhlo.artifact import about, read_program
-    from tinyhlo.compiler import run_stages
-    from tinyhlo.config import from_environment, schedules_file
-    from tinyhlo.report import duration
-
     config = from_environment()
     config = replace(config, beam=options.beam, schedules=options.out or config.schedules)
-    source = read_program(options.model, config)
-    with about(options.model):
-        stages = run_stages(source, config)
-    found = stages.compiled.found
+    found = stages_of(options.model, config).compiled.found
     faster = sum(bool(each.schedule) for each in found)
     times = (sum(each.before for each in found), sum(each.after for each in found))
     before, after = (duration(1e-6 * microseconds) for microseconds in times)
@@ -389,7 +382,6 @@ def bench_command(options: argparse.Namespace) -> int:
 def devices_command(options: argparse.Namespace) -> int:
     """`tinyhlo devices`: a line for each device, with the numbers the code generator works with."""
     from tinyhlo.compiler import host_processor
-    from tinyhlo.config import from_environment
     from tinyhlo.runtime.devices.device import available
 
     target = host_processor(from_environment())
@@ -407,10 +399,6 @@ def devices_command(options: argparse.Namespace) -> int:
 
 def options_command(options: argparse.Namespace) -> int:
     """`tinyhlo options`: the table of config.py."""
-    from dataclasses import asdict
-
-    from tinyhlo.config import OPTIONS, Config
-
     defaults = asdict(Config())
     for name, meaning in OPTIONS.items():
         print(f"TINYHLO_{name.upper():10} {meaning} [{defaults[name]}]")

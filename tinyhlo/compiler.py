@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tinyhlo.collector import collector_paused, lasting
 from tinyhlo.config import Config, is_on_host, thread_count
@@ -107,17 +107,13 @@ def interpret(source: bytes | str, _: Config) -> Executable:
     return interpreted(import_module(source))
 
 
+NUMBERED = ("CL", "NV", "AMD", "METAL", "WEBGPU")  # there may be several: CL:1 is the second
 # kind of device -> how a module becomes an Executable on it
 DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "CPU": compile_for_cpu,
     "PYTHON": interpret,
-    "CL": compile_for_device,
-    "NV": compile_for_device,
-    "AMD": compile_for_device,
-    "METAL": compile_for_device,
-    "WEBGPU": compile_for_device,
+    **dict.fromkeys(NUMBERED, compile_for_device),
 }
-NUMBERED = ("CL", "NV", "AMD", "METAL", "WEBGPU")  # there may be several: CL:1 is the second
 
 
 def check_device(config: Config) -> None:
@@ -138,7 +134,7 @@ def kind_of(config: Config) -> str:
 
 def run_stages(source: bytes | str, config: Config) -> Stages:
     """All stages one after another; with TINYHLO_DEBUG they are printed as they end."""
-    forms: dict[str, object] = {}
+    forms: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     started = time.perf_counter()
     for name, form in stages(source, config):
@@ -149,18 +145,21 @@ def run_stages(source: bytes | str, config: Config) -> Stages:
     module = forms["import"]
     if config.debug >= 1:
         parts = "  ".join(f"{name} {1e3 * s:.1f} ms" for name, s in seconds.items())
-        print(f"tinyhlo: compiled {module.name}: {parts}", file=sys.stderr)  # type: ignore[attr-defined]
-    return Stages(module, forms["simplify"], forms["schedule"], forms["codegen"], seconds)  # type: ignore[arg-type]
+        print(f"tinyhlo: compiled {module.name}: {parts}", file=sys.stderr)
+    return Stages(module, forms["simplify"], forms["schedule"], forms["codegen"], seconds)
 
 
-def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
-    """(stage name, the form it produced), in order; with TINYHLO_DEBUG graphs are verified."""
+def stages(
+    source: bytes | str, config: Config, target: Target | None = None
+) -> Iterator[tuple[str, Any]]:
+    """(stage name, the form it produced), in order, for another `target` than the config's if one
+    is given; with TINYHLO_DEBUG graphs are verified."""
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.ir.verifier import verify_graph
     from tinyhlo.schedule import schedule
 
-    target = asked_target(config)
+    target = target or asked_target(config)
     module = import_module(source)
     yield "import", module
     graph = simplify(module.graph)
@@ -173,23 +172,15 @@ def stages(source: bytes | str, config: Config) -> Iterator[tuple[str, object]]:
     yield "codegen", code_of(program, target, config)
 
 
-def scheduled(source: bytes | str, target: Target) -> Program:
-    """The Program of a module, as `target` wants it."""
-    from tinyhlo.import_stablehlo import import_module
-    from tinyhlo.ir.simplify import simplify
-    from tinyhlo.schedule import schedule
-
-    module = import_module(source)
-    return schedule(simplify(module.graph), module.name, module.aliases, target)
-
-
 def code_of(program: Program, target: Target, config: Config) -> Compiled:
-    """The code of a Program."""
+    """The code of a Program. Raises TinyhloError for options that are for processors."""
+    if target.runs_grids and (config.beam or config.schedules):
+        raise TinyhloError(f"device {config.device}: schedules are searched for processors alone")
     if target.device == "WEBGPU":
         from tinyhlo.runtime.webgpu.compile import compile_program as compile_for_web
 
-        return compile_for_web(program, target, config)
-    if target.group_items:
+        return compile_for_web(program, target)
+    if target.runs_grids:
         from tinyhlo.codegen.grid.render import device_code
         from tinyhlo.codegen.grid.resident import gathered
         from tinyhlo.runtime.devices.compile import compile_program as compile_on
@@ -246,12 +237,12 @@ SHOWN_FROM = {"simplify": 5, "schedule": 3, "codegen": 4}
 MACHINE_CODE = 6
 
 
-def show_stage(name: str, form: object, config: Config) -> None:
+def show_stage(name: str, form: Any, config: Config) -> None:
     """Print a stage's form to stderr when the debug level asks for it."""
     if config.debug >= SHOWN_FROM.get(name, 99):
         print(f"--- {name}\n{form}", file=sys.stderr)
     if config.debug >= MACHINE_CODE and name == "codegen":
-        print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)  # type: ignore[arg-type]
+        print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)
 
 
 def machine_code(compiled: Compiled, config: Config) -> str:
