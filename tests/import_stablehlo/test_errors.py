@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tinyhlo.errors import InvalidProgram, UnsupportedOp
-from tinyhlo.import_stablehlo import import_module, read_artifact
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.import_stablehlo.artifact import read_artifact
 
 GARBAGE = [
     "",

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
-from tinyhlo.import_stablehlo import context, import_module, read_artifact
+from tinyhlo.import_stablehlo import context, import_module
+from tinyhlo.import_stablehlo.artifact import read_artifact
 from tinyhlo.import_stablehlo.context import lent_context
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -3,15 +3,15 @@
 module        all of it; `context` parses (`artifact`, `platforms`, `quantized`, `refine`), and
               `quarantine` reads files of unknown origin in a process of their own
 decode        MLIR as `records`: `attributes`, `types`, `locations`
-walker        each op by its rule, `rules` finds it; `operands`, `monoids`, `joining` help rules
-families      elementwise, conversions, movement, indexing, scattering, reductions (`extremes`),
-              windows, pooling, contraction, ragged, convolution (`phases`), sorting, linalg,
-              normalization, random_bits, special_functions, broadcasting
-control       loops and branches, with their `state`; `calls`, `custom_calls` (`library_calls`)
+walker        each op by its rule, `rules` finds it; `operands`, `joining` help rules
+families      elementwise, conversions, movement, indexing, scattering, reductions, windows,
+              pooling, contraction, ragged, convolution (`phases`), sorting, linalg, normalization,
+              random_bits, special_functions, broadcasting
+control       loops and branches, with their `state`; `calls`, `custom_calls`
 lifting       complex and small types by the rules of plain ones: `complex_numbers`, `small_types`,
               `planes`, `memory`; `chlo`: what jaxlib expands
-fft           Fourier transforms: `fft_passes`, `fft_tables`, `fft_chirp`
-sharding      several devices: `partitioned`, `divided`, `manual`, `borders`, `teams`,
+fft           Fourier transforms: `fft_passes`, `fft_tables`
+sharding      several devices: `partitioned`, `divided`, `manual`, `teams`,
               `collectives`, `partitioners`, `hlo_sharding`
 
 What is named below is imported when it is asked for: `quarantine`'s process needs the parser only.
@@ -22,19 +22,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tinyhlo.import_stablehlo.artifact import read_artifact
     from tinyhlo.import_stablehlo.module import Module, import_module
 
-__all__ = ["Module", "import_module", "read_artifact"]
+__all__ = ["Module", "import_module"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "read_artifact":
-        from tinyhlo.import_stablehlo import artifact
+    if name not in __all__:
+        raise AttributeError(f"module 'tinyhlo.import_stablehlo' has no attribute {name!r}")
+    from tinyhlo.import_stablehlo import module
 
-        return artifact.read_artifact
-    if name in __all__:
-        from tinyhlo.import_stablehlo import module
-
-        return getattr(module, name)
-    raise AttributeError(f"module 'tinyhlo.import_stablehlo' has no attribute {name!r}")
+    return getattr(module, name)

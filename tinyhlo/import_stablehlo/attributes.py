@@ -41,10 +41,7 @@ class Dense:
 
 def decode_attribute(attribute: ir.Attribute) -> Any:
     """The Python value of an attribute; its text when it is of no known kind."""
-    decoder = DECODERS.get(type(attribute))
-    if decoder is not None:
-        return decoder(attribute)
-    return decode_dialect_attribute(attribute)
+    return DECODERS.get(type(attribute), decode_dialect_attribute)(attribute)
 
 
 def decode_dialect_attribute(attribute: ir.Attribute) -> Any:

@@ -14,11 +14,11 @@ from itertools import chain
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
-from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.lifting import flatten
-from tinyhlo.import_stablehlo.monoids import ROUNDING, monoids_of
 from tinyhlo.import_stablehlo.operands import accumulator, map_region
 from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.reductions import ROUNDING, monoids_of
 from tinyhlo.import_stablehlo.sharding import Mesh
 from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone
 from tinyhlo.import_stablehlo.walker import (
@@ -29,9 +29,8 @@ from tinyhlo.import_stablehlo.walker import (
     Walker,
     placeholder,
 )
-from tinyhlo.ir.build import cast, elementwise, full, slice_
+from tinyhlo.ir.build import cast, elementwise, full
 from tinyhlo.ir.dtypes import U32
-from tinyhlo.ir.graph import Node
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"
 NOT_ELEMENTWISE = "its reduction is not elementwise"
@@ -147,14 +146,8 @@ def side_by_side(values: list[Value], axis: int) -> Value:
 
 def nth_of(value: Value, axis: int, number: int, count: int) -> Value:
     """The piece `number` of `count` equal ones along an axis."""
-
-    def piece(node: Node) -> Node:
-        step = node.shape[axis] // count
-        start, stop = [0] * len(node.shape), list(node.shape)
-        start[axis], stop[axis] = number * step, (number + 1) * step
-        return slice_(node, start, stop)
-
-    return by_plane(piece, value)
+    step = value.shape[axis] // count  # type: ignore[union-attr]
+    return by_plane(lambda node: part(node, axis, number * step, (number + 1) * step), value)
 
 
 def reduced(operation: Operation, values: list[Value], team: Team) -> Value:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from operator import or_
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
@@ -21,7 +22,7 @@ from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
 from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, blocks_of
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
-from tinyhlo.ir.build import branch, broadcast, elementwise, full, loop, where
+from tinyhlo.ir.build import branch, broadcast, full, loop, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
@@ -156,7 +157,7 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
         if refined == classes:
             break
         classes = refined
-    test = reduce(either, dict.fromkeys(goes_on))
+    test = reduce(or_, dict.fromkeys(goes_on))
     condition_graph = state.graph([test], test_effects, team)
     body_graph = state.graph(state.flat(after), effects, team)
     trips = trip_count(state.initial, condition_graph, body_graph)
@@ -173,10 +174,6 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
 def placed(values: Values, places: Sequence[int], others: Sequence[Value]) -> Values:
     """The values, with others at some places."""
     return tuple({**dict(enumerate(values)), **dict(zip(places, others, strict=True))}.values())
-
-
-def either(a: Node, b: Node) -> Node:
-    return elementwise(Op.OR, a, b)
 
 
 def trip_count(initial: Sequence[Node], condition: Graph, body: Graph) -> int | None:

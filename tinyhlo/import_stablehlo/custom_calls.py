@@ -14,14 +14,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo import linalg, sorting
-from tinyhlo.import_stablehlo.library_calls import (
+from tinyhlo.import_stablehlo.memory import (
+    buffer_of,
     call_buffers,
     in_order,
     in_order_type,
+    loaded,
     orders,
     out_of_order,
 )
-from tinyhlo.import_stablehlo.memory import buffer_of, loaded
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import ALIASES, ORDER

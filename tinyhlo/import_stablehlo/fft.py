@@ -15,13 +15,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane
-from tinyhlo.import_stablehlo.fft_chirp import convolved
-from tinyhlo.import_stablehlo.fft_passes import Direction, constant_along, passes
-from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, groups, roots
-from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.import_stablehlo.fft_passes import (
+    Array,
+    Direction,
+    both_planes,
+    constant_along,
+    passes,
+)
+from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, good_length, groups, roots
+from tinyhlo.import_stablehlo.joining import join, padded, part
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.import_stablehlo.walker import Rule, on_values
-from tinyhlo.ir.build import flip, full, iota, permute, reshape, slice_, where
+from tinyhlo.ir.build import flip, full, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node
 
@@ -60,18 +65,18 @@ def real_spectrum(x: Node) -> Node:
     axis, n = len(x.shape) - 1, x.shape[-1]
     half = n // 2
     if n % 2:
-        return last_axis(along(x, axis, inverse=False), 0, half + 1)
+        return part(along(x, axis, inverse=False), -1, 0, half + 1)
     pairs = reshape(x, (*x.shape[1:-1], half, 2))
     z = along(permute(pairs, (axis, *range(axis))), axis, inverse=False)
     # x = even + i odd: z[k] and conj(z[half-k]) tell the spectra of both apart.
     every = planes(z)
-    re_first, im_first = by_plane(lambda part: last_axis(part, 0, 1), every).planes
+    re_first, im_first = by_plane(lambda plane: part(plane, -1, 0, 1), every).planes
     first, last = re_first + im_first, re_first - im_first
     zero = full(0, first.shape, x.dtype)
     if half == 1:
         return stack(Complex(join([first, last], axis - 1), join([zero, zero], axis - 1)))
-    z = by_plane(lambda part: last_axis(part, 1, half), every)
-    back = by_plane(lambda part: flip(part, (axis - 1,)), z)
+    z = by_plane(lambda plane: part(plane, -1, 1, half), every)
+    back = by_plane(lambda plane: flip(plane, (axis - 1,)), z)
     factors = constant_along(roots(np.arange(1, half), n) / 2, z.shape, (axis - 1,), x.dtype)
     even = Complex((z.re + back.re) * 0.5, (z.im - back.im) * 0.5)
     spectrum = even + Complex(z.im + back.im, back.re - z.re) * factors
@@ -83,7 +88,7 @@ def real_signal(x: Node, n: int) -> Node:
     """The real [..., n] of which x[2, ..., n//2 + 1] is the spectrum. The imaginary parts of what
     is real in any such spectrum do not count."""
     axis, half = len(x.shape) - 1, n // 2
-    given = planes(last_axis(x, 0, half + 1))
+    given = planes(part(x, -1, 0, half + 1))
     position = iota(given.shape, I32, axis - 1)
     real = position.equals(0)
     if n % 2 == 0:
@@ -91,8 +96,8 @@ def real_signal(x: Node, n: int) -> Node:
     given = Complex(given.re, where(real, 0, given.im))
     if n % 2:
         return odd_signal(given, n)
-    z = by_plane(lambda part: last_axis(part, 0, half), given)
-    back = by_plane(lambda part: flip(last_axis(part, 1, half + 1), (axis - 1,)), given)
+    z = by_plane(lambda plane: part(plane, -1, 0, half), given)
+    back = by_plane(lambda plane: flip(part(plane, -1, 1, half + 1), (axis - 1,)), given)
     factors = constant_along(roots(np.arange(half), n).conj() / 2, z.shape, (axis - 1,), x.dtype)
     even = Complex((z.re + back.re) * 0.5, (z.im - back.im) * 0.5)
     odd = Complex(z.re - back.re, z.im + back.im) * factors
@@ -106,7 +111,7 @@ def odd_signal(spectrum: Complex, n: int) -> Node:
     """By the complex transform of the whole spectrum; its other half is the conjugate."""
     axis = len(spectrum.shape) - 1
     if n > 1:
-        back = by_plane(lambda part: flip(last_axis(part, 1, n // 2 + 1), (axis,)), spectrum)
+        back = by_plane(lambda plane: flip(part(plane, -1, 1, n // 2 + 1), (axis,)), spectrum)
         whole = Complex(back.re, -back.im)
         spectrum = by_plane(lambda *halves: join(list(halves), axis), spectrum, whole)
     return planes(along(stack(spectrum), axis + 1, inverse=True)).re
@@ -119,9 +124,42 @@ def empty(signal: Node | Complex, kind: str, n: int) -> Node | Complex:
     return plane if kind == "IRFFT" else Complex(plane, plane)
 
 
-def last_axis(x: Node, start: int, stop: int) -> Node:
-    begin = [0] * (len(x.shape) - 1)
-    return slice_(x, [*begin, start], [*x.shape[:-1], stop])
+def convolved(x: Node, axis: int, direction: Direction) -> Node:
+    """The transform of x[plane, ...] along `axis`, of a length with a large prime factor. With
+    w = exp(-2 pi i / n) and j*k = (j^2 + k^2 - (k - j)^2) / 2,
+
+        y[k] = w^(k^2/2) * sum over j of (x[j] * w^(j^2/2)) * w^(-(k - j)^2/2)
+
+    is a convolution, computed by two transforms of a length without large factors (Bluestein, IEEE
+    Trans. Audio Electroacoust. 18, 1970). Angles are reduced in integers, the transform of the
+    chirp is a constant."""
+    n = x.shape[axis]
+    length = good_length(2 * n - 1)
+    factors = groups(length, ROW if axis == len(x.shape) - 1 else GROUP)
+    assert factors is not None
+    chirp = roots(squares(n), 2 * n)
+    if direction.inverse:
+        chirp = chirp.conj()
+    kernel = np.zeros(length, complex)
+    kernel[:n] = chirp.conj()
+    kernel[length - n + 1 :] = chirp[:0:-1].conj()
+    x = times(both_planes(x), chirp, axis)
+    x = padded(x, axis, 0, length - n)
+    x = passes(x, axis, factors, Direction(False, 1.0), False)
+    x = times(x, np.fft.fft(kernel), axis)
+    x = passes(x, axis, factors, Direction(True, 1.0 / length), False)
+    return times(part(x, axis, 0, n), chirp * direction.scale, axis)
+
+
+def squares(n: int) -> Array:
+    """k^2 modulo 2n, without overflow for any n that fits memory."""
+    return np.arange(n, dtype=np.uint64) ** 2 % np.uint64(2 * n)
+
+
+def times(x: Node, factors: Array, axis: int) -> Node:
+    """x[plane, ...] times a complex vector along `axis`."""
+    vector = constant_along(factors, x.shape[1:], (axis - 1,), x.dtype)
+    return stack(planes(x) * vector)
 
 
 RULES: dict[str, Rule] = {"stablehlo.fft": on_values(transform, "fft_type", "fft_length")}

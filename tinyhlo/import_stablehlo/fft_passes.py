@@ -10,7 +10,7 @@ for t, k < r and q < s, the product of the factors before. The sum over t and bo
 product with a constant matrix, which `ir/transform.py` recognises and code generation turns into
 the butterflies of a fast transform; twiddle factors are multiplied on the way in.
 
-A length with a large prime factor is left to `fft_chirp.py`.
+A length with a large prime factor is a convolution (`convolved` in `fft.py`).
 """
 
 from __future__ import annotations

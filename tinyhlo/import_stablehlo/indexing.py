@@ -11,20 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.joining import nth
 from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
-from tinyhlo.ir.build import (
-    broadcast,
-    constant,
-    full,
-    gather,
-    iota,
-    reshape,
-    scalar,
-    slice_,
-    update_slice,
-)
+from tinyhlo.ir.build import broadcast, constant, full, gather, iota, scalar, slice_, update_slice
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node, Shape
 from tinyhlo.records import dataclass
@@ -61,11 +52,7 @@ class Placement:
         known = known_array(self.starts)
         if known is not None:
             return constant(np.ascontiguousarray(known.take(component, vector)))
-        extents = self.starts.shape
-        first = [component if k == vector else 0 for k in range(len(extents))]
-        last = [component + 1 if k == vector else n for k, n in enumerate(extents)]
-        shape = tuple(n for k, n in enumerate(extents) if k != vector)
-        return reshape(slice_(self.starts, first, last), shape)
+        return nth(self.starts, vector, component)
 
     def spread(self, of_batch: Node) -> Node:
         """A value of each window, for each of its elements."""

@@ -1,6 +1,8 @@
-"""Arrays side by side.
+"""Arrays side by side, and what of an array lies along one axis.
 
-join([a, b], 0)  ->  WHERE(iota < len(a), PAD(a), PAD(b))
+join([a, b], 0)   ->  WHERE(iota < len(a), PAD(a), PAD(b))
+part(x, 0, 2, 5)  ->  SLICE(x), x[2:5]
+nth(x, 0, 2)      ->  RESHAPE(SLICE(x)), x[2]
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhlo.import_stablehlo.operands import index_dtype
-from tinyhlo.ir.build import full, iota, pad, scalar, update_slice, where
+from tinyhlo.ir.build import full, iota, pad, reshape, scalar, slice_, update_slice, where
 from tinyhlo.ir.graph import Node
 
 SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
@@ -22,14 +24,11 @@ def join(pieces: list[Node], axis: int) -> Node:
     shape = tuple(ends[-1] if k == axis else n for k, n in enumerate(pieces[0].shape))
     if len(pieces) > SELECTED_PIECES:
         return join_by_stores(pieces, axis, ends, shape)
-    fill = scalar(0, pieces[0].dtype)
     position = iota(shape, index_dtype(shape), axis)
     result: Node | None = None
     for piece, end in zip(reversed(pieces), reversed(ends), strict=True):
-        low, high = [0] * len(shape), [0] * len(shape)
-        low[axis], high[axis] = end - piece.shape[axis], shape[axis] - end
-        padded = pad(piece, fill, low, high)
-        result = padded if result is None else where(position < end, padded, result)
+        whole = padded(piece, axis, end - piece.shape[axis], shape[axis] - end)
+        result = whole if result is None else where(position < end, whole, result)
     assert result is not None
     return result
 
@@ -42,3 +41,23 @@ def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[
         begin = [end - piece.shape[axis] if k == axis else 0 for k in range(len(shape))]
         result = update_slice(result, piece, [scalar(start, dtype) for start in begin])
     return result
+
+
+def padded(x: Node, axis: int, before: int, after: int) -> Node:
+    """With zeros before and after it, or without so many elements."""
+    low, high = [0] * len(x.shape), [0] * len(x.shape)
+    low[axis], high[axis] = before, after
+    return pad(x, scalar(0, x.dtype), low, high)
+
+
+def part(x: Node, axis: int, start: int, stop: int) -> Node:
+    first, end = [0] * len(x.shape), list(x.shape)
+    first[axis], end[axis] = start, stop
+    return slice_(x, first, end)
+
+
+def nth(x: Node, axis: int, number: int) -> Node:
+    """Without that axis."""
+    shape = list(x.shape)
+    del shape[axis]
+    return reshape(part(x, axis, number, number + 1), tuple(shape))

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
-from tinyhlo.import_stablehlo.library_calls import call_buffers
 from tinyhlo.import_stablehlo.lifting import zeros
-from tinyhlo.import_stablehlo.memory import buffer_of, loaded
+from tinyhlo.import_stablehlo.memory import buffer_of, call_buffers, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import ALIASES, broadcast, cast, full, iota, permute, where
@@ -151,7 +150,7 @@ def lapack(
     dtype: DType,
     operands: Sequence[tuple[Value, TensorType]],
     results: Sequence[tuple[TensorType, TensorType]],
-    shared: int | None,
+    shared: int,
     **options: str,
 ) -> list[Any]:
     """Call jaxlib's handler of a LAPACK function.
@@ -166,8 +165,7 @@ def lapack(
     attributes: dict[str, Any] = {
         key: np.array(ord(letter), np.uint8) for key, letter in options.items()
     }
-    if shared is not None:
-        attributes[ALIASES] = ((0, shared),)
+    attributes[ALIASES] = ((0, shared),)
     outputs = call_buffers(
         target,
         [buffer_of(wide(value)) for value, _ in operands],

@@ -18,12 +18,19 @@ from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.borders import copies_of
 from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
-from tinyhlo.import_stablehlo.library_calls import Order, in_order, in_order_type, out_of_order
-from tinyhlo.import_stablehlo.memory import buffer_of, loaded, visible
+from tinyhlo.import_stablehlo.manual import copies_of
+from tinyhlo.import_stablehlo.memory import (
+    Order,
+    buffer_of,
+    in_order,
+    in_order_type,
+    loaded,
+    out_of_order,
+    visible,
+)
 from tinyhlo.import_stablehlo.partitioned import divide, propagated
 from tinyhlo.import_stablehlo.partitioners import answered
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType

@@ -22,7 +22,7 @@ from tinyhlo.import_stablehlo.context import collect_diagnostics
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
 from tinyhlo.import_stablehlo.hlo_sharding import shardy_text
 from tinyhlo.import_stablehlo.sharding import (
-    Coordinates,
+    WHOLE,
     Division,
     Mesh,
     division_at,
@@ -33,7 +33,6 @@ from tinyhlo.ir.graph import TensorType
 
 SHARDING = "sdy.sharding"
 HLO_SHARDING = "mhlo.sharding"  # what JAX wrote before there was Shardy
-ONE_DEVICE = Mesh({}, (0,))
 PROPAGATION = "builtin.module(sdy-propagation-pipeline)"
 
 
@@ -45,13 +44,13 @@ def divide(
     if not text and HLO_SHARDING in given:
         text = shardy_text(given[HLO_SHARDING], devices)
     shardings = parse_shardings(text)
-    sharding, mesh = None, ONE_DEVICE
+    sharding, mesh = WHOLE
     if shardings and devices > 1:
         sharding = shardings[0]
         mesh = meshes[sharding.mesh] if sharding.mesh in meshes else parse_mesh(sharding.mesh)
-    places: Mapping[int, Coordinates] = mesh.coordinates()
+    places = mesh.coordinates()
     if len(places) != devices:
-        sharding, mesh = None, ONE_DEVICE
+        sharding, mesh = WHOLE
     at = [places.get(device, {}) for device in range(devices)]
     return division_at(sharding, mesh, type_.shape, at)
 

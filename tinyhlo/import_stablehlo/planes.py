@@ -8,8 +8,8 @@ stack(planes(x))        ->  x itself: what was one array in memory is taken as o
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.joining import join
-from tinyhlo.ir.build import broadcast, expand, full, iota, permute, reshape, slice_, where
+from tinyhlo.import_stablehlo.joining import join, nth
+from tinyhlo.ir.build import broadcast, expand, full, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Expand, Node, Reshape, Slice
 
@@ -35,15 +35,14 @@ def is_real_part(shape: tuple[int, ...]) -> Node:
 
 def planes(x: Node) -> Complex:
     """The numbers of which x has both planes."""
-    start, shape = [0] * (len(x.shape) - 1), x.shape[1:]
+    shape = x.shape[1:]
     match x:
         case Elementwise(inputs=(test, Expand(inputs=(re,)), Expand(inputs=(im,)))) if (
             test is is_real_part(x.shape) and re.shape[0] == im.shape[0] == 1
         ):  # what `stack` joined
-            re, im = (expand(part, (1, *shape)) for part in (re, im))
+            return Complex(*(reshape(expand(part, (1, *shape)), shape) for part in (re, im)))
         case _:
-            re, im = (slice_(x, [k, *start], [k + 1, *shape]) for k in (0, 1))
-    return Complex(reshape(re, shape), reshape(im, shape))
+            return Complex(nth(x, 0, 0), nth(x, 0, 1))
 
 
 def pairs(re: Node, im: Node) -> Node:
@@ -53,10 +52,7 @@ def pairs(re: Node, im: Node) -> Node:
 
 def from_pairs(x: Node) -> tuple[Node, Node]:
     """The parts of what `pairs` gives: two views."""
-    *shape, _ = x.shape
-    start = [0] * len(shape)
-    re, im = (slice_(x, [*start, k], [*shape, k + 1]) for k in (0, 1))
-    return reshape(re, tuple(shape)), reshape(im, tuple(shape))
+    return nth(x, -1, 0), nth(x, -1, 1)
 
 
 def joined(re: Node, im: Node) -> tuple[Node, int] | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.monoids import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.operands import element_numbers, index_dtype, like, map_region
 from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import (

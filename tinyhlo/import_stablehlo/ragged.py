@@ -18,6 +18,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
+from tinyhlo.import_stablehlo.joining import padded
 from tinyhlo.import_stablehlo.records import Operation, RaggedDotDimensions
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
@@ -27,7 +28,6 @@ from tinyhlo.ir.build import (
     full,
     iota,
     loop,
-    pad,
     param,
     permute,
     reduce,
@@ -196,9 +196,7 @@ def rows_before(end: Node, row: Node, shape: Sequence[int]) -> Node:
 
 def with_rows_after(node: Node) -> Node:
     """A block of zero rows at the end, so that the last block lies inside."""
-    rank = len(node.shape)
-    after = [BLOCK, *[0] * (rank - 1)]
-    return pad(node, scalar(0, node.dtype), [0] * rank, after)
+    return padded(node, 0, 0, BLOCK)
 
 
 def over_blocks(blocks: Blocks, start: Node, x: Node, w: Node, step: Any) -> Node:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import pi, prod
 from typing import Any
 
-from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.import_stablehlo.joining import join, nth, part
 from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
@@ -31,7 +31,6 @@ from tinyhlo.ir.build import (
     library_call,
     log,
     reshape,
-    slice_,
     sqrt,
     where,
 )
@@ -58,13 +57,13 @@ def rng_bit_generator(
     result = operation.types[1]
     shape, dtype = result.shape, result.dtype  # type: ignore[union-attr]
     wide = dtype.bits == 64
-    key = halves(reshape(slice_(state, (0,), (1,)), ()))
-    counter = [reshape(slice_(state, (k,), (k + 1,)), ()) for k in range(1, state.shape[0])]
+    key = halves(nth(state, 0, 0))
+    counter = [nth(state, 0, k) for k in range(1, state.shape[0])]
     if algorithm == "THREE_FRY":
         bits, moved = threefry_bits(key, counter[0], shape, wide)
     else:
         bits, moved = philox_bits(key, counter, shape, wide)
-    after = [slice_(state, (0,), (1,)), *(reshape(word, (1,)) for word in moved)]
+    after = [part(state, 0, 0, 1), *(reshape(word, (1,)) for word in moved)]
     return [join(after, 0), bitcast(cast(bits, unsigned_of(dtype)), dtype)]
 
 
@@ -80,7 +79,7 @@ def rng(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence
     (state,) = library_call(RANDOM_STATE, (), (TensorType((2,), U64),), order, effect=True)
     scope.walker.add_effect((state,))
     a, b = (broadcast(value, result.shape) for value in (first, second))
-    key, counter = (reshape(slice_(state, (k,), (k + 1,)), ()) for k in range(2))
+    key, counter = (nth(state, 0, k) for k in range(2))
     draws = 2 if normal else 1
     bits, _ = threefry_bits(halves(key), counter, (draws, *result.shape), result.dtype.bits == 64)
     if result.dtype.is_integer:
@@ -91,10 +90,7 @@ def rng(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence
     parts = cast(bits >> (bits.dtype.bits - digits), result.dtype) * 2.0**-digits
     if not normal:
         return [a + (b - a) * reshape(parts, result.shape)]
-    radius, angle = (
-        reshape(slice_(parts, (k, *[0] * len(result.shape)), (k + 1, *result.shape)), result.shape)
-        for k in range(2)
-    )
+    radius, angle = (nth(parts, 0, k) for k in range(2))
     return [a + b * sqrt(-2.0 * log(1.0 - radius)) * cos(angle * (2 * pi))]
 
 
@@ -127,8 +123,7 @@ def threefry_bits(
     paired = [reshape(word, (*half[: axis + 1], 1, *half[axis + 1 :])) for word in blocks]
     even = (*half[:axis], 2 * half[axis], *half[axis + 1 :])
     merged = reshape(join(paired, axis + 1), even)
-    bits = slice_(merged, [0] * len(even), (*shape[:axis], extent, *shape[axis + 1 :]))
-    return reshape(bits, shape), [counter + prod(half)]
+    return reshape(part(merged, axis, 0, extent), shape), [counter + prod(half)]
 
 
 def split_axis(shape: Shape) -> int:
@@ -171,7 +166,7 @@ def philox_bits(
     if not blocks:
         return full(0, shape, U64 if wide else U32), counter
     table = join([reshape(column, (blocks, 1)) for column in columns], 1)
-    bits = reshape(slice_(reshape(table, (blocks * each,)), (0,), (count,)), shape)
+    bits = reshape(part(reshape(table, (blocks * each,)), 0, 0, count), shape)
     used = full(blocks, (), U64)
     return bits, list(added_wide(start, used))[: len(counter)]
 
@@ -202,7 +197,4 @@ def product(word: Node, factor: int) -> tuple[Node, Node]:
     return halves(wide * factor)
 
 
-RULES: dict[str, Rule] = {
-    "stablehlo.rng_bit_generator": rng_bit_generator,
-    "stablehlo.rng": rng,
-}
+RULES: dict[str, Rule] = {"stablehlo.rng_bit_generator": rng_bit_generator, "stablehlo.rng": rng}

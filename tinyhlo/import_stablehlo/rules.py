@@ -6,71 +6,34 @@ differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from tinyhlo.import_stablehlo import (
-    borders,
-    broadcasting,
-    calls,
     collectives,
     complex_arithmetic,
     complex_functions,
-    contraction,
     control,
-    conversions,
-    convolution,
-    custom_calls,
-    elementwise,
     fft,
-    indexing,
-    linalg,
     manual,
-    movement,
-    normalization,
-    pooling,
     ragged,
-    random_bits,
-    reductions,
-    scattering,
     small_rules,
-    sorting,
-    special_functions,
-    windows,
 )
 from tinyhlo.import_stablehlo.lifting import lifted
 from tinyhlo.import_stablehlo.records import Form, Operation
 from tinyhlo.import_stablehlo.walker import Rule
 
-FAMILIES = (
-    broadcasting,
-    calls,
-    collectives,
-    contraction,
-    control,
-    conversions,
-    convolution,
-    custom_calls,
-    elementwise,
-    indexing,
-    linalg,
-    manual,
-    movement,
-    normalization,
-    pooling,
-    ragged,
-    random_bits,
-    reductions,
-    scattering,
-    sorting,
-    special_functions,
-    windows,
-)
+FAMILIES = """
+    broadcasting calls collectives contraction control conversions convolution custom_calls
+    elementwise indexing linalg manual movement normalization pooling ragged random_bits reductions
+    scattering sorting special_functions windows
+"""
 
-TOGETHER = {
-    **borders.TOGETHER,
-    **collectives.TOGETHER,
-    **control.TOGETHER,
-    **manual.TOGETHER,
+TOGETHER = {**collectives.TOGETHER, **control.TOGETHER, **manual.TOGETHER}
+RULES: dict[str, Rule] = {
+    name: rule
+    for family in FAMILIES.split()
+    for name, rule in import_module(f"tinyhlo.import_stablehlo.{family}").RULES.items()
 }
-RULES: dict[str, Rule] = {name: rule for family in FAMILIES for name, rule in family.RULES.items()}
 LIFTED_RULES: dict[Form, dict[str, Rule]] = {
     Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES, **fft.RULES},
     Form.SMALL: small_rules.RULES,

@@ -43,7 +43,7 @@ class Sharding:
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Named axes with their sizes, and the device at each place; none for a single device."""
+    """Named axes with their sizes, and the device at each place; no axes for a single device."""
 
     sizes: Mapping[str, int]
     devices: tuple[int, ...]
@@ -64,6 +64,8 @@ class Mesh:
             place = place * size + coordinates.get(name, 0)
         return self.devices[place]
 
+
+WHOLE = Sharding("", ()), Mesh({}, (0,))  # of what is on one device, or the same on all
 
 ONE_SHARDING = re.compile(r"<(@[^,]+|mesh<[^>]*>), \[([^\]]*)\]([^>]*)>")
 AXIS_GROUP = re.compile(r"\{([^}]*)\}")
@@ -104,44 +106,33 @@ def parse_mesh(text: str) -> Mesh:
     return Mesh(sizes, devices)
 
 
-def position(axis: MeshAxis, mesh: Mesh, at: Coordinates) -> tuple[int, int]:
-    """(place along the axis or the piece of it, its size)."""
-    whole = mesh.sizes[axis.name]
-    size = axis.size or whole
-    after = whole // (axis.before * size)
-    return at.get(axis.name, 0) // after % size, size
+def place_along(axes: Sequence[MeshAxis], mesh: Mesh, at: Coordinates) -> tuple[int, int]:
+    """(place along axes, the last of them the quickest, how many there are)."""
+    place, count = 0, 1
+    for axis in axes:
+        whole = mesh.sizes[axis.name]
+        size = axis.size or whole
+        after = whole // (axis.before * size)
+        place, count = place * size + at.get(axis.name, 0) // after % size, count * size
+    return place, count
 
 
-def part_at(sharding: Sharding | None, mesh: Mesh, shape: Shape, at: Coordinates) -> Part:
+def part_at(sharding: Sharding, mesh: Mesh, shape: Shape, at: Coordinates) -> Part:
     """The part of an array of this shape on one device; the whole where nothing is said. An axis
     that cannot be divided evenly is whole."""
     bounds: list[tuple[int, int]] = []
     for axis, extent in enumerate(shape):
-        number, count = 0, 1
-        for piece in sharding.axes[axis] if sharding and sharding.axes else ():
-            place, size = position(piece, mesh, at)
-            number, count = number * size + place, count * size
+        place, count = place_along(sharding.axes[axis] if sharding.axes else (), mesh, at)
         step = extent // count
         even = step * count == extent
-        bounds.append((number * step, (number + 1) * step) if even else (0, extent))
+        bounds.append((place * step, (place + 1) * step) if even else (0, extent))
     return tuple(bounds)
-
-
-def share_at(sharding: Sharding | None, mesh: Mesh, at: Coordinates) -> int | None:
-    """Which summand of an array that is not reduced yet a device has; None for all others."""
-    if sharding is None or not sharding.unreduced:
-        return None
-    share = 0
-    for axis in sharding.unreduced:
-        place, size = position(axis, mesh, at)
-        share = share * size + place
-    return share
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
     """How an array is divided among places: the part at each, and which summand of it where it is
-    not reduced yet."""
+    not reduced yet, else None."""
 
     parts: tuple[Part, ...]
     shares: tuple[int | None, ...]
@@ -152,10 +143,11 @@ class Division:
 
 
 def division_at(
-    sharding: Sharding | None, mesh: Mesh, shape: Shape, places: Sequence[Coordinates]
+    sharding: Sharding, mesh: Mesh, shape: Shape, places: Sequence[Coordinates]
 ) -> Division:
     """The division of an array of this shape among these places of the mesh."""
+    sums = sharding.unreduced
     return Division(
         tuple(part_at(sharding, mesh, shape, at) for at in places),
-        tuple(share_at(sharding, mesh, at) for at in places),
+        tuple(place_along(sums, mesh, at)[0] if sums else None for at in places),
     )

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tinyhlo.import_stablehlo.joining import part
 from tinyhlo.import_stablehlo.lifting import flat_types
 from tinyhlo.import_stablehlo.operands import map_region
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import param, slice_, sort
+from tinyhlo.ir.build import param, sort
 from tinyhlo.ir.graph import Graph, Node, TensorType
 
 
@@ -57,7 +58,7 @@ def approx_top_k(operation: Operation, inputs: tuple[Any, ...], scope: Scope) ->
         assert isinstance(type_, TensorType)
         if type_.shape[axis] > value.shape[axis]:
             raise UnsupportedError("it asks for more elements than there are")
-        results.append(slice_(value, [0] * len(type_.shape), type_.shape))
+        results.append(part(value, axis, 0, type_.shape[axis]))
     return results
 
 

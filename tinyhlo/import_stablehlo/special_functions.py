@@ -60,14 +60,6 @@ def hyperbolic(x: Node) -> tuple[Node, Node]:
     return grown + shrunk, copy_sign(sinh, x)
 
 
-def cosh(x: Node) -> Node:
-    return hyperbolic(x)[0]
-
-
-def sinh(x: Node) -> Node:
-    return hyperbolic(x)[1]
-
-
 # dtype -> (end of the piece, its center, whether in the root of w, polynomial)
 ERF_INV = {
     F32: ((5.0, 2.625, False, ERF_INV_F32_CENTER), (inf, 3.0, True, ERF_INV_F32_TAIL)),
@@ -102,7 +94,7 @@ def erf_inv(x: Node) -> Node:
 
 
 RULES: dict[str, Rule] = {
-    "chlo.cosh": expansion(cosh),
-    "chlo.sinh": expansion(sinh),
+    "chlo.cosh": expansion(lambda x: hyperbolic(x)[0]),
+    "chlo.sinh": expansion(lambda x: hyperbolic(x)[1]),
     "chlo.erf_inv": expansion(erf_inv),
 }

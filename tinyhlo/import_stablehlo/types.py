@@ -23,11 +23,12 @@ TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)([^,]*)(?:, .*)?>")
 ADDRESSABLE_BYTES = 1 << 62  # positions and sizes are signed 64-bit numbers everywhere
 TOO_LARGE = "it has more elements than 64-bit numbers count: no machine holds it"
 
-# pattern in the type's text -> what to do about it
-HINTS = (
-    (r"\?", "dynamic shapes are not compiled: export or jit the function with static shapes"),
-    (r"!quant", "this quantized type is not compiled: dequantize before this op"),
-)  # fmt: skip
+# what is in the type's text -> what to do about it
+HINTS = {
+    "?": "dynamic shapes are not compiled: export or jit the function with static shapes",
+    "!quant": "this quantized type is not compiled: dequantize before this op",
+    "": "this type is not compiled",
+}
 
 
 def tensor_of(text: str) -> tuple[tuple[int | None, ...], DType] | None:
@@ -54,7 +55,4 @@ def decode_type(type_: ir.Type) -> ValueType:
         return TupleType(tuple(decode_type(members.get_type(k)) for k in range(members.num_types)))
     if text.startswith("!stablehlo.future<"):
         return TupleType(tuple(map(decode_type, stablehlo.FutureType(type_).types)))
-    for pattern, hint in HINTS:
-        if re.search(pattern, text):
-            return OtherType(text, hint)
-    return OtherType(text, "this type is not compiled")
+    return OtherType(text, next(hint for sign, hint in HINTS.items() if sign in text))

@@ -9,23 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.monoids import is_idle, monoids_of, widen, with_initial
+from tinyhlo.import_stablehlo.joining import padded
 from tinyhlo.import_stablehlo.operands import index_dtype, map_region
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.reductions import reduce_arrays
-from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import (
-    broadcast,
-    cast,
-    iota,
-    pad,
-    reshape,
-    scalar,
-    scan,
-    slice_,
-    where,
-    window,
+from tinyhlo.import_stablehlo.reductions import (
+    is_idle,
+    monoids_of,
+    reduce_arrays,
+    widen,
+    with_initial,
 )
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
+from tinyhlo.ir.build import broadcast, cast, iota, pad, reshape, scan, slice_, where, window
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.records import dataclass
 
@@ -164,10 +159,8 @@ def shifted_scan(
 
 def shifted(node: Node, along: Cumulative, distance: int) -> Node:
     """The element `distance` before (after, in reverse) each position; zero where there is none."""
-    amount = [distance if axis == along.axis else 0 for axis in range(len(node.shape))]
-    cut = [-n for n in amount]
-    low, high = (cut, amount) if along.reverse else (amount, cut)
-    return pad(node, scalar(0, node.dtype), low, high)
+    before = -distance if along.reverse else distance
+    return padded(node, along.axis, before, -before)
 
 
 RULES: dict[str, Rule] = {"stablehlo.reduce_window": reduce_window}
