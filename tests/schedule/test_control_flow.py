@@ -147,6 +147,21 @@ def test_state_that_is_handed_on(handed_on: tuple[int, int, int], trips: int) ->
     assert len(copies) <= len(handed_on) - len(set(handed_on))
 
 
+@pytest.mark.parametrize("trips", [1, 2, 3])
+def test_state_that_takes_one_new_value_twice(trips: int) -> None:
+    """The value is made where one of the two lies, and stays there."""
+    old, k = [param(p, (1000,), F32) for p in range(3)], param(3, (), I32)
+    seen, _, c = old
+    new, next_c = (
+        add(flip(c, (0,)), constant_like(2.0, c)),
+        add(add(seen, c), constant_like(1.0, c)),
+    )
+    types = (*(a.type for a in old), k.type)
+    body = Graph(types, (new, new, next_c, add(k, scalar(1, I32))))
+    final = loop([*old, scalar(0, I32)], counted((*old, k), 3, trips), body, trips)
+    planned(Graph(types[:3], final[:3]), [normal(1000, seed=p) for p in range(3)])
+
+
 def test_nested_loops_and_an_old_value_that_is_still_read() -> None:
     a, k = param(0, (64,), F32), param(1, (), I32)
     types = (a.type, k.type)

@@ -76,7 +76,7 @@ def schedule_block(
     moves: list[tuple[Buffer, Buffer]] = []
     for node, target in zip(graph.results, targets, strict=True):
         buffer = buffer_of(planner, node)
-        if target is not None and buffer != target:
+        if target is not None:
             moves.append((buffer, target))
         results.append(target or buffer)
     state = {params[position] for position in writable}
@@ -249,14 +249,15 @@ def moved_at_once(
 ) -> list[Statement]:
     """All moves (source, target) as if at once. Large memory `changing` hands is not copied, where
     nothing else needs the source: what a loop hands on from one place to the next."""
-    sources = {target: source for source, target in moves}
+    sources = {target: source for source, target in moves if source != target}
+    staying = [source for source, target in moves if source == target]
     found: list[Statement] = []
 
     def fits(buffer: Buffer) -> bool:
         return buffer.place is Place.ARENA and buffer.type.nbytes > COPY_BYTES
 
     while sources:
-        needed = list(sources.values())
+        needed = [*sources.values(), *staying]
         free = [target for target in sources if target not in needed]
         target = next(iter(free or sources))  # none free: they change places among themselves
         source = old = sources.pop(target)
