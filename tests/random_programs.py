@@ -144,6 +144,29 @@ def updated_in_a_loop(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return lax.fori_loop(0, q.of(1, 3, 6), body, (start, q.of(x, jnp.zeros_like(x))))
 
 
+def handed_on(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """A loop whose places take old values, new ones, or the same one as another place, of more
+    bytes than are copied."""
+    x = jnp.tile(x.reshape(-1), -(-q.of(40, 130, 300) // x.size))
+    makers = [
+        lambda u, v, w: jnp.flip(u, 0) + 1,
+        lambda u, v, w: u + jnp.roll(v, 1),
+        lambda u, v, w: jnp.where(exact(u) > exact(v), w, v),
+        lambda u, v, w: u.at[3].set(v[5]),
+    ]
+    count = 2 + q.below(4)
+    made = [(q.of(*makers), q.indices(count, 3)) for _ in range(1 + q.below(2))]
+    taken_by = q.indices(count + len(made), count)
+    starts = q.indices(4, count)
+
+    def body(k: Any, state: Any) -> Any:
+        new = [maker(*(state[place] for place in places)) for maker, places in made]
+        return tuple((*state, *new)[choice] for choice in taken_by)
+
+    state = tuple(x + int(start) if start else x for start in starts)
+    return lax.fori_loop(0, q.of(1, 2, 3, 6), body, state)
+
+
 def updated_rows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     """Rows of zeros or of a value that others read too."""
     start = q.of(x, jnp.zeros_like(x), jnp.ones_like(x))
@@ -195,7 +218,8 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
     *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
-    *(scattered, looped, updated_in_a_loop, updated_in_a_loop, updated_rows, bits),
+    *(scattered, looped, updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
+    *(updated_rows, bits),
 )
 
 

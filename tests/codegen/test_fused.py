@@ -256,6 +256,18 @@ def test_in_place() -> None:
     )
 
 
+def test_in_place_where_only_one_result_is_joined_from_parts() -> None:
+    """Its parts would be stored after all of the other result, which overwrites what they read."""
+    x, y, place = param(0, (1003,), F32), param(1, (1003,), F32), iota((1003,), I32, 0)
+    joined = where(elementwise(Op.LT, place, full(100, (1003,), I32)), flip(y, (0,)), y)
+    check(
+        elementwise(Op.NEG, flip(y, (0,))),
+        elementwise(Op.ADD, x, joined),
+        inputs=(floats(1003), floats(1003)),
+        in_place=((0, 0),),
+    )
+
+
 def test_empty_results_and_empty_reduces() -> None:
     x = param(0, (0, 4), F32)
     empty = np.zeros((0, 4), np.float32)

@@ -52,7 +52,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, find_pieces
+from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, cut_alike, find_pieces
 from tinyhlo.codegen.lowering.ordered import ordered_source
 from tinyhlo.ir.dtypes import I16
 from tinyhlo.ir.graph import (
@@ -413,6 +413,8 @@ def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, .
 def lower_fused(kernel: Kernel) -> LoopProgram:
     """The LoopProgram of a fused kernel, before any move."""
     lowering = Lowering(kernel)
+    if kernel.in_place:
+        cut_alike(kernel.graph.results, lowering.pieces)
     for node, memory in zip(kernel.graph.results, lowering.writes, strict=True):
         lowering.store(node, memory)
     return lowering.program(lowering.root.body())

@@ -40,6 +40,17 @@ def find_pieces(node: Node, known: dict[Node, Parts]) -> Parts:
     return parts
 
 
+def cut_alike(nodes: Sequence[Node], known: dict[Node, Parts]) -> None:
+    """Give values of one shape the same parts, those of all of them. One that overwrites what
+    another reads must be computed element by element with it: in the same loops."""
+    found = zip(*(find_pieces(node, known) for node in nodes), strict=True)
+    cuts = [sorted({end for parts in axis for bounds in parts for end in bounds}) for axis in found]
+    parts = tuple(tuple(pairwise(ends)) for ends in cuts)
+    if prod(map(len, parts)) > MAX_PIECES:
+        parts = tuple(((0, extent),) for extent in nodes[0].shape)
+    known.update(dict.fromkeys(nodes, parts))
+
+
 def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
     """The same of a value that may be joined; None where that would be too much text."""
     variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
