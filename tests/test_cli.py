@@ -104,6 +104,7 @@ MISTAKES = {
     "wrong shape": (["run", "{text}", "{w.npy}", "{x.npy}"], "argument 0 must be f32[4,3]"),
     "not an array": (["run", "{text}", "{text}", "{text}"], "is not a .npy file"),
     "not a program": (["run", "{x.npy}", "--random", "0"], "x.npy: neither StableHLO text"),
+    "a page of no program": (["build", "nowhere.mlir", "--web"], "tinyhlo: cannot read nowhere"),
     "no such benchmark": (["bench", "--only", "nothing"], "no benchmark is called 'nothing'"),
 }
 

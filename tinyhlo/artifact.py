@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.config import Config, cache_folder, from_environment
+from tinyhlo.config import Config, from_environment
 from tinyhlo.errors import ExecutionError, InvalidProgram
 from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.arrays import checked
-from tinyhlo.runtime.cache import Cache
+from tinyhlo.runtime.cache import cache_of
 from tinyhlo.runtime.executable import Executable
 
 
@@ -152,10 +152,9 @@ def read_program(path: str | Path, config: Config) -> bytes:
 
     Raises InvalidProgram when it cannot be read or is damaged.
     """
-    cache = Cache(cache_folder(config) / "quarantine") if config.cache else None
     source = read(path)
     with about(path):
-        return admit(source, cache)
+        return admit(source, cache_of("quarantine", config))
 
 
 def read(path: str | Path) -> bytes:

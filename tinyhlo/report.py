@@ -1,6 +1,6 @@
 """What is known of a kernel, and its time as text: the lines of TINYHLO_DEBUG=2.
 
-In: what `Executable.profile()` lists: (KernelReport, calls, seconds of all calls together).
+In: a KernelReport, its calls, and the seconds of all of them together.
 
     dot_add_max_0  model.py:12      1.62 ms  82.9 GFLOP/s   3.1 GB/s
 """
@@ -30,15 +30,16 @@ class KernelReport:
         return str(self.loops)
 
 
-# (what is known of the kernel, how often it ran, seconds of all its calls)
-Timing = tuple[KernelReport, int, float]
-
-
-def kernel_line(timing: Timing) -> str:
-    """One kernel: name, the user's source line, time of a call, GFLOP/s, GB/s."""
-    report, _, _ = timing
+def kernel_line(report: KernelReport, calls: int, seconds: float) -> str:
+    """One kernel: name, the user's source line, time of a call of so many, GFLOP/s, GB/s; dashes
+    where the clock shows no time."""
     name, location = report.name[:28], short_location(report.location)
-    return f"{name:28} {location:32} " + "  ".join(f"{text:>12}" for text in rates(timing))
+    per_call, moved = seconds / calls, report.bytes_read + report.bytes_written
+    rates = ("-", "-", "-")
+    if per_call > 0.0:
+        flops, bytes_ = (f"{count / per_call / 1e9:.1f}" for count in (report.flops, moved))
+        rates = (duration(per_call), f"{flops} GFLOP/s", f"{bytes_} GB/s")
+    return f"{name:28} {location:32} " + "  ".join(f"{text:>12}" for text in rates)
 
 
 def short_location(location: str) -> str:
@@ -46,20 +47,6 @@ def short_location(location: str) -> str:
     path, _, rest = location.partition(":")
     line = rest.partition(",")[0]
     return os.sep.join(path.split(os.sep)[-2:]) + (f":{line}" if line else "")
-
-
-def rates(timing: Timing) -> tuple[str, str, str]:
-    """Time of a call, GFLOP/s and GB/s as text; a kernel that never ran has dashes."""
-    report, calls, seconds = timing
-    if not calls or seconds <= 0.0:
-        return "-", "-", "-"
-    per_call = seconds / calls
-    moved = report.bytes_read + report.bytes_written
-    return (
-        duration(per_call),
-        f"{report.flops / per_call / 1e9:.1f} GFLOP/s",
-        f"{moved / per_call / 1e9:.1f} GB/s",
-    )
 
 
 def duration(seconds: float) -> str:

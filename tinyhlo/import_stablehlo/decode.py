@@ -9,8 +9,9 @@ After this nothing of MLIR is touched, except locations when somebody asks for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -31,12 +32,13 @@ from tinyhlo.import_stablehlo.records import (
     Operation,
     OtherType,
     ValueType,
+    names,
 )
 from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
-EFFECTS = frozenset(f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "rng"))
+EFFECTS = names("infeed outfeed send recv rng")
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
 
@@ -107,14 +109,11 @@ class Decoder:
         self._has_other_types = False
         self._has_lifted_types = False
         self._attributes: dict[ir.Attribute, Any] = {}
-        self._meshes: dict[str, Mesh] | None = None
 
-    @property
+    @cached_property
     def meshes(self) -> dict[str, Mesh]:
         """Meshes of devices by symbol, as "@mesh"."""
-        if self._meshes is None:
-            self._meshes = meshes_of(self._module)
-        return self._meshes
+        return meshes_of(self._module)
 
     def function(self, name: str) -> Function:
         """The function `name`. Raises InvalidProgram when the module has none."""
@@ -195,7 +194,7 @@ class Decoder:
             results=tuple(range(first, len(slots))),
             operand_types=operand_types,
             types=types,
-            refusal=self._refusal(every) if self._has_other_types else "",
+            refusal=refusal_of(every) if self._has_other_types else "",
             attributes=attributes,
             regions=regions,
             location=operation.location,
@@ -231,10 +230,6 @@ class Decoder:
             self._has_lifted_types = self._has_lifted_types or form_of([found]) is not Form.PLAIN
         return found
 
-    @staticmethod
-    def _refusal(types: tuple[ValueType, ...]) -> str:
-        return next((type_.hint for type_ in types if isinstance(type_, OtherType)), "")
-
     def _attributes_of(self, operation: ir.Operation) -> dict[str, Any]:
         """All attributes of an op. Complex elements, which the bindings refuse to give (printing
         all of them into the error), are read from the op's text."""
@@ -262,6 +257,11 @@ def configuration_of(operation: ir.Operation) -> dict[str, Any]:
         for key in ("mhlo.backend_config", "backend_config")
         if key in given and isinstance(given[key], ir.DictAttr)
     }
+
+
+def refusal_of(types: Iterable[ValueType]) -> str:
+    """What to tell the user of types that cannot be compiled."""
+    return next((type_.hint for type_ in types if isinstance(type_, OtherType)), "")
 
 
 def is_expandable(operation: Operation) -> bool:

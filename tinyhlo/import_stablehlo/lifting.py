@@ -21,18 +21,12 @@ from functools import partial
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType
+from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType, names
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.ir.build import full
 from tinyhlo.ir.dtypes import U8, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, TensorType
-
-
-def names(text: str, dialect: str = "stablehlo") -> frozenset[str]:
-    """Full names of the ops in `text`."""
-    return frozenset(f"{dialect}.{name}" for name in text.split())
-
 
 # ops that only move elements: on a plane or on bits they do what they do on numbers
 MOVES = names(
@@ -43,11 +37,11 @@ MOVES = names(
 )
 LINEAR = MOVES | names("add negate subtract")
 # ops over any number of values: each plane is a value of its own
-VARIADIC = names(
-    """
-    map optimization_barrier reduce reduce_window scatter sort
-    """
-) | names("propagation_barrier reshard sharding_constraint", "sdy")
+VARIADIC = names("map optimization_barrier reduce reduce_window scatter sort") | {
+    "sdy.propagation_barrier",
+    "sdy.reshard",
+    "sdy.sharding_constraint",
+}
 # ops whose rules handle values of every kind themselves
 STRUCTURAL = names(
     """
@@ -55,7 +49,7 @@ STRUCTURAL = names(
     collective_broadcast collective_permute composite custom_call get_tuple_element if
     reduce_scatter triangular_solve tuple while
     """
-).union(names("call", "func"), names("manual_computation", "sdy"))
+) | {"func.call", "sdy.manual_computation"}
 
 
 def form_of(types: Iterable[ValueType]) -> Form:

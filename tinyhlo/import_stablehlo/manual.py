@@ -99,7 +99,10 @@ def manual_computation(operation: Operation, inputs: Sequence[Values], team: Tea
 
 def places_of(names: set[str], shardings: Sequence[Sharding], walker: Walker) -> Places:
     """The places in the mesh of a sharding, or else in the first one with these axes."""
-    meshes = (*(walker.mesh(sharding.mesh) for sharding in shardings), *walker.meshes.values())
+    meshes = (
+        *(walker.mesh(sharding.mesh) for sharding in shardings),
+        *walker.decoder.meshes.values(),
+    )
     mesh = next((found for found in meshes if names <= set(found.sizes)), None)
     if mesh is None:
         raise UnsupportedError(NO_MESH)

@@ -170,7 +170,7 @@ def divisions(
     types = (function.body.types, function.body.returned_types)
     before, after = (
         [
-            divide(given, visible(type_), walker.meshes, devices)
+            divide(given, visible(type_), walker.decoder.meshes, devices)
             if isinstance(type_, (TensorType, TokenType))
             else None
             for given, type_ in zip(group, kinds, strict=True)

@@ -27,7 +27,7 @@ from jaxlib.version import __version__ as jaxlib_version
 from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.artifact import is_artifact
 from tinyhlo.import_stablehlo.context import BYTECODE_MAGIC
-from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.cache import Cache, kept, key_of
 
 HEADER = struct.Struct("<BQ")  # verdict, bytes that follow
 READ, REFUSED = 0, 1
@@ -48,13 +48,7 @@ def admit(source: bytes, cache: Cache | None = None) -> bytes:
     if not source.startswith(BYTECODE_MAGIC) and not is_artifact(source):
         return source
     key = key_of((source, "quarantine", jaxlib_version))
-    known = cache.load(key) if cache else None
-    if known is not None:
-        return known
-    clean = _reader.read(source)
-    if cache:
-        cache.store(key, clean)
-    return clean
+    return kept(cache, key, lambda: _reader.read(source))
 
 
 class ProcessDied(Exception):

@@ -15,6 +15,12 @@ from typing import Any
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 
+
+def names(text: str) -> frozenset[str]:
+    """Full names of the ops of StableHLO in `text`."""
+    return frozenset(f"stablehlo.{name}" for name in text.split())
+
+
 CONSTANTS = ("stablehlo.constant", "chlo.constant", "sdy.constant")  # the last is propagation's
 
 

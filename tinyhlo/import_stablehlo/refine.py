@@ -24,6 +24,7 @@ from jaxlib.mlir.passmanager import PassManager
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.context import collect_diagnostics, parse_module
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
+from tinyhlo.import_stablehlo.records import names
 from tinyhlo.import_stablehlo.types import tensor_of
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import TensorType
@@ -106,15 +107,7 @@ def refinement_error(text: str) -> ExecutionError | InvalidProgram:
 
 
 # ops that jaxlib's passes turn into others once their shape operands are known
-DYNAMIC = frozenset(
-    {
-        "stablehlo.dynamic_conv",
-        "stablehlo.dynamic_gather",
-        "stablehlo.dynamic_pad",
-        "stablehlo.get_dimension_size",
-        "stablehlo.real_dynamic_slice",
-    }
-)
+DYNAMIC = names("dynamic_conv dynamic_gather dynamic_pad get_dimension_size real_dynamic_slice")
 
 
 def needs_refining(error: UnsupportedOp) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.import_stablehlo.records import Block, Operation
+from tinyhlo.import_stablehlo.records import Block, Operation, names
 from tinyhlo.import_stablehlo.sharding import Coordinates
 from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder
 from tinyhlo.ir.graph import Node
@@ -69,16 +69,7 @@ class Team:
 TogetherRule = Callable[[Operation, Sequence[Values], Team], Sequence[Values]]
 
 # ops that see all copies only when there are collectives in their blocks
-CONTROL = frozenset(
-    {
-        "func.call",
-        "stablehlo.async_start",
-        "stablehlo.case",
-        "stablehlo.composite",
-        "stablehlo.if",
-        "stablehlo.while",
-    }
-)
+CONTROL = names("async_start case composite if while") | {"func.call"}
 
 
 def rule_name(operation: Operation) -> str:

@@ -163,14 +163,9 @@ class Walker:
                 if node not in self._places:  # the first place wins
                     self._places[node] = (operation.location, self._caller)
 
-    @property
-    def meshes(self) -> Mapping[str, Mesh]:
-        """The meshes of the module, by their symbols with the @."""
-        return self.decoder.meshes
-
     def mesh(self, name: str) -> Mesh:
         """A mesh by its symbol, or by its text."""
-        return self.meshes[name] if name.startswith("@") else parse_mesh(name)
+        return self.decoder.meshes[name] if name.startswith("@") else parse_mesh(name)
 
     def refuse(self, operation: Operation, hint: str) -> None:
         """Note an unsupported op, and every one inside its regions."""

@@ -1,6 +1,6 @@
 """A folder of compiled code, shared by all processes of a user, never trusted blindly.
 
-    cache = Cache(cache_folder(config) / "objects")
+    cache = cache_of("objects", config)       # None: TINYHLO_CACHE=0
     code = cache.load(key)                    # bytes, or None: absent or damaged
     cache.store(key, code)
 
@@ -16,9 +16,10 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tinyhlo.config import Config, cache_folder
 from tinyhlo.records import dataclass
 
 MAGIC = b"tinyhlo1"
@@ -95,3 +96,18 @@ class Cache:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
+
+
+def cache_of(name: str, config: Config) -> Cache | None:
+    """The folder of this name in the user's cache; None when nothing is to be kept."""
+    return Cache(cache_folder(config) / name) if config.cache else None
+
+
+def kept(cache: Cache | None, key: str, make: Callable[[], bytes]) -> bytes:
+    """What is stored under `key`, or what `make` gives, stored from now on."""
+    payload = cache.load(key) if cache else None
+    if payload is None:
+        payload = make()
+        if cache:
+            cache.store(key, payload)
+    return payload

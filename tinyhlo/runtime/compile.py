@@ -28,7 +28,7 @@ from tinyhlo.report import KernelReport
 from tinyhlo.runtime.library import REGISTRY, Library
 from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.targets import bind
-from tinyhlo.runtime.trace import Trace, trace_to
+from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule.program import Kernel, Program
 from tinyhlo.target import Target
 
@@ -68,9 +68,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     """
     kernels = kernels_of(program.body)
     libraries = bind_libraries(kernels)
-    counters = zero_counters(kernels) if is_profiled(config) else None
-    trace = trace_to(config.profile)
-    first = trace.reserve(len(kernels)) if trace else 0
+    counters, first, probe = profile_of(kernels, config)
     own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
     found = searched(own, target, config) if config.beam or config.schedules else {}
     texts: list[str] = []
@@ -86,7 +84,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
             target,
             finish,
             {kernel: len(program.constants) + k for k, kernel in enumerate(libraries)},
-            None if counters is None else probes(counters, kernels, first, trace),
+            probe,
             {kernel: each.schedule for kernel, each in found.items()},
         )
         pieces = code.pieces(last)
@@ -124,26 +122,23 @@ def searched(
     return search(kernels, target, config)
 
 
-def is_profiled(config: Config) -> bool:
-    """Whether kernels are timed one by one."""
-    return config.debug >= 2 or bool(config.profile or config.viz)
-
-
-def zero_counters(kernels: Collection[Kernel]) -> np.ndarray:
-    """(calls, nanoseconds) of each kernel."""
-    return np.zeros((len(kernels), 2), np.int64)
-
-
-def probes(
-    counters: np.ndarray, kernels: Iterable[Kernel], first: int, trace: Trace | None
-) -> Callable[[Kernel], Probe]:
-    """Each kernel's row of `counters`, and its number in the trace, from `first` on."""
+def profile_of(
+    kernels: Collection[Kernel], config: Config
+) -> tuple[np.ndarray | None, int, Callable[[Kernel], Probe] | None]:
+    """(calls, nanoseconds) of each kernel, the number of the first one in the trace, and where each
+    one counts; nothing where kernels are not timed one by one."""
+    trace = trace_to(config.profile)
+    first = trace.reserve(len(kernels)) if trace else 0
+    if config.debug < 2 and not config.profile and not config.viz:
+        return None, first, None
+    counters = np.zeros((len(kernels), 2), np.int64)
     table, cursor, capacity = trace.addresses() if trace else (0, 0, 0)
     start, step = counters.ctypes.data, counters.strides[0]
-    return {
+    probes = {
         kernel: Probe(start + k * step, first + k, table, cursor, capacity)
         for k, kernel in enumerate(kernels)
-    }.__getitem__
+    }
+    return counters, first, probes.__getitem__
 
 
 def bind_libraries(kernels: Iterable[Kernel]) -> dict[Kernel, Library]:

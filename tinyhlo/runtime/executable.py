@@ -47,17 +47,6 @@ class Executable:
     effects: bool = False
     synchronous: bool = False
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
-    counters: np.ndarray | None = field(default=None, repr=False)
-
-    def profile(self) -> list[tuple[KernelReport, int, float]]:
-        """(kernel, calls, seconds of all calls) since it was compiled; all zero unless the
-        program was compiled with TINYHLO_DEBUG >= 2 or TINYHLO_PROFILE."""
-        if self.counters is None:
-            return [(kernel, 0, 0.0) for kernel in self.kernels]
-        return [
-            (kernel, int(calls), float(nanoseconds) * 1e-9)
-            for kernel, (calls, nanoseconds) in zip(self.kernels, self.counters, strict=True)
-        ]
 
     def __call__(self, *arguments: np.ndarray) -> Arrays:
         """Run on host arrays; returns new arrays.

@@ -27,37 +27,13 @@ ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4  # kinds of attributes
 
 BUFFER_WORDS, ATTRIBUTES_WORDS = 6, 6
 
-# XLA_FFI_DataType
-CODES = {
-    "i1": 1,
-    "i2": 26,
-    "i4": 21,
-    "i8": 2,
-    "i16": 3,
-    "i32": 4,
-    "i64": 5,
-    "ui2": 27,
-    "ui4": 22,
-    "ui8": 6,
-    "ui16": 7,
-    "ui32": 8,
-    "ui64": 9,
-    "f16": 10,
-    "f32": 11,
-    "f64": 12,
-    "bf16": 16,
-    "complex<f32>": 15,
-    "complex<f64>": 18,
-    "f8E5M2": 19,
-    "f8E4M3FN": 20,
-    "f8E4M3B11FNUZ": 23,
-    "f8E5M2FNUZ": 24,
-    "f8E4M3FNUZ": 25,
-    "f8E4M3": 28,
-    "f8E3M4": 29,
-    "f4E2M1FN": 32,
-    "f8E8M0FNU": 33,
-}
+# XLA_FFI_DataType of each element type
+ELEMENTS = """
+i1:1 i2:26 i4:21 i8:2 i16:3 i32:4 i64:5 ui2:27 ui4:22 ui8:6 ui16:7 ui32:8 ui64:9 f16:10 f32:11
+f64:12 bf16:16 complex<f32>:15 complex<f64>:18 f8E5M2:19 f8E4M3FN:20 f8E4M3B11FNUZ:23 f8E5M2FNUZ:24
+f8E4M3FNUZ:25 f8E4M3:28 f8E3M4:29 f4E2M1FN:32 f8E8M0FNU:33
+"""
+CODES = {name: int(code) for name, code in (word.split(":") for word in ELEMENTS.split())}
 NUMPY_CODES = {BY_NAME[name].numpy: code for name, code in CODES.items()}
 
 

@@ -56,7 +56,6 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         keepalive=(compiled, linked, constants, entry),
         effects=bool(module.graph.effects),
         synchronous=any(library.synchronous for library in compiled.libraries),
-        counters=compiled.counters,
     )
 
 
@@ -70,7 +69,7 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
         status = entry(arguments, results, arena, constants)
         for report, (calls, nanoseconds) in zip(compiled.kernels, counters - before, strict=True):
             if calls:
-                print(kernel_line((report, int(calls), nanoseconds * 1e-9)), file=sys.stderr)
+                print(kernel_line(report, int(calls), nanoseconds * 1e-9), file=sys.stderr)
         return int(status)
 
     return run

@@ -16,8 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from tinyhlo.config import Config, cache_folder
-from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.config import Config
+from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.jit import compile_text, llvm_version
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
@@ -32,7 +32,7 @@ class ObjectCode:
 
     def __init__(self, target: Target, config: Config) -> None:
         self.target = target
-        self.cache = Cache(cache_folder(config) / "objects") if config.cache else None
+        self.cache = cache_of("objects", config)
         self.threads: ThreadPoolExecutor | None = None
         self.interval = 0.0  # of Python's, before
         self.futures: list[Future[bytes]] = []
@@ -72,11 +72,5 @@ class ObjectCode:
 
     def compile(self, text: str) -> bytes:
         """The code of one module."""
-        if self.cache is None:
-            return compile_text(text, self.target)
         key = key_of((VERSION, llvm_version(), repr(self.target), text))
-        code = self.cache.load(key)
-        if code is None:
-            code = compile_text(text, self.target)
-            self.cache.store(key, code)
-        return code
+        return kept(self.cache, key, lambda: compile_text(text, self.target))

@@ -23,9 +23,8 @@ X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What LLVM calls `cpu`; `needs` are the features without which its code does not run."""
+    """`needs` are the features without which its code does not run."""
 
-    cpu: str
     triple: str
     needs: tuple[str, ...]
 
@@ -36,13 +35,14 @@ V2 = ("sse4.2", "ssse3", "popcnt")
 V3 = (*V2, "avx", "avx2", "fma", "f16c", "bmi2")
 V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
+# what LLVM calls it -> what is known of it
 PROCESSORS: dict[str, Processor] = {
-    "x86-64": Processor("x86-64", X86, ()),
-    "x86-64-v2": Processor("x86-64-v2", X86, V2),
-    "x86-64-v3": Processor("x86-64-v3", X86, V3),
-    "x86-64-v4": Processor("x86-64-v4", X86, V4),
-    "cooperlake": Processor("cooperlake", X86, (*V4, "avx512vnni", "avx512bf16")),
-    "neoverse-n1": Processor("neoverse-n1", ARM, ("neon", "fullfp16", "dotprod")),
+    "x86-64": Processor(X86, ()),
+    "x86-64-v2": Processor(X86, V2),
+    "x86-64-v3": Processor(X86, V3),
+    "x86-64-v4": Processor(X86, V4),
+    "cooperlake": Processor(X86, (*V4, "avx512vnni", "avx512bf16")),
+    "neoverse-n1": Processor(ARM, ("neon", "fullfp16", "dotprod")),
 }
 
 
@@ -121,7 +121,7 @@ def named_target(name: str, threads: int) -> Target:
     """The Target of a processor of the table, with caches of usual sizes."""
     found = PROCESSORS[name]
     caches = (32 << 10, 1 << 20 if "avx512f" in found.needs else 512 << 10, 32 << 20)
-    return target_of(found.triple, found.cpu, "", found.needs, caches, threads)
+    return target_of(found.triple, name, "", found.needs, caches, threads)
 
 
 def asked_processor(name: str, threads: int) -> Target:

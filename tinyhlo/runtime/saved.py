@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 import tinyhlo
-from tinyhlo.config import Config, cache_folder, schedules_file
+from tinyhlo.config import Config, schedules_file
 from tinyhlo.ir.dtypes import U8
 from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
-from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.cache import Cache, cache_of, key_of
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
 from tinyhlo.runtime.library import REGISTRY
@@ -75,11 +75,12 @@ class KernelLoops:
 
 def place_of(source: bytes | str, target: Target, config: Config) -> SavedPlace | None:
     """Where the program is kept; None without a cache, and when its stages are to be shown."""
-    if not config.cache or config.debug or config.profile or config.viz:
+    cache = cache_of("programs", config)
+    if cache is None or config.debug or config.profile or config.viz:
         return None
     state = package_state(), schedules_state(config), replaced_calls()
     key = key_of((VERSION, llvm_version(), *state, repr(target), source))
-    return SavedPlace(Cache(cache_folder(config) / "programs"), key, source, config)
+    return SavedPlace(cache, key, source, config)
 
 
 @cache

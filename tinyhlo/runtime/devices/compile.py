@@ -23,12 +23,11 @@ from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config, thread_count
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
-from tinyhlo.runtime.compile import Compiled, bind_libraries, is_profiled, probes, zero_counters
+from tinyhlo.runtime.compile import Compiled, bind_libraries, profile_of
 from tinyhlo.runtime.devices.device import Device
 from tinyhlo.runtime.library import Library
 from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.processors import host_target
-from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule.program import Kernel, Program
 from tinyhlo.target import Target
 
@@ -76,9 +75,7 @@ def compile_program(
         for kernel in kernels
     }
     places = {kernel: len(program.constants) + k for k, kernel in enumerate(kernels)}
-    counters = zero_counters(kernels) if is_profiled(config) else None
-    trace = trace_to(config.profile)
-    first = trace.reserve(len(kernels)) if trace else 0
+    counters, first, probe = profile_of(kernels, config)
     scratch = -(-program.arena_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
     declarations: dict[str, str] = {}
     renderer = DeviceEntryRenderer(
@@ -88,7 +85,7 @@ def compile_program(
         frozenset(host),
         len(program.constants) + len(kernels),
         scratch,
-        None if counters is None else probes(counters, kernels, first, trace),
+        probe,
     )
     entry = renderer.render("entry")
     module = QUICK + "\n\n".join([*declarations.values(), entry])

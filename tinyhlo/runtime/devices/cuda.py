@@ -15,10 +15,12 @@ from typing import Any
 
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
+from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.devices import stream
 from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.devices.stream import Attribute
 from tinyhlo.target import Target
+from tinyhlo.version import VERSION
 
 API = "CUDA"
 INSTALL = "pip install 'tinyhlo[nv]', and NVIDIA's driver"
@@ -136,4 +138,5 @@ def cubin(source: str, architecture: str, config: Config) -> bytes:
         finally:
             nvrtc.nvrtcDestroyProgram(program)
 
-    return stream.kept(config, "cuda", (version, *options, source), compiled)
+    key = key_of((VERSION, version, *options, source))
+    return kept(cache_of("cuda", config), key, compiled)

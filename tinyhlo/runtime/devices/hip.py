@@ -15,8 +15,10 @@ from typing import Any
 
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
+from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.devices import stream
 from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
+from tinyhlo.version import VERSION
 
 API = "HIP"
 INSTALL = "install ROCm 6 or later; ROCM_PATH names its folder where that is not /opt/rocm"
@@ -171,8 +173,8 @@ def code_object(source: str, architecture: str, config: Config) -> bytes:
         finally:
             hiprtc.hiprtcDestroyProgram(ctypes.byref(program))
 
-    parts = (*(str(number.value) for number in version), *options, source)
-    return stream.kept(config, "hip", parts, compiled)
+    key = key_of((VERSION, *(str(number.value) for number in version), *options, source))
+    return kept(cache_of("hip", config), key, compiled)
 
 
 def read(hiprtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any
 from tinyhlo.config import Config, cache_folder
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
-from tinyhlo.runtime.cache import Cache, key_of
+from tinyhlo.runtime.cache import cache_of, key_of
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import PROCESSOR, Target
@@ -181,7 +181,7 @@ def built(cl: Any, context: Any, device: Any, source: str, config: Config) -> An
 
     Raises TinyhloError with what the driver's compiler says.
     """
-    cache = Cache(cache_folder(config) / "opencl") if config.cache else None
+    cache = cache_of("opencl", config)
     rounds = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     options = [ROUNDED] if rounds else []
     key = key_of((VERSION, *options, device.name, device.version, device.driver_version, source))

@@ -11,14 +11,11 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyhlo.config import Config, cache_folder
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
-from tinyhlo.runtime.cache import Cache, key_of
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
-from tinyhlo.version import VERSION
 
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
 
@@ -69,15 +66,3 @@ def stream_device(
     struct = words.array([*[0] * HEAD_WORDS, next(addresses), *handles, *addresses])
     core.library().tiny_stream_open(struct.ctypes.data)
     return Device(label, name, target, build, struct, (words, text, functions, keepalive))
-
-
-def kept(config: Config, folder: str, parts: Sequence[str], compiled: Callable[[], bytes]) -> bytes:
-    """Machine code that follows from `parts`: what an earlier process has left, or compiled."""
-    cache = Cache(cache_folder(config) / folder) if config.cache else None
-    key = key_of((VERSION, *parts))
-    code = cache.load(key) if cache else None
-    if code is None:
-        code = compiled()
-        if cache:
-            cache.store(key, code)
-    return code

@@ -52,7 +52,7 @@ def search(kernels: Mapping[Kernel, float], target: Target, config: Config) -> d
     result: dict[Kernel, Found] = {}
     for number, (kernel, runs) in enumerate(kernels.items(), 1):
         key = key_of_kernel(kernel, runs, target)
-        found = known.get(key)
+        found = known.found.get(key)
         if found is None and config.beam:
             found = search_kernel(Bench(kernel, runs, target), config.beam)
             known.add(key, found)

@@ -58,9 +58,6 @@ class Schedules:
         except (OSError, UnicodeDecodeError) as error:
             raise TinyhloError(f"cannot read the schedules in {self.path}: {error}") from error
 
-    def get(self, key: str) -> Found | None:
-        return self.found.get(key)
-
     def add(self, key: str, found: Found) -> None:
         """Keep it, in the file too. Raises TinyhloError when that cannot be written."""
         self.found[key] = found
