@@ -11,7 +11,6 @@ import pytest
 
 from tinyhlo.errors import InvalidProgram, UnsupportedOp
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.import_stablehlo.artifact import read_artifact
 
 GARBAGE = [
     "",
@@ -47,7 +46,7 @@ def test_truncated_bytes() -> None:
 
 def test_not_an_artifact() -> None:
     with pytest.raises(InvalidProgram):
-        read_artifact(b"\x10\x00\x00\x00" * 8)
+        import_module(b"\x10\x00\x00\x00" * 8)
 
 
 def test_every_unsupported_op_is_named_with_its_line() -> None:

@@ -16,7 +16,7 @@ import pytest
 from jaxlib.mlir.dialects import stablehlo
 
 from tinyhlo.import_stablehlo import context, import_module
-from tinyhlo.import_stablehlo.artifact import read_artifact
+from tinyhlo.import_stablehlo.artifact import embedded_module
 from tinyhlo.import_stablehlo.context import lent_context
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -63,10 +63,10 @@ def test_all_formats_give_the_same_nodes(sources: dict[str, bytes | str]) -> Non
         assert graph.results == first.results
 
 
-def test_read_artifact() -> None:
+def test_embedded_module() -> None:
     pytest.importorskip("flatbuffers")
     exported = jax.export.export(jax.jit(program), platforms=("cpu",))(X)
-    assert read_artifact(exported.serialize()) == exported.mlir_module_serialized
+    assert embedded_module(exported.serialize()) == exported.mlir_module_serialized
 
 
 def test_jax_is_not_imported() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -25,8 +26,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def new() -> ObjectCode:
-    return ObjectCode(named_target("x86-64-v3", threads=2), Config(cache=0))
+def new() -> closing[ObjectCode]:
+    return closing(ObjectCode(named_target("x86-64-v3", threads=2), Config(cache=0)))
 
 
 def test_threads_of_llvm_do_not_wait_for_python(seen: list[float]) -> None:

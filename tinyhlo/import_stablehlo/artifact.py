@@ -1,7 +1,7 @@
 """The StableHLO module inside a file that `jax.export` wrote.
 
-    module_bytes = read_artifact(exported.serialize())
-    read_platforms(exported.serialize())              # ("cpu", "tiny")
+    embedded_module(exported.serialize())    # bytes
+    read_platforms(exported.serialize())     # ("cpu", "tiny")
 
 The file is a flatbuffer (schema: `jax/_src/export/serialization.fbs`). Only two of its fields are
 needed, so a few bounds-checked reads replace the `flatbuffers` package.
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import struct
 
-from tinyhlo.errors import InvalidProgram
-
 # byte positions of the fields' entries in the table's vtable
 PLATFORMS_SLOT = 22
 MODULE_SLOT = 30
@@ -20,20 +18,19 @@ MODULE_MAGIC = b"ML\xefR"
 MOST_PLATFORMS = 64  # JAX knows fewer than ten
 
 
-def is_artifact(source: bytes) -> bool:
-    """Whether `source` is a `jax.export` file."""
-    return _embedded_module(source) is not None
-
-
-def read_artifact(source: bytes) -> bytes:
-    """The portable artifact inside a `jax.export` file.
-
-    Raises InvalidProgram when there is none.
-    """
-    module = _embedded_module(source)
-    if module is None:
-        raise InvalidProgram("not a jax.export file: it holds no StableHLO module")
-    return module
+def embedded_module(source: bytes) -> bytes | None:
+    """The portable artifact inside a `jax.export` file; None when it is no such file."""
+    if source.startswith(MODULE_MAGIC):
+        return None
+    try:
+        vector = _vector(source, MODULE_SLOT)
+    except struct.error:
+        return None
+    if vector is None:
+        return None
+    start, length = vector
+    module = source[start : start + length]
+    return module if len(module) == length and module.startswith(MODULE_MAGIC) else None
 
 
 def read_platforms(source: bytes) -> tuple[str, ...]:
@@ -46,20 +43,6 @@ def read_platforms(source: bytes) -> tuple[str, ...]:
         return tuple(_string(source, start + 4 * k) for k in range(min(count, MOST_PLATFORMS)))
     except (struct.error, UnicodeDecodeError):
         return ()
-
-
-def _embedded_module(source: bytes) -> bytes | None:
-    if source.startswith(MODULE_MAGIC):
-        return None
-    try:
-        vector = _vector(source, MODULE_SLOT)
-    except struct.error:
-        return None
-    if vector is None:
-        return None
-    start, length = vector
-    module = source[start : start + length]
-    return module if len(module) == length and module.startswith(MODULE_MAGIC) else None
 
 
 def _vector(source: bytes, slot: int) -> tuple[int, int] | None:

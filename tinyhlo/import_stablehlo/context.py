@@ -20,7 +20,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.artifact import is_artifact, read_artifact, read_platforms
+from tinyhlo.import_stablehlo.artifact import embedded_module, read_platforms
 from tinyhlo.import_stablehlo.platforms import choose_platform
 from tinyhlo.import_stablehlo.quantized import load_dialect, mentions_quantized, write_out
 
@@ -73,13 +73,19 @@ def parse_module(source: bytes | str, context: ir.Context | None = None) -> ir.M
     if isinstance(source, str):
         return parse_source(source, context)
     source = bytes(source)
-    if is_artifact(source):
-        module = parse_source(read_artifact(source), context)
+    embedded = embedded_module(source)
+    if embedded is not None:
+        module = parse_source(embedded, context)
         choose_platform(module, read_platforms(source))
         return module
-    if not source.startswith(BYTECODE_MAGIC):
-        return parse_source(_decode_text(source), context)
-    return parse_source(source, context)
+    if source.startswith(BYTECODE_MAGIC):
+        return parse_source(source, context)
+    try:
+        return parse_source(source.decode(), context)
+    except UnicodeDecodeError as error:
+        raise InvalidProgram(
+            "neither StableHLO text, MLIR bytecode, a portable artifact nor a jax.export file"
+        ) from error
 
 
 def text_of(source: bytes | str) -> str:
@@ -138,12 +144,3 @@ def collect_diagnostics(context: ir.Context) -> Generator[list[str]]:
         yield complaints
     finally:
         handler.detach()
-
-
-def _decode_text(source: bytes) -> str:
-    try:
-        return source.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidProgram(
-            "neither StableHLO text, MLIR bytecode, a portable artifact nor a jax.export file"
-        ) from error

@@ -17,6 +17,7 @@ from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.phases import Phases, phases_of, taps_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
+from tinyhlo.import_stablehlo.windows import windows_of
 from tinyhlo.ir.build import flip, full, pad, permute, reshape, scalar, slice_, window
 from tinyhlo.ir.graph import Node
 
@@ -25,33 +26,29 @@ def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     """One sum of products, or one for each kind of place that sees other taps of the kernel."""
     lhs, rhs = inputs
     given = operation.attributes
-    numbers: ConvolutionDimensions = given["dimension_numbers"]
-    rank = len(numbers.input_spatial_dimensions)
-    lhs, rhs = standard_layout(lhs, rhs, numbers)
-    reversal = given.get("window_reversal") or (False,) * rank
-    rhs = flip(rhs, [2 + axis for axis in range(rank) if reversal[axis]])
-    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * rank
-    ones = (1,) * rank
-    base = given.get("lhs_dilation") or ones
-    stride = given.get("window_strides") or ones
-    dilation = given.get("rhs_dilation") or ones
-    alone = all(s == d == 1 for s, d in zip(stride, dilation, strict=True))
-    if alone and any(b > 1 for b in base) and 0 not in operation.type.shape:
-        return by_phases(operation, lhs, rhs, padding, base)
-    low, high = [low for low, _ in padding], [high for _, high in padding]
+    lhs, rhs = standard_layout(lhs, rhs, given["dimension_numbers"])
+    reversal = given.get("window_reversal") or ()
+    rhs = flip(rhs, [2 + axis for axis, reversed_ in enumerate(reversal) if reversed_])
+    windows = windows_of(given, rhs.shape[2:], "lhs_dilation", "rhs_dilation")
+    base, ones = windows.base_dilation, (1,) * len(windows.size)
+    alone = windows.stride == windows.window_dilation == ones
+    if alone and base != ones and 0 not in operation.type.shape:
+        return by_phases(operation, lhs, rhs, windows.low, base)
     gaps = [step - 1 for step in base]
-    lhs = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high), (0, 0, *gaps))
-    if rank:
-        lhs = window(lhs, (1, 1, *rhs.shape[2:]), (1, 1, *stride), (1, 1, *dilation))
+    low, high, between = ((0, 0, *each) for each in (windows.low, windows.high, gaps))
+    lhs = pad(lhs, scalar(0, lhs.dtype), low, high, between)
+    if ones:
+        size, stride, dilation = windows.size, windows.stride, windows.window_dilation
+        lhs = window(lhs, (1, 1, *size), (1, 1, *stride), (1, 1, *dilation))
     return reshape(products(operation, lhs, reshape(rhs, rhs.shape + ones)), operation.type.shape)
 
 
 def by_phases(
-    operation: Operation, lhs: Node, rhs: Node, padding: list[list[int]], bases: Sequence[int]
+    operation: Operation, lhs: Node, rhs: Node, lows: Sequence[int], bases: Sequence[int]
 ) -> Node:
     """Each group of phases, then all of them side by side, along one axis after the other."""
     numbers: ConvolutionDimensions = operation.attributes["dimension_numbers"]
-    lows, kernel, ones = [low for low, _ in padding], rhs.shape[2:], (1,) * len(bases)
+    kernel, ones = rhs.shape[2:], (1,) * len(bases)
     spatial = numbers.output_spatial_dimensions
     counts = [
         -(-operation.type.shape[axis] // base) for axis, base in zip(spatial, bases, strict=True)

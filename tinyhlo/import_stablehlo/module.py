@@ -140,7 +140,7 @@ def read_module(parsed: ir.Module) -> Module:
     )
     return Module(
         Graph(tuple(map(stored, signature.inputs)), nodes, effects, walker.lines),
-        module_name(parsed),
+        module_attribute(parsed, "sym_name") or "module",
         signature,
         tuple(
             (device * len(outputs) + k, device * len(inputs) + n)
@@ -232,11 +232,6 @@ def memories(attributes: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         raise UnsupportedOp((UnsupportedItem("mhlo.memory_kind", unknown[0], "", hint),))
     numbers = tuple(map(MEMORY_KINDS.index, found))
     return numbers if any(numbers) else ()
-
-
-def module_name(module: ir.Module) -> str:
-    """The module's symbol name, as `jit_f`."""
-    return module_attribute(module, "sym_name") or "module"
 
 
 def module_attribute(module: ir.Module, name: str) -> Any:

@@ -37,7 +37,7 @@ def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Sco
     select, combine = (scope.graph(region) for region in operation.regions)
     if not source.type.size:
         return broadcast(initial, operand.shape)
-    windows = windows_of(operation, len(operand.shape))
+    windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
     chosen = selected_index(operand, windows, select)
     if monoids_of(combine) == [Op.ADD]:
         return gathered(operand, source, initial, chosen, windows)

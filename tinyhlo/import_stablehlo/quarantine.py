@@ -25,7 +25,7 @@ from threading import Lock, Timer
 from jaxlib.version import __version__ as jaxlib_version
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.artifact import is_artifact
+from tinyhlo.import_stablehlo.artifact import embedded_module
 from tinyhlo.import_stablehlo.context import BYTECODE_MAGIC
 from tinyhlo.runtime.cache import Cache, kept, key_of
 
@@ -45,7 +45,7 @@ def admit(source: bytes, cache: Cache | None = None) -> bytes:
 
     Raises InvalidProgram when it cannot be read.
     """
-    if not source.startswith(BYTECODE_MAGIC) and not is_artifact(source):
+    if not source.startswith(BYTECODE_MAGIC) and embedded_module(source) is None:
         return source
     key = key_of((source, "quarantine", jaxlib_version))
     return kept(cache, key, lambda: _reader.read(source))

@@ -6,7 +6,7 @@ window [n], padding (n-1, 0)              ->  Scan(ADD)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.joining import padded
@@ -50,16 +50,20 @@ class Windows:
         return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
 
 
-def windows_of(operation: Operation, rank: int) -> Windows:
-    """The window attributes of an op, defaults filled in."""
-    given = operation.attributes
-    ones = (1,) * rank
-    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * rank
+def windows_of(
+    given: Mapping[str, Any],
+    size: tuple[int, ...],
+    base_dilation: str = "base_dilations",
+    window_dilation: str = "window_dilations",
+) -> Windows:
+    """The window attributes of an op, of which two have several names; defaults filled in."""
+    ones = (1,) * len(size)
+    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * len(size)
     return Windows(
-        size=given["window_dimensions"],
+        size=size,
         stride=given.get("window_strides") or ones,
-        base_dilation=given.get("base_dilations") or ones,
-        window_dilation=given.get("window_dilations") or ones,
+        base_dilation=given.get(base_dilation) or ones,
+        window_dilation=given.get(window_dilation) or ones,
         low=tuple(low for low, _ in padding),
         high=tuple(high for _, high in padding),
     )
@@ -68,7 +72,7 @@ def windows_of(operation: Operation, rank: int) -> Windows:
 def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = len(inputs) // 2
     sources, initials = inputs[:count], inputs[count:]
-    windows = windows_of(operation, len(sources[0].shape))
+    windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
     combiner = scope.graph(operation.regions[0])
     cumulative = cumulative_axis(windows, sources[0].shape)
     if cumulative is not None:

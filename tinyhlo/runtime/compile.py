@@ -12,6 +12,7 @@ to be linked (`jit.py`, `shared_library.py`), and what is known of each kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,8 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
     found = searched(own, target, config) if config.beam or config.schedules else {}
     texts: list[str] = []
-    with ObjectCode(target, config if counters is None else replace(config, cache=0)) as code:
+    config = config if counters is None else replace(config, cache=0)
+    with closing(ObjectCode(target, config)) as code:
 
         def finish(text: str) -> None:
             texts.append(text)

@@ -4,7 +4,7 @@ In: LLVM IR texts, one after the other. Out: their object code: what an earlier 
 from the same text for the same target, or compiled now, on as many threads as the target has
 (LLVM runs without Python's lock).
 
-    with ObjectCode(target, config) as code:
+    with closing(ObjectCode(target, config)) as code:
         code.add(text)                           # a thread compiles it
         linked = link(code.pieces(last_text))    # this one compiles the last
 """
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Self
 
 from tinyhlo.config import Config
 from tinyhlo.runtime.cache import cache_of, kept, key_of
@@ -37,15 +35,7 @@ class ObjectCode:
         self.interval = 0.0  # of Python's, before
         self.futures: list[Future[bytes]] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if self.threads is None:
             return
         self.threads.shutdown(cancel_futures=True)

@@ -44,7 +44,6 @@ MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to c
 LENGTH_BYTES = 8  # of the head
 
 PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
-TYPES = ("inputs", "outputs")
 NUMBERS = ("donors", "orders", "memories", "shardings", "devices")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
@@ -113,7 +112,7 @@ def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) ->
         return
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
     seen = executable.signature
-    types = (getattr(seen, name) for name in TYPES)
+    types = (seen.inputs, seen.outputs)
     head["types"] = [[(type_.dtype.name, type_.shape) for type_ in group] for group in types]
     head["numbers"] = [getattr(seen, name) for name in NUMBERS]
     head["aliases"] = executable.aliases

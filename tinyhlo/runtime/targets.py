@@ -53,10 +53,8 @@ def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, 
     and dtypes that the program states. Or it is an XLA FFI handler: a PyCapsule as
     `jax.ffi.pycapsule` gives it, or one for each stage in a dictionary.
     """
-    if isinstance(function, Mapping):
-        REGISTRY[name] = handler(dict(function))
-    elif type(function).__name__ == "PyCapsule":
-        REGISTRY[name] = handler({"execute": function})
+    if isinstance(function, Mapping) or type(function).__name__ == "PyCapsule":
+        REGISTRY[name] = handler(function)
     elif callable(function):
         REGISTRY[name] = functools.partial(call_function, function)
     else:
@@ -84,8 +82,9 @@ def python_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def handler(handlers: Mapping[str, Any]) -> Maker:
-    """What makes the calls of an XLA FFI handler."""
+def handler(function: Any) -> Maker:
+    """What makes the calls of an XLA FFI handler, or of one for each stage."""
+    handlers = dict(function) if isinstance(function, Mapping) else {"execute": function}
     return lambda call: ffi_call(handlers, call, seconds_of(call))
 
 
@@ -152,7 +151,7 @@ def maker_of(function: Any, version: int) -> Maker:
     """What makes the calls of a function by the API version that jax.ffi registered it for."""
     if version == 0:
         return lambda call: plain_call(pointer_of(function), call)
-    return handler(function if isinstance(function, dict) else {"execute": function})
+    return handler(function)
 
 
 def lapack_target(target: str) -> Maker | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -89,7 +90,7 @@ def compile_program(
     )
     entry = renderer.render("entry")
     module = QUICK + "\n\n".join([*declarations.values(), entry])
-    with ObjectCode(host_target(thread_count(config)), config) as objects:
+    with closing(ObjectCode(host_target(thread_count(config)), config)) as objects:
         pieces = objects.pieces(module)
     texts = {kernel: KernelSource(code.source, each) for kernel, each in code.kernels.items()}
     reports = {kernel: report(kernel, texts.get(kernel, "")) for kernel in kernels}
