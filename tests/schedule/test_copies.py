@@ -24,6 +24,19 @@ def planned(function: Callable[..., object], *arguments: np.ndarray) -> Program:
     return run_stages(text, Config(cache=0)).program
 
 
+def test_zeros_that_others_compare_with_are_one_number_there() -> None:
+    """They are filled where the update lands; nothing reads them, or copies them first."""
+
+    def changed(x: jax.Array, index: jax.Array) -> jax.Array:
+        zeros = jnp.zeros((500, 40), jnp.float32)
+        return jnp.sum(zeros.at[index].add(x) != zeros, axis=-1)
+
+    x = np.ones((50, 40), np.float32)
+    program = planned(changed, x, np.arange(50, dtype=np.int32) * 7)
+    assert not [s for s in program.body if isinstance(s, Copy)]
+    assert program.arena_bytes == 500 * 40 * 4
+
+
 def test_updates_of_zeros_fill_memory_of_their_own() -> None:
     """Of one array of zeros, all but one would be copies, and it would live until the last."""
 

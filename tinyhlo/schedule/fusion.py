@@ -16,6 +16,7 @@ from math import prod
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, MultiReduce, Node, Output, Reduce
 from tinyhlo.ir.index import index
+from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
 from tinyhlo.ir.walks import reachable
@@ -38,6 +39,7 @@ from tinyhlo.schedule.items import (
     Items,
     base,
     find_items,
+    in_memory,
     is_leaf,
     is_structure_value,
     own_work,
@@ -102,15 +104,23 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
     def stop(node: Node) -> bool:
         return node in stops or is_leaf(node) or is_structure_value(node)
 
+    def is_read(node: Node) -> bool:  # one number is known where it is used
+        return stop(node) and splat_value(node) is None
+
+    def reads_of(value: Node, stored: bool) -> Reads:
+        if (stop if stored else is_read)(value):
+            return {value: {()}}
+        return access(value, is_read)
+
     clusters: list[Cluster] = []
     producer: dict[Node, Cluster] = {}
     structures = set(items.structures)
     for position, node in enumerate(graph.nodes()):
         if node in structures:
-            given = map(base, node.inputs)
-            found = [{inner: {()}} if stop(inner) else access(inner, stop) for inner in given]
+            stored = frozenset(in_memory(node))
+            found = [reads_of(base(child), child in stored) for child in node.inputs]
         elif node in stops:
-            found = [access(node, stop)]
+            found = [access(node, is_read)]
         else:
             if isinstance(node, Output) and node.inputs[0] in producer:
                 producer[node] = producer[node.inputs[0]]
