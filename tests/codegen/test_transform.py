@@ -14,7 +14,7 @@ from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.compiler import compile_module, run_stages
 from tinyhlo.config import Config
-from tinyhlo.import_stablehlo.fft_passes import Direction, passes
+from tinyhlo.import_stablehlo.fft_passes import passes
 from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
 from tinyhlo.import_stablehlo.movement import join
 from tinyhlo.ir.build import (
@@ -175,7 +175,7 @@ def test_joined_parts(lengths: tuple[int, ...]) -> None:
 def two_passes(rows: int) -> tuple[Node, Node]:
     """64 points of each row in two passes of 8, real and imaginary parts side by side."""
     x = param(0, (2, rows, 64), F32)
-    return x, passes(x, 2, ((8, 8),), Direction(False, 1.0), True)
+    return x, passes(x, 2, ((8, 8),), paired=True)
 
 
 def lowered(graph: Graph, name: str) -> LoopProgram:

@@ -128,7 +128,7 @@ def test_factors() -> None:
         assert np.prod(radices(n)) == n
     for n in (60, 4096, 10**6, 1 << 20):
         assert np.prod([np.prod(group) for group in groups(n, ROW)]) == n
-    assert good_length(261) >= 261
+    assert good_length(261, ROW) >= 261
 
 
 def test_stack_takes_planes_as_one_array() -> None:

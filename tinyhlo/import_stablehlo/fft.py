@@ -17,9 +17,9 @@ import numpy as np
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane
 from tinyhlo.import_stablehlo.fft_passes import (
     Array,
-    Direction,
     both_planes,
     constant_along,
+    exchanged,
     passes,
 )
 from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, good_length, groups, roots
@@ -53,11 +53,11 @@ def transform(signal: Node | Complex, kind: str, lengths: Sequence[int]) -> Node
 def along(x: Node, axis: int, inverse: bool, paired: bool = False) -> Node:
     """The complex transform of x[plane, ...] along one axis."""
     n = x.shape[axis]
-    direction = Direction(inverse, 1 / n if inverse else 1.0)
+    scale = 1 / n if inverse else 1.0
     factors = groups(n, ROW if axis == len(x.shape) - 1 else GROUP)
     if factors is None:
-        return convolved(x, axis, direction)
-    return passes(x, axis, factors, direction, paired)
+        return convolved(x, axis, scale, inverse)
+    return passes(x, axis, factors, scale, inverse, paired)
 
 
 def real_spectrum(x: Node) -> Node:
@@ -124,7 +124,7 @@ def empty(signal: Node | Complex, kind: str, n: int) -> Node | Complex:
     return plane if kind == "IRFFT" else Complex(plane, plane)
 
 
-def convolved(x: Node, axis: int, direction: Direction) -> Node:
+def convolved(x: Node, axis: int, scale: float, inverse: bool) -> Node:
     """The transform of x[plane, ...] along `axis`, of a length with a large prime factor. With
     w = exp(-2 pi i / n) and j*k = (j^2 + k^2 - (k - j)^2) / 2,
 
@@ -133,22 +133,23 @@ def convolved(x: Node, axis: int, direction: Direction) -> Node:
     is a convolution, computed by two transforms of a length without large factors (Bluestein, IEEE
     Trans. Audio Electroacoust. 18, 1970). Angles are reduced in integers, the transform of the
     chirp is a constant."""
+    if inverse:
+        return exchanged(convolved(exchanged(x), axis, scale, inverse=False))
     n = x.shape[axis]
-    length = good_length(2 * n - 1)
-    factors = groups(length, ROW if axis == len(x.shape) - 1 else GROUP)
+    whole = ROW if axis == len(x.shape) - 1 else GROUP
+    length = good_length(2 * n - 1, whole)
+    factors = groups(length, whole)
     assert factors is not None
     chirp = roots(squares(n), 2 * n)
-    if direction.inverse:
-        chirp = chirp.conj()
     kernel = np.zeros(length, complex)
     kernel[:n] = chirp.conj()
     kernel[length - n + 1 :] = chirp[:0:-1].conj()
     x = times(both_planes(x), chirp, axis)
     x = padded(x, axis, 0, length - n)
-    x = passes(x, axis, factors, Direction(False, 1.0), False)
+    x = passes(x, axis, factors)
     x = times(x, np.fft.fft(kernel), axis)
-    x = passes(x, axis, factors, Direction(True, 1.0 / length), False)
-    return times(part(x, axis, 0, n), chirp * direction.scale, axis)
+    x = passes(x, axis, factors, 1.0 / length, inverse=True)
+    return times(part(x, axis, 0, n), chirp * scale, axis)
 
 
 def squares(n: int) -> Array:

@@ -47,83 +47,83 @@ FINE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
-    """Of a transform: exponents are conjugated when `inverse`, results multiplied by `scale`."""
-
-    inverse: bool
-    scale: float
-
-    def weights(self, numerators: Array, n: int) -> Array:
-        found = roots(numerators, n)
-        return found.conj() if self.inverse else found
-
-
-@dataclass(frozen=True, slots=True)
 class Pass:
     """One factor of a group: `radix` points, `rest` times as many before the factors that follow
-    in the group, after factors of the group with the product `done`."""
+    in the group, after factors of the group with the product `done`. A `paired` result has the
+    parts of each number side by side, in their own order again if the planes are `exchanged`."""
 
     radix: int
     rest: int
     done: int
+    scale: float
     paired: bool
+    exchanged: bool
 
 
 def passes(
-    x: Node, axis: int, groups: tuple[tuple[int, ...], ...], direction: Direction, paired: bool
+    x: Node,
+    axis: int,
+    groups: tuple[tuple[int, ...], ...],
+    scale: float = 1.0,
+    inverse: bool = False,
+    paired: bool = False,
 ) -> Node:
     """The complex transform of x[plane, ...] along one axis, whose length is the product of all
-    factors; `x` may have the real plane only. `paired` puts the parts of each number of the result
-    next to each other in memory."""
+    factors, times `scale`; `x` may have the real plane only. `paired` puts the parts of each number
+    of the result next to each other in memory.
+
+    The inverse is the transform itself, real and imaginary parts exchanged before and after, so
+    that both have the same kernels and constants."""
     n = x.shape[axis]
     if n == 1:
-        return scaled(both_planes(x), direction.scale)
+        return scaled(both_planes(x), scale)
     before, after = prod(x.shape[1:axis]), prod(x.shape[axis + 1 :])
-    y, s = x, 1
+    y, s = exchanged(x) if inverse else x, 1
     for group in groups:
         points = prod(group)
         last = n == s * points
         y = reshape(y, (y.shape[0], before, points, n // (s * points), s, after))
-        scale = direction.scale if last else 1.0
-        y = run_group(y, group, Direction(direction.inverse, scale), paired and last)
+        y = run_group(y, group, scale if last else 1.0, paired and last, inverse)
         s *= points
     if not paired:
-        return reshape(y, (2, *x.shape[1:]))
+        y = reshape(y, (2, *x.shape[1:]))
+        return exchanged(y) if inverse else y
     rank = len(x.shape)
     return permute(reshape(y, (*x.shape[1:], 2)), (rank - 1, *range(rank - 1)))
 
 
-def run_group(x: Node, group: tuple[int, ...], direction: Direction, paired: bool) -> Node:
+def run_group(x: Node, group: tuple[int, ...], scale: float, paired: bool, inverse: bool) -> Node:
     """Passes over x[plane, before, t, p, q, after] that transform t; p and q stay what they are,
     so that a part of them can be taken through all passes at once."""
     planes, before, points, p, q, after = x.shape
-    scale = direction.scale
     if q > 1:
-        x = twiddled(x, (2, 4), direction, scale, first=len(group) == 1)
+        x = twiddled(x, (2, 4), scale, first=len(group) == 1)
         scale = 1.0
     y = reshape(x, (planes, before, points, p, 1, q, after))
     done = 1
     for radix in group:
         rest = points // (done * radix)
-        step = Pass(radix, rest, done, paired and rest == 1)
-        y = run_pass(y, step, Direction(direction.inverse, scale if rest == 1 else 1.0))
+        last = rest == 1
+        step = Pass(radix, rest, done, scale if last else 1.0, paired and last, inverse)
+        y = run_pass(y, step)
         done *= radix
     return y
 
 
-def run_pass(x: Node, step: Pass, direction: Direction) -> Node:
+def run_pass(x: Node, step: Pass) -> Node:
     """One pass over x[plane, before, t, p, done, q, after]."""
     planes, before, _, p, _, q, after = x.shape
     r, rest, done = step.radix, step.rest, step.done
     x = reshape(x, (planes, before, r, rest, p, done, q, after))
-    scale = direction.scale
+    scale = step.scale
     if done > 1:
-        x = twiddled(x, (2, 5), direction, scale, first=True)
+        x = twiddled(x, (2, 5), scale, first=True)
         scale = 1.0
     t = np.arange(r)
-    weights = direction.weights(np.outer(t, t), r) * scale
+    weights = roots(np.outer(t, t), r) * scale
     matrix = planes_matrix(weights, planes == 1).astype(x.dtype.numpy)
     if step.paired:
+        matrix = matrix[::-1] if step.exchanged else matrix
         shape = (before, rest, p, r, done, q, after, 2, planes, r)
         return product(matrix, (7, 3, 8, 9), x, (8, 0, 9, 1, 2, 4, 5, 6), shape)
     shape = (2, before, rest, p, r, done, q, after, planes, r)
@@ -144,13 +144,11 @@ def product(
     return reduce(Op.ADD, terms, (last, last + 1))
 
 
-def twiddled(
-    x: Node, axes: tuple[int, int], direction: Direction, scale: float, first: bool
-) -> Node:
+def twiddled(x: Node, axes: tuple[int, int], scale: float, first: bool) -> Node:
     """x[plane, ...] times w_(r*s)^(t*q) and the scale, where t < r and q < s count along `axes`.
     `first`: t = 0 is left out, which pays where t is a constant in the end."""
     t, q = axes
-    cosine, sine = twiddles(x.shape[t], x.shape[q], direction, scale, x.dtype)
+    cosine, sine = twiddles(x.shape[t], x.shape[q], scale, x.dtype)
     cosine, sine = (broadcast(part, x.shape, axes) for part in (cosine, sine))
     straight = x * cosine
     crossed = flip(x, (0,)) * sine
@@ -161,18 +159,18 @@ def twiddled(
     return where(is_first, scaled(x, scale), turned)
 
 
-def twiddles(r: int, s: int, direction: Direction, scale: float, dtype: DType) -> tuple[Node, Node]:
+def twiddles(r: int, s: int, scale: float, dtype: DType) -> tuple[Node, Node]:
     """Real and imaginary parts [t, q] of the factors: from a table, or as products of two smaller
     ones (the angles of every FINE-th q, and of those between), which stay in the cache."""
     fine = s
     if r * s > TABLE:
         fine = max(d for d in range(1, FINE + 1) if s % d == 0)
     t, q = np.arange(r)[:, None], np.arange(s)[None, :]
-    table = direction.weights(t * q[:, :fine], r * s) * scale
+    table = roots(t * q[:, :fine], r * s) * scale
     shape = (r, s // fine, fine)
     found = constant_along(table, shape, (0, 2), dtype)
     if fine < s:
-        coarse = direction.weights(t * q[:, ::fine], r * s)
+        coarse = roots(t * q[:, ::fine], r * s)
         found = found * constant_along(coarse, shape, (0, 1), dtype)
     return reshape(found.re, (r, s)), reshape(found.im, (r, s))
 
@@ -189,6 +187,11 @@ def both_planes(x: Node) -> Node:
         return x
     shape = (2, *x.shape[1:])
     return where(is_real_part(shape), expand(x, shape), 0)
+
+
+def exchanged(x: Node) -> Node:
+    """The imaginary plane first."""
+    return flip(both_planes(x), (0,))
 
 
 def scaled(x: Node, scale: float) -> Node:

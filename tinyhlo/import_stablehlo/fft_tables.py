@@ -7,7 +7,7 @@ radices(1000)          ->  (10, 10, 10), a row alone (8, 5, 5, 5)
 from __future__ import annotations
 
 from functools import cache
-from math import ceil, inf
+from math import ceil, inf, isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -104,12 +104,20 @@ def groups(n: int, whole: int) -> tuple[tuple[int, ...], ...] | None:
     found: list[tuple[int, ...]] = []
     for left in range(count, 0, -1):
         wanted = n ** (1 / left)
-        divisors = [d for d in range(1, n + 1) if n % d == 0] if left > 1 else [n]
-        size = min(divisors, key=lambda d: max(d / wanted, wanted / d))
-        alone = count == 1 and whole == ROW
-        found.append(radices(size, alone) or ())
+        size = min(divisors(n), key=lambda d: max(d / wanted, wanted / d)) if left > 1 else n
+        found.append(radices(size, is_alone(len(found), whole)) or ())
         n //= size
     return tuple(group for group in found if group)
+
+
+def is_alone(number: int, whole: int) -> bool:
+    """Whether a group of passes has no columns side by side: the first, along the last axis."""
+    return number == 0 and whole == ROW
+
+
+def divisors(n: int) -> list[int]:
+    low = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
+    return low + [n // d for d in reversed(low) if d * d < n]
 
 
 @cache
@@ -125,8 +133,14 @@ def primes(n: int) -> tuple[int, ...]:
     return (*found, n) if n > 1 else tuple(found)
 
 
-def good_length(least: int) -> int:
+def good_length(least: int, whole: int) -> int:
     """The cheapest length of at least `least` points without prime factors above 5."""
     candidates = ((1 << a) * 3**b * 5**c for a in range(2, 40) for b in range(3) for c in range(3))
     near = [n for n in candidates if least <= n < 2 * least + 4]
-    return min(near, key=lambda n: (n * sum(map(radix_cost, radices(n) or ())), n))
+    return min(near, key=lambda n: (n * length_cost(n, whole), n))
+
+
+def length_cost(n: int, whole: int) -> float:
+    """Operations an element of all passes."""
+    sizes = [prod(group) for group in groups(n, whole) or ()]
+    return sum(cheapest(size, int(is_alone(k, whole)))[0] for k, size in enumerate(sizes))

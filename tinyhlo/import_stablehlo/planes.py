@@ -11,7 +11,7 @@ from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.joining import join, nth
 from tinyhlo.ir.build import broadcast, expand, full, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
-from tinyhlo.ir.graph import Elementwise, Expand, Node, Reshape, Slice
+from tinyhlo.ir.graph import Elementwise, Expand, Flip, Node, Reshape, Slice
 
 
 def stack(value: Node | Complex) -> Node:
@@ -41,6 +41,9 @@ def planes(x: Node) -> Complex:
             test is is_real_part(x.shape) and re.shape[0] == im.shape[0] == 1
         ):  # what `stack` joined
             return Complex(*(reshape(expand(part, (1, *shape)), shape) for part in (re, im)))
+        case Flip(inputs=(source,), axes=(0,)):
+            re, im = planes(source).planes
+            return Complex(im, re)
         case _:
             return Complex(nth(x, 0, 0), nth(x, 0, 1))
 
