@@ -75,3 +75,21 @@ def test_a_primitive_with_a_rule_for_the_cpu_alone(tiny: jax.Device) -> None:
     mlir.register_lowering(primitive, lambda _, x: [x])
     jax.clear_caches()
     assert jax.jit(primitive.bind)(x).tolist() == [1.0, 2.0]
+
+
+def test_a_rule_that_knows_the_cpu_alone(tiny: jax.Device) -> None:
+    """It asks for the platform, and calls Python."""
+    primitive = Primitive("halved")
+    primitive.def_abstract_eval(lambda x: x)
+
+    def rule(ctx: Any, x: Any) -> Any:
+        if tuple(ctx.module_context.platforms) != ("cpu",):
+            raise ValueError("unsupported platform")
+        results, _, _ = mlir.emit_python_callback(
+            ctx, lambda x: (x / 2,), None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=False
+        )
+        return results
+
+    mlir.register_lowering(primitive, rule, platform="cpu")
+    x = jax.device_put(np.array([1.0, 2.0], np.float32), tiny)
+    assert jax.jit(primitive.bind)(x).tolist() == [0.5, 1.0]

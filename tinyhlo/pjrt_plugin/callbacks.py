@@ -38,9 +38,11 @@ def install(platform: str) -> None:
 
 
 def emit_for(platform: str, theirs: Callable[..., Any], ctx: Any, *given: Any, **named: Any) -> Any:
-    """Our lowering on our platform, JAX's on others."""
-    emitter = emit if tuple(ctx.module_context.platforms) == (platform,) else theirs
-    return emitter(ctx, *given, **named)
+    """Our lowering on our platform, JAX's on others. A user's rule for the CPU may call it."""
+    module = ctx.module_context
+    client = getattr(module.backend, "platform", None)
+    ours = platform in (client, *module.platforms) and len(module.platforms) == 1
+    return (emit if ours else theirs)(ctx, *given, **named)
 
 
 def devices_for(platform: str, theirs: Callable[..., Any], *given: Any, **named: Any) -> Any:

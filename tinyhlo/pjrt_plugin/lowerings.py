@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tinyhlo.pjrt_plugin import buffer_callbacks, partitioners
@@ -156,6 +157,16 @@ def borrow_rules(platform: str) -> None:
         tables[platform] = Borrowing(tables[platform], tables["cpu"], common)
 
 
+def told_cpu(rule: Callable[..., Any], ctx: Any, *given: Any, **named: Any) -> Any:
+    """A user's rule for the CPU, where it asks which platform it lowers for."""
+    module = ctx.module_context
+    platforms, module.platforms = module.platforms, ("cpu",)
+    try:
+        return rule(ctx, *given, **named)
+    finally:
+        module.platforms = platforms
+
+
 class Borrowing(dict[Any, Any]):
     """Rules by primitive; `lender` has those of BORROWED ones, and of what is not `common`."""
 
@@ -170,9 +181,14 @@ class Borrowing(dict[Any, Any]):
         return super().__contains__(primitive) or self.lends(primitive)
 
     def __missing__(self, primitive: Any) -> Any:
-        if self.lends(primitive):
-            return self.lender[primitive]
-        raise KeyError(primitive)
+        if not self.lends(primitive):
+            raise KeyError(primitive)
+        entry = self.lender[primitive]
+        rule = getattr(entry, "rule", entry)
+        if getattr(rule, "func", rule).__module__.partition(".")[0] == "jax":
+            return entry
+        told = functools.partial(told_cpu, rule)
+        return told if rule is entry else replace(entry, rule=told)
 
     def lends(self, primitive: Any) -> bool:
         wanted = primitive.name in BORROWED or primitive not in self.common
