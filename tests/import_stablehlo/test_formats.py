@@ -18,6 +18,8 @@ from jaxlib.mlir.dialects import stablehlo
 from tinyhlo.import_stablehlo import context, import_module
 from tinyhlo.import_stablehlo.artifact import embedded_module
 from tinyhlo.import_stablehlo.context import lent_context
+from tinyhlo.ir.graph import Loop
+from tinyhlo.ir.simplify import simplify
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -99,6 +101,24 @@ def test_source_lines() -> None:
     assert file.endswith("test_formats.py")
     line = wave.__code__.co_firstlineno + 1
     assert rest.startswith(f"{line}, in ") and rest.endswith("wave")
+
+
+def test_lines_of_equal_loops_in_two_programs() -> None:
+    text = """func.func @main(%x: tensor<f32>) -> tensor<f32> {{
+      %n = stablehlo.constant dense<9.0> : tensor<f32>
+      %0 = stablehlo.while(%a = %x) : tensor<f32> cond {{
+        %1 = stablehlo.compare LT, %a, %n : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }} do {{
+        %1 = stablehlo.sine %a : tensor<f32> loc("{file}":1:1)
+        stablehlo.return %1 : tensor<f32>
+      }}
+      return %0 : tensor<f32>
+    }}"""
+    programs = [simplify(import_module(text.format(file=f"{name}.py")).graph) for name in "ab"]
+    for name, graph in zip("ab", programs, strict=True):
+        (loop,) = (node for node in graph.nodes() if isinstance(node, Loop))
+        assert loop.body.locations[loop.body.results[0]] == f"{name}.py:1"
 
 
 def test_dead_code_is_dropped() -> None:

@@ -86,7 +86,7 @@ class Walker:
         self.known_collectives: dict[int, bool] = {}  # by the id of a block
         self.divided = Divided()
         self._places: dict[Node, tuple[Any, Place | None]] = {}
-        self.lines = Locations(self._places, lambda place: Place(*place).line)
+        self.lines = Locations(self._places, lambda place: Place(*place).line, self._places)
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
         self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
         self._surveyed: set[int] = set()

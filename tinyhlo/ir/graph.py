@@ -333,10 +333,14 @@ def topological(roots: tuple[Node, ...]) -> list[Node]:
 
 
 class Locations(Mapping[Node, str]):
-    """Source lines of nodes; the text is made of a node's origin when somebody asks for it."""
+    """Source lines of nodes; the text is made of a node's origin when somebody asks for it. Of one
+    `program`, an object that no other program has: equal loops of two programs are two nodes, whose
+    bodies have each its own lines."""
 
-    def __init__(self, origins: Mapping[Node, Any], text: Callable[[Any], str]) -> None:
-        self._origins, self._text = origins, text
+    def __init__(
+        self, origins: Mapping[Node, Any], text: Callable[[Any], str], program: object = None
+    ) -> None:
+        self._origins, self._text, self.program = origins, text, program
 
     def __getitem__(self, node: Node) -> str:
         return self._text(self._origins[node])
@@ -357,7 +361,7 @@ def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> Loca
     for node, result in new.items():
         if node in known:
             origins.setdefault(result, node)
-    return Locations(origins, known.__getitem__)
+    return Locations(origins, known.__getitem__, getattr(known, "program", None))
 
 
 N = TypeVar("N", bound=Node)
@@ -393,7 +397,7 @@ def _field_key(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, Graph):
-        return graph_key(value)
+        return id(getattr(value.locations, "program", None)), *graph_key(value)
     if isinstance(value, tuple):
         return tuple(map(_field_key, value))
     return value
