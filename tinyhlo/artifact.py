@@ -148,21 +148,13 @@ def about(path: str | Path) -> Generator[None]:
 
 
 def read_program(path: str | Path, config: Config) -> bytes:
-    """What `read` gives, in a form that is safe to parse in this process (see `quarantine`).
+    """The bytes of a file, in a form that is safe to parse in this process (see `quarantine`).
 
-    Raises InvalidProgram when it cannot be read or is damaged.
-    """
-    source = read(path)
-    with about(path):
-        return admit(source, cache_of("quarantine", config))
-
-
-def read(path: str | Path) -> bytes:
-    """The bytes of a file.
-
-    Raises InvalidProgram, with the reason, when it cannot be read.
+    Raises InvalidProgram, with the reason, when it cannot be read or is damaged.
     """
     try:
-        return Path(path).read_bytes()
+        source = Path(path).read_bytes()
     except OSError as error:
         raise InvalidProgram(f"cannot read {path}: {error.strerror}") from error
+    with about(path):
+        return admit(source, cache_of("quarantine", config))

@@ -46,9 +46,8 @@ ANNOTATIONS = frozenset(
         "xla.sdy.LocalToGlobalShape",
     }
 )
-# calls that only ask XLA to run one op after another
 NO_SHARDS = "parts of arrays are made by Shardy here: leave jax_use_shardy_partitioner on"
-SCHEDULING = frozenset({"control_dep"})
+ORDERING = "control_dep"  # a call that only asks XLA to run one op after another
 REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
 
 
@@ -57,7 +56,7 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     rule = linalg.TARGETS.get(target) or sorting.TARGETS.get(target)
     if rule is not None:
         return rule(operation, inputs, scope)  # type: ignore[return-value]
-    if target in SCHEDULING:
+    if target == ORDERING:
         return ()
     if target not in ANNOTATIONS or len(inputs) != 1:
         return call_library(target, operation, inputs, scope)

@@ -102,10 +102,6 @@ def is_mask(x: Node) -> bool:
     return isinstance(x, Elementwise) and x.op is Op.CAST and x.inputs[0].dtype is BOOL
 
 
-def rsqrt(x: Node) -> Node:
-    return 1 / sqrt(x)
-
-
 def logistic(x: Node) -> Node:
     """1 / (1 + e**-x); for negative x e**x / (1 + e**x), which is right down to denormals."""
     shrunk = exp(-abs(x))
@@ -228,7 +224,7 @@ RULES: dict[str, Rule] = {
     **{name: primitive(op) for name, op in PRIMITIVES.items()},
     "stablehlo.multiply": on_values(multiply),
     "stablehlo.abs": on_values(absolute),
-    "stablehlo.rsqrt": expansion(rsqrt),
+    "stablehlo.rsqrt": expansion(lambda x: 1 / sqrt(x)),
     "stablehlo.logistic": expansion(logistic),
     "stablehlo.cbrt": expansion(cbrt),
     "stablehlo.sign": on_values(sign),

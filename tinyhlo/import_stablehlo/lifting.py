@@ -54,19 +54,19 @@ STRUCTURAL = names(
 
 def form_of(types: Iterable[ValueType]) -> Form:
     """The form of an op with these operand and result types."""
-    form = Form.PLAIN
-    for type_ in types:
-        if isinstance(type_, TupleType):
-            type_form = form_of(type_.members)
-            if type_form is Form.COMPLEX:
-                return type_form
-            form = type_form if form is Form.PLAIN else form
-        elif isinstance(type_, TensorType):
-            if type_.dtype in PLANES:
-                return Form.COMPLEX
-            if type_.dtype in SMALL:
-                form = Form.SMALL
-    return form
+    return max(map(form_of_one, types), default=Form.PLAIN)
+
+
+def form_of_one(type_: ValueType) -> Form:
+    match type_:
+        case TupleType(members):
+            return form_of(members)
+        case TensorType(dtype=dtype) if dtype in PLANES:
+            return Form.COMPLEX
+        case TensorType(dtype=dtype) if dtype in SMALL:
+            return Form.SMALL
+        case _:
+            return Form.PLAIN
 
 
 def flat_types(types: Sequence[ValueType]) -> list[ValueType]:

@@ -124,7 +124,7 @@ def read_module(parsed: ir.Module) -> Module:
         for buffer, division, order in zip(map(buffer_of, results), after, made, strict=True)
         if division is not None
     )
-    donors = donors_of(function)
+    donors = tuple(position for position, given in marked(function, "jax.buffer_donor") if given)
     if devices > 1:
         donors = of_use(donors, inputs, outputs)
     orders = (*given * devices, *made * devices)
@@ -145,7 +145,7 @@ def read_module(parsed: ir.Module) -> Module:
         tuple(
             (device * len(outputs) + k, device * len(inputs) + n)
             for device in range(devices)
-            for k, n in aliases_of(function)
+            for n, k in marked(function, "tf.aliasing_output")
             if made[k] == given[n] and outputs[k] == inputs[n]
         ),
         parsed is not written,
@@ -256,13 +256,10 @@ def refused_signature(module: ir.Module, function: Function) -> list[Unsupported
     return items
 
 
-def aliases_of(function: Function) -> tuple[tuple[int, int], ...]:
-    """(result, argument) of `tf.aliasing_output`."""
-    return tuple(
-        (attributes["tf.aliasing_output"], position)
-        for position, attributes in enumerate(function.argument_attributes)
-        if "tf.aliasing_output" in attributes
-    )
+def marked(function: Function, name: str) -> list[tuple[int, Any]]:
+    """(position, value) of the arguments with this attribute."""
+    every = enumerate(function.argument_attributes)
+    return [(position, given[name]) for position, given in every if name in given]
 
 
 def of_use(
@@ -277,12 +274,3 @@ def of_use(
             wanted[inputs[donor].nbytes] -= 1
             found.append(donor)
     return tuple(found)
-
-
-def donors_of(function: Function) -> tuple[int, ...]:
-    """Arguments marked `jax.buffer_donor`."""
-    return tuple(
-        position
-        for position, attributes in enumerate(function.argument_attributes)
-        if attributes.get("jax.buffer_donor")
-    )

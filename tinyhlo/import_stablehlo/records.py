@@ -9,7 +9,7 @@ the blocks around it, they are listed in `Block.captures`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import IntEnum
 from typing import Any
 
 from tinyhlo.ir.graph import TensorType
@@ -56,12 +56,12 @@ class TupleType:
 ValueType = TensorType | OtherType | TokenType | TupleType
 
 
-class Form(Enum):
+class Form(IntEnum):
     """Which element types an op has among its operands and results; complex outranks small."""
 
-    PLAIN = "plain"
-    SMALL = "small"
-    COMPLEX = "complex"
+    PLAIN = 0
+    SMALL = 1
+    COMPLEX = 2
 
 
 @dataclass(frozen=True, slots=True)

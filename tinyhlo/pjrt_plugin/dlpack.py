@@ -55,21 +55,15 @@ def on_host(array: Any) -> Any:
 def reading(theirs: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def ours(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
+        import jax
+        import jax.numpy as jnp
         from jax._src import xla_bridge
 
         known = hasattr(external_array, "__dlpack_device__")
-        if "cpu" in xla_bridge.backends() or not known:
+        elsewhere = not known or external_array.__dlpack_device__()[0] != HOST
+        if "cpu" in xla_bridge.backends() or elsewhere:
             return theirs(external_array, device=device, copy=copy)
-        if external_array.__dlpack_device__()[0] != HOST:
-            return theirs(external_array, device=device, copy=copy)
-        return through_numpy(external_array, device, copy)
+        array = np.from_dlpack(external_array)
+        return jnp.array(array, device=device) if copy else jax.device_put(array, device)
 
     return ours
-
-
-def through_numpy(external_array: Any, device: Any, copy: bool | None) -> Any:
-    import jax
-    import jax.numpy as jnp
-
-    array = np.from_dlpack(external_array)
-    return jnp.array(array, device=device) if copy else jax.device_put(array, device)

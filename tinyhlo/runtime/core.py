@@ -106,7 +106,3 @@ def last_error() -> str:
 def set_threads(count: int) -> None:
     """Workers of the pool, the caller included; 0: one per core this process may use."""
     library().tiny_set_threads(count)
-
-
-def thread_count() -> int:
-    return library().tiny_thread_count()

@@ -41,10 +41,10 @@ FUNCTIONS = (
 )
 
 
-def imported() -> tuple[Any, Any]:
-    """The driver and NVRTC of cuda-python. Raises TinyhloError where one of them is missing."""
+def imported() -> Any:
+    """The driver of cuda-python. Raises TinyhloError where that, or its NVRTC, is missing."""
     try:
-        from cuda.bindings import driver, nvrtc  # type: ignore[reportAttributeAccessIssue]
+        from cuda.bindings import driver, nvrtc  # type: ignore  # noqa: F401
     except ImportError as error:
         raise TinyhloError(f"device NV needs cuda-python: {INSTALL} ({error})") from None
     try:
@@ -53,7 +53,7 @@ def imported() -> tuple[Any, Any]:
         raise TinyhloError(f"device NV: there is no driver: {INSTALL} ({error})") from None
     if status:
         raise TinyhloError(f"device NV: the driver finds no GPU ({status.name}): {INSTALL}")
-    return driver, nvrtc
+    return driver
 
 
 def asked(driver: Any, function: str, *arguments: Any) -> Any:
@@ -69,7 +69,7 @@ def asked(driver: Any, function: str, *arguments: Any) -> Any:
 
 def names() -> list[str]:
     """What the driver calls the devices. Raises TinyhloError without cuda-python or any GPU."""
-    driver, _ = imported()
+    driver = imported()
     count = asked(driver, "cuDeviceGetCount")
     found = (asked(driver, "cuDeviceGet", number) for number in range(count))
     texts = (asked(driver, "cuDeviceGetName", 256, device) for device in found)
@@ -78,7 +78,7 @@ def names() -> list[str]:
 
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
-    driver, _ = imported()
+    driver = imported()
     name = name_of(API, names(), number)
     device = asked(driver, "cuDeviceGet", number)
 

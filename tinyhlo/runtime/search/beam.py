@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from tinyhlo.check import TOLERANCES, scaled_error
+from tinyhlo.check import scaled_error, tolerance
 from tinyhlo.codegen.choices import NONE, Schedule
 from tinyhlo.config import Config, schedules_file
 from tinyhlo.records import dataclass
@@ -113,6 +113,5 @@ def steps(candidate: Candidate) -> Iterator[Schedule]:
 def agree(ours: Arrays, expected: Arrays) -> bool:
     """Whether results are the same but for the order of sums."""
     return all(
-        scaled_error(a, b) <= TOLERANCES.get(str(a.dtype), 0.0)
-        for a, b in zip(ours, expected, strict=True)
+        scaled_error(a, b) <= tolerance(a.dtype) for a, b in zip(ours, expected, strict=True)
     )
