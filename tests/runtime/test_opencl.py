@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.runtime.test_devices import missing, python
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
+from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.devices import opencl
 from tinyhlo.runtime.devices.device import Device
@@ -130,3 +134,20 @@ def test_who_has_a_block() -> None:
     ]
     for block in (x, y):
         driver.call(4, None, WORD(block))
+
+
+def test_a_driver_that_cannot_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the extra cl-cpu, where the cache's folder is none."""
+    driver = SimpleNamespace(name=opencl.INTEL, locate=lambda: tmp_path / opencl.INTEL)
+    monkeypatch.setenv(opencl.VENDORS, "")  # what is set here ends with the test
+    monkeypatch.delenv(opencl.VENDORS)
+    monkeypatch.setattr(opencl, "SYSTEM_VENDORS", tmp_path)
+    monkeypatch.setattr(opencl.metadata, "files", lambda _: [driver])
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TINYHLO_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(TinyhloError, match="set TINYHLO_CACHE_DIR"):
+        opencl.name_intel_runtime()
+    monkeypatch.setenv("TINYHLO_CACHE_DIR", str(tmp_path / "cache"))
+    opencl.name_intel_runtime()
+    (names,) = Path(os.environ[opencl.VENDORS]).iterdir()
+    assert names.read_text() == f"{tmp_path / opencl.INTEL}\n"

@@ -10,6 +10,7 @@ import pytest
 from tinyhlo import compiler
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import saved
 
 TEXT = """module @rows attributes {} {
@@ -83,3 +84,9 @@ def test_programs_that_call_libraries_are_not_stored(tmp_path: Path) -> None:
     compiled = compiler.run_stages(text, Config(cache=0)).compiled
     compile_module(text, Config(cache_dir=str(tmp_path)))
     assert bool(compiled.libraries) != (tmp_path / "programs").exists()
+
+
+def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:
+    config = Config(cache_dir=str(tmp_path), schedules=str(tmp_path))
+    with pytest.raises(TinyhloError, match="cannot read the schedules in"):
+        compile_module(TEXT, config)

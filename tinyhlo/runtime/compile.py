@@ -11,7 +11,7 @@ to be linked (`jit.py`, `shared_library.py`), and what is known of each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -71,7 +71,11 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     libraries = bind_libraries(kernels)
     counters, first, probe = profile_of(kernels, config)
     own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
-    found = searched(own, target, config) if config.beam or config.schedules else {}
+    found: dict[Kernel, Found] = {}
+    if config.beam or config.schedules:
+        from tinyhlo.runtime.search.beam import search
+
+        found = search(own, target, config)
     texts: list[str] = []
     config = config if counters is None else replace(config, cache=0)
     with closing(ObjectCode(target, config)) as code:
@@ -113,15 +117,6 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         first_number=first,
         found=tuple(found.values()),
     )
-
-
-def searched(
-    kernels: Mapping[Kernel, float], target: Target, config: Config
-) -> dict[Kernel, Found]:
-    """What searches came to, for the kernels that are known or searched now."""
-    from tinyhlo.runtime.search.beam import search
-
-    return search(kernels, target, config)
 
 
 def profile_of(

@@ -100,9 +100,12 @@ def replaced_calls() -> bytes:
 
 def schedules_state(config: Config) -> bytes:
     """Changes with the schedules that a program is compiled with, if any."""
-    path = schedules_file(config)
-    asked = config.beam or config.schedules
-    return str(config.beam).encode() + path.read_bytes() if asked and path.exists() else b""
+    if not config.beam and not config.schedules:
+        return b""
+    try:
+        return str(config.beam).encode() + schedules_file(config).read_bytes()
+    except OSError:  # there is none, or `search` will say what is wrong with it
+        return b""
 
 
 def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) -> None:

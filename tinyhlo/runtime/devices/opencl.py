@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tinyhlo.config import Config, cache_folder
+from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import cache_of, key_of
@@ -75,11 +75,17 @@ def name_intel_runtime() -> None:
     driver = next((Path(str(f.locate())).resolve() for f in files if f.name == INTEL), None)
     if driver is None:
         return
-    folder = cache_folder(Config()) / "opencl" / key_of([str(driver)])[:16]
+    folder = cache_folder(from_environment()) / "opencl" / key_of([str(driver)])[:16]
     names = folder / "intel.icd"
-    if not names.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        names.write_text(f"{driver}\n")
+    try:
+        if not names.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            names.write_text(f"{driver}\n")
+    except OSError as error:
+        raise TinyhloError(
+            f"device CL: cannot write {error.filename}: {error.strerror}; set TINYHLO_CACHE_DIR to "
+            f"a folder that can be written, or {VENDORS} to one that names a driver"
+        ) from None
     os.environ[VENDORS] = str(folder)
 
 
