@@ -13,6 +13,7 @@ the same value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import prod
 
 from tinyhlo.codegen.expressions import Apply, IndexValue, literal
@@ -36,7 +37,7 @@ class Cut:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        return tuple(prod(self.shape[axis] for axis in run) for run in self.runs)
+        return extents(self.runs, self.shape)
 
     @property
     def parts(self) -> int:
@@ -102,6 +103,12 @@ class Cut:
                 cut = number == self.number and len(run) == 1
                 found[axis] = self.size if cut else whole
         return found
+
+
+@cache  # a planner that compares tiles asks for those of a product 500 times
+def extents(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Positions along every run."""
+    return tuple(prod(shape[axis] for axis in run) for run in runs)
 
 
 def at_most(position: Index, highest: int) -> Index:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tinyhlo.codegen.bodies import below, nested_loops
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
@@ -63,7 +64,7 @@ from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import MultiReduce, Param, Reduce
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -187,10 +188,10 @@ class Builder:
         if plan.shared:
             body = self.packed_first()
         else:
-            memories = [self.tile] if plan.parts == 1 else []
-            memories += [m for m in (self.left, self.right) if isinstance(m, Memory)]
+            memories = [m for m in (self.left, self.right) if isinstance(m, Memory)]
             memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
             body = (*map(Allocate, memories), *self.clear(), *self.steps())
+            body = self.with_tile(body) if plan.parts == 1 else body
             if plan.chunks > 1:
                 body = (Loop(self.chunk, Axis.PARALLEL, body),)
             if plan.parts > 1:
@@ -209,11 +210,15 @@ class Builder:
         product: Body = (
             Bind(self.piece, piece),
             Bind(self.block, block),
-            Allocate(self.tile),
-            *self.clear(),
-            *loop_over(self.step, self.rows()),
+            *self.with_tile((*self.clear(), *loop_over(self.step, self.rows()))),
         )
         return (*body, Loop(self.chunk, Axis.PARALLEL, product))
+
+    def with_tile(self, body: Body) -> Body:
+        """With room for sums, unless they are stored where results lie."""
+        products = (s for s in below(body) if isinstance(s, TileProduct))
+        held = any(product.tile == self.tile for product in products)
+        return (Allocate(self.tile), *body) if held else body
 
     def clear(self) -> Body:
         if self.plan.steps == 1:
@@ -268,6 +273,7 @@ class Builder:
         store = self.store(self.frame.row(tile), panel, first) if plan.parts == 1 else ()
         if plan.steps == 1:
             multiply = replace(multiply, ahead=memory_ahead(store))
+            multiply, store = straight(multiply, store)
         elif store:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
             store = (If((last,), store),)
@@ -374,6 +380,24 @@ class Builder:
         if cost(value) > MOST_UNROLLED or len(plan.m.inside) > 1:  # each row has its own divisions
             return nested([r, v], body)
         return (Loop(r, Axis.UNROLL, (Loop(v, Axis.UNROLL, body),)),)
+
+
+def straight(multiply: TileProduct, store: Body) -> tuple[TileProduct, Body]:
+    """What multiplies a tile and what stores its results. Where those are the sums as they are, in
+    rows of memory, the product stores them itself, and nothing else is left to do."""
+    *_, innermost = nest = nested_loops(store[0])
+    last = innermost.body[-1]
+    if not (isinstance(last, Store) and isinstance(last.value, Load)):
+        return multiply, store
+    sums, results = last.value.index, last.index
+    strides = {sums.coefficient(loop.var): results.coefficient(loop.var) for loop in nest}
+    row = strides.pop(multiply.tile_row, multiply.tile_row)
+    same = all(here == there for here, there in strides.items())
+    along = innermost.var.extent == multiply.lanes and sums.coefficient(innermost.var) == 1
+    if row is None or not (same and along) or last.value.memory != multiply.tile:
+        return multiply, store
+    start = substitute(results, {loop.var: ZERO for loop in nest})
+    return replace(multiply, tile=last.memory, tile_start=start, tile_row=row), ()
 
 
 def memory_of(operand: Operand) -> Memory:

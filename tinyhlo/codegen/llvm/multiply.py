@@ -84,11 +84,6 @@ class TileRenderer:
         self.rows = self.pointers(m.left, m.left_rows)
         self.vectors = self.pointers(m.right, m.right_vectors) if m.right else []
         tile = s.address(m.tile, m.tile_start)
-        places = {
-            (r, v): self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
-            for r, v in self.places
-            if r != BIAS
-        }
         self.fetch()
         self.free_registers()
         size = f"align {self.dtype.itemsize}"
@@ -100,7 +95,10 @@ class TileRenderer:
         totals = self.nest([var for var in m.depth if var.extent > 1], totals)
         if m.lane is not None:
             s.unbind(m.lane, before)
-        for (r, v), at in places.items():
+        for r, v in self.places:
+            if r == BIAS:
+                continue
+            at = self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
             total = totals[r, v]
             if m.bias:
                 total = b.value(f"sub {self.type} {total}, {totals[BIAS, v]}")
