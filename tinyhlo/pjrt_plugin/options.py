@@ -9,6 +9,7 @@ In: its bytes. Out: `CompileOptions` with what tinyhlo needs.
 from __future__ import annotations
 
 from dataclasses import field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class CompileOptions:
     assignment: bytes = bytes([0x08, 1, 0x10, 1, 0x1A, 3, 0x0A, 1, 0])
 
 
+@lru_cache(16)  # nearly all programs of a process are compiled with the same
 def parse(data: bytes) -> CompileOptions:
     """Read CompileOptionsProto; what jaxlib does not know in it is left out."""
     from jaxlib import _jax  # type: ignore[reportAttributeAccessIssue]

@@ -20,12 +20,14 @@ from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.registers import Register
 from tinyhlo.codegen.llvm.statements import Statements
 from tinyhlo.codegen.llvm.types import literal_text, stored_type
-from tinyhlo.codegen.loops import Allocate, Axis, Bind, Declare, Loop, LoopProgram, Statement
+from tinyhlo.codegen.loops import Axis, Loop, LoopProgram, Statement
+from tinyhlo.codegen.moves.work import work
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Var
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
+LITTLE = 256  # operations beside parallel loops: as many additions take 10 ns more, unoptimised
 PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
 
 
@@ -33,7 +35,7 @@ PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
 class KernelText:
     """`ranges`: the functions that run parts of parallel loops, by what declares each in another
     module. `rest`: all others, and the `declarations` that they need besides; `is_glue`: they do
-    nothing but start parallel loops."""
+    next to nothing but start parallel loops."""
 
     ranges: dict[str, str]
     rest: str
@@ -148,18 +150,18 @@ def render_kernel(
     linkage = "internal " if inline else ""  # else the entry may be in another module
     head = f"define {linkage}void @{symbol}({arguments})"
     main = function(head, "alwaysinline" if inline else "noinline", renderer)
-    is_glue = bool(renderer.bodies) and all(map(starts_loops, program.body))
+    is_glue = bool(renderer.bodies) and all(map(is_little, program.body))
     rest = "\n".join([*tables, *renderer.bodies, main])
     return KernelText(renderer.ranges, rest, own, is_glue)
 
 
-def starts_loops(statement: Statement) -> bool:
-    """Whether the statement is no work, or that of a parallel loop."""
+def is_little(statement: Statement) -> bool:
+    """Whether the statement is the work of a parallel loop, or next to none."""
     match statement:
-        case Loop(axis=axis):
-            return axis is Axis.PARALLEL
+        case Loop(axis=Axis.PARALLEL):
+            return True
         case _:
-            return isinstance(statement, (Allocate, Bind, Declare))
+            return work(statement) <= LITTLE
 
 
 def function(head: str, kind: str, renderer: Statements) -> str:

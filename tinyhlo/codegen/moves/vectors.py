@@ -75,18 +75,19 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
         return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
     if not isinstance(statement, Loop):
         return statement
-    own = score(statement, target)
+    usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
+    own = score(statement, target) if usable and not has_lanes(statement.body) else None
+    if own is None or own.parts:
+        return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
     lanes = lanes_of(own, target, statement.var.extent)
     best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
-    usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
-    usable = usable and not own.parts and not has_lanes(statement.body)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     along = along and not (own.gathers and score(repeated(statement), target).value < best)
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
     short = longest_inside(statement) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(statement.body)
     chains = 0  # vectors side by side
-    if usable and (along or waits or (dear and short)):
+    if along or waits or (dear and short):
         chains = 1
         if statement.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
@@ -96,14 +97,13 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
             chains = 2  # no loop is left
         while chains > 1 and lanes * chains > statement.var.extent:
             chains //= 2
-    if usable:
-        answers = widths(statement, lanes, chains, target.short_lanes(own.bits))
-        lanes, chains = moves.choose(f"vector {statement.var.name}", answers)
-        width = lanes * chains
-        if width > 1 and statement.var.extent >= lanes:
-            moves.append(f"vector {statement.var.name} {width}")
-            axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
-            return replace(statement, axis=axis, width=width, chains=chains)
+    answers = widths(statement, lanes, chains, target.short_lanes(own.bits))
+    lanes, chains = moves.choose(f"vector {statement.var.name}", answers)
+    width = lanes * chains
+    if width > 1 and statement.var.extent >= lanes:
+        moves.append(f"vector {statement.var.name} {width}")
+        axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
+        return replace(statement, axis=axis, width=width, chains=chains)
     return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
 
 
