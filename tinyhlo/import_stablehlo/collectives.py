@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
 from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.lifting import flatten
-from tinyhlo.import_stablehlo.operands import accumulator, map_region
+from tinyhlo.import_stablehlo.operands import map_region
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.reductions import ROUNDING, monoids_of
+from tinyhlo.import_stablehlo.reductions import monoids_of, widen
 from tinyhlo.import_stablehlo.sharding import Mesh
 from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone
 from tinyhlo.import_stablehlo.walker import (
@@ -153,22 +153,20 @@ def nth_of(value: Value, axis: int, number: int, count: int) -> Value:
 def reduced(operation: Operation, values: list[Value], team: Team) -> Value:
     """All values combined, in the order of the group, by a region of two scalars."""
     region = Scope(team.walker, team.around[0]).graph(operation.regions[0])
-    planes = [flatten([value]) for value in values]
-    result = planes[0]
+    planes = [tuple(flatten([value])) for value in values]
     monoids = monoids_of(region)
     if monoids is not None:
-        for plane, monoid in enumerate(monoids):
-            wide = accumulator(result[plane].dtype) if monoid in ROUNDING else result[plane].dtype
-            total = cast(planes[0][plane], wide)
-            for other in planes[1:]:
-                total = elementwise(monoid, total, cast(other[plane], wide))
-            result[plane] = cast(total, result[plane].dtype)
-        return rebuilt(values[0], iter(result))
-    for other in planes[1:]:
-        combined = map_region(region, [*result, *other], result[0].shape)
+        totals = (
+            reduce(partial(elementwise, op), [widen(op, node) for node in column])
+            for op, column in zip(monoids, zip(*planes, strict=True), strict=True)
+        )
+        return by_plane(lambda own: cast(next(totals), own.dtype), values[0])
+    result, *others = planes
+    for other in others:
+        combined = map_region(region, (*result, *other), result[0].shape)
         if combined is None:
             raise UnsupportedError(NOT_ELEMENTWISE)
-        result = list(combined)
+        result = combined
     return rebuilt(values[0], iter(result))
 
 
