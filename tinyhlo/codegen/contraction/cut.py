@@ -13,7 +13,7 @@ the same value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from math import prod
 
 from tinyhlo.codegen.expressions import Apply, IndexValue, literal
@@ -105,7 +105,7 @@ class Cut:
         return found
 
 
-@cache  # a planner that compares tiles asks for those of a product 500 times
+@lru_cache(1024)  # a planner that compares tiles asks for those of a product 500 times
 def extents(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Positions along every run."""
     return tuple(prod(shape[axis] for axis in run) for run in runs)
