@@ -174,6 +174,19 @@ def updated_rows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return places.set(x[:1] * 2), places.add(1), q.of(start, x)
 
 
+def ranked(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """Places that are data, in an array of a number of which the places and updates are made too:
+    one below 0 counts from the end, which asks about 0."""
+    order = jnp.argsort(exact(x).reshape(-1))
+    start = jnp.full_like(order, q.of(0, 1, -1, order.size))
+    places = start.at[q.of(order, order - order.size, jnp.maximum(order, start))]
+    if q.below(2):
+        return start.at[order - q.of(0, order.size)].set(
+            q.of(jnp.arange(order.size), start * order)
+        )
+    return q.of(places.add, places.max, places.mul)(q.of(order, start + order, start))
+
+
 def bits(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return jnp.sqrt(jnp.abs(x) + 1) if is_float(x) else x ^ jnp.right_shift(x, 1)
 
@@ -219,7 +232,7 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
     *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
     *(scattered, looped, updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
-    *(updated_rows, bits),
+    *(updated_rows, ranked, ranked, bits),
 )
 
 

@@ -27,7 +27,9 @@ from tinyhlo.ir.graph import (
     intern,
     with_inputs,
 )
+from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.records import dataclass
+from tinyhlo.schedule.items import STRUCTURES, in_memory
 from tinyhlo.schedule.program import Kernel
 
 InPlace = tuple[tuple[int, int], ...]
@@ -85,8 +87,9 @@ def rebuild(
 ) -> tuple[Graph, tuple[Node, ...]]:
     """The results over Params; `is_read` as in `KernelTable.kernel`. Params are numbered by first
     use. A result that is itself in `is_read` is still computed; one that is a call, which has no
-    results of its own, becomes an effect."""
-    made: dict[Node, Node] = {}
+    results of its own, becomes an effect. One number that fills an array is memory only to the
+    structure that works there: that may overwrite it while the kernel still asks for the number."""
+    made: dict[tuple[Node, bool], Node] = {}  # by node and whether it is an operand in memory
     reads: list[Node] = []
 
     def leaf(node: Node) -> Node:
@@ -96,21 +99,29 @@ def rebuild(
         source = param(reads.index(value), value.shape, value.dtype)
         return source if value.shape == node.shape else intern(Reshape, node.type, (source,))
 
+    def children(node: Node) -> list[tuple[Node, bool]]:
+        stored = in_memory(node) if isinstance(node, STRUCTURES) else ()
+        return [(child, child in stored) for child in node.inputs]
+
     roots = [r.inputs[0] if isinstance(r, Output) else r for r in results]
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    stack: list[tuple[Node, bool, bool]] = [(root, False, False) for root in reversed(roots)]
     inside = set(roots)
     while stack:
-        node, ready = stack.pop()
-        if node in made:
+        node, stored, ready = stack.pop()
+        if (node, stored) in made:
             continue
-        if node in is_read and node not in inside:
-            made[node] = leaf(node)
+        if node in is_read and node not in inside and (stored or splat_value(node) is None):
+            made[node, stored] = leaf(node)
         elif ready or not node.inputs:
-            made[node] = with_inputs(node, tuple(made[child] for child in node.inputs))
+            inputs = tuple(made[child] for child in children(node))
+            made[node, stored] = with_inputs(node, inputs)
         else:
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.inputs))
-    new = [made[r] if r in made else with_inputs(r, (made[r.inputs[0]],)) for r in results]
+            stack.append((node, stored, True))
+            stack.extend((*child, False) for child in reversed(children(node)))
+    new = [
+        made[r, False] if (r, False) in made else with_inputs(r, (made[r.inputs[0], False],))
+        for r in results
+    ]
     types = tuple(value.type for value in reads)
     effects = tuple(node for node in new if isinstance(node, LibraryCall))
     return Graph(types, tuple(n for n in new if n not in effects), effects), tuple(reads)
