@@ -94,16 +94,17 @@ def results_folder(results: Path, key: str) -> Path:
     return results / key
 
 
-def recorded(results: Path) -> tuple[dict[str, list[Group]], dict[str, list[str]]]:
-    """The last results of every file that was run to its end; commit -> files run at it."""
+def recorded(results: Path) -> tuple[dict[str, list[Group]], dict[str, dict[str, list[str]]]]:
+    """The last results of every file that was run to its end, and commit -> files run at it; both
+    by title."""
     runs: dict[str, list[Group]] = {}
-    commits: dict[str, list[str]] = {}
+    commits: dict[str, dict[str, list[str]]] = {}
     for key, title in TITLES.items():
         for path in sorted(results_folder(results, key).glob("*.jsonl")):
             log = read_log(path)
             if log.running is None and len(log.finished) >= log.collected:
                 runs.setdefault(title, []).append(Group(path.stem, log.finished))
-                commits.setdefault(log.commit, []).append(path.stem)
+                commits.setdefault(title, {}).setdefault(log.commit, []).append(path.stem)
     return runs, commits
 
 

@@ -18,7 +18,7 @@ INTRODUCTION = """## JAX's own tests
 
 {circumstances}
 
-{commits}`JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation,
+`JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation,
 slow tests left out as JAX offers.
 
 *Applicable* tests are neither skipped by JAX on a single CPU device nor *excluded* by
@@ -30,15 +30,18 @@ NAMED = 4  # tests named per cause
 VARYING = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?")
 
 
+Commits = Mapping[str, Sequence[str]]  # commit -> files run at it
+
+
 def section(
-    runs: Mapping[str, Sequence[Group]], commits: Mapping[str, Sequence[str]] | None = None
+    runs: Mapping[str, Sequence[Group]], commits: Mapping[str, Commits] | None = None
 ) -> str:
-    """`runs`: title (64-bit types off, on) -> files. `commits`: commit -> files run at it."""
-    introduction = INTRODUCTION.format(circumstances=circumstances(), commits=run_at(commits or {}))
-    lines = [introduction]
+    """`runs`: title (64-bit types off, on) -> files; `commits` by the same titles."""
+    lines = [INTRODUCTION.format(circumstances=circumstances())]
     for title, files in runs.items():
         ordered = sorted(files, key=lambda file: file.name)
-        lines += ["", f"### {title}", "", *table(ordered), "", *causes(ordered)]
+        at = run_at((commits or {}).get(title, {}))
+        lines += ["", f"### {title}", "", *at, *table(ordered), "", *causes(ordered)]
     excluded = sorted(
         {
             (file.name, outcome.message)
@@ -55,12 +58,12 @@ def section(
     return "\n".join(lines)
 
 
-def run_at(commits: Mapping[str, Sequence[str]]) -> str:
+def run_at(commits: Commits) -> list[str]:
     """Which commit was run: one for most files, others by name."""
     ordered = sorted(commits.items(), key=lambda item: -len(item[1]))
     parts = [f"commit {ordered[0][0]}"] if ordered else []
     parts += [f"{', '.join(sorted(set(files)))} at {commit}" for commit, files in ordered[1:]]
-    return f"Run at {'; '.join(parts)}.\n\n" if parts else ""
+    return [f"Run at {'; '.join(parts)}.", ""] if parts else []
 
 
 def table(files: Sequence[Group]) -> list[str]:
