@@ -153,21 +153,26 @@ def stages(
     source: bytes | str, config: Config, target: Target | None = None
 ) -> Iterator[tuple[str, Any]]:
     """(stage name, the form it produced), in order, for another `target` than the config's if one
-    is given; with TINYHLO_DEBUG graphs are verified."""
+    is given; with TINYHLO_VERIFY each is checked."""
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
-    from tinyhlo.ir.verifier import verify_graph
     from tinyhlo.schedule import schedule
 
     target = target or asked_target(config)
     module = import_module(source)
     yield "import", module
     graph = simplify(module.graph)
-    if config.debug >= 1:
+    if config.verify:
+        from tinyhlo.ir.verifier import verify_graph
+
         verify_graph(module.graph)
         verify_graph(graph)
     yield "simplify", graph
     program = schedule(graph, module.name, module.aliases, target)
+    if config.verify:
+        from tinyhlo.schedule.verifier import verify_program
+
+        verify_program(program)
     yield "schedule", program
     yield "codegen", code_of(program, target, config)
 

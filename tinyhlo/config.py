@@ -38,8 +38,11 @@ class Config:
     )
     debug: int = option(
         0,
-        "1: a line per compiled program, its graphs verified; 2: a line per kernel with time, "
-        "GFLOP/s, GB/s; 3: the Program; 4: generated code; 5: the Graph; 6: machine code",
+        "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; 3: the "
+        "Program; 4: generated code; 5: the Graph; 6: machine code",
+    )
+    verify: int = option(
+        0, "1: check each graph, and that no kernel reads memory that it or another has overwritten"
     )
     beam: int = option(
         0, "width of the search for faster schedules, kernel by kernel (0: heuristics only)"

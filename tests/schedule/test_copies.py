@@ -18,7 +18,7 @@ LARGE = (600, 512)  # more than 1 MiB
 def planned(function: Callable[..., object], *arguments: np.ndarray) -> Program:
     """The program of `function`, whose results are those of XLA."""
     text = jax.jit(function).lower(*arguments).as_text()
-    found = compile_module(text, Config(cache=0))(*arguments)
+    found = compile_module(text, Config(cache=0, verify=1))(*arguments)
     expected = jax.tree.leaves(jax.jit(function, backend="cpu")(*arguments))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, np.asarray(theirs), rtol=1e-6)
