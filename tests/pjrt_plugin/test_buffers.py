@@ -156,6 +156,18 @@ def test_dlpack_import(tiny: jax.Device) -> None:
     np.testing.assert_array_equal(np.asarray(x), np.arange(10))
 
 
+def test_dlpack_import_of_our_own_stays_where_it_is(tiny: jax.Device) -> None:
+    x = jax.device_put(np.arange(10, dtype=np.float32), tiny)
+    for device in (None, tiny, jax.sharding.SingleDeviceSharding(tiny)):
+        kept = jnp.from_dlpack(x, device=device, copy=False)
+        assert kept.device == tiny
+        assert kept.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    copied = jnp.from_dlpack(x, copy=True)
+    assert copied.device == tiny
+    assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+    assert jnp.from_dlpack(x, device=jax.devices("cpu")[0]).device.platform == "cpu"
+
+
 def test_names(tiny: jax.Device) -> None:
     assert tiny.platform == "tiny"
     assert tiny.default_memory().kind == "device"

@@ -4,7 +4,8 @@
 
 jaxlib hands out arrays of its own kinds of devices only. Ours lie in the host's memory: so what is
 handed out is the same memory as an array of the CPU's, or of NumPy's in a process without one
-(JAX_PLATFORMS=tiny). There, what comes in goes by NumPy too.
+(JAX_PLATFORMS=tiny). There, what comes in goes by NumPy too. An array of ours that comes in stays
+on its device.
 """
 
 from __future__ import annotations
@@ -28,18 +29,27 @@ def install(platform: str) -> None:
         theirs = getattr(ArrayImpl, name, None)
         if theirs is not None:
             setattr(ArrayImpl, name, method(platform, name, theirs))
-    jax.dlpack.from_dlpack = reading(jax.dlpack.from_dlpack)
+    jax.dlpack.from_dlpack = reading(platform, jax.dlpack.from_dlpack)
 
 
 def method(platform: str, name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def ours(self: Any, *given: Any, **named: Any) -> Any:
-        devices = self.devices()
-        if len(devices) == 1 and next(iter(devices)).platform == platform:
+        if own_device(platform, self) is not None:
             return getattr(on_host(self), name)(*given, **named)
         return theirs(self, *given, **named)
 
     return ours
+
+
+def own_device(platform: str, array: Any) -> Any:
+    """The one device of ours that an array of JAX lies on, else None."""
+    from jax._src.array import ArrayImpl
+
+    if not isinstance(array, ArrayImpl) or len(array.devices()) != 1:
+        return None
+    (device,) = array.devices()
+    return device if device.platform == platform else None
 
 
 def on_host(array: Any) -> Any:
@@ -52,13 +62,16 @@ def on_host(array: Any) -> Any:
         return np.asarray(array)
 
 
-def reading(theirs: Callable[..., Any]) -> Callable[..., Any]:
+def reading(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def ours(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
         import jax
         import jax.numpy as jnp
         from jax._src import xla_bridge
 
+        own = own_device(platform, external_array)
+        if own is not None and getattr(device, "device_set", {device or own}) == {own}:
+            return jnp.array(external_array, device=device) if copy else external_array
         known = hasattr(external_array, "__dlpack_device__")
         elsewhere = not known or external_array.__dlpack_device__()[0] != HOST
         if "cpu" in xla_bridge.backends() or elsewhere:
