@@ -109,6 +109,35 @@ def test_tanh_of_nan_on_the_real_line() -> None:
     np.testing.assert_array_equal(found.imag, 0)
 
 
+EDGES = {
+    "cosh": ([INF, INF, INF, INF, NAN, NAN], [-0.0, 0.0, 0.0, -0.0, 0.0, 0.0]),
+    "sinh": ([-INF, -INF, INF, INF, NAN, NAN], [0.0, -0.0, 0.0, -0.0, 0.0, 0.0]),
+    "expm1": ([-1.0, -1.0, INF, INF, NAN, NAN], [0.0, -0.0, 0.0, -0.0, 0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_zeros_beside_infinities_and_nans(name: str) -> None:
+    """C99, Annex G.6.2.4, G.6.2.5 and G.6.3.1: a zero imaginary part stays zero."""
+    x = np.array([complex(re, im) for re in (-INF, INF, NAN) for im in (0.0, -0.0)])
+    with jax.enable_x64(True):
+        lowered = jax.jit(getattr(jnp, name)).trace(x).lower(lowering_platforms=("cpu",))
+    (found,) = compile_module(lowered.as_text(), Config())(x)
+    re, im = EDGES[name]
+    np.testing.assert_array_equal(found.real, re)
+    np.testing.assert_array_equal(found.imag, im)
+    known = slice(4)  # beside a NaN either sign will do
+    np.testing.assert_array_equal(np.signbit(found.imag)[known], np.signbit(im)[known])
+
+
+def test_nothing_is_left_of_e_to_minus_infinity_at_no_angle() -> None:
+    with jax.enable_x64(True):
+        x = np.array([complex(-INF, NAN)])
+        lowered = jax.jit(jnp.expm1).trace(x).lower(lowering_platforms=("cpu",))
+    (found,) = compile_module(lowered.as_text(), Config())(x)
+    assert found == -1
+
+
 def test_quotients_do_not_overflow_on_the_way() -> None:
     text = """func.func @main(%x: tensor<5xcomplex<f32>>, %y: tensor<5xcomplex<f32>>)
         -> tensor<5xcomplex<f32>> {

@@ -52,7 +52,7 @@ def exponential_minus_one(x: Complex) -> Complex:
     minus = expm1(x.re)
     lost = 2 * (half_sine * half_sine)
     re = minus * cos(x.im) - lost
-    re = where(is_zero(x.im), minus, re)
+    re = where(is_zero(x.im) | x.re.equals(-np.inf), minus, re)
     # far from zero the difference to exp is below rounding
     plain, undefined = exponential(x), like(np.nan, x.im)
     found = Complex(where(x.re > 40, plain.re, re), plain.im)
@@ -60,8 +60,10 @@ def exponential_minus_one(x: Complex) -> Complex:
 
 
 def times(factor: Node, size: Node) -> Node:
-    """factor * size, where a factor of zero gives zero even when the size is infinite."""
-    return where(is_zero(factor) & is_infinite(size), factor, factor * size)
+    """factor * size, where a factor of zero gives zero even when the size is infinite or NaN."""
+    unbounded = is_infinite(size) | is_nan(size)
+    side = where(size < 0, like(-1, size), 1)
+    return factor * where(is_zero(factor) & unbounded, side, size)
 
 
 def sine(x: Complex) -> Complex:
