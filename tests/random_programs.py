@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -167,6 +168,34 @@ def handed_on(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return lax.fori_loop(0, q.of(1, 2, 3, 6), body, state)
 
 
+def scanned(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """A scan or while loop whose body is a random program of state and row, at times batched."""
+    starts = (x, y, x * 0, y[:1] if y.ndim else y, x.reshape(-1))
+    state = tuple(q.of(*starts) for _ in range(1 + q.below(4)))
+    rows = q.of(None, x, y, (x, x)) if x.ndim and y.ndim else None
+    length = q.of(1, 2, 3, 5) if rows is None else None
+    steps = [int(q.random.integers(1 << 30)) for _ in range(1 + q.below(5))]
+    carried, stacked = q.indices(100, len(state)), q.indices(100, q.below(3))
+
+    def body(state: Arrays, row: Any) -> tuple[Arrays, Arrays]:
+        values = [*state, *jax.tree.leaves(row)]
+        for step in steps:
+            values += [v for v in one_step(Chance(step), values) if v.size <= LARGEST]
+        alike = [[v for v in values if v.aval == old.aval] for old in state]
+        new = tuple(found[-1 - k % len(found)] for k, found in zip(carried, alike, strict=True))
+        return new, tuple(values[k % len(values)] for k in stacked)
+
+    way = q.below(8) if rows is None else 7
+    if way < 2:
+        return lax.fori_loop(0, length, lambda _, state: body(state, None)[0], state)
+    scan = partial(lax.scan, body, xs=rows, length=length, reverse=q.below(2) > 0)
+    if way < 4:
+        several = jnp.arange(3)
+        shifted = lambda k: jax.tree.map(lambda v: v + k.astype(v.dtype), state)  # noqa: E731
+        return jax.tree.leaves(jax.vmap(lambda k: scan(shifted(k)))(several))
+    return jax.tree.leaves(scan(state, unroll=q.of(1, 1, 2)))
+
+
 def updated_rows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     """Rows of zeros or of a value that others read too."""
     start = q.of(x, jnp.zeros_like(x), jnp.ones_like(x))
@@ -232,7 +261,7 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
     *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
     *(scattered, looped, updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
-    *(updated_rows, ranked, ranked, bits),
+    *(updated_rows, ranked, ranked, bits, scanned, scanned),
 )
 
 
