@@ -133,3 +133,15 @@ def test_sums_of_interleaved_halves() -> None:
     scales, x = (random.integers(-9, 9, shape).astype(np.float32) for shape in ((60, 8), 512))
     text = loops_of(products, random.integers(0, 256, (60, 256), np.uint8), scales, x)
     assert "turns of 2" in text and "%" not in text
+
+
+def test_elements_that_a_row_names() -> None:
+    """Where to load is known by a sum of each row: its own in every element of a turn."""
+
+    def before_first(x: jax.Array, keep: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first = jnp.argmax(x > 0, -1)
+        value = x[jnp.arange(64), first - 1]
+        rows = jnp.broadcast_to(keep[:, None], (16, 4)).reshape(64)
+        return first, jnp.where(rows, value, 0)
+
+    loops_of(before_first, normal(64, 5), normal(16) > 0)

@@ -34,7 +34,13 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
-from tinyhlo.codegen.moves.write_out import decided, is_tiny, iterations, without_registers
+from tinyhlo.codegen.moves.write_out import (
+    decided,
+    is_tiny,
+    iterations,
+    uses_registers,
+    without_registers,
+)
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.index import Index, Quotient, Remainder, Var, constant, index
 from tinyhlo.target import NEAR, Target
@@ -92,7 +98,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     turns for a vector."""
     *outer, var = (loop.var for loop in nest)
     modulus = lcm(*(modulus_of(where, var) for where in all_indices(nest[-1].body)))
-    if not 2 <= modulus <= NEAR:
+    if not 2 <= modulus <= NEAR or uses_registers(nest[-1]):
         return ()
     body: list[Statement] = []
     for statement in nest[-1].body:
