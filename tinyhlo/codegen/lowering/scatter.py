@@ -4,7 +4,8 @@
 
 The operand is already in the result's memory when they share it (`Kernel.in_place`); otherwise it
 is copied first. Loops over places that are data run in row-major order, so results never depend on
-timing; where there are many, each thread does those in its range of places (`ranges.py`).
+timing; where there are many, each thread does those in its range of places (`ranges.py`), or those
+of its share in a copy of the result (`own_copies.py`).
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.expressions import Name, as_index, index_free
 from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.codegen.lowering.own_copies import by_copies
 from tinyhlo.codegen.lowering.ranges import by_ranges
 from tinyhlo.codegen.lowering.updates import Updates, result_memories
 from tinyhlo.ir.graph import Node, Output, Scatter
-from tinyhlo.ir.index import Condition, Index, linear
+from tinyhlo.ir.index import ZERO, Condition, Index, linear
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 
 def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
     """Combine each update into its place, in order."""
-    return with_operand(kernel, lambda updates, lowering: by_ranges(updates, lowering, target))
+
+    def on_threads(updates: Updates, lowering: Callable[[], Lowering]) -> Body:
+        return by_ranges(updates, lowering, target) or by_copies(
+            updates, lambda copies, start: one_by_one(copies, lowering(), start), target
+        )
+
+    return with_operand(kernel, on_threads)
 
 
 def with_operand(
@@ -54,8 +62,8 @@ def with_operand(
     return copies.program(copies.root.body() + body)
 
 
-def one_by_one(updates: Updates, block: Lowering) -> Body:
-    """Loops over all updates."""
+def one_by_one(updates: Updates, block: Lowering, start: Index = ZERO) -> Body:
+    """Loops over all updates; their targets begin at `start`."""
     scope, at = block.nest(block.root, updates.shape)
     values = updates.values(block, at, scope)
     place: list[Index] = []
@@ -67,7 +75,9 @@ def one_by_one(updates: Updates, block: Lowering) -> Body:
         if not condition.always:
             conditions.append(condition)
     own = frozenset(name for i in place if i in at for name in index_free(i))
-    statements: tuple[Statement, ...] = updates.stores(linear(place, updates.operand), values)
+    statements: tuple[Statement, ...] = updates.stores(
+        start + linear(place, updates.operand), values
+    )
     if conditions:
         statements = (If(tuple(conditions), statements),)
     scope.statements.extend(statements)
