@@ -235,12 +235,15 @@ def test_small_ones_take_the_general_way(m: int, k: int, n: int) -> None:
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 8, 17])
 @pytest.mark.parametrize(("k", "n"), [(1024, 520), (1031, 515)])
 def test_few_rows_stream_the_matrix(m: int, k: int, n: int) -> None:
-    """A matrix larger than the cache is read in place, eight rows side by side."""
+    """A matrix larger than the cache is read in place, eight rows side by side; for one row four,
+    each of its own quarter."""
     left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
     compare(graph)
     loops = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
     assert loops is not None and "right in place" in loops.moves
+    if k == 1024:
+        assert ("4 deep apart" if m == 1 else "8 deep,") in " ".join(loops.moves)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])

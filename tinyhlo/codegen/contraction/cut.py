@@ -34,6 +34,7 @@ class Cut:
     shape: tuple[int, ...]  # of the whole product
     number: int
     size: int
+    apart: bool = False  # positions of a block are as many apart as there are blocks
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -60,12 +61,14 @@ class Cut:
     def runs_at(self, block: Index) -> list[Index]:
         """Where a block begins along every run."""
         *outer, part = unravel(block, (*self.extents[: self.number], self.parts))
-        start = at_most(part * self.size, self.extents[self.number] - self.size)
+        last = self.extents[self.number] - self.size
+        start = part if self.apart else at_most(part * self.size, last)
         return [*outer, start, *[ZERO] * (len(self.runs) - self.number - 1)]
 
     def runs_within(self, inside: Sequence[Index]) -> list[Index]:
         """Positions along every run, from a block's origin, for indices into `inside`."""
-        return [ZERO] * self.number + list(inside)
+        first, *rest = inside
+        return [*[ZERO] * self.number, first * (self.parts if self.apart else 1), *rest]
 
     def axes(self, runs: Sequence[Index]) -> dict[int, Index]:
         """Positions along the product's axes from those along the runs."""

@@ -131,9 +131,10 @@ class Plan:
     def moves(self) -> tuple[str, ...]:
         rows = self.row_blocks if self.shared else self.m.blocks
         chunks = f"{self.batch}x{rows}x{self.n.blocks} chunks"
+        deep = f"{self.depth} deep{' apart' if self.k.apart else ''}"
         return (
             f"parallel {chunks if self.parts == 1 else f'{self.parts} parts of the depth'}",
-            f"block {self.block_rows} rows, {self.depth} deep, {self.steps} steps",
+            f"block {self.block_rows} rows, {deep}, {self.steps} steps",
             f"left {self.left.value}{' once' if self.shared else ''}",
             f"right {self.right.value}{' once' if self.shared else ''}",
             f"tile {self.rows}x{self.columns}",

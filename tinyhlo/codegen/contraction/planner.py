@@ -10,6 +10,7 @@ when the general lowering is the better one:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 
 from tinyhlo.codegen.choices import Moves
@@ -46,6 +47,7 @@ FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
+STREAMS = 4  # of one row's matrix: so many are read at once, each from its own part of the depth
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -210,8 +212,9 @@ class Planner:
 
     def chosen_depth(self) -> Cut:
         """Deeper and shallower steps."""
-        most = self.most_depth()
-        cuts = map(self.depth_cut, (most, most // 2, most // 4, 2 * most))
+        most, apart = self.most_depth(), self.streams and self.is_row
+        sizes = (most, most // 2, most // 4, 2 * most)
+        cuts = [replace(self.depth_cut(size), apart=apart) for size in sizes]
         return self.moves.choose("depth", {str(cut.positions): cut for cut in cuts})
 
     # --- how operands are read ---------------------------------------------------------------
@@ -279,9 +282,13 @@ class Planner:
         in_order = self.reuse(source, self.c.n) >= REUSE or self.in_panels(source)
         return not in_order and nbytes > self.target.l2_bytes
 
+    @property
+    def is_row(self) -> bool:
+        return self.c.extent(self.c.m) == 1
+
     def most_depth(self) -> int:
         if self.streams:
-            return STREAM_DEPTH
+            return STREAMS if self.is_row else STREAM_DEPTH
         across = self.left is Use.STAGED and not self.layout.by_row
         return ACROSS_DEPTH if across else MAX_DEPTH
 
