@@ -204,6 +204,31 @@ def test_rows_are_summed_as_many_at_a_time_as_there_are_lanes(
     check(graph, arrays)
 
 
+@pytest.mark.parametrize(
+    ("height", "width", "parts"), [(6004, 64, 4), (3003, 100, 3), (4096, 127, 4), (2501, 120, 0)]
+)
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+def test_short_rows_beyond_the_cache_are_taken_from_several_parts(
+    height: int, width: int, parts: int, op: Op
+) -> None:
+    """Those of 2,501 are no equal parts."""
+    x, w, bias = param(0, (height, width), F32), param(1, (width,), F32), param(2, (height,), F32)
+    y = add(reduce(op, mul(x, broadcast(w, x.shape, (1,))), (1,)), bias)
+    graph = Graph((x.type, w.type, bias.type), (y,))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert (f"apart i {parts}" in loops.moves) == (parts > 0)
+    assert f"rows i {2 if parts else 16}" in loops.moves
+    check(graph, [normal(*n.shape) for n in (x, w, bias)], atol=1e-4)
+
+
+@pytest.mark.parametrize(("height", "width"), [(240, 64), (4096, 256)])
+def test_rows_in_the_cache_and_longer_ones_are_taken_as_they_lie(height: int, width: int) -> None:
+    x = param(0, (height, width), F32)
+    graph = Graph((x.type,), (reduce(Op.ADD, x, (1,)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert not any(move.startswith("apart") for move in loops.moves)
+
+
 @pytest.mark.parametrize("dtype", [F32, F64])
 @pytest.mark.parametrize(("columns", "rows"), [(2, 8), (3, 4), (4, 4), (5, 2), (7, 2)])
 @pytest.mark.parametrize(("height", "depth"), [(200, 100), (37, 33), (5, 64)])

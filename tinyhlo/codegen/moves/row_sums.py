@@ -10,13 +10,16 @@ Lanes along the rows and across them: every row has its own vector (`llvm/row_su
 rows read is read once for all, and their lanes are put together in one go, which takes longer than
 to add up a short row. Where each row has sums of its own with a few columns, those are written out,
 and fewer rows fill a vector: a matrix times four columns takes four rows at a time.
+
+Short rows that lie side by side are one stream of memory, which no processor fetches far enough
+ahead while sums are put together. They are taken from four parts of all rows, two from each.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import only_sums, rewritten
+from tinyhlo.codegen.bodies import only_sums, rewritten, substituted
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -48,6 +51,10 @@ MOST_COLUMNS = 8
 FEWEST_TURNS = 4  # that make up for columns that are taken apart before
 SPARE = 8  # registers besides those of the sums and of what the rows keep
 SET_ROWS = 4  # at a time, of any length: the cache keeps a line of each
+STREAMS = (4, 3, 2)
+STREAM_SUMS = 8  # of all parts, at a time
+SHORT_ROW = 512  # bytes: a page has eight and more
+FEWEST_APART = 64  # rows
 MOST_NODES = 16  # of a term: there is one for every row
 
 
@@ -58,6 +65,11 @@ def rows_together(body: Body, target: Target, moves: list[str]) -> Body:
         if isinstance(statement, Loop):
             loop = columns_written_out(statement)
             lanes = lanes_of(loop, target)
+            if lanes and (streams := streams_of(loop, target)):
+                apart = columns_written_out(rows_apart(loop, streams))
+                if fewer := lanes_of(apart, target, STREAM_SUMS):
+                    loop, lanes = apart, fewer
+                    moves.append(f"apart {loop.var.name} {streams}")
             if lanes:
                 name = f"columns{len(moves)}"
                 moves.append(f"rows {loop.var.name} {lanes}")
@@ -83,6 +95,28 @@ def columns_written_out(loop: Loop) -> Loop:
             return loop
     stores = [s for s in result if isinstance(s, Store)]
     return replace(loop, body=join((*(s for s in result if not isinstance(s, Store)), *stores)))
+
+
+def streams_of(loop: Loop, target: Target) -> int:
+    """Of how many equal parts rows are taken in turn, 0 for rows as they lie: few, long ones, or
+    such as fit the cache."""
+    (along,) = (s for s in loop.body if isinstance(s, Loop))
+    terms = only_sums(along.body)
+    loads = {e for s in terms for e in loads_of(s.value) if e.depends_on(loop.var)}
+    nbytes = sum(e.dtype.itemsize for e in loads) * along.var.extent
+    far = any(e.memory.size * e.dtype.itemsize > target.l2_bytes for e in loads)
+    if len(terms) > 1 or not far or nbytes > SHORT_ROW:
+        return 0
+    fitting = (n for n in STREAMS if loop.var.extent % n == 0)
+    return next(fitting, 0) if loop.var.extent >= FEWEST_APART else 0
+
+
+def rows_apart(loop: Loop, streams: int) -> Loop:
+    """The loop over the rows of one part, and inside it one over the parts."""
+    row, part = Var(loop.var.name, loop.var.extent // streams), Var("part", streams)
+    place = index(part) * row.extent + index(row)
+    body = substituted(loop.body, {loop.var: place})
+    return replace(loop, var=row, body=(Loop(part, Axis.SERIAL, body),))
 
 
 def columns_aside(loop: Loop, name: str, lanes: int) -> tuple[Body, Loop]:
@@ -120,8 +154,9 @@ def together(loop: Loop, lanes: int) -> Loop:
     return replace(loop, axis=Axis.VECTOR, width=lanes, body=tuple(body))
 
 
-def lanes_of(loop: Loop, target: Target) -> int:
-    """How many rows to take at a time, 0 if that is not possible or wins nothing."""
+def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
+    """How many rows to take at a time, 0 if that is not possible or wins nothing; no more sums than
+    `most`, if that is given."""
     match [s for s in loop.body if isinstance(s, Loop)]:
         case [Loop(axis=Axis.REDUCE, start=start, count=None) as along] if start == ZERO:
             lanes = along.width // along.chains
@@ -133,7 +168,8 @@ def lanes_of(loop: Loop, target: Target) -> int:
     declares = [s for s in loop.body if isinstance(s, Declare)]
     ops = {s.name: s.op for s in terms}
     loads = {load for value in values for load in loads_of(value)}
-    rows = rows_of(len(terms), lanes, loads, loop.var, along.var, target)
+    sums = most or max(lanes, target.vector_registers // 2)
+    rows = rows_of(len(terms), lanes, sums, loads, loop.var, along.var, target)
     plain = (
         loop.axis is Axis.SERIAL
         and loop.count is None
@@ -154,7 +190,9 @@ def lanes_of(loop: Loop, target: Target) -> int:
     return rows if plain else 0
 
 
-def rows_of(sums: int, lanes: int, loads: set[Load], row: Var, along: Var, target: Target) -> int:
+def rows_of(
+    sums: int, lanes: int, most: int, loads: set[Load], row: Var, along: Var, target: Target
+) -> int:
     """Rows whose sums, so many each, fill a vector or less, or a vector each if registers do; and
     which stay in half of the cache, unless they are so few that it keeps a line of each."""
     of_row = [load for load in loads if load.depends_on(row)]
@@ -168,7 +206,7 @@ def rows_of(sums: int, lanes: int, loads: set[Load], row: Var, along: Var, targe
         return sum(read) * along.extent
 
     rows = lanes
-    while rows * sums > max(lanes, target.vector_registers // 2):
+    while rows * sums > most:
         rows //= 2
     if sums == 1:  # nothing but the last step is shared
         return rows if nbytes() <= target.l1_bytes // 2 else 0
