@@ -7,7 +7,7 @@ import pytest
 
 from tests.codegen.native import run_native
 from tinyhlo.codegen.render import kernels_of, render_program
-from tinyhlo.ir.build import elementwise, param
+from tinyhlo.ir.build import elementwise, full, iota, pad, param, scalar
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -36,6 +36,17 @@ def test_far_angles_leave_near_ones_alone(op: Op, size: int) -> None:
         with np.errstate(invalid="ignore"):
             want = getattr(np, op.label)(np.float64(angle))
         np.testing.assert_allclose(found[place], want, rtol=1e-6)
+
+
+def test_angles_without_loads_under_padding() -> None:
+    """They are hoisted out of the padding's guard, and the blocks of far ones with them: the loop
+    goes on from the last of those."""
+    angle = elementwise(Op.MUL, iota((7,), F64, 0), full(2.0**29, (7,), F64))
+    terms = elementwise(Op.SIN, angle), elementwise(Op.COS, angle)
+    value = pad(elementwise(Op.ADD, *terms), scalar(0, F64), (1,), (1,))
+    (found,) = run_native(Graph((), (value,)), [])
+    angles = np.arange(7) * 2.0**29
+    np.testing.assert_allclose(found, np.pad(np.sin(angles) + np.cos(angles), 1), rtol=1e-14)
 
 
 @pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN])

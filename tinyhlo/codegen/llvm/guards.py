@@ -113,12 +113,15 @@ def varying_guard(v: Values, e: Guard) -> Value:
         mask = v.b.value(f"select i1 {uniform}, {mask_type} {mask}, {mask_type} zeroinitializer")
     outer = v.scope.mask
     inner = v.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
+    block = v.b.fresh()
     with v.innermost():
-        v.open(v.scope.label, guard=True, mask=inner)
+        v.open(block, guard=True, mask=inner)
         value = v.text(e.value, lanes)
         scope = v.close()
+    if scope.label != block:  # it has several blocks, and what was hoisted out of it may too
+        v.scope.lines.extend([f"  br label %{block}", f"{block}:"])
+        v.scope.label = scope.label
     v.scope.lines.extend(scope.lines)
-    v.scope.label = scope.label
     match e:
         case Guard(value=Load() as load, otherwise=Literal(bits=0)):
             loaded = scope.table(load).get(load)
