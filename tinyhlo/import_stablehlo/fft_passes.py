@@ -10,7 +10,8 @@ for t, k < r and q < s, the product of the factors before. The sum over t and bo
 product with a constant matrix, which `ir/transform.py` recognises and code generation turns into
 the butterflies of a fast transform; twiddle factors are multiplied on the way in.
 
-A length with a large prime factor is a convolution (`convolved` in `fft.py`).
+An odd r beyond those is products with matrices of half the size (`by_halves`); a length with a
+large prime factor is a convolution (`convolved` in `fft.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
+from tinyhlo.import_stablehlo.fft_tables import MAX_RADIX, planes_matrix, roots
+from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.planes import is_real_part
 from tinyhlo.ir.build import (
     broadcast,
@@ -121,6 +123,11 @@ def run_pass(x: Node, step: Pass) -> Node:
         scale = 1.0
     t = np.arange(r)
     weights = roots(np.outer(t, t), r) * scale
+    if r > MAX_RADIX:
+        y = by_halves(x, weights)
+        if step.paired:
+            return permute(exchanged(y) if step.exchanged else y, (*range(1, 8), 0))
+        return reshape(y, (2, before, rest, p, r * done, q, after))
     matrix = planes_matrix(weights, planes == 1).astype(x.dtype.numpy)
     if step.paired:
         matrix = matrix[::-1] if step.exchanged else matrix
@@ -129,6 +136,29 @@ def run_pass(x: Node, step: Pass) -> Node:
     shape = (2, before, rest, p, r, done, q, after, planes, r)
     y = product(matrix, (0, 4, 8, 9), x, (8, 1, 9, 2, 3, 5, 6, 7), shape)
     return reshape(y, (2, before, rest, p, r * done, q, after))
+
+
+def by_halves(x: Node, weights: Array) -> Node:
+    """The sum over t of weights[k, t] * x[plane, before, t, rest, ...] for an odd number of points,
+    as [plane, before, rest, p, k, ...]. Cosines of t and -t are equal and sines opposite: they are
+    products with sums and differences, a quarter of the work and half as many terms to round."""
+    half = len(weights) // 2
+    low, high = part(x, 2, 1, half + 1), flip(part(x, 2, half + 1, 2 * half + 1), (2,))
+    sums = join([part(x, 2, 0, 1), low + high], 2)
+    even = halves_product(weights.real[: half + 1, : half + 1], sums)
+    odd = halves_product(weights.imag[1 : half + 1, 1 : half + 1], low - high)
+    even, turned = both_planes(even), exchanged(odd)
+    turned = where(is_real_part(turned.shape), -turned, turned)
+    first, others = part(even, 4, 0, 1), part(even, 4, 1, half + 1)
+    return join([first, others + turned, flip(others - turned, (4,))], 4)
+
+
+def halves_product(matrix: Array, x: Node) -> Node:
+    """Sum over t of matrix[k, t] * x[plane, before, t, ...], each plane apart."""
+    planes, before, _, rest, p, done, q, after = x.shape
+    shape = (planes, before, rest, p, len(matrix), done, q, after, len(matrix))
+    weights = broadcast(constant(matrix.astype(x.dtype.numpy)), shape, (4, 8))
+    return reduce(Op.ADD, weights * broadcast(x, shape, (0, 1, 8, 2, 3, 5, 6, 7)), (8,))
 
 
 def product(

@@ -14,7 +14,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-MAX_RADIX = 16  # its butterfly in registers; larger primes are a matrix product
+MAX_RADIX = 16  # its butterfly in registers; larger primes are matrix products
 MAX_PRIME = 127  # larger ones by a convolution (Bluestein)
 PASS_COST = 10.0  # operations an element of loads, stores and twiddle factors
 SPILL_COST = 0.75  # operations an element for each point beyond what registers hold
@@ -88,7 +88,7 @@ def idle(done: int) -> float:
 def radix_cost(radix: int) -> float:
     """Operations an element of one pass."""
     if radix > MAX_RADIX:
-        return PASS_COST + 4.0 * radix
+        return 2 * PASS_COST + radix
     spills = SPILL_COST * max(0, radix - REGISTER_POINTS)
     return PASS_COST + spills + sum(2.2 if p == 2 else 1.3 * p for p in primes(radix))
 
