@@ -40,6 +40,7 @@ def check(graph: Graph, value: np.ndarray, threads: int = 2) -> None:
 
 # rows, columns: strips of rows with a rest, fewer columns than lanes, more than a turn's
 SHAPES = [(700, 500), (1030, 333), (40000, 9), (60000, 16), (40, 9000), (50, 4100), (33, 12289)]
+SHAPES += [(512, 4500), (2048, 96), (4096, 130), (8192, 16)]  # four rows at a time
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -53,11 +54,22 @@ def test_rows_are_walked_in_the_order_of_memory() -> None:
     x = param(0, (4096, 512), F32)
     (loops,) = compiled(graph_of(reduce(Op.ADD, x, (0,)), shape=x.shape)).loops
     assert "rows outside i" in loops.moves
+    many_columns = param(0, (512, 9000), F32)
+    (loops,) = compiled(graph_of(reduce(Op.ADD, many_columns, (0,)), shape=(512, 9000))).loops
+    assert "rows outside i" in loops.moves
     short = param(0, (8, 512), F32)
     wide = param(0, (400, 9000), F32)
     for other in (short, wide):
         (loops,) = compiled(graph_of(reduce(Op.ADD, other, (0,)), shape=other.shape)).loops
         assert "rows outside i" not in loops.moves
+
+
+def test_rows_of_two_arrays_are_added_one_by_one() -> None:
+    """Two streams of memory as they are."""
+    x, y = (param(k, (64, 48), F32) for k in (0, 1))
+    kernel = Kernel("sums", Graph((x.type, y.type), (reduce(Op.ADD, mul(x, y), (0,)),)))
+    body = by_rows(collapse(join(lower_fused(kernel).body)), TINY_CACHE, [])
+    assert "of 64 ordered:" in str(replace(lower_fused(kernel), body=body))
 
 
 def test_small_images_of_an_array_beyond_the_last_cache_too() -> None:
@@ -114,5 +126,6 @@ def test_the_moved_loops_in_print() -> None:
     narrow = replace(TINY_CACHE, vector_bytes=32)
     body = by_rows(collapse(join(program.body)), narrow, moves)
     text = str(replace(program, body=body))
-    assert "for j_strip in 4 parallel:" in text and "of 64 ordered:" in text
+    assert "for j_strip in 4 parallel:" in text and "for j in 4 ordered:" in text
+    assert all(f"x0[i + j*24 + j_strip*384{row}]" in text for row in ("", " + 96", " + 192"))
     assert choose_moves(program, narrow).moves[0] == "rows outside i"

@@ -25,11 +25,12 @@ nothing is turned.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.bodies import only_sums
-from tinyhlo.codegen.expressions import Read
+from tinyhlo.codegen.bodies import only_sums, substituted
+from tinyhlo.codegen.expressions import Read, apply
 from tinyhlo.codegen.loops import (
     Accumulate,
     Axis,
@@ -49,8 +50,10 @@ from tinyhlo.target import Target
 
 ROW_STRIPS = 32  # pieces of a long reduce: enough to balance, few enough to join quickly
 MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are summed
-WIDEST = 4096  # columns: their accumulators stay in L1, and more make use of whole lines
-VECTORS = 8  # added in one turn
+WIDE = 4096  # columns: more make use of whole lines, and need many rows to share
+WIDEST = 1 << 16  # columns: their accumulators stay in L2
+VECTORS = 8  # of one row added in one turn
+STREAMS = 4  # rows at a time, of which one vector is added in one turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ def pays(columns: Columns, target: Target) -> bool:
     last one holds of all that the loops around walk."""
     if columns.row_count < MIN_ROWS or columns.column.extent > WIDEST:
         return False
+    if columns.column.extent > WIDE and columns.rows[0].var.extent < ROW_STRIPS * MIN_ROWS:
+        return False
     if columns.column.extent * 4 < 2 * target.vector_bytes:
         return False
     inner = columns.rows[-1].var
@@ -143,8 +148,7 @@ def turned(columns: Columns, top: bool, target: Target, moves: list[str]) -> Bod
 
 def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
     """What follows the reduce reads its results from scratch."""
-    expansion = wide(columns.column, lanes)
-    sums = expansion.expanded((*columns.declares, rows))
+    expansion, sums = of_all_columns(columns.column, (*columns.declares, rows), lanes)
     reads = (Read(d.name, d.value.dtype) for d in columns.declares)
     results = (Declare(read.name, expansion.columns[read]) for read in reads)
     last = Loop(columns.column, Axis.SERIAL, (*results, *columns.rest))
@@ -155,16 +159,44 @@ def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     """Each strip of rows has accumulators of its own, joined in order afterwards."""
     column, length = columns.column, -(-rows.var.extent // count)
     parts, strips, join = split_reduce(columns.declares, rows, length, column)
-    expansion = wide(column, lanes)
-    sums = expansion.expanded(strips.body)
+    expansion, sums = of_all_columns(column, strips.body, lanes)
     strips = replace(strips, body=(*expansion.scratch, *sums))
     return (*parts, strips, Loop(column, Axis.SERIAL, (*columns.declares, join, *columns.rest)))
 
 
-def wide(column: Var, lanes: int) -> Expansion:
-    """Several vectors a turn: the next lines are on their way while these are added."""
-    width = lanes * VECTORS
+def of_all_columns(column: Var, body: Body, lanes: int) -> tuple[Expansion, Body]:
+    """Several vectors of a row in a turn, so that the next lines are on their way while these are
+    added, or one of several rows."""
+    streams = in_streams(body)
+    width = lanes * (VECTORS if streams == body else 1)
     loop = Loop(column, Axis.SERIAL, ())
     if column.extent >= width:
-        loop = replace(loop, axis=Axis.VECTOR, width=width, chains=VECTORS)
-    return Expansion(lambda body: replace(loop, body=body), index(column), column.extent)
+        loop = replace(loop, axis=Axis.VECTOR, width=width, chains=width // lanes)
+    expansion = Expansion(lambda body: replace(loop, body=body), index(column), column.extent)
+    return expansion, expansion.expanded(streams)
+
+
+def in_streams(body: Body) -> Body:
+    """Rows of one array four at a time, each from its own quarter: one after the other they are one
+    stream of memory, and prefetchers follow several as fast as each alone."""
+    return tuple(streamed(s) if isinstance(s, Loop) else s for s in body)
+
+
+def streamed(loop: Loop) -> Loop:
+    sums, count = only_sums(loop.body), loop.count or loop.var.extent
+    if not sums:
+        inner = in_streams(loop.body)
+        return loop if inner == loop.body else replace(loop, body=inner)
+    read = {load for s in sums for load in loads_of(s.value) if load.depends_on(loop.var)}
+    if len(read) != 1 or loop.var.extent % count or count % STREAMS:
+        return loop
+    row = Var(loop.var.name, count // STREAMS)
+    quarters = (loop.start + k * row.extent + index(row) for k in range(STREAMS))
+    rows = [only_sums(substituted(loop.body, {loop.var: place})) for place in quarters]
+    together = (reduce(combined, alike) for alike in zip(*rows, strict=True))
+    return Loop(row, loop.axis, tuple(together))
+
+
+def combined(one: Accumulate, other: Accumulate) -> Accumulate:
+    """Both in one step."""
+    return replace(one, value=apply(one.op, (one.value, other.value), one.value.dtype))
