@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,15 @@ from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled
 from tests.schedule.graphs import F32, add, mul
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves import turned
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import broadcast, cast, elementwise, flip, param, permute, slice_
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F64, I8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
 
 SHAPES = [
     ((64, 48), (1, 0)),
@@ -35,6 +42,27 @@ def numbers(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 def test_transposes(shape: tuple[int, ...], order: tuple[int, ...], dtype: DType) -> None:
     x = param(0, shape, dtype)
     check(Graph((x.type,), (permute(x, order),)), [numbers(shape, dtype)])
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, F16, I8, BOOL], ids=str)
+@pytest.mark.parametrize(("shape", "order"), [*SHAPES, ((150, 270), (1, 0))])
+def test_transposes_of_many_pages(
+    shape: tuple[int, ...], order: tuple[int, ...], dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turned, "has_many_pages", lambda load, column, target: True)
+    test_transposes(shape, order, dtype)
+
+
+def test_of_many_pages_more_than_a_line_is_read_at_a_time() -> None:
+    def turns(*shape: int) -> list[str]:
+        x = param(0, shape, F32)
+        graph = Graph((x.type,), (permute(x, (1, 0)),))
+        there = replace(named_target("x86-64-v4", threads=2), l3_bytes=32 << 20)
+        moves = choose_moves(lower_fused(Kernel("turned", graph)), there).moves
+        return [move for move in moves if move.startswith("turn ")]
+
+    assert turns(8192, 4096) == ["turn i 64 x j 64"]
+    assert turns(1024, 1024) == turns(128, 65536) == ["turn i 16 x j 64"]
 
 
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])

@@ -33,6 +33,8 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES, Target
 
 RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come and go
+NEAR_PAGES = 256  # of an array in memory: of more pages, more is read at a time than one line
+PAGE_BYTES = 4096
 GROUP_BYTES = 16  # narrow elements are turned in vectors of so many bytes: one instruction each
 NEAR = 4  # elements apart: so few vectors are loaded and picked from
 FEWEST = 4  # rows and columns of a square
@@ -91,7 +93,8 @@ def turned_nest(
     lanes = square_of(widest, shortest, target)
     if shortest < FEWEST or lanes * widest < GROUP_BYTES:
         return ()
-    rows = Block(row, size_of(row.extent, LINE_BYTES // widest, lanes))
+    run = RUN_BYTES if any(has_many_pages(x, column, target) for x in loads) else LINE_BYTES
+    rows = Block(row, size_of(row.extent, run // widest, lanes))
     columns = Block(column, size_of(column.extent, RUN_BYTES // widest, lanes))
     moves.append(f"turn {row.name} {rows.size} x {column.name} {columns.size}")
     outside = [v for v in variables if v not in (row, column)]
@@ -100,6 +103,14 @@ def turned_nest(
     if row.extent <= FEW_ROWS:
         blocks.reverse()
     return nested([*outside, *blocks], block)
+
+
+def has_many_pages(load: Load, column: Var, target: Target) -> bool:
+    """Whether a walk along the columns reads a line of each of many pages from memory: page tables,
+    and banks of memory, are better at longer runs."""
+    step = abs(load.index.coefficient(column) or 0) * load.dtype.itemsize
+    pages = column.extent * min(step, PAGE_BYTES) // PAGE_BYTES
+    return pages > NEAR_PAGES and 2 * load.memory.nbytes >= target.l3_bytes
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
