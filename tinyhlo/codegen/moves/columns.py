@@ -18,8 +18,9 @@ outside, the columns inside, so that memory is read from start to end:
 
 Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
 page tables like. The number of strips depends on the shape alone, so results are the same bits on
-any number of threads. Where columns are many, each vector of them takes whole lines of a row, and
-nothing is turned.
+any number of threads. Where columns are many and rows few, each vector of columns takes whole lines
+of a row, and nothing is turned. Rows of one array are added four at a time, each from its own
+quarter of a strip (`in_streams`).
 """
 
 from __future__ import annotations
