@@ -10,10 +10,11 @@ import pytest
 from tests.codegen.native import compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul
 from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves import columns
 from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, param, reduce
+from tinyhlo.ir.build import broadcast, elementwise, full, param, reduce
 from tinyhlo.ir.dtypes import BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
@@ -70,6 +71,23 @@ def test_rows_of_two_arrays_are_added_one_by_one() -> None:
     kernel = Kernel("sums", Graph((x.type, y.type), (reduce(Op.ADD, mul(x, y), (0,)),)))
     body = by_rows(collapse(join(lower_fused(kernel).body)), TINY_CACHE, [])
     assert "of 64 ordered:" in str(replace(lower_fused(kernel), body=body))
+
+
+@pytest.mark.parametrize("shape", [(64, 130), (96, 40), (200, 65), (20, 3, 80)])
+def test_several_reduces_of_columns_are_passes_of_their_own(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As normalising by batches does; what one finds the others read from scratch."""
+    monkeypatch.setattr(columns, "is_far", lambda columns, target: True)
+    x = param(0, shape, F32)
+    axes, kept = tuple(range(len(shape) - 1)), (len(shape) - 1,)
+    mean = elementwise(Op.DIV, reduce(Op.ADD, x, axes), full(9.0, shape[-1:], F32))
+    apart = elementwise(Op.SUB, x, broadcast(mean, shape, kept))
+    spread = add(reduce(Op.ADD, mul(apart, apart), axes), reduce(Op.MAX, apart, axes))
+    graph = graph_of(mul(apart, broadcast(spread, shape, kept)), spread, shape=shape)
+    moves = [move for loops in compiled(graph).loops for move in loops.moves]
+    assert sum(move.startswith("rows outside") for move in moves) == 2
+    check(graph, normal(*shape))
 
 
 def test_small_images_of_an_array_beyond_the_last_cache_too() -> None:

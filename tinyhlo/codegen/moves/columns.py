@@ -30,15 +30,26 @@ from functools import reduce
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.bodies import only_sums, substituted
-from tinyhlo.codegen.expressions import Read, apply
+from tinyhlo.codegen.bodies import all_indices, names_set, only_sums, rewritten, substituted
+from tinyhlo.codegen.expressions import (
+    Expression,
+    Load,
+    Memory,
+    Read,
+    apply,
+    exchanged,
+    has_registers,
+    index_free,
+)
 from tinyhlo.codegen.loops import (
     Accumulate,
+    Allocate,
     Axis,
     Body,
     Declare,
     Loop,
     Statement,
+    Store,
     around,
 )
 from tinyhlo.codegen.moves.expansion import Expansion
@@ -72,6 +83,14 @@ class Columns:
         return prod(loop.var.extent for loop in self.rows)
 
     @property
+    def loads(self) -> list[Load]:
+        return [load for s in self.accumulates for load in loads_of(s.value)]
+
+    @property
+    def along(self) -> list[Load]:
+        return [load for load in self.loads if load.index.coefficient(self.column) == 1]
+
+    @property
     def bytes_(self) -> int:
         """Of one array of that shape."""
         largest = max(d.value.dtype.itemsize for d in self.declares)
@@ -82,7 +101,7 @@ def by_rows(body: Body, target: Target, moves: list[str], top: bool = True) -> B
     """Turn every loop over columns below `body` that gains from it; those at the `top` may use all
     threads."""
     result: list[Statement] = []
-    for statement in body:
+    for statement in fissioned(body, target):
         columns = find_columns(statement)
         if columns is not None and pays(columns, target):
             moves.append(f"rows outside {columns.column.name}")
@@ -93,6 +112,58 @@ def by_rows(body: Body, target: Target, moves: list[str], top: bool = True) -> B
         else:
             result.append(statement)
     return tuple(result)
+
+
+def fissioned(body: Body, target: Target) -> Body:
+    """Loops over columns with several reduces in parts of one reduce each, where all parts gain by
+    being turned and no cache holds what they read: each is a pass over it as before."""
+    result: list[Statement] = []
+    for statement in body:
+        parts = reduces_apart(statement)
+        found = [columns for part in parts if (columns := find_columns(part))]
+        alone = len(found) > 1 and all(
+            pays(columns, target) and is_far(columns, target) for columns in found
+        )
+        result += parts if alone else [statement]
+    return tuple(result)
+
+
+def reduces_apart(statement: Statement) -> Body:
+    """A loop over columns for each reduce in one, and a last one for what follows. What a reduce
+    finds lies in a row of scratch for the loops behind it."""
+    match statement:
+        case Loop(var=column, axis=Axis.SERIAL, count=None, body=body) if not any(
+            has_registers(index_free(where)) for where in all_indices(body)
+        ):
+            pass
+        case _:
+            return (statement,)
+    declares = list(takewhile(lambda s: isinstance(s, Declare), body))
+    reduces = list(takewhile(is_reduce, body[len(declares) :]))
+    known: dict[Expression, Expression] = {}
+
+    def with_known(part: Body) -> Body:
+        return tuple(rewritten(s, lambda value: exchanged(value, known)) for s in part)
+
+    result: list[Statement] = []
+    for loop in reduces:
+        own = [d for d in declares if isinstance(d, Declare) and d.name in names_set((loop,))]
+        rows = {
+            Read(d.name, d.value.dtype): Memory(
+                f"{d.name}_row", d.value.dtype, column.extent, local=True
+            )
+            for d in own
+        }
+        stores = [Store(row, index(column), read) for read, row in rows.items()]
+        part = Loop(column, Axis.SERIAL, (*own, *with_known((loop,)), *stores))
+        result += [*map(Allocate, rows.values()), part]
+        known |= {read: Load(row, index(column)) for read, row in rows.items()}
+    rest = with_known(body[len(declares) + len(reduces) :])
+    return (*result, replace(statement, body=rest))
+
+
+def is_reduce(statement: Statement) -> bool:
+    return isinstance(statement, Loop) and statement.axis is Axis.REDUCE
 
 
 def find_columns(statement: Statement) -> Columns | None:
@@ -129,11 +200,14 @@ def pays(columns: Columns, target: Target) -> bool:
     if columns.column.extent * 4 < 2 * target.vector_bytes:
         return False
     inner = columns.rows[-1].var
-    loads = [load for s in columns.accumulates for load in loads_of(s.value)]
-    along = [load for load in loads if load.index.coefficient(columns.column) == 1]
-    across = [load for load in loads if load.index.coefficient(inner) == 1]
-    far = any(2 * x.memory.nbytes >= target.l3_bytes for x in along)
-    return len(along) > len(across) and (far or columns.bytes_ > target.l2_bytes // 2)
+    across = [load for load in columns.loads if load.index.coefficient(inner) == 1]
+    large = is_far(columns, target) or columns.bytes_ > target.l2_bytes // 2
+    return len(columns.along) > len(across) and large
+
+
+def is_far(columns: Columns, target: Target) -> bool:
+    """Whether an array that is read along the columns fills half of the last cache."""
+    return any(2 * load.memory.nbytes >= target.l3_bytes for load in columns.along)
 
 
 def turned(columns: Columns, top: bool, target: Target, moves: list[str]) -> Body:
