@@ -43,6 +43,21 @@ def test_a_param_read_where_it_is_overwritten() -> None:
     assert f"param {taken}, which it overwrites, is read at (o0)" in refused(program, *before, bad)
 
 
+def test_a_sum_written_over_what_it_reads_at_its_own_element() -> None:
+    """Its last axis has one element, which the sum reads as element 0."""
+
+    def steps(state: jax.Array, weights: jax.Array) -> jax.Array:
+        def step(state: jax.Array, weights: jax.Array) -> tuple[jax.Array, None]:
+            chosen = jnp.where(abs(jnp.arange(3) - state) > 1, weights.T, 1)
+            return chosen.sum(1, keepdims=True), None
+
+        return jax.lax.scan(step, state, weights)[0]
+
+    program = planned(steps, np.ones((5000, 1), np.int32), np.ones((4, 3, 5000), np.int32))
+    assert ", result 0 in param " in str(program)
+    verify_program(program)
+
+
 def test_memory_that_is_written_while_it_is_read() -> None:
     program = planned(chained, NUMBERS)
     *before, last = launches(program)

@@ -9,13 +9,13 @@ written, or whose memory something else has taken since.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Param, Scatter, UpdateSlice
-from tinyhlo.ir.index import index, linear
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear, substitute
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.schedule.access import access, space_of
 from tinyhlo.schedule.items import base, in_memory
@@ -33,6 +33,7 @@ from tinyhlo.schedule.program import (
     statements,
 )
 
+NO_VALUES: Mapping[Var, Index] = {}
 Bytes = tuple[Place, int, int]  # of a kind of memory, from one byte to another
 
 
@@ -70,9 +71,10 @@ def unsafe_reads(kernel: Kernel) -> Iterator[str]:
                 yield from strangers(value, kernel, taken, own)
         else:
             for value in graph.results:
-                space = space_of(value)
-                element = linear(tuple(map(index, space.kept)), value.shape)
-                yield from strangers(value, kernel, taken, None if space.reduced else element)
+                kept = space_of(value).kept
+                only = {var: ZERO for var in kept if var.extent == 1}
+                element = linear([only.get(var, index(var)) for var in kept], value.shape)
+                yield from strangers(value, kernel, taken, element, only)
 
 
 def updated(node: UpdateSlice | Scatter) -> object:
@@ -87,13 +89,16 @@ def updated(node: UpdateSlice | Scatter) -> object:
     return linear(tuple(at), node.shape)
 
 
-def strangers(value: Node, kernel: Kernel, taken: int, element: object) -> Iterator[str]:
-    """Where `value` reads a param at another element than `element`."""
+def strangers(
+    value: Node, kernel: Kernel, taken: int, element: object, only: Mapping[Var, Index] = NO_VALUES
+) -> Iterator[str]:
+    """Where `value` reads a param at another element than `element`; `only` are variables of one
+    value. A reduce may read its own element: results are stored when all sums are made."""
     for node, places in access(value, lambda node: isinstance(node, Param)).items():
         if not isinstance(node, Param) or node.position != taken:
             continue
         for at in places:
-            if element is None or linear(at, node.shape) != element:
+            if element is None or substitute(linear(at, node.shape), only) != element:
                 where = ", ".join(map(str, at))
                 yield f"param {taken}, which it overwrites, is read at ({where})"
 
