@@ -106,6 +106,14 @@ def test_zeros_count_without_a_mask() -> None:
     np.testing.assert_array_equal(found.matrix, MATRIX)
 
 
+@pytest.mark.parametrize(("different", "found"), [(16, True), (17, False)])
+def test_many_coefficients_are_no_transform(different: int, found: bool) -> None:
+    """But for their sign."""
+    matrix = np.resize(np.arange(1, different + 1), (20, 20)).astype(np.float32)
+    matrix[::2] *= -1
+    assert (find_transform(apply(matrix, param(0, (20, 40), F32))) is not None) == found
+
+
 @pytest.mark.parametrize("columns", [1, 5, 8, 40, 1000])
 def test_one_product(columns: int) -> None:
     x = param(0, (3, columns), F32)

@@ -24,6 +24,7 @@ from tinyhlo.records import dataclass
 
 _found: WeakKeyDictionary[Node, Transform | None] = WeakKeyDictionary()
 MAX_SIDE = 32  # rows and columns of the matrix
+MAX_COEFFICIENTS = 16  # that differ in more than their sign: more would wait in memory
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,6 +67,8 @@ def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Trans
         matrix = values(factor, rows, node.axes).reshape(sides)
         kept = np.True_ if mask is None else values(mask, rows, node.axes).reshape(sides)
         if not np.all((matrix != 0) == kept):
+            return None
+        if len(np.unique(np.abs(matrix))) > MAX_COEFFICIENTS:
             return None
         constants = tuple(behind_views(n) for n in (factor, mask) if n is not None)
         return Transform(matrix, rows, source, constants)
