@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.counts import CODE, PAGE, PROGRAMS, counts, vector_registers
+from tests.counts import CODE, PAGE, PROGRAMS, allowed, counts, vector_registers
 
 EXPECTED = json.loads(PAGE.read_text())
 ACCEPT = "if it is meant, `make counts` and say in the commit why"
@@ -18,7 +18,7 @@ def test_counts(name: str) -> None:
     changes = [
         f"{what} {expected.get(what)} -> {number}"
         for what, number in found.items()
-        if number != expected.get(what)
+        if number not in allowed(expected.get(what, 0), EXPECTED["jax"])
     ]
     assert not changes, f"{name}: {', '.join(changes)}: {ACCEPT}"
 

@@ -50,7 +50,7 @@ def test_elementwise_runs_as_one_vector_loop() -> None:
 
 def test_large_elementwise_runs_in_parallel_strips() -> None:
     x = param(0, (1 << 20,), F32)
-    vector, parallel = moves_of(Graph((x.type,), (mul(x, x),)))
+    vector, parallel, *_ = moves_of(Graph((x.type,), (mul(x, x),)))
     assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
 
 

@@ -93,8 +93,8 @@ def test_infinities_and_nans(name: str) -> None:
         expected = getattr(np, name)(SPECIAL)
     (found,) = compile_module(lowered.as_text(), Config())(SPECIAL)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-    ordinary = np.isfinite(expected)
-    np.testing.assert_array_equal(found[ordinary], expected[ordinary])
+    ordinary = np.isfinite(expected)  # where NumPy's own absolute values may be an ulp off
+    np.testing.assert_allclose(found[ordinary], expected[ordinary], rtol=2**-52)
 
 
 def test_tanh_of_nan_on_the_real_line() -> None:
