@@ -12,11 +12,13 @@ to add up a short row. Where each row has sums of its own with a few columns, th
 and fewer rows fill a vector: a matrix times four columns takes four rows at a time.
 
 Short rows that lie side by side are one stream of memory, which no processor fetches far enough
-ahead while sums are put together. They are taken from four parts of all rows, two from each.
+ahead while sums are put together. They are taken from four parts of all rows, two from each; longer
+ones, and such as are no equal parts, one by one to their end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import only_sums, rewritten, substituted
@@ -53,8 +55,7 @@ SPARE = 8  # registers besides those of the sums and of what the rows keep
 SET_ROWS = 4  # at a time, of any length: the cache keeps a line of each
 STREAMS = (4, 3, 2)  # parts of all rows, as many as divide them
 STREAM_SUMS = 8  # of all parts, at a time
-SHORT_ROW = 512  # bytes: a page has eight and more
-FEWEST_APART = 64  # rows
+FAR_SHARE = 6  # of the first cache: one of so many is for rows that are taken at a time
 MOST_NODES = 16  # of a term: there is one for every row
 
 
@@ -65,12 +66,13 @@ def rows_together(body: Body, target: Target, moves: list[str]) -> Body:
         if isinstance(statement, Loop):
             loop = columns_written_out(statement)
             lanes = lanes_of(loop, target)
-            if lanes and (streams := streams_of(loop, target)):
-                apart = columns_written_out(rows_apart(loop, streams))
-                if fewer := lanes_of(apart, target, STREAM_SUMS):
-                    loop, lanes = apart, fewer
+            streams = streams_of(loop, target) if lanes else 0
+            if streams > 1:
+                loop = columns_written_out(rows_apart(loop, streams))
+                lanes = lanes_of(loop, target, STREAM_SUMS)
+            if lanes and streams:
+                if streams > 1:
                     moves.append(f"apart {loop.var.name} {streams}")
-            if lanes:
                 name = f"columns{len(moves)}"
                 moves.append(f"rows {loop.var.name} {lanes}")
                 aside, loop = columns_aside(loop, name, lanes)
@@ -98,17 +100,19 @@ def columns_written_out(loop: Loop) -> Loop:
 
 
 def streams_of(loop: Loop, target: Target) -> int:
-    """Of how many equal parts rows are taken in turn, 0 for rows as they lie: few, long ones, or
-    such as fit the cache."""
+    """Of how many equal parts rows are taken in turn: 1 where they are in the cache or have several
+    sums each, 0 where they are no equal parts."""
     (along,) = (s for s in loop.body if isinstance(s, Loop))
     terms = only_sums(along.body)
     loads = {e for s in terms for e in loads_of(s.value) if e.depends_on(loop.var)}
-    nbytes = sum(e.dtype.itemsize for e in loads) * along.var.extent
-    far = any(e.memory.size * e.dtype.itemsize > target.l2_bytes for e in loads)
-    if len(terms) > 1 or not far or nbytes > SHORT_ROW:
-        return 0
-    fitting = (n for n in STREAMS if loop.var.extent % n == 0)
-    return next(fitting, 0) if loop.var.extent >= FEWEST_APART else 0
+    if len(terms) > 1 or not are_far(loads, target):
+        return 1
+    return next((n for n in STREAMS if loop.var.extent % n == 0), 0)
+
+
+def are_far(loads: Collection[Load], target: Target) -> bool:
+    """Whether the cache of a core does not hold what is read."""
+    return any(e.memory.size * e.dtype.itemsize > target.l2_bytes for e in loads)
 
 
 def rows_apart(loop: Loop, streams: int) -> Loop:
@@ -209,7 +213,8 @@ def rows_of(
     while rows * sums > most:
         rows //= 2
     if sums == 1:  # nothing but the last step is shared
-        return rows if nbytes() <= target.l1_bytes // 2 else 0
+        share = FAR_SHARE if are_far(of_row, target) else 2
+        return rows if nbytes() <= target.l1_bytes // share else 0
     while rows > 1 and registers() > target.vector_registers - SPARE:
         rows //= 2
     while rows > SET_ROWS and nbytes() > target.l1_bytes // 2:
