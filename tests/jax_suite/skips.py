@@ -73,6 +73,11 @@ SKIPS = (
         "expects the layout that XLA chooses for a turned array where the choice is the compiler's",
     ),
     Skip(
+        "layout_test",
+        "test_layout_donation_mismatching_in_and_out_fails",
+        "asks for an array in tiles; arrays are dense here",
+    ),
+    Skip(
         "linalg_sharding_test",
         "test_non_batch_axis_sharding",
         "reads the text that XLA's partitioner writes: collectives between devices",
@@ -126,6 +131,11 @@ SKIPS = (
         "api_test",
         "compile_with_compiler_options_invalid$",
         "demands that XLA's own options are checked; here they have no effect",
+    ),
+    Skip(
+        "api_test",
+        "test_inline_optimized_hlo",
+        "reads in the text of a compiled program what XLA has inlined; here it is as JAX wrote it",
     ),
     Skip(
         "pmap_test",

@@ -103,6 +103,20 @@ def test_every_dtype_goes_in_and_out(tiny: jax.Device, dtype: object) -> None:
     np.testing.assert_array_equal(np.asarray(jax.device_put(x, tiny)), x)
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 11), reason="floats of 6 bits came with JAX 0.11")
+@pytest.mark.parametrize("dtype", [ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn])
+def test_floats_of_six_bits(tiny: jax.Device, dtype: type) -> None:
+    x = np.linspace(-8, 8, 50).astype(dtype)
+    y = jax.jit(lambda x: (x.astype(jnp.float32) * 1.3).astype(dtype))(jax.device_put(x, tiny))
+    np.testing.assert_array_equal(np.asarray(y), (x.astype(np.float32) * 1.3).astype(dtype))
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="integers of one bit came with JAX 0.12")
+def test_integers_of_one_bit_are_refused(tiny: jax.Device) -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no array of element type 30"):
+        jax.device_put(np.zeros(3, jnp.int1), tiny)
+
+
 @pytest.mark.parametrize(
     "make",
     [

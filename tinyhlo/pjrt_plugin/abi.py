@@ -236,6 +236,7 @@ CONSTANTS = {
     "HostBufferSemantics_kMutableZeroCopy": 3,
     "Buffer_MemoryLayout_Type_Tiled": 0,
     "Buffer_MemoryLayout_Type_Strides": 1,
+    "Buffer_Type_TOKEN": 23,
 }
 
 # Bytes of a stored element by PJRT_Buffer_Type, from 1 on, as StableHLO spells them; types below a
@@ -245,11 +246,12 @@ i1:1 i8:1 i16:2 i32:4 i64:8 ui8:1 ui16:2 ui32:4 ui64:8 f16:2 f32:4 f64:8 bf16:2 
 complex<f64>:16 f8E5M2:1 f8E4M3FN:1 f8E4M3B11FNUZ:1 f8E5M2FNUZ:1 f8E4M3FNUZ:1 i4:1 ui4:1 token:0
 i2:1 ui2:1 f8E4M3:1 f8E3M4:1 f8E8M0FNU:1 f4E2M1FN:1
 """
+SINCE_JAX_011 = {"f6E2M3FN": (32, 1), "f6E3M2FN": (33, 1)}  # before them: integers of one bit
 # spelling -> (PJRT_Buffer_Type, bytes)
 ELEMENT_TYPES = {
     name: (code, int(size))
     for code, (name, size) in enumerate((word.split(":") for word in ELEMENTS.split()), 1)
-}
+} | SINCE_JAX_011
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import hashlib
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tinyhlo import config
@@ -270,8 +271,10 @@ def status_of(error: BaseException) -> tuple[int, str]:
 
 def _defect(error: BaseException) -> str:
     """The text for an error that nobody foresaw."""
+    package = str(Path(__file__).parents[1])
     frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    ours = [frame for frame in frames if frame.filename.startswith(package)]
+    where = "".join(f" ({f.filename}:{f.lineno})" for f in (ours or frames)[-1:])
     summary = traceback.format_exception_only(error)[-1].strip()
     return f"{summary}{where}\nThis is a defect of tinyhlo; please report it."
 

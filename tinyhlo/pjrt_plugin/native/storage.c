@@ -8,6 +8,7 @@ pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 int64_t dense_bytes(uint32_t type, const int64_t* dims, size_t rank) {
   if (!type || type >= sizeof PJRT_ELEMENT_BYTES || rank > MOST_AXES) return -1;
   int64_t bytes = PJRT_ELEMENT_BYTES[type];
+  if (!bytes && type != PJRT_Buffer_Type_TOKEN) return -1;
   for (size_t axis = 0; axis < rank; axis++)
     if (dims[axis] < 0 || __builtin_mul_overflow(bytes, dims[axis], &bytes)) return -1;
   return bytes;
