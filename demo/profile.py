@@ -21,28 +21,20 @@ from tinyhlo.report import Timing, rates, short_location
 
 def slowest(timings: Sequence[Timing]) -> list[Timing]:
     """By time of all calls, longest first."""
-    return sorted(timings, key=lambda timing: -timing[2])
+    return sorted(timings, key=lambda timing: -timing.seconds)
 
 
 def kernel_table(timings: Sequence[Timing], title: str, count: int | None = None) -> Table:
     """The `count` slowest kernels with their share of the whole time."""
-    total = sum(seconds for _, _, seconds in timings) or 1.0
+    total = sum(timing.seconds for timing in timings) or 1.0
     table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
     table.add_column("kernel", no_wrap=True, max_width=24)
     table.add_column("your line", no_wrap=True, max_width=22)
     for heading in ("share", "time", "GFLOP/s", "GB/s"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
     for timing in slowest(timings)[:count]:
-        report, _, seconds = timing
-        time_text, flops, moved = rates(timing)
-        table.add_row(
-            report.name,
-            short_location(report.location),
-            f"{seconds / total:.0%}",
-            time_text,
-            flops.removesuffix(" GFLOP/s"),
-            moved.removesuffix(" GB/s"),
-        )
+        name, location = timing.report.name, short_location(timing.report.location)
+        table.add_row(name, location, f"{timing.seconds / total:.0%}", *rates(timing))
     return table
 
 
@@ -61,8 +53,6 @@ def profile_module(
     for _ in range(calls):
         executable(*arguments)
     return [
-        (report, number - first_number, seconds - first_seconds)
-        for (report, number, seconds), (_, first_number, first_seconds) in zip(
-            executable.profile(), before, strict=True
-        )
+        Timing(after.report, after.calls - first.calls, after.seconds - first.seconds)
+        for after, first in zip(executable.profile(), before, strict=True)
     ]

@@ -13,6 +13,7 @@ pytest.importorskip("matplotlib", reason="the demo's libraries are not installed
 from demo.__main__ import DemoError, check, largest_difference
 from demo.data import batches, load_digits
 from demo.plot import plot_png, plot_text
+from demo.profile import kernel_table, profile_module
 from demo.training import Run, capture_step
 
 
@@ -28,6 +29,14 @@ def test_batches_are_the_same_for_the_same_seed() -> None:
     assert first[1].shape == (30, 64)
     np.testing.assert_array_equal(first[0], second[0])
     assert first[0].min() >= 0.0 and first[0].max() <= 1.0
+
+
+def test_the_slowest_kernels_of_a_step() -> None:
+    step = capture_step(load_digits(seed=0), batch=8, seed=0)
+    timings = profile_module(step.module, step.arguments, calls=3)
+    assert len(timings) > 3 and all(timing.calls and timing.seconds > 0 for timing in timings)
+    table = kernel_table(timings, "of a step", count=2)
+    assert table.row_count == 2 and [str(column.header) for column in table.columns][-1] == "GB/s"
 
 
 def test_no_digit_is_in_both_parts() -> None:

@@ -1,6 +1,6 @@
 """What is known of a kernel, and its time as text: the lines of TINYHLO_DEBUG=2.
 
-In: a KernelReport, its calls, and the seconds of all of them together.
+In: what `Executable.profile()` lists.
 
     dot_add_max_0  model.py:12      1.62 ms  82.9 GFLOP/s   3.1 GB/s
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import field
+from typing import NamedTuple
 
 from tinyhlo.records import dataclass
 
@@ -30,16 +31,31 @@ class KernelReport:
         return str(self.loops)
 
 
-def kernel_line(report: KernelReport, calls: int, seconds: float) -> str:
-    """One kernel: name, the user's source line, time of a call of so many, GFLOP/s, GB/s; dashes
-    where the clock shows no time."""
-    name, location = report.name[:28], short_location(report.location)
-    per_call, moved = seconds / calls, report.bytes_read + report.bytes_written
-    rates = ("-", "-", "-")
-    if per_call > 0.0:
-        flops, bytes_ = (f"{count / per_call / 1e9:.1f}" for count in (report.flops, moved))
-        rates = (duration(per_call), f"{flops} GFLOP/s", f"{bytes_} GB/s")
-    return f"{name:28} {location:32} " + "  ".join(f"{text:>12}" for text in rates)
+class Timing(NamedTuple):
+    """A kernel, how often it ran, and the seconds of all its calls."""
+
+    report: KernelReport
+    calls: int
+    seconds: float
+
+
+def kernel_line(timing: Timing) -> str:
+    """One kernel: name, the user's source line, time of a call, GFLOP/s, GB/s."""
+    name, location = timing.report.name[:28], short_location(timing.report.location)
+    units = ("", " GFLOP/s", " GB/s")
+    columns = (f"{text + unit:>12}" for text, unit in zip(rates(timing), units, strict=True))
+    return f"{name:28} {location:32} " + "  ".join(columns)
+
+
+def rates(timing: Timing) -> tuple[str, str, str]:
+    """Time of a call, and billions of operations and of bytes a second; dashes where the clock
+    shows no time."""
+    report, calls, seconds = timing
+    if seconds <= 0.0:
+        return "-", "-", "-"
+    moved = report.bytes_read + report.bytes_written
+    flops, bytes_ = (f"{count * calls / seconds / 1e9:.1f}" for count in (report.flops, moved))
+    return duration(seconds / calls), flops, bytes_
 
 
 def short_location(location: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tinyhlo.errors import ExecutionError
 from tinyhlo.records import dataclass
-from tinyhlo.report import KernelReport
+from tinyhlo.report import KernelReport, Timing
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers, raw_bytes, shared
 from tinyhlo.runtime.library import Pointers, take_exception
@@ -47,6 +47,17 @@ class Executable:
     effects: bool = False
     synchronous: bool = False
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
+    counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
+
+    def profile(self) -> list[Timing]:
+        """What each kernel took since it was compiled; nothing unless the program was compiled with
+        TINYHLO_DEBUG >= 2, TINYHLO_PROFILE or TINYHLO_VIZ."""
+        if self.counters is None:
+            return []
+        return [
+            Timing(kernel, int(calls), float(nanoseconds) * 1e-9)
+            for kernel, (calls, nanoseconds) in zip(self.kernels, self.counters, strict=True)
+        ]
 
     def __call__(self, *arguments: np.ndarray) -> Arrays:
         """Run on host arrays; returns new arrays.

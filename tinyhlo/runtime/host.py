@@ -12,7 +12,7 @@ from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.report import KernelReport, kernel_line
+from tinyhlo.report import KernelReport, Timing, kernel_line
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.compile import Compiled
@@ -56,6 +56,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         keepalive=(compiled, linked, constants, entry),
         effects=bool(module.graph.effects),
         synchronous=any(library.synchronous for library in compiled.libraries),
+        counters=compiled.counters,
     )
 
 
@@ -69,7 +70,7 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
         status = entry(arguments, results, arena, constants)
         for report, (calls, nanoseconds) in zip(compiled.kernels, counters - before, strict=True):
             if calls:
-                print(kernel_line(report, int(calls), nanoseconds * 1e-9), file=sys.stderr)
+                print(kernel_line(Timing(report, int(calls), nanoseconds * 1e-9)), file=sys.stderr)
         return int(status)
 
     return run
