@@ -52,4 +52,4 @@ class Target:
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""
-        return max(1, min(SHORT, self.vector_bytes) * 8 // max(bits, 8))
+        return max(1, min(SHORT, self.vector_bytes) * 8 // max(bits, 16))

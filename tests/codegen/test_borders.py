@@ -142,3 +142,20 @@ def test_rows_that_a_window_leaves_are_chosen_by_address() -> None:
 def test_one_value_for_all_lanes_of_which_some_are_outside(times: int, end: int) -> None:
     """Such lanes have the border's value, not the one of the others."""
     check(lambda x: jnp.pad(jnp.repeat(x, times)[:end], (0, 128 - end)), numbers((8,)) + 9)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float32"])
+@pytest.mark.parametrize("channels", [1, 2, 5])
+def test_padded_maps_are_written_row_by_row(channels: int, dtype: str) -> None:
+    """Rows of cells and channels are one range, of which bounds on cells leave a part; none is
+    collected from many maps."""
+    x = numbers((128, 13, 13, channels), dtype)
+    pads = ((0, 0), (5, 5), (5, 5), (0, 0))
+    loops = check(lambda x: jnp.pad(x, pads, constant_values=1), x)
+    assert "vector i" not in loops and ("vector kl" in loops or channels == 1)
+    assert "for kl in 14:" not in loops
+
+
+def test_short_padded_rows_are_copied_not_collected() -> None:
+    loops = check(lambda x: jnp.pad(x, ((0, 0), (2, 2), (1, 1))), numbers((128, 13, 13), "int8"))
+    assert "vector" not in loops

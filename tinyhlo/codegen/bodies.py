@@ -38,7 +38,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import Condition, Index, Var, substitute
+from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
 
@@ -297,7 +297,7 @@ def rewritten(
             inner = tuple(rewritten(s, value_of, index_of, name_of) for s in body)
             return replace(statement, body=inner, start=index_of(start))
         case If(conditions=conditions, body=body):
-            held = tuple(Condition(index_of(c.index), c.low, c.high) for c in conditions)
+            held = tuple(c.of(index_of(c.index)) for c in conditions)
             return If(held, tuple(rewritten(s, value_of, index_of, name_of) for s in body))
         case Bind(var=var, index=where):
             return Bind(var, index_of(where))

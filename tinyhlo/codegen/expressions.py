@@ -328,7 +328,7 @@ def rebuilt(
         case Apply(op=op, arguments=arguments, dtype=dtype):
             return apply(op, tuple(map(value_of, arguments)), dtype)
         case Guard(conditions=conditions, value=value, otherwise=otherwise):
-            left = undecided(Condition(index_of(c.index), c.low, c.high) for c in conditions)
+            left = undecided(c.of(index_of(c.index)) for c in conditions)
             if left is None:
                 return value_of(otherwise)
             return Guard(left, value_of(value), value_of(otherwise)) if left else value_of(value)

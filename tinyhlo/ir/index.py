@@ -301,5 +301,14 @@ class Condition:
         first, last = self.index.bounds
         return last < self.low or first >= self.high
 
+    def of(self, where: Index) -> Condition:
+        """The same of another index; a quotient alone asks for the bounds of its dividend."""
+        match where.terms:
+            case ((Quotient(dividend=dividend, divisor=divisor), 1),):
+                low, high = ((end - where.offset) * divisor for end in (self.low, self.high))
+                return Condition(dividend, low, high).of(dividend)
+            case _:
+                return Condition(where, self.low, self.high)
+
     def __str__(self) -> str:
         return f"{self.low} <= {self.index} < {self.high}"

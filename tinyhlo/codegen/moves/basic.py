@@ -137,9 +137,14 @@ def collapse_statement(statement: Statement) -> Statement:
     quotient, remainder = index(whole) // inner.var.extent, index(whole) % inner.var.extent
     values = {statement.var: quotient, inner.var: remainder}
     atoms = {atom for place in (quotient, remainder) for atom, _ in place.terms}
-    if any(mentions(substitute(where, values), atoms) for where in set(all_indices(inner.body))):
-        return statement  # a quotient or remainder is left
-    return Loop(whole, statement.axis, substituted(inner.body, values))
+    places = {substitute(where, values) for where in set(all_indices(inner.body))}
+    left = [where for where in places if mentions(where, atoms)]
+    if any(where.terms != quotient.terms for where in left):
+        return statement
+    body = substituted(inner.body, values)  # a condition on a quotient is one on the whole
+    if left and any(mentions(where, atoms) for where in set(all_indices(body))):
+        return statement
+    return Loop(whole, statement.axis, body)
 
 
 def mentions(where: Index, atoms: set[Atom]) -> bool:

@@ -64,6 +64,8 @@ def pieces(loop: Loop, moves: list[str]) -> list[Loop]:
         start = max(start, lanes)
     if extent - stop > alone:
         stop = min(stop, extent - lanes)
+    if stop - start < lanes:
+        return [loop]
     moves.append(f"borders {loop.var.name} {start} {extent - stop}")
     cuts = [(0, start), (start, stop), (stop, extent)]
     return [piece(loop, *cut) for cut in cuts if cut[0] < cut[1]]

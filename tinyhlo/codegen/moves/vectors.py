@@ -12,9 +12,10 @@ import math
 from collections import Counter
 from dataclasses import field, replace
 
-from tinyhlo.codegen.bodies import accumulates, below, values_in
+from tinyhlo.codegen.bodies import accumulates, all_values, below, values_in
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import (
+    Apply,
     Expression,
     Load,
     Memory,
@@ -25,7 +26,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.work import cost, work
-from tinyhlo.codegen.walks import operands
+from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
@@ -84,6 +85,7 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     along = along and not (own.gathers and score(repeated(statement), target).value < best)
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
+    dear = dear and (not own.gathers or computes(statement.body))
     short = longest_inside(statement) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(statement.body)
     chains = 0  # vectors side by side
@@ -133,6 +135,12 @@ def widths(loop: Loop, lanes: int, chains: int, least: int) -> dict[str, tuple[i
 def has_lanes(body: Body) -> bool:
     """Whether a loop below `body` runs in lanes already."""
     return any(isinstance(s, Loop) and s.width > 1 for s in below(body))
+
+
+def computes(body: Body) -> bool:
+    """Whether there is more to do below `body`, places included, than to copy."""
+    terms = any(isinstance(s, Accumulate) for s in below(body))
+    return terms or any(isinstance(e, Apply) for e in walk(all_values(below(body)), below=parts))
 
 
 def adds_up(body: Body) -> bool:

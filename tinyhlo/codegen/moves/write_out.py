@@ -42,7 +42,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.walks import loads_of, walk
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, substitute
+from tinyhlo.ir.index import ZERO, Index, Var, constant, substitute
 from tinyhlo.target import Target
 
 MOST_ITERATIONS = 32
@@ -263,9 +263,7 @@ def specialised(
         case Loop():
             return iterations(statement, values, names, most)
         case If(conditions=conditions, body=body):
-            left = undecided(
-                Condition(substitute(c.index, values), c.low, c.high) for c in conditions
-            )
+            left = undecided(c.of(substitute(c.index, values)) for c in conditions)
             if left is None:
                 return []
             inner = [s for each in body for s in specialised(each, values, names, done, most)]
