@@ -267,6 +267,21 @@ def test_what_surrounds_a_long_sum_does_not_make_it_collect_columns() -> None:
     check(graph, [normal(50, 100), normal(100), normal(50), normal(50)], rtol=1e-5)
 
 
+def test_a_sum_of_three_does_not_decide_how_the_row_beside_it_runs() -> None:
+    """What is stored of a row of 300 lies side by side; the sum that chooses does not."""
+    x, few = param(0, (64, 300), F32), param(1, (64, 3), F32)
+    rest = [param(k, (64,), F32) for k in range(2, 8)]
+    total = reduce(Op.ADD, few, (1,))
+    for each in rest:
+        total = elementwise(Op.ADD, total, each)
+    chosen = elementwise(Op.MAX, x, broadcast(total, x.shape, (0,)))
+    graph = Graph((x.type, few.type, *(r.type for r in rest)), (chosen, total))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert any(re.fullmatch("vector [jk] .*", move) for move in loops.moves)
+    assert not any(move.startswith("vector i") for move in loops.moves)
+    check(graph, [normal(*n.shape) for n in (x, few, *rest)], rtol=1e-5)
+
+
 def test_sums_of_few_columns_do_not_wait_for_themselves() -> None:
     """A vector of columns is one sum after another: eight side by side, and what is left over."""
     x, w = param(0, (67,), F32), param(1, (67, 8), F32)

@@ -81,7 +81,7 @@ def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
     if own is None or own.parts:
         return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
     lanes = lanes_of(own, target, statement.var.extent)
-    best = min((gain(loop, target) for loop in innermost(statement)), default=-1.0)
+    best = min((gain(loop, target) for loop in innermost(heavy(statement))), default=-1.0)
     along = own.value > 0 and (own.value > best or statement in innermost(statement))
     along = along and not (own.gathers and score(repeated(statement), target).value < best)
     dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
@@ -115,6 +115,15 @@ def repeated(loop: Loop) -> Loop:
     rest = sum(work(s) for s in loop.body if not isinstance(s, Loop))
     inside = sum(map(work, loops))
     return replace(loop, body=loops) if inside >= OUTWEIGHED * max(1.0, rest) else loop
+
+
+def heavy(loop: Loop) -> Loop:
+    """A loop without the loops in it that do little beside another: a sum of three numbers does not
+    decide how the 300 that are stored beside it run."""
+    inside = [work(s) if isinstance(s, Loop) else math.inf for s in loop.body]
+    most = max((each for each in inside if each < math.inf), default=0.0)
+    kept = (s for s, each in zip(loop.body, inside, strict=True) if OUTWEIGHED * each >= most)
+    return replace(loop, body=tuple(kept))
 
 
 def is_light(loop: Loop) -> bool:
