@@ -247,6 +247,17 @@ class LoopProgram:
         return format_program(self)
 
 
+def needed(*conditions: Condition) -> tuple[Condition, ...]:
+    """Those of the conditions that do not always hold."""
+    return tuple(condition for condition in conditions if not condition.always)
+
+
+def guarded(body: Body, *conditions: Condition) -> Body:
+    """`body` where all conditions hold."""
+    left = needed(*conditions)
+    return (If(left, body),) if left else body
+
+
 def around(loops: Sequence[Loop], body: Body) -> Body:
     """`body` in these loops, the last of them innermost."""
     for loop in reversed(loops):

@@ -17,7 +17,7 @@ from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import Graph, Node, Permute, Reduce, Shape
+from tinyhlo.ir.graph import Graph, MultiReduce, Node, Permute, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
@@ -38,7 +38,7 @@ class Layout:
     by_row: bool
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
 
-    def in_result(self, at: Sequence[Index], result: Node) -> list[Index]:
+    def in_result(self, at: Sequence[Index] | Mapping[int, Index], result: Node) -> list[Index]:
         """Where in the result the sum at a point of the product lies."""
         where = [ZERO] * len(result.shape)
         for axis, place in zip(self.kept, self.places, strict=True):
@@ -75,6 +75,19 @@ def permuted_shape(graph: Graph, node: Node) -> Shape:
             if isinstance(other, Permute) and sorted(other.shape) == sorted(shape):
                 shape = other.shape
     return shape
+
+
+def only_product(kernel: Kernel) -> tuple[Reduce, Layout] | None:
+    """The sum of products that is the only reduce of a kernel with one result, in matrices."""
+    reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
+    if len(reduces) != 1 or len(kernel.graph.results) != 1:
+        return None
+    (node,) = reduces
+    contraction = find_contraction(node)
+    if contraction is None or not isinstance(node, Reduce):
+        return None
+    layout = find_layout(kernel, node, contraction)
+    return (node, layout) if layout is not None and layout.contraction.n else None
 
 
 def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:

@@ -26,7 +26,7 @@ from tinyhlo.codegen.bodies import below, nested_loops
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
-from tinyhlo.codegen.contraction.layout import Layout, find_layout, operand_strides
+from tinyhlo.codegen.contraction.layout import Layout, only_product, operand_strides
 from tinyhlo.codegen.contraction.operand import (
     Affine,
     InPlace,
@@ -61,15 +61,13 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import F32, F64, DType
-from tinyhlo.ir.graph import MultiReduce, Param, Reduce
+from tinyhlo.ir.graph import Param, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
-STRUCTURE = (Reduce, MultiReduce)
 Operand = InPlace | Staged | Memory  # in an argument, in a box of scratch, packed
 PARALLEL_SUMS = 1 << 14  # of all parts of the depth, that are worth another thread
 SMALL_WORK = 1 << 20  # multiply-adds that may be as quick without tiles
@@ -79,16 +77,10 @@ MOST_UNROLLED = 8  # operations an element of an epilogue that is written out fo
 def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
     """The LoopProgram of a contraction kernel, its moves chosen; None for any other kernel and for
     contractions that the general lowering does as well."""
-    reduces = [node for node in kernel.graph.nodes() if isinstance(node, STRUCTURE)]
-    if len(reduces) != 1 or len(kernel.graph.results) != 1 or kernel.in_place:
+    found = None if kernel.in_place else only_product(kernel)
+    if found is None:
         return None
-    (node,) = reduces
-    contraction = find_contraction(node)
-    if contraction is None or not isinstance(node, Reduce):
-        return None
-    layout = find_layout(kernel, node, contraction)
-    if layout is None or not layout.contraction.n:
-        return None
+    node, layout = found
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
     if is_along_rows(layout, node.dtype, target, right, Lowering(kernel)):
         return None

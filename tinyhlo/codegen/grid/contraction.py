@@ -25,7 +25,12 @@ from math import prod
 from typing import NamedTuple
 
 from tinyhlo.codegen.contraction.cut import ceil_div
-from tinyhlo.codegen.contraction.layout import Layout, find_layout, in_shape_of_sum, operand_strides
+from tinyhlo.codegen.contraction.layout import (
+    Layout,
+    in_shape_of_sum,
+    only_product,
+    operand_strides,
+)
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.tiles import Extents, Tile, choose_tile
 from tinyhlo.codegen.loops import (
@@ -34,19 +39,19 @@ from tinyhlo.codegen.loops import (
     Axis,
     Body,
     Declare,
-    If,
     Loop,
     LoopProgram,
     Statement,
     Store,
     Synchronize,
+    guarded,
+    needed,
 )
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import parts, walk
-from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import BOOL, F32, F64
-from tinyhlo.ir.graph import MultiReduce, Node, Reduce, Shape
+from tinyhlo.ir.graph import Node, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
@@ -60,17 +65,11 @@ MIN_WORK = 1 << 15  # multiply-adds from which tiles pay
 def find_product(kernel: Kernel, target: Target) -> Product | None:
     """The product that a contraction kernel is; None for any other one and for small ones."""
     kernel = in_shape_of_sum(kernel)
-    reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
-    if len(reduces) != 1 or len(kernel.graph.results) != 1:
+    found = only_product(kernel)
+    if found is None:
         return None
-    (node,) = reduces
-    contraction = find_contraction(node)
-    if contraction is None or not isinstance(node, Reduce):
-        return None
+    node, layout = found
     if not (node.dtype in (F32, F64) or node.dtype.is_integer) or node.dtype is BOOL:
-        return None
-    layout = find_layout(kernel, node, contraction)
-    if layout is None or not layout.contraction.n:
         return None
     product = Product(kernel, node, layout, target)
     if product.depth * product.rows * product.columns < MIN_WORK or product.is_read_once():
@@ -103,10 +102,10 @@ class Product:
     def __init__(self, kernel: Kernel, node: Reduce, layout: Layout, target: Target) -> None:
         self.kernel, self.node, self.layout, self.target = kernel, node, layout, target
         self.lowering = LoweringAround(kernel, node)
-        c, places = layout.contraction, layout.places
+        c = layout.contraction
         if target.is_processor and c.m and c.extent(c.n) < FEW <= c.extent(c.m):
             c = replace(c, left=c.right, right=c.left, m=c.n, n=c.m)
-        self.c, self.kept, self.places = c, layout.kept, places
+        self.c = c
         self.batch, self.rows = c.extent(c.batch), c.extent(c.m)
         self.columns, self.depth = c.extent(c.n), c.extent(c.k)
 
@@ -154,9 +153,10 @@ class Product:
             total = Read(f"sum{k}", self.node.dtype)
             if parts > 1:
                 spot = linear((part, batch, here, there), (parts, *self.extents[:3]))
-                inner += self.inside(here, there, (Store(memory, spot, total),))
+                store: Body = (Store(memory, spot, total),)
             else:
-                inner += self.inside(here, there, self.stored(batch, here, there, total))
+                store = self.stored(batch, here, there, total)
+            inner += guarded(store, *self.bounds(here, there))
         shared = (Allocate(each) for each in memories)
         grid = Loop(group, Axis.GRID, (*shared, Loop(item, Axis.ITEM, tuple(inner))))
         if parts == 1:
@@ -209,14 +209,12 @@ class Product:
             Condition(side, 0, self.c.extent(tuple(axes))),
             Condition(depth, 0, self.depth),
         )
-        needed = tuple(condition for condition in inside if not condition.always)
-        value = self.lowering.value(operand, list(where), needed)
-        if needed:
-            value = Guard(needed, value, literal(0, value.dtype))
+        held = needed(*inside)
+        value = self.lowering.value(operand, list(where), held)
+        if held:
+            value = Guard(held, value, literal(0, value.dtype))
         body: Body = (Store(memory, k * pitch(count) + row, value),)
-        if size % tile.items:
-            body = (If((Condition(number, 0, size),), body),)
-        return (Loop(turn, Axis.SERIAL, body),)
+        return (Loop(turn, Axis.SERIAL, guarded(body, Condition(number, 0, size))),)
 
     def lies_along_depth(self, operand: Node, axes: Sequence[int]) -> bool:
         """Whether neighbours along the depth are neighbours in memory, in longer runs than those
@@ -272,23 +270,17 @@ class Product:
 
     # --- results -----------------------------------------------------------------------------
 
-    def inside(self, row: Index, column: Index, body: Body) -> Body:
-        """`body` where there are such a row and column."""
-        bounds = (Condition(row, 0, self.rows), Condition(column, 0, self.columns))
-        needed = tuple(condition for condition in bounds if not condition.always)
-        return (If(needed, body),) if needed else body
+    def bounds(self, row: Index, column: Index) -> tuple[Condition, Condition]:
+        """Whether there are such a row and column."""
+        return Condition(row, 0, self.rows), Condition(column, 0, self.columns)
 
     def stored(self, batch: Index, row: Index, column: Index, total: Expression) -> Body:
         result = self.kernel.graph.results[0]
         at = self.along(self.c.batch, batch)
         at |= self.along(self.c.m, row) | self.along(self.c.n, column)
-        where = [ZERO] * len(result.shape)
-        for axis, place in zip(self.kept, self.places, strict=True):
-            if place is not None:
-                where[place] = at[axis]
-        bounds = (Condition(row, 0, self.rows), Condition(column, 0, self.columns))
+        where = self.layout.in_result(at, result)
         self.lowering.read = lambda _: total
-        value = self.lowering.value(result, where, tuple(c for c in bounds if not c.always))
+        value = self.lowering.value(result, where, needed(*self.bounds(row, column)))
         return (Store(self.lowering.writes[0], linear(where, result.shape), value),)
 
     def written(self) -> float:

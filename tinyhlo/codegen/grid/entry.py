@@ -33,8 +33,6 @@ class DeviceEntryRenderer(EntryRenderer):
     ) -> None:
         super().__init__(program, lambda kernel: kernel.name, declarations, libraries, probe)
         self.host = host
-        self.device_entry = device
-        self.scratch = scratch
         declarations["copy"] = "declare i32 @tiny_device_copy(ptr, ptr, ptr, i64)"
         declarations["wait"] = "declare i32 @tiny_device_wait(ptr)"
         self.head += [
@@ -64,20 +62,16 @@ class DeviceEntryRenderer(EntryRenderer):
         if loop.trip_count is None or any(kernel.graph.effects for kernel in launched):
             super().loop(loop)
             return
-        test, body, after = (self.b.fresh() for _ in range(3))
-        counter = f"%{test}.count"
+        counter = f"%{self.b.fresh()}.count"
         self.head.append(f"  {counter} = alloca i64")
         self.b.line(f"store i64 0, ptr {counter}")
-        self.b.line(f"br label %{test}")
-        self.b.lines.append(f"{test}:")
-        done = self.b.value(f"load i64, ptr {counter}")
-        more = self.b.value(f"icmp slt i64 {done}, {loop.trip_count}")
-        self.b.line(f"br i1 {more}, label %{body}, label %{after}")
-        self.b.lines.append(f"{body}:")
-        self.b.line(f"store i64 {self.b.value(f'add i64 {done}, 1')}, ptr {counter}")
-        self.block(loop.body)
-        self.b.line(f"br label %{test}")
-        self.b.lines.append(f"{after}:")
+
+        def more() -> str:
+            done = self.b.value(f"load i64, ptr {counter}")
+            self.b.line(f"store i64 {self.b.value(f'add i64 {done}, 1')}, ptr {counter}")
+            return self.b.value(f"icmp slt i64 {done}, {loop.trip_count}")
+
+        self.repeat(more, loop.body)
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         to, from_ = self.pointer(target), self.pointer(source)

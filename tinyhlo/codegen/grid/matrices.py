@@ -51,6 +51,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     Synchronize,
+    needed,
 )
 from tinyhlo.ir.dtypes import BF16, F16, F32, U16, U32, DType
 from tinyhlo.ir.graph import Node
@@ -333,10 +334,6 @@ class MatrixProduct(Product):
 def is_multiple(where: Index, of: int) -> bool:
     """Whether an index is known to be one."""
     return all(factor % of == 0 for factor in (where.offset, *(f for _, f in where.terms)))
-
-
-def needed(*conditions: Condition) -> tuple[Condition, ...]:
-    return tuple(condition for condition in conditions if not condition.always)
 
 
 def holds(product: Product, operand: Node, dtype: DType) -> bool:

@@ -42,11 +42,12 @@ from tinyhlo.codegen.loops import (
     Bind,
     Body,
     Declare,
-    If,
     Loop,
     LoopProgram,
     Statement,
     Store,
+    guarded,
+    nested,
 )
 from tinyhlo.codegen.lowering.fused import inline
 from tinyhlo.codegen.moves.write_out import decided
@@ -106,10 +107,7 @@ class Divider:
             return (self.columns(Var(PARTS, 1), place, body),)
         if not above:
             return (loop,)
-        nest: Body = tuple(done)
-        for var in reversed(variables):
-            nest = (Loop(var, Axis.SERIAL, nest),)
-        return (*above, *nest)
+        return (*above, *nested(variables, tuple(done)))
 
     def divided(self, variables: Sequence[Var], before: Body, loop: Loop) -> tuple[Body, Statement]:
         """What comes before the loops over `variables`, and what stands for `loop` inside them,
@@ -197,10 +195,7 @@ class Divider:
             group, item = Var("group", ceil_div(count, items)), Var("item", items)
             column, flat = index(group) * items + index(item), Var("flat", count)
             head = (Bind(flat, column), *both(flat, part, place))
-        inside = Condition(column, 0, count)
-        inner: Body = (*head, *body)
-        if not inside.always:
-            inner = (If((inside,), inner),)
+        inner = guarded((*head, *body), Condition(column, 0, count))
         return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))
 
 

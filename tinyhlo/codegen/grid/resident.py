@@ -192,6 +192,7 @@ class ResidentBlocks(ABC):
 
     PLACE: ClassVar[str]  # how a name of where a buffer begins is declared, and one of an element
     VALUE: ClassVar[str]
+    SUFFIX: ClassVar[str]  # of a number that a selector is compared with
 
     def __init__(
         self, resident: Resident, target: Target, symbol: str, functions: Functions
@@ -239,8 +240,28 @@ class ResidentBlocks(ABC):
             moved = " || ".join(f"{name} != {at}" for name, at in places.items())
             lines = self.each(group[0], taken + put)
             lines += [f"{name} = {at};" for name, at in places.items()]
-            after += [f"if ({moved}) {{", *(f"  {line}" for line in lines), "}"]
+            after += braced(f"if ({moved}) ", lines)
         return before, after
+
+    def rendered(self, renderer: Statements, program: LoopProgram) -> list[str]:
+        """The loops of one kernel, by all items."""
+        renderer.out.count = self.count
+        renderer.body(dealt(program.body, self.items))
+        self.count = renderer.out.count
+        self.shared += renderer.shared
+        return [*braced("", renderer.out.lines), renderer.language.barrier]
+
+    def switch(self, switch: Switch) -> list[str]:
+        lines, selector = self.known(self.names[switch.selector])
+        last = len(switch.blocks) - 1
+        for k, block in enumerate(switch.blocks):
+            test = f"if ({selector} == {k}{self.SUFFIX}) " if k < last else ""
+            lines += braced(f"{'else ' if k else ''}{test}", self.block(block))
+        return lines
+
+    @abstractmethod
+    def known(self, place: str) -> tuple[list[str], str]:
+        """What makes a selector known to all items, and its name."""
 
     @abstractmethod
     def element(self, place: str) -> str: ...
@@ -255,14 +276,15 @@ class ResidentBlocks(ABC):
     @abstractmethod
     def loop(self, loop: While) -> list[str]: ...
 
-    @abstractmethod
-    def switch(self, switch: Switch) -> list[str]: ...
+
+def braced(head: str, lines: Iterable[str]) -> list[str]:
+    return [f"{head}{{", *(f"  {line}" for line in lines), "}"]
 
 
 class ResidentRenderer(ResidentBlocks):
     """The same as C. Buffers are pointers to bytes."""
 
-    PLACE, VALUE = "GLOBAL u8*", "const u8"
+    PLACE, VALUE, SUFFIX = "GLOBAL u8*", "const u8", ""
 
     def __init__(
         self,
@@ -285,11 +307,7 @@ class ResidentRenderer(ResidentBlocks):
         for memory, buffer in zip(program.writes, launch.writes, strict=True):
             names[memory] = f"((GLOBAL {stored_name(memory.dtype)}*){self.names[buffer]})"
         renderer = Statements(self.target, names, self.functions, self.items, alone=False)
-        renderer.out.count = self.count
-        renderer.body(dealt(program.body, self.items))
-        self.count = renderer.out.count
-        self.shared += renderer.shared
-        return ["{", *(f"  {line}" for line in renderer.out.lines), "}", "BARRIER;"]
+        return self.rendered(renderer, program)
 
     def tables_of(self, kernel: Kernel, program: LoopProgram) -> dict[Memory, str]:
         """The small constant arrays of a kernel; it may be launched in several places."""
@@ -306,31 +324,23 @@ class ResidentRenderer(ResidentBlocks):
         return f"{place}[k]"
 
     def each(self, buffer: Buffer, lines: list[str]) -> list[str]:
-        head = f"for (i32 k = ITEM; k < {buffer.type.nbytes}; k += {self.items}) {{"
-        return [head, *(f"  {line}" for line in lines), "}", "BARRIER;"]
+        head = f"for (i32 k = ITEM; k < {buffer.type.nbytes}; k += {self.items}) "
+        return [*braced(head, lines), "BARRIER;"]
 
     def loop(self, loop: While) -> list[str]:
         before, after = self.put_back(loop)
         self.count += 1
         more = f"more{self.count}"
-        body = [f"  {line}" for line in self.block(loop.body)]
+        body = self.block(loop.body)
         inner = [
             *self.block(loop.condition),
             f"{more} = {self.names[loop.flag]}[0];",
             "BARRIER;",
-            *(f"if ({more}) {{", *body, "}"),
+            *braced(f"if ({more}) ", body),
         ]
-        head = [f"u8 {more} = 1;", f"while ({more}) {{"]
-        return [*before, *head, *(f"  {line}" for line in inner), "}", *after]
+        return [*before, f"u8 {more} = 1;", *braced(f"while ({more}) ", inner), *after]
 
-    def switch(self, switch: Switch) -> list[str]:
+    def known(self, place: str) -> tuple[list[str], str]:
         self.count += 1
-        selector = f"chosen{self.count}"
-        lines = [f"const i32 {selector} = *(GLOBAL i32*){self.names[switch.selector]};", "BARRIER;"]
-        last = len(switch.blocks) - 1
-        for k, block in enumerate(switch.blocks):
-            test = f"if ({selector} == {k}) " if k < last else ""
-            lines.append(f"{'else ' if k else ''}{test}{{")
-            lines += [f"  {line}" for line in self.block(block)]
-            lines.append("}")
-        return lines
+        name = f"chosen{self.count}"
+        return [f"const i32 {name} = *(GLOBAL i32*){place};", "BARRIER;"], name

@@ -28,12 +28,12 @@ from tinyhlo.codegen.loops import (
     Axis,
     Body,
     Declare,
-    If,
     Loop,
     LoopProgram,
     Statement,
     Store,
     Synchronize,
+    guarded,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering
 from tinyhlo.ir.graph import Scan
@@ -92,9 +92,7 @@ class Rows:
             return value if condition.always else Guard((condition,), value, self.neutral)
 
         def stored(row: Index, along: Index, value: Expression) -> Body:
-            condition = Condition(along, 0, length)
-            store: Body = (result(row, along, value),)
-            return store if condition.always else (If((condition,), store),)
+            return guarded((result(row, along, value),), Condition(along, 0, length))
 
         if blocks == 1:
             return (self.in_blocks(each, blocks, inside, stored, None),)
@@ -147,10 +145,7 @@ class Rows:
                 self.result(row, index(step), running),
             ),
         )
-        body: Body = (Declare(RUNNING, self.neutral), loop)
-        inside = Condition(row, 0, self.rows)
-        if not inside.always:
-            body = (If((inside,), body),)
+        body = guarded((Declare(RUNNING, self.neutral), loop), Condition(row, 0, self.rows))
         return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, body),))
 
     def totals(self, each: int, blocks: int, source: Inside, totals: Memory) -> Statement:

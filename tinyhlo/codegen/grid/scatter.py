@@ -17,7 +17,7 @@ from math import prod
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import as_index
 from tinyhlo.codegen.grid.mapping import recovered
-from tinyhlo.codegen.loops import Axis, Bind, Body, If, Loop, LoopProgram, Statement
+from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Scope
 from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
 from tinyhlo.codegen.lowering.updates import Updates
@@ -59,8 +59,7 @@ def by_items(updates: Updates, block: Lowering, target: Target) -> Body:
     if part.extent > 1:
         flat = linear([places[k] for k in data], extents)
         inside.append(Condition(flat - index(part) * each, 0, each))
-    needed = tuple(condition for condition in inside if not condition.always)
-    body: Body = (If(needed, stores),) if needed else stores
+    body = guarded(stores, *inside)
     for var in reversed(variables):
         if var not in own:
             body = (Loop(var, Axis.ORDERED, body),)
@@ -78,6 +77,5 @@ def to_items(variables: Sequence[Var], body: Body, target: Target) -> Statement:
     group, item, flat = Var("group", ceil_div(count, items)), Var("item", items), Var("flat", count)
     number = index(group) * items + index(item)
     inner: Body = (Bind(flat, number), *recovered(flat, variables), *body)
-    if count % items:
-        inner = (If((Condition(number, 0, count),), inner),)
+    inner = guarded(inner, Condition(number, 0, count))
     return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))

@@ -39,6 +39,8 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     Synchronize,
+    guarded,
+    needed,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, inline
 from tinyhlo.ir.dtypes import BOOL, I32
@@ -149,15 +151,14 @@ class Network:
         row, along = first * self.together + inside, block * self.run + place
         data = self.memories("data", self.block)
         conditions = (Condition(row, 0, self.rows), Condition(along, 0, self.length))
-        needed = tuple(c for c in conditions if not c.always)
-        values = load(row, along, needed)
+        values = load(row, along, needed(*conditions))
         loaded: Body = tuple(Store(m, number, v) for m, v in zip(data, values, strict=True))
         saved = save(row, along, [Load(memory, number) for memory in data])
         body = (
-            Loop(turn, Axis.SERIAL, (If(needed, loaded),) if needed else loaded),
+            Loop(turn, Axis.SERIAL, guarded(loaded, *conditions)),
             Synchronize(),
             self.network(data, item, block * self.run, whole),
-            Loop(turn, Axis.SERIAL, (If(needed, saved),) if needed else saved),
+            Loop(turn, Axis.SERIAL, guarded(saved, *conditions)),
         )
         return Loop(group, Axis.GRID, (*map(Allocate, data), Loop(item, Axis.ITEM, body)))
 
@@ -198,9 +199,7 @@ class Network:
         inside = Condition(other, 0, self.length)
         first = row * self.length
         body = self.compared(memories, first + one, first + other, literal(True, BOOL))
-        if not inside.always:
-            body = (If((inside,), body),)
-        return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, body),))
+        return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, guarded(body, inside)),))
 
     def compared(
         self, memories: Sequence[Memory], one: Index, other: Index, inside: Expression
@@ -249,8 +248,7 @@ class Network:
         for memory, node in zip(self.lowering.writes, self.kernel.graph.results, strict=True):
             assert isinstance(node, Output)
             stores.append(Store(memory, place, values[node.position]))
-        wanted = Condition(along, 0, self.limit)
-        return tuple(stores) if wanted.always else (If((wanted,), tuple(stores)),)
+        return guarded(tuple(stores), Condition(along, 0, self.limit))
 
 
 def power_of_two(number: int) -> int:

@@ -242,15 +242,21 @@ class EntryRenderer:
         self.b.line(f"call void @{name}(ptr {to}, ptr {from_}, i64 {source.type.nbytes}, i1 false)")
 
     def loop(self, loop: While) -> None:
+        def more() -> str:
+            self.block(loop.condition)
+            flag = self.read("i8", loop.flag)
+            return self.b.value(f"icmp ne i8 {flag}, 0")
+
+        self.repeat(more, loop.body)
+
+    def repeat(self, more: Callable[[], str], block: Block) -> None:
+        """The block as often as `more`, which names a bit."""
         test, body, after = (self.b.fresh() for _ in range(3))
         self.b.line(f"br label %{test}")
         self.b.lines.append(f"{test}:")
-        self.block(loop.condition)
-        flag = self.read("i8", loop.flag)
-        more = self.b.value(f"icmp ne i8 {flag}, 0")
-        self.b.line(f"br i1 {more}, label %{body}, label %{after}")
+        self.b.line(f"br i1 {more()}, label %{body}, label %{after}")
         self.b.lines.append(f"{body}:")
-        self.block(loop.body)
+        self.block(block)
         self.b.line(f"br label %{test}")
         self.b.lines.append(f"{after}:")
 

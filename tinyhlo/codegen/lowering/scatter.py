@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.expressions import Name, as_index, index_free
-from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.own_copies import by_copies
 from tinyhlo.codegen.lowering.ranges import by_ranges
@@ -70,17 +70,11 @@ def one_by_one(updates: Updates, block: Lowering, start: Index = ZERO) -> Body:
     conditions: list[Condition] = []
     for node, extent in zip(updates.indices, updates.operand, strict=True):
         where = as_index(block.emit(node, at, scope, ()), dtype_bounds(node))
-        condition = Condition(where, 0, extent)
         place.append(where)
-        if not condition.always:
-            conditions.append(condition)
+        conditions.append(Condition(where, 0, extent))
     own = frozenset(name for i in place if i in at for name in index_free(i))
-    statements: tuple[Statement, ...] = updates.stores(
-        start + linear(place, updates.operand), values
-    )
-    if conditions:
-        statements = (If(tuple(conditions), statements),)
-    scope.statements.extend(statements)
+    stores = updates.stores(start + linear(place, updates.operand), values)
+    scope.statements.extend(guarded(stores, *conditions))
     return ordered(block.root.body(), own)
 
 

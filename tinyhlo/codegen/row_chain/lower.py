@@ -31,7 +31,6 @@ from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
-    Accumulate,
     Allocate,
     Axis,
     Body,
@@ -41,12 +40,12 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     TileProduct,
+    guarded,
 )
 from tinyhlo.codegen.lowering.fused import LETTERS, LoweringAround, Position, Scope
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
-from tinyhlo.codegen.row_chain.divisor import late_divisor
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, choose_sizes
 from tinyhlo.ir.graph import Param
@@ -98,8 +97,6 @@ class Builder:
         self.scores = Memory("scores", dtype, rows, local=True)
         self.weights = Memory("weights", dtype, rows, local=True)
         self.tile = Memory("tile", dtype, sizes.block_rows * sizes.columns, local=True)
-        self.divisors = Memory("divisors", dtype, sizes.block_rows, local=True)
-        self.divided = False  # whether weights are still to be divided, row by row
 
     # --- the nest ----------------------------------------------------------------------------
 
@@ -117,12 +114,7 @@ class Builder:
             self.second_product(batch, row),
         )
         local = (*packed, self.scores, self.weights, self.tile)
-        if self.divided:
-            local = (*local, self.divisors)
-            self.moves.append("divide results")
-        existing = Condition(row, 0, packing.row_count)
-        if not existing.always:  # the last chunk may hold fewer blocks
-            work = (If((existing,), work),)
+        work = guarded(work, Condition(row, 0, packing.row_count))  # the last chunk may hold fewer
         body: Body = (
             *(Allocate(memory) for memory in local),
             *self.packing.pack_keys(batch),
@@ -188,7 +180,7 @@ class Builder:
     def over_tiles(self, tile: Var, row: Index, body: Body) -> Statement:
         """`body` for each tile that has rows; the last block may have fewer."""
         existing = Condition(row + index(tile) * self.sizes.rows, 0, self.packing.row_count)
-        return Loop(tile, Axis.SERIAL, body if existing.always else (If((existing,), body),))
+        return Loop(tile, Axis.SERIAL, guarded(body, existing))
 
     @property
     def tiles(self) -> int:
@@ -244,24 +236,14 @@ class Builder:
         lowering.root.children[key] = scope
         at = self.packing.second_at(batch, row + index(r), ZERO, index(key))
         value = lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
-        divide: Body = ()
-        late = late_divisor(value, key, lowering.root.statements)
-        if late is not None:
-            value, divisor = late
-            divide = (Store(self.divisors, index(r), divisor),)
         scope.stores.append(Store(self.weights, start + index(key), value))
 
-        body = stored_at_once(join(lowering.root.body()))
-        body = (*body, *divide)
-        self.divided = bool(divide)
+        body = join(lowering.root.body())
         body = tuple(vectorised(s, self.target, self.moves) for s in body)
         (whole,) = stage_rows((Loop(r, Axis.SERIAL, body),), self.target, self.moves)
         assert isinstance(whole, Loop)
-        body = whole.body
         inside = Condition(row + index(r), 0, self.packing.row_count)
-        if not inside.always:
-            body = (If((inside,), body),)
-        return (Loop(r, Axis.SERIAL, body),)
+        return (Loop(r, Axis.SERIAL, guarded(whole.body, inside)),)
 
     # --- results -----------------------------------------------------------------------------
 
@@ -274,9 +256,7 @@ class Builder:
         result = self.kernel.graph.results[0]
         where = self.layout.in_result(at, result)
         number = tile * sizes.rows + index(r)
-        total: Expression = Load(self.tile, number * sizes.columns + index(lane))
-        if self.divided:
-            total = total / Load(self.divisors, number)
+        total = Load(self.tile, number * sizes.columns + index(lane))
         self.epilogue.read = lambda _: total
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
@@ -285,20 +265,11 @@ class Builder:
         edge_from = self.packing.width - sizes.columns + 1
         whole = Condition(first, 0, edge_from)
         part = Condition(first, max(edge_from, 0), self.packing.width + sizes.columns)
-        body: list[Statement] = [
-            guarded(whole, Loop(lane, Axis.VECTOR, (store,), width=sizes.lanes))
-        ]
+        body = guarded((Loop(lane, Axis.VECTOR, (store,), width=sizes.lanes),), whole)
         if not whole.always:
-            edge = Loop(lane, Axis.SERIAL, (guarded(inside_n, store),))
-            body = [*(() if whole.never else body), guarded(part, edge)]
-        inner: Body = tuple(body)
-        if not inside_m.always:
-            inner = (If((inside_m,), inner),)
-        return (Loop(r, Axis.SERIAL, inner),)
-
-
-def guarded(condition: Condition, statement: Statement) -> Statement:
-    return statement if condition.always else If((condition,), (statement,))
+            edge = Loop(lane, Axis.SERIAL, guarded((store,), inside_n))
+            body = (*(() if whole.never else body), *guarded((edge,), part))
+        return (Loop(r, Axis.SERIAL, guarded(body, inside_m)),)
 
 
 def plain_nest(body: Body) -> Body:
@@ -310,21 +281,3 @@ def plain_nest(body: Body) -> Body:
             return (replace(loop, body=plain_nest(inner)),)
         case _:
             return body
-
-
-def stored_at_once(body: Body) -> Body:
-    """What the last loop stores and one before has at hand is stored there: `weights[j] = t` beside
-    `sum += t`."""
-    match body[-1]:
-        case Loop(var=var, body=(Store(value=value) as store,)):
-            pass
-        case _:
-            return body
-    for place, statement in enumerate(body[:-1]):
-        match statement:
-            case Loop(var=other, body=(*_, Accumulate(value=found))) if (
-                found is value and other == var
-            ):
-                whole = replace(statement, body=(*statement.body, store))
-                return (*body[:place], whole, *body[place + 1 : -1])
-    return body

@@ -17,7 +17,7 @@ from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, If, Loop, Store, nested
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, nested
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, LoweringAround, Scope
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -138,9 +138,7 @@ class Packing:
         body: Body = (Store(self.queries, index(r) * self.depth + flat, value),)
         *outer, inner = loops or [Var("k", 1)]
         body = nested(outer, (vector_loop(inner, body, self.sizes.lanes),))
-        if not inside.always:
-            body = (If((inside,), body),)
-        return (Loop(r, Axis.SERIAL, body),)
+        return (Loop(r, Axis.SERIAL, guarded(body, inside)),)
 
     def pack_keys(self, batch: Index) -> Body:
         """keys[panel][k][lane], zero outside. Keys that lie along k are read along k and turned on

@@ -13,17 +13,10 @@ import numpy as np
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.lower import lower
-from tinyhlo.codegen.grid.mapping import dealt
-from tinyhlo.codegen.grid.resident import Resident, ResidentBlocks
+from tinyhlo.codegen.grid.resident import Resident, ResidentBlocks, braced
 from tinyhlo.codegen.wgsl.language import WGSL, words_of
 from tinyhlo.codegen.wgsl.statements import WgslStatements
-from tinyhlo.schedule.program import (
-    Buffer,
-    Kernel,
-    Launch,
-    Switch,
-    While,
-)
+from tinyhlo.schedule.program import Buffer, Kernel, Launch, While
 from tinyhlo.target import Target
 
 # The word of memory that tells of a loop which the driver ended, its flag still up: Mesa's lavapipe
@@ -63,6 +56,7 @@ class WgslResident(ResidentBlocks):
     """Statements of a Program as WGSL. Buffers are words of memory."""
 
     PLACE = VALUE = "let"
+    SUFFIX = "u"
 
     def __init__(
         self, resident: Resident, target: Target, symbol: str, functions: Functions
@@ -88,22 +82,17 @@ class WgslResident(ResidentBlocks):
         renderer = WgslStatements(
             self.target, names, self.functions, self.items, False, self.symbol
         )
-        renderer.out.count = self.count
-        renderer.body(dealt(program.body, self.items))
-        self.count = renderer.out.count
-        self.shared += renderer.shared
-        return ["{", *(f"  {line}" for line in renderer.out.lines), "}", WGSL.barrier]
+        return self.rendered(renderer, program)
 
     def element(self, place: str) -> str:
         return f"memory[{place} + k]"
 
     def each(self, buffer: Buffer, lines: list[str]) -> list[str]:
         size = buffer.type.size * words_of(buffer.type.dtype)
-        head = f"for (var k = ITEM; k < {size}; k += {self.items}) {{"
-        return [head, *(f"  {line}" for line in lines), "}", WGSL.barrier]
+        head = f"for (var k = ITEM; k < {size}; k += {self.items}) "
+        return [*braced(head, lines), WGSL.barrier]
 
-    def uniform(self, place: str) -> tuple[list[str], str]:
-        """What makes a word of memory known to all items, and its name."""
+    def known(self, place: str) -> tuple[list[str], str]:
         self.count += 1
         shared, name = f"{self.symbol}_word{self.count}", f"word{self.count}"
         self.shared.append(f"var<workgroup> {shared}: u32;")
@@ -115,7 +104,7 @@ class WgslResident(ResidentBlocks):
 
     def loop(self, loop: While) -> list[str]:
         before, after = self.put_back(loop)
-        read, more = self.uniform(self.names[loop.flag])
+        read, more = self.known(self.names[loop.flag])
         body = [
             *self.block(loop.condition),
             *read,
@@ -125,14 +114,4 @@ class WgslResident(ResidentBlocks):
         stopped = (
             f"if (ITEM == 0 && memory[{self.names[loop.flag]}] != 0u) {{ memory[{STOPPED}] = 1u; }}"
         )
-        return [*before, "loop {", *(f"  {line}" for line in body), "}", stopped, *after]
-
-    def switch(self, switch: Switch) -> list[str]:
-        lines, selector = self.uniform(self.names[switch.selector])
-        last = len(switch.blocks) - 1
-        for k, block in enumerate(switch.blocks):
-            test = f"if ({selector} == {k}u) " if k < last else ""
-            lines.append(f"{'else ' if k else ''}{test}{{")
-            lines += [f"  {line}" for line in self.block(block)]
-            lines.append("}")
-        return lines
+        return [*before, *braced("loop ", body), stopped, *after]
