@@ -21,13 +21,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tinyhlo.collector import collector_paused, lasting
-from tinyhlo.config import Config, is_on_host, thread_count
+from tinyhlo.config import Config, is_on_host
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import assembly
-from tinyhlo.runtime.processors import asked_processor, cpu_target
+from tinyhlo.runtime.processors import asked_processor, cpu_target, thread_count
 from tinyhlo.target import Target
 
 if TYPE_CHECKING:

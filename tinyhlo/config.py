@@ -6,7 +6,6 @@ The same options per function: `jax.jit(f, compiler_options={"tinyhlo_debug": "2
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from pathlib import Path
@@ -116,11 +115,3 @@ def cache_folder(config: Config) -> Path:
 def schedules_file(config: Config) -> Path:
     """Where schedules that a search found are kept: what the user named, or beside programs."""
     return Path(config.schedules) if config.schedules else cache_folder(config) / "schedules.jsonl"
-
-
-def thread_count(config: Config) -> int:
-    """Workers of the pool: as asked, else the cores this process may run on, which macOS does not
-    restrict."""
-    if config.threads:
-        return config.threads
-    return os.cpu_count() or 1 if sys.platform == "darwin" else len(os.sched_getaffinity(0))

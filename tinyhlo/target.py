@@ -53,3 +53,11 @@ class Target:
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""
         return max(1, min(SHORT, self.vector_bytes) * 8 // max(bits, 16))
+
+    def threads_for(self, work: int, least: int) -> int:
+        """How many threads share so much work: as many as get half of `least`, of which one alone
+        does less than `least`. A power of two unless all of them, for extents divide by those."""
+        if work < least:
+            return 1
+        most = 2 * work // least
+        return self.threads if most >= self.threads else 1 << most.bit_length() - 1

@@ -37,7 +37,10 @@ TARGET = named_target("neoverse-n1", threads=2)
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The driver and the parts of the C core that kernels call, as object files."""
     folder = tmp_path_factory.mktemp("aarch64")
-    sources = [HERE / "emulated.c", *(CORE / name for name in ("allocator.c", "threads.c"))]
+    sources = [
+        HERE / "emulated.c",
+        *(CORE / name for name in ("allocator.c", "limits.c", "threads.c")),
+    ]
     sources.append(CORE / "error.c")
     subprocess.run([COMPILER, "-O1", "-c", *map(str, sources)], cwd=folder, check=True)
     return sorted(folder.glob("*.o"))

@@ -6,6 +6,8 @@ import ctypes
 import itertools
 import os
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +15,14 @@ import pytest
 from tests.memory import memory_stats
 from tinyhlo.runtime import core
 
+MANY = 1000  # threads
 
-def split(count: int) -> list[tuple[int, int]]:
-    """The (begin, end) pairs that tiny_parallel hands out."""
+
+def split(count: int, most: int = MANY) -> list[tuple[int, int]]:
+    """The (begin, end) pairs that tiny_parallel hands out to at most so many threads."""
     parts: list[tuple[int, int]] = []
     body = core.BODY(lambda context, begin, end: parts.append((begin, end)))
-    core.library().tiny_parallel(body, None, count)
+    core.library().tiny_parallel(body, None, count, most)
     return sorted(parts)
 
 
@@ -50,15 +54,45 @@ def test_parallel_many_times(threads: int) -> None:
 
     body = core.BODY(add)
     for _ in range(300):
-        core.library().tiny_parallel(body, None, marks.size)
+        core.library().tiny_parallel(body, None, marks.size, MANY)
     np.testing.assert_array_equal(marks, 300)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_parallel_for_few_threads(threads: int, most: int) -> None:
+    """What a task is not worth, no thread does; one with an iteration a thread has no rounds."""
+    few = min(threads, most)
+    assert len(split(few, most)) == few
+    numbers: set[int] = set()
+    body = core.BODY(lambda *_: numbers.add(threading.get_ident()))
+    core.library().tiny_parallel(body, None, 1000, most)
+    assert 1 <= len(numbers) <= few
+
+
+def test_workers_that_sleep_are_woken_by_each_other() -> None:
+    """Tasks of all sizes for some of 40 threads, some after all have fallen asleep: each worker
+    takes part again, and nothing is done twice or left out."""
+    core.set_threads(40)
+    rng = np.random.default_rng(0)
+    try:
+        for k in range(400):
+            if k % 40 == 0:
+                time.sleep(0.02)
+            count, most = int(rng.integers(1, 300)), int(rng.integers(1, 60))
+            parts = split(count, most)
+            assert sum(end - begin for begin, end in parts) == count
+            assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
+    finally:
+        core.set_threads(0)
 
 
 def test_nested_calls_run_in_their_caller(threads: int) -> None:
     seen: list[tuple[int, int]] = []
     inner = core.BODY(lambda context, begin, end: seen.append((begin, end)))
-    outer = core.BODY(lambda context, begin, end: core.library().tiny_parallel(inner, None, 10))
-    core.library().tiny_parallel(outer, None, 4)
+    outer = core.BODY(
+        lambda context, begin, end: core.library().tiny_parallel(inner, None, 10, MANY)
+    )
+    core.library().tiny_parallel(outer, None, 4, MANY)
     assert set(seen) == {(0, 10)} or threads == 1
 
 
@@ -73,7 +107,7 @@ def test_several_client_threads_at_once(threads: int) -> None:
 
         body = core.BODY(add)
         for _ in range(50):
-            core.library().tiny_parallel(body, None, marks.size)
+            core.library().tiny_parallel(body, None, marks.size, MANY)
         totals[position] = int(marks.sum())
 
     clients = [threading.Thread(target=client, args=(k,)) for k in range(6)]
@@ -96,7 +130,60 @@ def test_a_forked_child_has_a_pool_of_its_own(threads: int) -> None:
 
 def test_thread_count_defaults_to_the_cores() -> None:
     core.set_threads(0)
-    assert core.library().tiny_thread_count() == len(os.sched_getaffinity(0))
+    cores = core.library().tiny_core_count()
+    assert 1 <= cores <= len(os.sched_getaffinity(0))
+    assert core.library().tiny_thread_count() == cores
+
+
+V2, V1 = "0::{}\n", "5:cpuset:/other\n4:cpu,cpuacct:{0}\n3:memory:{0}\n0::/\n"
+NONE = (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores", "nbytes"),
+    [
+        (V2.format("/"), {}, NONE, NONE),
+        (V2.format("/"), {"cpu.max": "max 100000", "memory.max": "max"}, NONE, NONE),
+        (V2.format("/"), {"cpu.max": "150000 100000", "memory.max": "8589934592"}, 2, 8 << 30),
+        # a pod's limits, and a container's within it
+        (V2.format("/pod/c"), {"pod/cpu.max": "400000 100000", "pod/c/cpu.max": "max"}, 4, NONE),
+        (V2.format("/pod/c"), {"pod/memory.max": "9", "pod/c/memory.max": "7"}, NONE, 7),
+        # the host's path, of which nothing is mounted but the group itself
+        (V2.format("/docker/c"), {"cpu.max": "5000 100000"}, 1, NONE),
+        (V1.format("/"), {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "9"}, NONE, NONE),
+        (
+            V1.format("/docker/c"),
+            {
+                "cpu/docker/c/cpu.cfs_quota_us": "300000",
+                "cpu/docker/c/cpu.cfs_period_us": "100000",
+                "memory/docker/memory.limit_in_bytes": "4096",
+                "cpuset/other/cpu.cfs_quota_us": "1",
+            },
+            3,
+            4096,
+        ),
+        ("nonsense\n::\n7:\n", {"cpu.max": "x"}, NONE, NONE),
+    ],
+)  # fmt: skip
+def test_limits_of_control_groups(
+    tmp_path: Path, groups: str, files: dict[str, str], cores: int, nbytes: int
+) -> None:
+    mount = tmp_path / "mount"
+    for name, text in files.items():
+        (mount / name).parent.mkdir(parents=True, exist_ok=True)
+        (mount / name).write_text(text + "\n")
+    (tmp_path / "groups").write_text(groups)
+
+    def limit(controller: bytes) -> int:
+        places = (str(tmp_path / "groups").encode(), str(mount).encode())
+        return core.library().tiny_group_limit(*places, controller)
+
+    assert (limit(b"cpu"), limit(b"memory")) == (cores, nbytes)
+
+
+def test_without_control_groups(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none").encode()
+    assert core.library().tiny_group_limit(missing, missing, b"cpu") == NONE
 
 
 @pytest.mark.parametrize("size", [0, 1, 64, 65, 80, 129, 4096, 5000, 1 << 20, (2 << 20) + 1])

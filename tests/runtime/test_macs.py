@@ -14,7 +14,6 @@ import pytest
 
 from tests.codegen.grid_programs import PROGRAMS, module_of
 from tests.codegen.native import CONFIG
-from tinyhlo import config
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import processors
 from tinyhlo.runtime.compile import compile_program
@@ -23,14 +22,6 @@ from tinyhlo.target import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 MACH_O = b"\xcf\xfa\xed\xfe"  # of 64 bits
-
-
-def test_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS cannot restrict a process to some."""
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert config.thread_count(config.Config()) == 8
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.moves.work import work, work_once
-from tinyhlo.codegen.report import UNKNOWN_TRIPS
+from tinyhlo.codegen.report import UNKNOWN_TRIPS, kernel_seconds, report, threads_worth
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
@@ -108,7 +108,8 @@ def render(
     loops = loops_of(kernel, target, runs, moves)
     inline = is_inline(kernel, loops, runs, places, modules.entry.length)
     declarations = modules.part(inline).declarations
-    text = render_kernel(loops, target, symbol, inline, declarations)
+    seconds = kernel_seconds(kernel, report(kernel, loops), inline, runs, target)
+    text = render_kernel(loops, target, symbol, inline, declarations, threads_worth(seconds))
     modules.add(symbol, len(loops.reads + loops.writes), text, inline)
     return Rendered(symbol, loops, inline)
 

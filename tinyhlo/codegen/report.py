@@ -7,6 +7,7 @@ A kernel that puts f32[32] into row i of f32[1000,32], in place, reads 128 bytes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 
 from tinyhlo.codegen.loops import Allocate, Axis, Body, If, Loop
 from tinyhlo.ir.graph import (
@@ -38,6 +39,7 @@ VECTOR = 16  # elements that fill vectors
 GATHER_STEPS, SCATTER_STEPS, SORT_STEPS = 2, 5, 1  # an element, and a comparison of a sort
 SECONDS_PER_CALL = 20e-9  # of a kernel that is not inlined
 UNKNOWN_TRIPS = 100
+SECONDS_A_THREAD = 4e-6  # of work that is worth waking one and waiting for it
 
 
 def flops_of(node: Node) -> int:
@@ -135,6 +137,11 @@ def kernel_seconds(
         bandwidth = L1_BYTES_PER_SECOND if moved <= target.l1_bytes else L2_BYTES_PER_SECOND
     call = 0.0 if inlined else SECONDS_PER_CALL
     return call + max(moved / bandwidth, sum(map(seconds_of, kernel.graph.nodes())))
+
+
+def threads_worth(seconds: float) -> int:
+    """How many threads so much work is worth, at most; two where its loops are parallel at all."""
+    return max(2, ceil(seconds / SECONDS_A_THREAD))
 
 
 def seconds_of(node: Node) -> float:

@@ -48,13 +48,15 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_scratch": (ctypes.c_void_p, (ctypes.c_int64,)),
     "tiny_trim": (None, ()),
     "tiny_memory_stats": (None, (ctypes.c_void_p,)),
-    "tiny_parallel": (None, (BODY, ctypes.c_void_p, ctypes.c_int64)),
+    "tiny_parallel": (None, (BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)),
     "tiny_library_call": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_plain_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_ffi_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_ffi_instantiate": (ctypes.c_int32, (ctypes.c_void_p,)),
     "tiny_set_threads": (None, (ctypes.c_int32,)),
     "tiny_thread_count": (ctypes.c_int32, ()),
+    "tiny_core_count": (ctypes.c_int32, ()),
+    "tiny_group_limit": (ctypes.c_int64, (ctypes.c_char_p,) * 3),
     "tiny_stream_close": (None, ()),
     "tiny_stream_function": (None, (ctypes.c_int32,)),
     "tiny_plugin_install": (None, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
@@ -104,5 +106,5 @@ def last_error() -> str:
 
 
 def set_threads(count: int) -> None:
-    """Workers of the pool, the caller included; 0: one per core this process may use."""
+    """Workers of the pool, the caller included; 0: one per core that this process may use."""
     library().tiny_set_threads(count)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
+from tinyhlo.runtime import core
 from tinyhlo.target import Target
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
@@ -99,6 +101,11 @@ def host_target(threads: int) -> Target:
     if triple.startswith(("arm64-apple", "aarch64-apple")):  # whose features LLVM may not list
         has |= set(APPLE)
     return target_of(triple, cpu, features.flatten(), has, caches, threads)
+
+
+def thread_count(config: Config) -> int:
+    """Workers of the pool: as asked, else the cores that this process may use."""
+    return config.threads or core.library().tiny_core_count()
 
 
 def cache_bytes(level: int, default: int) -> int:

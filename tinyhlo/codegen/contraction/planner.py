@@ -28,7 +28,7 @@ MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
 FEWEST_LANES = 4  # of a vector that few columns fill
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
-PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread
+PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread, with which it has half
 MAX_DEPTH = 1024  # k positions in a step
 ACROSS_DEPTH = 256  # of images that are turned when they are staged
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
@@ -343,7 +343,8 @@ class Planner:
             i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
         batch = c.extent(c.batch)
         work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
-        wanted = self.target.threads if work >= PARALLEL_WORK or self.streams else 1
+        target = self.target
+        wanted = target.threads if self.streams else target.threads_for(work, PARALLEL_WORK)
 
         def enough(m: Cut, n: Cut) -> bool:
             count = batch * m.blocks * n.blocks

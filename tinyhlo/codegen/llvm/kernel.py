@@ -6,8 +6,9 @@ In: a LoopProgram and a symbol. Out: the text of
     define void @softmax.1.range(ptr ..., i64 %begin, i64 %end)
     define internal void @softmax.1.body(ptr %context, i64 %begin, i64 %end)
 
-the last two for each PARALLEL loop: `tiny_parallel(body, context, count)` runs body on parts of
-0..count; the context is an array of pointers to the memories and registers that the loop uses.
+the last two for each PARALLEL loop: `tiny_parallel(body, context, count, threads)` runs body on
+parts of 0..count, on so many threads at most; the context is an array of pointers to the memories
+and registers that the loop uses.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 LITTLE = 256  # operations beside parallel loops: as many additions take 10 ns more, unoptimised
-PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64)"
+ALL = 0xFFFF  # threads
+PARALLEL = "declare void @tiny_parallel(ptr, ptr, i64, i32)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class KernelText:
 
 class KernelRenderer(Statements):
     """Renders one function; of each parallel loop the function that runs a part of it is one of
-    `ranges` (which need `declarations`), what calls that one of `bodies`."""
+    `ranges` (which need `declarations`), what calls that one of `bodies`. Loops are worth at most
+    `threads`."""
 
     def __init__(
         self,
@@ -57,10 +60,11 @@ class KernelRenderer(Statements):
         pointers: Mapping[Memory, str],
         program: LoopProgram,
         symbol: str,
+        threads: int,
         declarations: dict[str, str],
     ) -> None:
         super().__init__(builder, target, pointers, not program.in_place, program.streamed)
-        self.symbol = symbol
+        self.symbol, self.threads = symbol, threads
         self.attributes = memory_attributes(program)
         self.declarations = declarations
         self.ranges: dict[str, str] = {}
@@ -84,8 +88,8 @@ class KernelRenderer(Statements):
             place = self.b.value(f"getelementptr ptr, ptr {context}, i64 {position}")
             self.b.line(f"store ptr {source}, ptr {place}")
         self.b.declarations["tiny_parallel"] = PARALLEL
-        count = loop.var.extent
-        self.b.line(f"call void @tiny_parallel(ptr @{symbol}.body, ptr {context}, i64 {count})")
+        given = f"ptr @{symbol}.body, ptr {context}, i64 {loop.var.extent}, i32 {self.threads}"
+        self.b.line(f"call void @tiny_parallel({given})")
         self.forget(())
         self.stored()
 
@@ -133,9 +137,15 @@ def body_function(symbol: str, count: int) -> str:
 
 
 def render_kernel(
-    program: LoopProgram, target: Target, symbol: str, inline: bool, declarations: dict[str, str]
+    program: LoopProgram,
+    target: Target,
+    symbol: str,
+    inline: bool,
+    declarations: dict[str, str],
+    threads: int = ALL,
 ) -> KernelText:
-    """The functions of a kernel; what its loops need declared is added to `declarations`."""
+    """The functions of a kernel, whose parallel loops are worth at most so many `threads`; what its
+    loops need declared is added to `declarations`."""
     attributes = memory_attributes(program)
     memories = program.reads + program.writes
     pointers = {memory: f"%p{k}" for k, memory in enumerate(memories)}
@@ -145,7 +155,9 @@ def render_kernel(
         pointers[memory] = f"@{symbol}.table{position}"
         tables.append(table_text(pointers[memory], memory.dtype, value))
     own: dict[str, str] = {}
-    renderer = KernelRenderer(Builder(own), target, pointers, program, symbol, declarations)
+    renderer = KernelRenderer(
+        Builder(own), target, pointers, program, symbol, threads, declarations
+    )
     renderer.body(program.body)
     linkage = "internal " if inline else ""  # else the entry may be in another module
     head = f"define {linkage}void @{symbol}({arguments})"

@@ -26,7 +26,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain
 from tinyhlo.target import Target
 
-PARALLEL_WORK = 1 << 13  # scores worth waking another thread
+PARALLEL_WORK = 1 << 13  # scores worth waking another thread, with which it has half
 BLOCK_ROWS = 64  # fewer where long rows would leave the cache; a mask hides scores of all of them
 
 
@@ -57,7 +57,7 @@ def choose_sizes(chain: RowChain, target: Target, moves: Moves) -> Sizes:
     most = target.l2_bytes // 4 // (2 * stride * dtype.itemsize) // rows
     count = max(min(most, BLOCK_ROWS // rows, ceil_div(m, rows)), 1)
     block_rows = rows * moves.number("block", count, 1, 2, 3, 4, 6, 8)
-    wanted = target.threads if batch * m * chain.keys >= PARALLEL_WORK else 1
+    wanted = target.threads_for(batch * m * chain.keys, PARALLEL_WORK)
     row_chunks = min(wanted // gcd(wanted, batch), ceil_div(m, block_rows))
     if batch >= 4 * wanted:
         row_chunks = 1

@@ -62,7 +62,7 @@ def sort_row(
     """Statements that sort one of `rows` rows, and its elements afterwards."""
     length, limit = root.inputs[0].shape[root.axis], root.results[0].shape[root.axis]
     order = find_order(root.comparator)
-    threads = target.threads if rows < target.threads else 1
+    threads = target.threads if 2 * rows <= target.threads else 1  # else each sorts rows
     sorting = min(counting_cost(order, length, target), moving_cost(order, length))
     if order and selection_cost(order, length, limit) < sorting:
 

@@ -21,14 +21,14 @@ from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
-from tinyhlo.config import Config, thread_count
+from tinyhlo.config import Config
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.compile import Compiled, bind_libraries, profile_of
 from tinyhlo.runtime.devices.device import Device
 from tinyhlo.runtime.library import Library
 from tinyhlo.runtime.object_code import ObjectCode
-from tinyhlo.runtime.processors import host_target
+from tinyhlo.runtime.processors import host_target, thread_count
 from tinyhlo.schedule.program import Kernel, Program
 from tinyhlo.target import Target
 

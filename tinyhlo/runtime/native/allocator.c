@@ -55,7 +55,7 @@ static int64_t class_bytes(int size_class) {
 
 static int64_t machine_bytes(void) {
   static int64_t bytes;
-  if (!bytes) bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  if (!bytes) bytes = tiny_machine_bytes();
   return bytes;
 }
 

@@ -58,7 +58,7 @@ TINY_API void tiny_trim(void);
 typedef struct {
   int64_t bytes_in_use;  /* handed out now, rounded up to size classes */
   int64_t peak_bytes;    /* most of that so far */
-  int64_t bytes_limit;   /* physical memory of the machine */
+  int64_t bytes_limit;   /* memory that the process may use */
   int64_t pool_bytes;    /* handed out or cached */
   int64_t allocations;   /* calls so far */
   int64_t largest_bytes; /* largest block so far */
@@ -71,13 +71,23 @@ void tiny_reset_memory_peak(void);
 
 typedef void (*TinyBody)(void* context, int64_t begin, int64_t end);
 
-/* Call `body` on a static, equal, contiguous split of [0, count); the caller takes part. Nested
-   calls, and calls while another thread uses the pool, run serially in the caller: the split
-   never changes what a kernel computes, so results do not depend on it. */
-TINY_API void tiny_parallel(TinyBody body, void* context, int64_t count);
-/* Workers including the caller; 0 means one per core that the process may run on. */
+/* Call `body` on a static, equal, contiguous split of [0, count) among at most `most` threads, the
+   caller being one. Nested calls, and calls while another thread uses the pool, run serially in the
+   caller: the split never changes what a kernel computes, so results do not depend on it. */
+TINY_API void tiny_parallel(TinyBody body, void* context, int64_t count, int32_t most);
+/* Workers including the caller; 0 means as many as the process may use cores. */
 TINY_API void tiny_set_threads(int32_t count);
 TINY_API int32_t tiny_thread_count(void);
+
+/* ---- limits: what the process may use --------------------------------------------------------- */
+
+/* Cores of its affinity mask, as far as its control group grants their time; at least 1. */
+TINY_API int32_t tiny_core_count(void);
+/* Physical memory, or what the control group grants of it. */
+int64_t tiny_machine_bytes(void);
+/* The same of the control groups in a file like /proc/self/cgroup, mounted at `mount`, for "cpu"
+   (cores) or "memory" (bytes); INT64_MAX: no limit. */
+TINY_API int64_t tiny_group_limit(const char* groups, const char* mount, const char* controller);
 
 /* ---- what other files of the library use ----------------------------------------------------- */
 

@@ -89,7 +89,7 @@ static void run_part(void* context, int64_t begin, int64_t end) {
 static int32_t run_batch(FfiLibrary* library, const FfiBuffer* buffers, int64_t run) {
   Batch batch = {.library = library, .buffers = buffers, .run = run, .failed = -1};
   pthread_mutex_init(&batch.lock, NULL);
-  tiny_parallel(run_part, &batch, library->batch);
+  tiny_parallel(run_part, &batch, library->batch, INT32_MAX);
   pthread_mutex_destroy(&batch.lock);
   if (batch.failed >= 0) tiny_set_error(batch.code, batch.text);
   return batch.code;
