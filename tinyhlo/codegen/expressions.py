@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -336,13 +337,28 @@ def rebuilt(
             return e
 
 
-def exchanged(root: Expression, known: Renamed) -> Expression:
-    """`root` with others for some of its parts: `known` are these, and what became of the rest."""
+def exchanged(
+    root: Expression,
+    known: Renamed,
+    values: Mapping[Var, Index] = MappingProxyType({}),
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Expression:
+    """`root` with others for some of its parts: `known` are these, and what became of the rest;
+    `values` for loop variables, `names` for registers. Choices that are known then are made."""
     found = known.get(root)
-    if found is None:
-        again = rebuilt(root, lambda e: exchanged(e, known), lambda where: where)
-        found = known[root] = again
-    return found
+    if found is not None:
+        return found
+    match root:
+        case Read(name=name, dtype=dtype):
+            result: Expression = Read(names.get(name, name), dtype)
+        case _:
+            result = rebuilt(
+                root,
+                lambda e: exchanged(e, known, values, names),
+                lambda where: substitute(where, values) if values else where,
+            )
+    known[root] = result
+    return result
 
 
 def undecided(conditions: Iterable[Condition]) -> tuple[Condition, ...] | None:

@@ -20,7 +20,15 @@ from math import prod
 
 from tinyhlo.codegen.bodies import names_in, rewritten, ways_together
 from tinyhlo.codegen.contraction.cut import ceil_div, round_up
-from tinyhlo.codegen.expressions import Expression, Literal, Load, Memory, Read, identity
+from tinyhlo.codegen.expressions import (
+    Expression,
+    Literal,
+    Load,
+    Memory,
+    Read,
+    exchanged,
+    identity,
+)
 from tinyhlo.codegen.grid.mapping import (
     ITEMS,
     ROW,
@@ -50,7 +58,6 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.codegen.moves.write_out import decided
 from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
@@ -136,7 +143,9 @@ class Divider:
         names = {name: f"{name}_part" for name in firsts}
         done: dict[Expression, Expression] = {}
         inner = tuple(
-            rewritten(s, lambda e: decided(e, {}, names, done), name_of=lambda n: names.get(n, n))
+            rewritten(
+                s, lambda e: exchanged(e, done, names=names), name_of=lambda n: names.get(n, n)
+            )
             for s in flat.body
         )
         at = index(part) * count + index(place)

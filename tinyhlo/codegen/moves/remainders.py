@@ -20,7 +20,7 @@ from functools import reduce
 from math import gcd, lcm
 
 from tinyhlo.codegen.bodies import all_indices, only_sums, values_in
-from tinyhlo.codegen.expressions import apply
+from tinyhlo.codegen.expressions import apply, exchanged
 from tinyhlo.codegen.loops import (
     Accumulate,
     Axis,
@@ -35,7 +35,6 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
 from tinyhlo.codegen.moves.write_out import (
-    decided,
     is_tiny,
     iterations,
     uses_registers,
@@ -86,7 +85,7 @@ def sum_in_turns(loop: Loop, target: Target, moves: list[str]) -> Loop:
     places = [{var: index(turn) * modulus + k} for k in range(modulus)]
     body: list[Statement] = []
     for s in terms:
-        first, *others = (decided(s.value, values, {}, {}) for values in places)
+        first, *others = (exchanged(s.value, {}, values) for values in places)
         value = reduce(lambda a, b, s=s: apply(s.op, (a, b), s.value.dtype), others, first)
         body.append(replace(s, value=value))
     moves.append(f"turns of {modulus} {var.name}")

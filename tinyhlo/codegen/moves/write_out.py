@@ -24,10 +24,10 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Read,
     apply,
+    exchanged,
     has_registers,
     identity,
     index_free,
-    rebuilt,
     undecided,
 )
 from tinyhlo.codegen.loops import (
@@ -133,10 +133,10 @@ def without_registers(body: Sequence[Statement], values: Values) -> list[Stateme
         done = dict(registers)
         match statement:
             case Declare(name=name, value=value):
-                registers[Read(name, value.dtype)] = decided(value, values, {}, done)
+                registers[Read(name, value.dtype)] = exchanged(value, done, values)
                 neutral |= {Read(name, value.dtype)} if isinstance(value, Literal) else set()
             case Accumulate(name=name, op=op, value=value) if Read(name, value.dtype) in registers:
-                term, read = decided(value, values, {}, done), Read(name, value.dtype)
+                term, read = exchanged(value, done, values), Read(name, value.dtype)
                 if term is not identity(op, value.dtype) or read not in neutral:
                     registers[read] = apply(op, (registers[read], term), value.dtype)
             case _:
@@ -271,26 +271,8 @@ def specialised(
         case _:
             known = rewritten(
                 statement,
-                lambda value: decided(value, values, names, done),
+                lambda value: exchanged(value, done, values, names),
                 lambda where: substitute(where, values),
                 lambda name: names.get(name, name),
             )
             return [known]
-
-
-def decided(root: Expression, values: Values, names: Names, done: Done) -> Expression:
-    """An expression at known values of loop variables, choices that depend on them made."""
-    found = done.get(root)
-    if found is not None:
-        return found
-
-    def again(inner: Expression) -> Expression:
-        return decided(inner, values, names, done)
-
-    match root:
-        case Read(name=name, dtype=dtype):
-            result: Expression = Read(names.get(name, name), dtype)
-        case _:
-            result = rebuilt(root, again, lambda where: substitute(where, values))
-    done[root] = result
-    return result
