@@ -273,6 +273,13 @@ def reads_scratch(statement: Store | Declare) -> bool:
 # --- rewriting -----------------------------------------------------------------------------------
 
 
+def inside(statement: Statement, change: Callable[[Body], Body]) -> Statement:
+    """A loop or an `if` with its body changed; other statements have none."""
+    if isinstance(statement, (Loop, If)):
+        return replace(statement, body=change(statement.body))
+    return statement
+
+
 def unchanged(part: Index) -> Index:
     return part
 

@@ -13,7 +13,7 @@ scratch of the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -24,6 +24,7 @@ from tinyhlo.codegen.bodies import (
     names_set,
     values_in,
 )
+from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import Load, Memory, Read
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -38,10 +39,11 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
     Store,
+    guarded,
 )
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
@@ -179,24 +181,37 @@ def mapped(body: Body, items: int) -> Piece:
 
 def collapsed(loop: Loop) -> tuple[list[Var], Body]:
     """Independent loops directly inside each other, the outermost first."""
-    variables: list[Var] = []
+    nest = whole_nest(loop, INDEPENDENT)
+    return [each.var for each in nest], nest[-1].body if nest else (loop,)
+
+
+def whole_nest(loop: Loop, axes: Collection[Axis]) -> list[Loop]:
+    """Loops directly inside each other, of some axes, each over all of a variable of its own."""
+    nest: list[Loop] = []
+    body: Body = (loop,)
     while True:
-        if loop.count is not None or loop.start.terms or loop.start.offset:
-            return ([], (loop,)) if not variables else (variables, (loop,))
-        variables.append(loop.var)
-        match loop.body:
-            case (Loop(axis=axis, count=None, start=start) as inner,) if (
-                axis in INDEPENDENT and start == ZERO and inner.var not in variables
+        match body:
+            case (Loop(axis=axis, count=None, start=start, body=inner) as next_,) if (
+                axis in axes and start == ZERO and all(next_.var != each.var for each in nest)
             ):
-                loop = inner
+                nest.append(next_)
+                body = inner
             case _:
-                return variables, loop.body
+                return nest
 
 
 def recovered(flat: Var, variables: Sequence[Var]) -> Body:
     """The variables of collapsed loops."""
     places = unravel(index(flat), tuple(var.extent for var in variables))
     return tuple(Bind(var, place) for var, place in zip(variables, places, strict=True))
+
+
+def by_item(count: int, items: int, body: Callable[[Index], Body]) -> Loop:
+    """`body` of a number less than `count`, each by an item of a group of so many."""
+    group, item = Var("group", ceil_div(count, items)), Var("item", items)
+    number = index(group) * items + index(item)
+    inner = guarded(body(number), Condition(number, 0, count))
+    return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))
 
 
 def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
@@ -288,18 +303,9 @@ def only_accumulates(body: Body) -> bool:
 
 def one_loop(loop: Loop) -> Loop:
     """Sums over several axes as one loop."""
-    variables = [loop.var]
-    inner = loop
-    while loop.count is None and loop.start == ZERO:
-        match inner.body:
-            case (Loop(axis=Axis.REDUCE, count=None, start=start) as next_,) if (
-                start == ZERO and next_.var not in variables
-            ):
-                variables.append(next_.var)
-                inner = next_
-            case _:
-                break
-    if len(variables) == 1:
+    nest = whole_nest(loop, (Axis.REDUCE,))
+    if len(nest) < 2:
         return loop
+    variables = [each.var for each in nest]
     flat = Var("dealt", prod(var.extent for var in variables))
-    return Loop(flat, Axis.REDUCE, (*recovered(flat, variables), *inner.body))
+    return Loop(flat, Axis.REDUCE, (*recovered(flat, variables), *nest[-1].body))

@@ -32,6 +32,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.grid.mapping import (
     ITEMS,
     ROW,
+    by_item,
     collapsed,
     dealt,
     innermost,
@@ -191,20 +192,17 @@ class Divider:
         """An item for each part of each sum: a group has neighbours of one part, or, where they are
         few, several parts."""
         count = place.extent
-        if count >= FEW:
-            items = min(self.items, round_up(count, FEW))
-            blocks = ceil_div(count, items)
-            group, item = Var("group", part.extent * blocks), Var("item", items)
-            number, block = unravel(index(group), (part.extent, blocks))
-            column = block * items + index(item)
-            head: Body = (Bind(part, number), Bind(place, column))
-        else:
-            count *= part.extent
-            items = self.items
-            group, item = Var("group", ceil_div(count, items)), Var("item", items)
-            column, flat = index(group) * items + index(item), Var("flat", count)
-            head = (Bind(flat, column), *both(flat, part, place))
-        inner = guarded((*head, *body), Condition(column, 0, count))
+        if count < FEW:
+            flat = Var("flat", count * part.extent)
+            head = both(flat, part, place)
+            return by_item(flat.extent, self.items, lambda at: (Bind(flat, at), *head, *body))
+        items = min(self.items, round_up(count, FEW))
+        blocks = ceil_div(count, items)
+        group, item = Var("group", part.extent * blocks), Var("item", items)
+        number, block = unravel(index(group), (part.extent, blocks))
+        column = block * items + index(item)
+        inner = (Bind(part, number), Bind(place, column), *body)
+        inner = guarded(inner, Condition(column, 0, count))
         return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import Expression, Guard, Load, Memory, Read, apply, identity
-from tinyhlo.codegen.grid.mapping import ITEMS
+from tinyhlo.codegen.grid.mapping import ITEMS, by_item
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -133,20 +133,16 @@ class Rows:
 
     def by_items(self) -> Statement:
         """A row for each item."""
-        items = self.items
-        group, item = Var("group", ceil_div(self.rows, items)), Var("item", items)
-        row, step = index(group) * items + index(item), Var("step", self.length)
-        running = Read(RUNNING, self.root.dtype)
-        loop = Loop(
-            step,
-            Axis.ORDERED,
-            (
+        step = Var("step", self.length)
+
+        def prefixes(row: Index) -> Body:
+            each = (
                 Accumulate(RUNNING, self.root.op, self.source(row, index(step))),
-                self.result(row, index(step), running),
-            ),
-        )
-        body = guarded((Declare(RUNNING, self.neutral), loop), Condition(row, 0, self.rows))
-        return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, body),))
+                self.result(row, index(step), Read(RUNNING, self.root.dtype)),
+            )
+            return (Declare(RUNNING, self.neutral), Loop(step, Axis.ORDERED, each))
+
+        return by_item(self.rows, self.items, prefixes)
 
     def totals(self, each: int, blocks: int, source: Inside, totals: Memory) -> Statement:
         """The sum of each block."""

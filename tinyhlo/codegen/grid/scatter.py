@@ -16,7 +16,7 @@ from math import prod
 
 from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import as_index
-from tinyhlo.codegen.grid.mapping import recovered
+from tinyhlo.codegen.grid.mapping import by_item, recovered
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Scope
 from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
@@ -74,8 +74,6 @@ def to_items(variables: Sequence[Var], body: Body, target: Target) -> Statement:
     """An item for each point of the variables, neighbours along the last one."""
     count = prod(var.extent for var in variables)
     items = min(LANES if target.is_processor else ITEMS, target.group_items)
-    group, item, flat = Var("group", ceil_div(count, items)), Var("item", items), Var("flat", count)
-    number = index(group) * items + index(item)
-    inner: Body = (Bind(flat, number), *recovered(flat, variables), *body)
-    inner = guarded(inner, Condition(number, 0, count))
-    return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))
+    flat = Var("flat", count)
+    head = recovered(flat, variables)
+    return by_item(count, items, lambda number: (Bind(flat, number), *head, *body))

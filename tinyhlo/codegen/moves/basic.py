@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
     all_indices,
+    inside,
     memories_in,
     names_in,
     names_set,
@@ -22,7 +23,6 @@ from tinyhlo.codegen.loops import (
     Axis,
     Body,
     Declare,
-    If,
     Loop,
     LoopProgram,
     Statement,
@@ -40,8 +40,7 @@ def join(body: Body) -> Body:
     """
     joined: list[Statement] = []
     for statement in body:
-        if isinstance(statement, (Loop, If)):
-            statement = replace(statement, body=join(statement.body))
+        statement = inside(statement, join)
         if isinstance(statement, Loop) and statement.axis is Axis.REDUCE:
             place = partner(joined, statement)
             if place is not None:
@@ -124,8 +123,7 @@ def collapse(body: Body) -> Body:
 
 
 def collapse_statement(statement: Statement) -> Statement:
-    if isinstance(statement, (Loop, If)):
-        statement = replace(statement, body=collapse(statement.body))
+    statement = inside(statement, collapse)
     if not isinstance(statement, Loop) or len(statement.body) != 1:
         return statement
     inner = statement.body[0]

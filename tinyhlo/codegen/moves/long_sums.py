@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import below, rewritten
+from tinyhlo.codegen.bodies import below, inside, rewritten
 from tinyhlo.codegen.expressions import Read, identity
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement
 from tinyhlo.ir.index import Var, index
@@ -30,9 +30,7 @@ def in_blocks(body: Body, moves: list[str]) -> Body:
     for statement in body:
         if isinstance(statement, Loop):
             statement = blocked(statement, moves)
-        if isinstance(statement, (Loop, If)):
-            statement = replace(statement, body=in_blocks(statement.body, moves))
-        result.append(statement)
+        result.append(inside(statement, lambda inner: in_blocks(inner, moves)))
     return tuple(result)
 
 

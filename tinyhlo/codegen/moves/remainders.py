@@ -19,14 +19,13 @@ from dataclasses import replace
 from functools import reduce
 from math import gcd, lcm
 
-from tinyhlo.codegen.bodies import all_indices, only_sums, values_in
+from tinyhlo.codegen.bodies import all_indices, inside, only_sums, values_in
 from tinyhlo.codegen.expressions import apply, exchanged
 from tinyhlo.codegen.loops import (
     Accumulate,
     Axis,
     Body,
     Declare,
-    If,
     Loop,
     Statement,
     Store,
@@ -64,8 +63,7 @@ def sums_in_turns(body: Body, target: Target, moves: list[str]) -> Body:
     """The innermost sums below a body."""
     result: list[Statement] = []
     for statement in body:
-        if isinstance(statement, (Loop, If)):
-            statement = replace(statement, body=sums_in_turns(statement.body, target, moves))
+        statement = inside(statement, lambda inner: sums_in_turns(inner, target, moves))
         if isinstance(statement, Loop) and statement.axis is Axis.REDUCE:
             statement = sum_in_turns(statement, target, moves)
         result.append(statement)

@@ -15,11 +15,11 @@ there are depends on extents and lanes alone.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
-from tinyhlo.codegen.bodies import changed, only_sums, rewritten, substituted
+from tinyhlo.codegen.bodies import changed, inside, only_sums, rewritten, substituted
 from tinyhlo.codegen.expressions import Read, identity
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.target import Target
@@ -34,6 +34,7 @@ def side_by_side(body: Body, target: Target, moves: list[str], vectors: int = 0)
     result: list[Statement] = []
     made: set[str] = set()
     for statement in body:
+        beside = vectors
         if isinstance(statement, Loop):
             count = sums_of(statement, target, vectors) if vectors else 1
             if count > 1 and made.isdisjoint(names := changed((statement,))):
@@ -41,13 +42,9 @@ def side_by_side(body: Body, target: Target, moves: list[str], vectors: int = 0)
                 moves.append(f"sums {statement.var.name} {count}")
                 result.extend(turns(statement, count))
                 continue
-            chains = statement.chains if statement.width > 1 else vectors
-            inner = side_by_side(statement.body, target, moves, chains)
-            statement = replace(statement, body=inner)
-        elif isinstance(statement, If):
-            inner = side_by_side(statement.body, target, moves, vectors)
-            statement = replace(statement, body=inner)
-        result.append(statement)
+            beside = statement.chains if statement.width > 1 else vectors
+        deeper = partial(side_by_side, target=target, moves=moves, vectors=beside)
+        result.append(inside(statement, deeper))
     return tuple(result)
 
 

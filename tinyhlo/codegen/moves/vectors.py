@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from dataclasses import field, replace
 
-from tinyhlo.codegen.bodies import accumulates, all_values, below, values_in
+from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, values_in
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -72,41 +72,46 @@ class Score:
 
 def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
     """Give the best loop of each path a vector width."""
-    if isinstance(statement, If):
-        return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
-    if not isinstance(statement, Loop):
-        return statement
-    usable = statement.axis is Axis.SERIAL or is_plain_reduce(statement)
-    own = score(statement, target) if usable and not has_lanes(statement.body) else None
-    if own is None or own.parts:
-        return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
-    lanes = lanes_of(own, target, statement.var.extent)
-    best = min((gain(loop, target) for loop in innermost(heavy(statement))), default=-1.0)
-    along = own.value > 0 and (own.value > best or statement in innermost(statement))
-    along = along and not (own.gathers and score(repeated(statement), target).value < best)
-    dear = work(statement) > GATHERED_WORK * own.gathers * statement.var.extent
-    dear = dear and (not own.gathers or computes(statement.body))
-    short = longest_inside(statement) < lanes_of(own, target)
-    waits = not short and best < 0 and own.hides and adds_up(statement.body)
+    found = in_lanes(statement, target, moves) if isinstance(statement, Loop) else None
+    return found or inside(
+        statement, lambda body: tuple(vectorised(s, target, moves) for s in body)
+    )
+
+
+def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
+    """The loop with a vector width; None where it has none, or one inside it is the better."""
+    if not (loop.axis is Axis.SERIAL or is_plain_reduce(loop)) or has_lanes(loop.body):
+        return None
+    own = score(loop, target)
+    if own.parts:
+        return None
+    lanes = lanes_of(own, target, loop.var.extent)
+    best = min((gain(inner, target) for inner in innermost(heavy(loop))), default=-1.0)
+    along = own.value > 0 and (own.value > best or loop in innermost(loop))
+    along = along and not (own.gathers and score(repeated(loop), target).value < best)
+    dear = work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
+    dear = dear and (not own.gathers or computes(loop.body))
+    short = longest_inside(loop) < lanes_of(own, target)
+    waits = not short and best < 0 and own.hides and adds_up(loop.body)
     chains = 0  # vectors side by side
     if along or waits or (dear and short):
         chains = 1
-        if statement.axis is Axis.REDUCE:
+        if loop.axis is Axis.REDUCE:
             chains = REDUCE_CHAINS
-        elif along and any(isinstance(s, Loop) for s in statement.body):
-            chains = column_chains(statement, lanes, target)
-        elif statement.var.extent == 2 * lanes and is_light(statement):
+        elif along and any(isinstance(s, Loop) for s in loop.body):
+            chains = column_chains(loop, lanes, target)
+        elif loop.var.extent == 2 * lanes and is_light(loop):
             chains = 2  # no loop is left
-        while chains > 1 and lanes * chains > statement.var.extent:
+        while chains > 1 and lanes * chains > loop.var.extent:
             chains //= 2
-    answers = widths(statement, lanes, chains, target.short_lanes(own.bits))
-    lanes, chains = moves.choose(f"vector {statement.var.name}", answers)
+    answers = widths(loop, lanes, chains, target.short_lanes(own.bits))
+    lanes, chains = moves.choose(f"vector {loop.var.name}", answers)
     width = lanes * chains
-    if width > 1 and statement.var.extent >= lanes:
-        moves.append(f"vector {statement.var.name} {width}")
-        axis = statement.axis if statement.axis is Axis.REDUCE else Axis.VECTOR
-        return replace(statement, axis=axis, width=width, chains=chains)
-    return replace(statement, body=tuple(vectorised(s, target, moves) for s in statement.body))
+    if width <= 1 or loop.var.extent < lanes:
+        return None
+    moves.append(f"vector {loop.var.name} {width}")
+    axis = loop.axis if loop.axis is Axis.REDUCE else Axis.VECTOR
+    return replace(loop, axis=axis, width=width, chains=chains)
 
 
 def repeated(loop: Loop) -> Loop:
