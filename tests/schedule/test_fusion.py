@@ -196,6 +196,16 @@ def test_dear_sums_are_not_made_again_for_each_pass_over_them() -> None:
     assert kernels(reduce(Op.ADD, cheap, (1,))) == 1
 
 
+def test_a_step_and_the_test_whether_it_moved_make_its_sums_once() -> None:
+    """Two steps read the sums, each once: one is stored, the other goes on from it."""
+    x, d = param(0, (100, 100), F32), param(1, (100,), F32)
+    sums = reduce(Op.MIN, add(x, broadcast(d, x.shape, (0,))), (0,))
+    step = elementwise(Op.MIN, d, sums)
+    moved = reduce(Op.OR, elementwise(Op.LT, step, d), (0,))
+    program = planned(Graph((x.type, d.type), (step, moved)), [normal(100, 100), normal(100)])
+    assert len(launches(program.body)) == 2
+
+
 def test_a_sum_that_other_rows_need_is_made_once() -> None:
     """Both read the same distances, of which the first makes a sum for each row, and the second
     takes the sums of all rows in every row."""

@@ -8,8 +8,7 @@ own leading axes computes it in the same loop nest, so softmax is one kernel per
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -204,13 +203,23 @@ def can_join(consumer: Cluster, other: Cluster, values: Values) -> bool:
     return (same and plain) or prod(rows) >= MIN_ROWS or largest <= SERIAL_LIMIT
 
 
-def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Iterable[Node], rows: int) -> bool:
+def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Sequence[Node], rows: int) -> bool:
     """Where a row has several sums, each pass over it that needs them makes them anew, and so does
     the one that stores them."""
-    passes = Counter(value for places in reads.values() for value in places)
-    passes.update(stored)
+    passes: dict[Node, int] = {}
+
+    def passes_of(value: Node) -> int:
+        """As often as what is made of it: to store `e = min(d, s)` and to ask any(e < d) is twice
+        for s too."""
+        if value not in passes:
+            again = (len(at[value]) * passes_of(item) for item, at in reads.items() if value in at)
+            passes[value] = max(1, sum(again, int(value in stored)))
+        return passes[value]
+
     return any(
-        item.type.size > rows and passes[item] > 1 and work_of_sum(reducer, reads[item]) > DEAR_SUM
+        item.type.size > rows
+        and passes_of(item) > 1
+        and work_of_sum(reducer, reads[item]) > DEAR_SUM
         for item in reads
         if (reducer := reducer_of(item)) is not None
     )
