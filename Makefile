@@ -114,12 +114,17 @@ conformance: .venv/.installed  ## run the whole suites and the corpus, write doc
 
 # What JAX's own tests need besides
 .venv/.jax-suite: .venv/.installed
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[jax-suite]'
+.venv313/.jax-suite: .venv313/.installed
+.venv/.jax-suite .venv313/.jax-suite:
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[jax-suite]'
 	@touch $@
 
 # FILES="lax_test nn_test" (default: all), X64=1 or both; JAX's tests are fetched once.
 jax-suite: .venv/.jax-suite  ## run JAX's own tests on tiny, write their section of docs/conformance.md
 	@.venv/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0)
+
+jax-suite-newest: .venv313/.jax-suite  ## the same on Python 3.13 with the newest jax, in a section of its own
+	@.venv313/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0) --newest
 
 artifacts: .venv/.installed  ## run what older JAX versions exported, write their section of docs/conformance.md
 	@.venv/bin/python -m tests.conformance.artifacts
@@ -180,6 +185,6 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-emulated test-webgpu emulators lint bench conformance jax-suite artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-emulated test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

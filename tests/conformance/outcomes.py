@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFECTS = ("failed", "crash", "timeout")
+APART = ("shared", "skipped", "excluded")  # neither passed nor a defect
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`outcome`: passed, failed, crash (the process died), timeout, skipped (by JAX), excluded
-    (by our list)."""
+    (by our list), shared (XLA:CPU fails too)."""
 
     test: str
     outcome: str
@@ -91,6 +92,6 @@ def append(path: Path, outcome: Outcome) -> None:
 def summary(outcomes: Group) -> str:
     """lax_test: 540 of 543 passed, 2 failed, 1 crash, 48 skipped"""
     number = Counter(outcome.outcome for outcome in outcomes.outcomes)
-    parts = [f"{number[kind]} {kind}" for kind in (*DEFECTS, "skipped", "excluded") if number[kind]]
+    parts = [f"{number[kind]} {kind}" for kind in (*DEFECTS, *APART) if number[kind]]
     passed = f"{number['passed']} of {outcomes.applicable} passed"
     return f"{outcomes.name}: " + ", ".join([passed, *parts])

@@ -20,6 +20,7 @@ NAMES = (
     "suites-CL",
     "harnesses",
     "jax-tests",
+    "jax-tests-newest",
     "artifacts",
     "fuzz",
     "programs",
@@ -28,9 +29,10 @@ NAMES = (
 HEAD = """# Conformance
 
 Written by `make conformance` (suites that others wrote; DEVICE=CL: on an OpenCL device),
-`make harnesses` (JAX's primitives), `make jax-suite` (JAX's own tests), `make artifacts` (what
-older versions of JAX exported), `make fuzz` (damaged files), `make programs` (programs of PyPI
-packages) and `make ecosystem` (tests of libraries), each its own section; do not edit.
+`make harnesses` (JAX's primitives), `make jax-suite` and `make jax-suite-newest` (JAX's own
+tests), `make artifacts` (what older versions of JAX exported), `make fuzz` (damaged files), `make
+programs` (programs of PyPI packages) and `make ecosystem` (tests of libraries), each its own
+section; do not edit.
 """
 SECTION = "<!-- begin {name} -->\n{text}\n<!-- end {name} -->\n"
 FOUND = re.compile(r"<!-- begin ([\w-]+) -->\n(.*?)\n<!-- end \1 -->\n", re.DOTALL)

@@ -1,9 +1,10 @@
 """Run JAX's own tests with JAX on tiny, and write their section of docs/conformance.md.
 
-python -m tests.jax_suite [FILE ...] [--x64 {0,1,both}] [-k EXPRESSION] [--processes N]
+python -m tests.jax_suite [FILE ...] [--x64 {0,1,both}] [-k EXPRESSION] [--processes N] [--newest]
 
 FILE is a name such as lax_test; without any, all that `skips.py` does not leave out. Results are
-kept in the user's cache folder; the section says what the last run of each file gave.
+kept in the user's cache folder; the section says what the last run of each file gave. The newest
+JAX has a section of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.conformance.sections import write_section
 from tests.jax_suite.page import section
 from tests.jax_suite.run import Settings, run_files
 from tests.jax_suite.skips import LEFT_OUT
-from tests.jax_suite.sources import NoSources, cache_folder, sources
+from tests.jax_suite.sources import NoSources, cache_folder, origin, sources
 
 TITLES = {"x32": "64-bit types off (JAX's default)", "x64": "64-bit types on (JAX_ENABLE_X64=1)"}
 
@@ -52,7 +53,9 @@ def main() -> int:
         print(f"== {TITLES[key]}", flush=True)
         bad += run_all(files, settings, arguments.processes)
     if not arguments.k:
-        write_section("jax-tests", section(*recorded(arguments.results)))
+        name = "jax-tests-newest" if arguments.newest else "jax-tests"
+        text = section(*recorded(arguments.results), origin(folder), name)
+        write_section(name, text)
         print("wrote the section of JAX's tests in docs/conformance.md")
     return int(bad > 0)
 
@@ -63,6 +66,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--x64", choices=("0", "1", "both"), default="0")
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="as pytest's; writes no page")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--newest", action="store_true", help="write the newest JAX's section")
     parser.add_argument("--cases", type=int, default=1, help="generated per parametrisation")
     parser.add_argument("--test-limit", type=float, default=300, metavar="SECONDS")
     parser.add_argument("--file-limit", type=float, default=3600, metavar="SECONDS")

@@ -1,7 +1,8 @@
 """The section of docs/conformance.md about JAX's own tests.
 
 In: outcomes per file, with 64-bit types off and on. Out: a table with a row per file, then what
-does not pass, grouped by cause, and what the skip list leaves out.
+does not pass, grouped by cause, and what the skip list leaves out. With the newest JAX, files that
+pass share a row, and what only the other section need say is not said again.
 """
 
 from __future__ import annotations
@@ -9,20 +10,31 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 
-from tests.conformance.outcomes import Group, Outcome
+from tests.conformance.outcomes import DEFECTS, Group, Outcome
 from tests.conformance.sections import circumstances, shortened
 from tests.jax_suite.skips import LEFT_OUT
 
-INTRODUCTION = """## JAX's own tests
+TITLES = {
+    "jax-tests": "JAX's own tests",
+    "jax-tests-newest": "JAX's own tests, with the newest JAX",
+}
+INTRODUCTION = """## {title}
 
 {circumstances}
 
-`JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation,
+JAX's tests at {origin}: `JAX_PLATFORMS=tiny,cpu`, one generated case per parametrisation,
 slow tests left out as JAX offers.
 
 *Applicable* tests are neither skipped by JAX on a single CPU device nor *excluded* by
-`tests/jax_suite/skips.py`; *died* counts deaths of the process and time limits.
+`tests/jax_suite/skips.py`; *died* counts deaths of the process and time limits. What does not pass
+is run with `JAX_PLATFORMS=cpu` too: *XLA too* counts what ends there in the same way, and is not
+applicable.
+"""
+OTHER_COMMIT = """
+There was no checkout of the tests at jax-v{version}: tests of what JAX has changed since then are
+among those that fail on XLA:CPU too.
 """
 MESSAGE = 200
 FOLDERS = re.compile(r"/\S+/(?=tinyhlo/)")  # of a machine
@@ -34,14 +46,31 @@ Commits = Mapping[str, Sequence[str]]  # commit -> files run at it
 
 
 def section(
-    runs: Mapping[str, Sequence[Group]], commits: Mapping[str, Commits] | None = None
+    runs: Mapping[str, Sequence[Group]],
+    commits: Mapping[str, Commits] | None = None,
+    origin: str = "",
+    name: str = "jax-tests",
 ) -> str:
-    """`runs`: title (64-bit types off, on) -> files; `commits` by the same titles."""
-    lines = [INTRODUCTION.format(circumstances=circumstances())]
+    """`runs`: title (64-bit types off, on) -> files; `commits` by the same titles; `origin`: whose
+    tests; `name` of the section."""
+    newest = name != "jax-tests"
+    given = {"circumstances": circumstances(), "origin": origin, "title": TITLES[name]}
+    lines = [INTRODUCTION.format(**given)]
+    if newest and origin != f"jax-v{version('jax')}":
+        lines.append(OTHER_COMMIT.format(version=version("jax")))
+    suffix = " (newest JAX)" if newest else ""
     for title, files in runs.items():
         ordered = sorted(files, key=lambda file: file.name)
         at = run_at((commits or {}).get(title, {}))
-        lines += ["", f"### {title}", "", *at, *table(ordered), "", *causes(ordered)]
+        lines += ["", f"### {title}{suffix}", "", *at, *table(ordered, brief=newest)]
+        lines += ["", *causes(ordered)]
+        if newest:
+            lines += ["", "On XLA:CPU too:", "", *causes(ordered, "shared")]
+    return "\n".join(lines if newest else [*lines, *left_out(runs)])
+
+
+def left_out(runs: Mapping[str, Sequence[Group]]) -> list[str]:
+    """What the skip list leaves out, with its reasons."""
     excluded = sorted(
         {
             (file.name, outcome.message)
@@ -51,11 +80,11 @@ def section(
             if outcome.outcome == "excluded"
         }
     )
-    lines += ["", "### Excluded", ""]
+    lines = ["", "### Excluded", ""]
     lines += [f"* `{file}`: {reason}" for file, reason in excluded]
     for left in LEFT_OUT:
         lines.append(f"* {', '.join(f'`{name}`' for name in left.files)}: {left.reason}")
-    return "\n".join(lines)
+    return lines
 
 
 def run_at(commits: Commits) -> list[str]:
@@ -66,27 +95,45 @@ def run_at(commits: Commits) -> list[str]:
     return [f"Run at {'; '.join(parts)}.", ""] if parts else []
 
 
-def table(files: Sequence[Group]) -> list[str]:
-    lines = ["| file | applicable | passed | failed | died | skipped | excluded | passed % |"]
-    lines += ["|---|" + "---:|" * 7]
-    everything = Group("**all**", tuple(o for file in files for o in file.outcomes))
-    return lines + [row(file) for file in (*files, everything)]
+COLUMNS = (
+    ("applicable", ("passed", *DEFECTS)),
+    ("passed", ("passed",)),
+    ("failed", ("failed",)),
+    ("died", ("crash", "timeout")),
+    ("XLA too", ("shared",)),
+    ("skipped", ("skipped",)),
+    ("excluded", ("excluded",)),
+)
+
+
+def table(files: Sequence[Group], brief: bool = False) -> list[str]:
+    """A row per file; with `brief`, files of which every applicable test passes share one."""
+    names = " | ".join(name for name, _ in COLUMNS)
+    lines = [f"| file | {names} | passed % |", "|---|" + "---:|" * (len(COLUMNS) + 1)]
+    whole = [file for file in files if brief and not file.count("shared", *DEFECTS)]
+    rows = [file for file in files if file not in whole]
+    rows += [together(f"the other {len(whole)} files", whole)] if whole else []
+    return lines + [row(file) for file in (*rows, together("**all**", files))]
+
+
+def together(name: str, files: Sequence[Group]) -> Group:
+    return Group(name, tuple(outcome for file in files for outcome in file.outcomes))
 
 
 def row(file: Group) -> str:
     passed, applicable = file.count("passed"), file.applicable
-    numbers = [applicable, passed, file.count("failed"), file.count("crash", "timeout")]
-    numbers += [file.count("skipped"), file.count("excluded")]
+    numbers = [file.count(*kinds) for _, kinds in COLUMNS]
     rate = f"{passed / applicable:.1%}" if applicable else "-"
     return "| " + " | ".join([file.name, *map(str, numbers), rate]) + " |"
 
 
-def causes(files: Sequence[Group]) -> list[str]:
+def causes(files: Sequence[Group], *kinds: str) -> list[str]:
     """Messages that differ only in numbers are one cause; the most frequent come first."""
     groups: dict[str, list[tuple[str, Outcome]]] = defaultdict(list)
     for file in files:
-        for outcome in file.defects:
-            groups[cause(outcome)].append((file.name, outcome))
+        for outcome in file.outcomes:
+            if outcome.outcome in (kinds or DEFECTS):
+                groups[cause(outcome)].append((file.name, outcome))
     lines = []
     for members in sorted(groups.values(), key=len, reverse=True):
         names = [f"`{file} {outcome.test}`" for file, outcome in members[:NAMED]]

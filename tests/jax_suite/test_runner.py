@@ -8,23 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.outcomes import Group, Outcome
 from tests.conformance.sections import write_section
 from tests.jax_suite.page import section
 from tests.jax_suite.run import Settings, run_files
-from tests.jax_suite.sources import unpack
+from tests.jax_suite.sources import of_archive, origin, place, sources
 
 EXAMPLE = """
 import os, time, unittest
 
+ON_XLA = os.environ["JAX_PLATFORMS"] == "cpu"
+
 class Example(unittest.TestCase):
     def test_a_passes(self): pass
-    def test_b_dies(self): os.abort()
-    def test_c_fails(self): self.assertEqual(1, 2)
-    def test_d_hangs(self): time.sleep(1000)
+    def test_b_dies(self): ON_XLA or os.abort()
+    def test_c_fails(self): self.assertTrue(ON_XLA)
+    def test_d_hangs(self): ON_XLA or time.sleep(1000)
     def test_e_skipped(self): self.skipTest("not here")
     def test_f_subtest_fails(self):
-        with self.subTest("one"): self.fail("inside")
+        with self.subTest("one"): self.assertTrue(ON_XLA)
     def test_g_passes(self): pass
+    def test_h_fails_everywhere(self): self.assertEqual(1, 2)
+    def test_i_dies_here_and_fails_there(self): self.fail("there") if ON_XLA else os.abort()
 """
 EXPECTED = {
     "a_passes": "passed",
@@ -34,6 +39,8 @@ EXPECTED = {
     "e_skipped": "skipped",
     "f_subtest_fails": "failed",
     "g_passes": "passed",
+    "h_fails_everywhere": "shared",
+    "i_dies_here_and_fails_there": "crash",
 }
 
 
@@ -52,10 +59,14 @@ def test_deaths_are_attributed_and_the_file_goes_on(tmp_path: Path) -> None:
     (outcomes,) = run_files(["example_test"], settings, processes=1)
     found = {o.test.removeprefix("Example::test_"): o.outcome for o in outcomes.outcomes}
     assert found == EXPECTED
-    assert (outcomes.applicable, outcomes.count("passed")) == (6, 2)
+    assert (outcomes.applicable, outcomes.count("passed")) == (7, 2)
     page = section({"all": [outcomes]})
-    assert "| example_test | 6 | 2 | 2 | 2 | 1 | 0 | 33.3% |" in page
-    assert "SIGABRT" in page and "assert 1 == 2" not in page
+    assert "| example_test | 7 | 2 | 2 | 3 | 1 | 1 | 0 | 28.6% |" in page
+    assert "SIGABRT" in page and "h_fails_everywhere" not in page
+    fine = Group("fine_test", (Outcome("one", "passed", 0.0, ""),))
+    page = section({"all": [outcomes, fine]}, None, "jax-v0", "jax-tests-newest")
+    assert "| the other 1 files | 1 | 1 |" in page and "h_fails_everywhere" in page
+    assert "JAX's tests at jax-v0" in page and "no checkout of the tests" in page
 
 
 def test_sources_are_unpacked_without_the_package(tmp_path: Path) -> None:
@@ -63,9 +74,26 @@ def test_sources_are_unpacked_without_the_package(tmp_path: Path) -> None:
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name in ("tests/a_test.py", "jax/core.py", "jax/_src/hypothesis_test_util.py"):
             tar.addfile(tarfile.TarInfo(f"jax-jax-v1/{name}"))
-    unpack(buffer.getvalue(), tmp_path / "sources")
+    place(of_archive(buffer.getvalue()), tmp_path / "sources", "jax-v1")
     files = [p.relative_to(tmp_path / "sources") for p in tmp_path.rglob("*.py")]
     assert sorted(map(str, files)) == ["modules/hypothesis_test_util.py", "tests/a_test.py"]
+    assert origin(tmp_path / "sources") == "jax-v1"
+
+
+def test_a_checkout_is_given_without_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder jax would be imported in place of the installed one."""
+    checkout = tmp_path / "checkout"
+    for name in ("tests/a_test.py", "jax/core.py", "jax/_src/hypothesis_test_util.py"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("")
+    monkeypatch.setenv("TINYHLO_JAX_SOURCES", str(checkout))
+    monkeypatch.setattr("tests.jax_suite.sources.cache_folder", lambda: tmp_path / "cache")
+    folder = sources()
+    files = [p.relative_to(folder) for p in folder.rglob("*.py")]
+    assert sorted(map(str, files)) == ["modules/hypothesis_test_util.py", "tests/a_test.py"]
+    assert origin(folder) == "checkout"
 
 
 def test_sections_are_written_one_by_one(tmp_path: Path) -> None:
