@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import pytest
 
 # A program defines run(devices); its results are the same on both platforms, and divided alike.
@@ -299,6 +300,41 @@ def test_as_xla(python: Callable[..., str], program: str) -> None:
 
 
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+
+# JAX 0.12: maxima and minima over devices that are not taken yet
+EXTREMES = """
+    from jax.sharding import UnreducedKind
+
+    def run(devices):
+        mesh = jax.make_mesh((4, 2), ("x", "y"), (jax.sharding.AxisType.Explicit,) * 2,
+                             devices=devices)
+        kinds = (
+            (jax.lax.reduce_max, jax.lax.pmax, UnreducedKind.max),
+            (jax.lax.reduce_min, jax.lax.pmin, UnreducedKind.min),
+        )
+        found = []
+        with jax.set_mesh(mesh):
+            for dtype in (np.float32, "bfloat16", "float8_e4m3fn", bool):
+                x = np.sin(np.arange(32)).reshape(8, 4)
+                x = jax.device_put(x > 0 if dtype is bool else x.astype(dtype), P("x", "y"))
+                for reduce, across, kind in kinds:
+                    spec = P("y", unreduced={"x"}, unreduced_kind=kind)
+                    waits = jax.jit(lambda x: reduce(x, axes=(0,), out_sharding=spec))
+                    taken = jax.jit(lambda x: jax.sharding.reshard(x, P("y")))
+                    inside = jax.jit(jax.shard_map(
+                        lambda x: across(x, "x"), in_specs=spec, out_specs=P("y")))
+                    waiting = waits(x)
+                    assert waiting.sharding.spec == spec, waiting.sharding
+                    found += [taken(waiting), taken(waits(x)), inside(waiting)]
+                    found += [jax.jit(lambda x: inside(waits(x)))(x)]
+        return [x.astype(np.float32) for x in found]
+"""
+
+
+@pytest.mark.skipif(not hasattr(jax.sharding, "UnreducedKind"), reason="jax has no such shardings")
+def test_extremes_that_are_not_taken_yet(python: Callable[..., str]) -> None:
+    run = "".join((BOTH, EXTREMES, COMPARE))
+    assert python(run, JAX_PLATFORMS="tiny,cpu", **EIGHT).endswith("same\n")
 
 
 def test_count(python: Callable[..., str]) -> None:

@@ -1,21 +1,22 @@
 """Whole arrays from their parts, and parts of whole arrays.
 
-divided.whole([a, b], division)   ->   join(a, b), or a + b where they are summands
+divided.whole([a, b], division)   ->   join(a, b), or a + b where they are summands of it
 divided.part(x, division, 1)      ->   b again, where x is that whole; else a slice
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add
+from functools import partial, reduce
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.import_stablehlo.operands import arithmetic
 from tinyhlo.import_stablehlo.sharding import Division, Part
 from tinyhlo.ir.build import full, slice_
 from tinyhlo.ir.graph import Node
+from tinyhlo.ir.ops import Op
 
 
 class Divided:
@@ -24,7 +25,7 @@ class Divided:
 
     def __init__(self) -> None:
         self._parts: dict[Node, dict[Part, Node]] = {}
-        self._shares: dict[Node, dict[int, Node]] = {}
+        self._shares: dict[tuple[Node, Op], dict[int, Node]] = {}
 
     def whole(self, values: Sequence[Any], division: Division | None) -> Any:
         """The value of which these are at the places. Where several have the same, it is the first
@@ -37,35 +38,36 @@ class Divided:
         """What is at a place of a value."""
         if division is None:
             return value
-        part, share = division.parts[place], division.shares[place]
-        return by_plane(lambda node: self._share(self._part(node, part), share), value)
+        part, share, how = division.parts[place], division.shares[place], division.reduction
+        return by_plane(lambda node: self._share(self._part(node, part), share, how), value)
 
     def _whole(self, nodes: Sequence[Node], division: Division) -> Node:
         found: dict[Part, dict[int | None, Node]] = {}
         for node, part, share in zip(nodes, division.parts, division.shares, strict=True):
             found.setdefault(part, {}).setdefault(share, node)
-        pieces = {part: self._total(shares) for part, shares in found.items()}
+        how = division.reduction
+        pieces = {part: self._total(shares, how) for part, shares in found.items()}
         result = joined(pieces, 0)
         self._parts.setdefault(result, {}).update(pieces)
         return result
 
-    def _total(self, shares: Mapping[int | None, Node]) -> Node:
-        """The sum of what places have of an array that is not reduced yet."""
-        result = reduce(add, shares.values())
+    def _total(self, shares: Mapping[int | None, Node], how: Op) -> Node:
+        """The sum (maximum, minimum) of what places have of an array that is not reduced yet."""
+        result = reduce(partial(arithmetic, how), shares.values())
         if len(shares) > 1:
-            known = self._shares.setdefault(result, {})
+            known = self._shares.setdefault((result, how), {})
             known.update((share, node) for share, node in shares.items() if share is not None)
         return result
 
-    def _share(self, array: Node, share: int | None) -> Node:
-        """What a place has of a sum: its summand, or else the first place has it all. None: what
-        is reduced all have."""
+    def _share(self, array: Node, share: int | None, how: Op) -> Node:
+        """What a place has of a sum: its summand, or else the first place has it all. What is
+        reduced (None), and extremes, all have."""
         if share is None:
             return array
-        known = self._shares.get(array, {})
+        known = self._shares.get((array, how), {})
         if share in known:
             return known[share]
-        return full(0, array.shape, array.dtype) if share else array
+        return full(0, array.shape, array.dtype) if share and how is Op.ADD else array
 
     def _part(self, array: Node, part: Part) -> Node:
         """A part of an array; axes behind those of the part are whole."""

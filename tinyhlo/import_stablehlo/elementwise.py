@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from tinyhlo.import_stablehlo.operands import (
+    arithmetic,
     is_half,
     is_infinite,
     is_nan,
@@ -61,16 +62,13 @@ PRIMITIVES = {
     "stablehlo.shift_right_logical": Op.SHR,
     "stablehlo.shift_right_arithmetic": Op.SAR,
 }
-# arithmetic on booleans is logic
-ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MAX: Op.OR, Op.MIN: Op.AND}
 
 
 def primitive(op: Op) -> Rule:
     """The rule of an op that is one node."""
-    logical = ON_BOOLEANS.get(op, op)
 
     def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-        return elementwise(logical if inputs[0].dtype is BOOL else op, *inputs)
+        return arithmetic(op, *inputs)
 
     return rule
 

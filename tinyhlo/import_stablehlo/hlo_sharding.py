@@ -8,14 +8,18 @@ The first axis of an array is in 4 tiles, the second whole, and each tile on two
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo.sharding import Division, Part
+from tinyhlo.ir.ops import Op
 
 REPLICATED = "{replicated}"
+REDUCTION = ' metadata={{op_type="sdy::reduction_op" op_name="{}"}}'
 
 
 def hlo_text(division: Division) -> str:
     """A division among devices as XLA writes it:
 
     {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
+
+    That a part is no summand but a candidate for the maximum stands in the metadata, as in XLA.
     """
     parts, shares = division.parts, division.shares
     owners: dict[tuple[Part, int], list[int]] = {}
@@ -29,6 +33,8 @@ def hlo_text(division: Division) -> str:
     kinds = [kind for kind, count in last.items() if count > 1]
     sizes = ",".join(map(str, [*tiles, *(last[kind] for kind in kinds)]))
     end = f" last_tile_dims={{{', '.join(kinds)}}}" if kinds else ""
+    if "unreduced" in kinds and division.reduction is not Op.ADD:
+        end += REDUCTION.format(division.reduction.name)
     return f"{{devices=[{sizes}]{devices}{end}}}"
 
 

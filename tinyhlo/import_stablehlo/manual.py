@@ -61,7 +61,8 @@ class Places:
             own = mesh.coordinates()
             places = [own.get(self.mesh.device(place), {}) for place in places]
         axes = tuple(map(self.manual, sharding.axes))
-        along = Sharding(sharding.mesh, axes, self.manual(sharding.unreduced))
+        sums = self.manual(sharding.unreduced)
+        along = Sharding(sharding.mesh, axes, sums, sharding.reduction)
         return division_at(along, mesh, type_.shape, places)
 
     def manual(self, axes: Sequence[MeshAxis]) -> tuple[MeshAxis, ...]:

@@ -14,6 +14,13 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
 INT32_LIMIT = 2**31
+# arithmetic on booleans is logic
+ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MAX: Op.OR, Op.MIN: Op.AND}
+
+
+def arithmetic(op: Op, *inputs: Node) -> Node:
+    """An op of one node, on numbers or on booleans."""
+    return elementwise(ON_BOOLEANS.get(op, op) if inputs[0].dtype is BOOL else op, *inputs)
 
 
 def known_scalar(value: Node) -> np.generic | None:

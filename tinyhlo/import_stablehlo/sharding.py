@@ -15,6 +15,7 @@ from itertools import product
 from math import prod
 
 from tinyhlo.ir.graph import Shape, TensorType
+from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 Part = tuple[tuple[int, int], ...]  # (first, end) along each axis
@@ -34,11 +35,13 @@ class MeshAxis:
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """`axes`: those that each axis of the array is divided over, major first. `unreduced`: the
-    array is the sum over these. `mesh`: a symbol, or the text of a mesh."""
+    array is the sum, or the maximum or minimum, over these. `mesh`: a symbol, or the text of a
+    mesh."""
 
     mesh: str
     axes: tuple[tuple[MeshAxis, ...], ...]
     unreduced: tuple[MeshAxis, ...] = ()
+    reduction: Op = Op.ADD
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ WHOLE = Sharding("", ()), Mesh({}, (0,))  # of what is on one device, or the sam
 ONE_SHARDING = re.compile(r"<(@[^,]+|mesh<[^>]*>), \[([^\]]*)\]([^>]*)>")
 AXIS_GROUP = re.compile(r"\{([^}]*)\}")
 MESH_AXIS = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
-UNREDUCED = re.compile(r"unreduced=\{([^}]*)\}")
+UNREDUCED = re.compile(r"unreduced=(\w*)\{([^}]*)\}")
+REDUCTIONS = {"": Op.ADD, "sum": Op.ADD, "max": Op.MAX, "min": Op.MIN}
 MESH_SIZE = re.compile(r'"([^"]*)"=(\d+)')
 DEVICE_IDS = re.compile(r"device_ids=\[([\d, ]*)\]")
 
@@ -84,7 +88,8 @@ def parse_shardings(text: str) -> tuple[Sharding, ...]:
             Sharding(
                 mesh,
                 tuple(map(parse_axes, AXIS_GROUP.findall(axes))),
-                parse_axes(unreduced[1]) if unreduced else (),
+                parse_axes(unreduced[2]) if unreduced else (),
+                REDUCTIONS[unreduced[1]] if unreduced else Op.ADD,
             )
         )
     return tuple(found)
@@ -131,11 +136,12 @@ def part_at(sharding: Sharding, mesh: Mesh, shape: Shape, at: Coordinates) -> Pa
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How an array is divided among places: the part at each, and which summand of it where it is
-    not reduced yet, else None."""
+    """How an array is divided among places: the part at each, and where it is not reduced yet
+    which summand of it (or what it is the greatest or the least of), else None."""
 
     parts: tuple[Part, ...]
     shares: tuple[int | None, ...]
+    reduction: Op = Op.ADD
 
     def local(self, type_: TensorType) -> TensorType:
         """What one place has; all have parts of the same shape."""
@@ -150,4 +156,5 @@ def division_at(
     return Division(
         tuple(part_at(sharding, mesh, shape, at) for at in places),
         tuple(place_along(sums, mesh, at)[0] if sums else None for at in places),
+        sharding.reduction,
     )
