@@ -76,6 +76,13 @@ test-emulated: .venv/.installed
 	@.venv/bin/python -m tests.runtime.emulated_gpu $(DEVICE) -m pytest \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null
 
+test-qcom: .venv/.opencl  ## the same as on Adreno, which an OpenCL device emulates
+	@if missing=$$(TINYHLO_EMULATE=1 .venv/bin/python -c "from tinyhlo.runtime.devices import device; \
+	    device.open_device('QCOM')" 2>&1); then \
+	  echo "== generated code as on Adreno" && TINYHLO_EMULATE=1 TINYHLO_DEVICE=QCOM .venv/bin/python -m pytest \
+	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
+	else echo "== skipped: generated code as on Adreno ($${missing##*Error: })"; fi
+
 test-webgpu: .venv/.webgpu  ## run the tests of generated code by WebGPU, where there is an adapter
 	@if missing=$$(.venv/bin/python -c "from tinyhlo.runtime.webgpu import device; \
 	    device.open_named('WEBGPU')" 2>&1); then \
@@ -185,6 +192,7 @@ clean:  ## remove what the targets made
 	rm -rf .venv .venv313 .venv-programs .venv-ecosystem build dist *.egg-info .pytest_cache \
 	  .ruff_cache .hypothesis demo.png
 
-.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-emulated test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
+.PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
+	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

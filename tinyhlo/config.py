@@ -32,8 +32,11 @@ class Config:
     device: str = option(
         "CPU",
         "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), NV (an "
-        "NVIDIA GPU, by CUDA), AMD (an AMD GPU, by HIP), METAL (a Mac's GPU), WEBGPU (any GPU, by "
-        "wgpu), or PYTHON (the NumPy interpreter)",
+        "NVIDIA GPU, by CUDA), AMD (an AMD GPU, by HIP), METAL (a Mac's GPU), QCOM (Qualcomm's "
+        "Adreno, by OpenCL), WEBGPU (any GPU, by wgpu), or PYTHON (the NumPy interpreter)",
+    )
+    emulate: int = option(
+        0, "1: device QCOM is the first OpenCL device that has images, whoever made it: for tests"
     )
     debug: int = option(
         0,

@@ -35,6 +35,7 @@ class Target:
     scales: bool = False  # floats times powers of two (vscalefps)
     group_items: int = 0  # work-items of a group at most; 0: a processor, with threads and vectors
     group_bytes: int = 0  # of memory that the items of a group share
+    images: int = 0  # texels along a side of an image, at most; 0: there are none
 
     @property
     def runs_grids(self) -> bool:

@@ -128,6 +128,20 @@ PROGRAMS: dict[str, Program] = {
     "product of i32": (dot, (of(40, 80, dtype="i4"), of(80, 50, dtype="i4"))),
     "convolution": (conv(1), (of(2, 3, 30, 33), of(5, 3, 3, 3))),
     "convolution, strided": (conv(2), (of(1, 8, 29, 31), of(16, 8, 5, 5))),
+    "convolution of many channels": (conv(1), (of(2, 32, 18, 19), of(66, 32, 3, 3))),
+    "convolution, strided, channels last": (
+        lambda x, w: jax.nn.relu(
+            lax.conv_general_dilated(
+                x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+        ),
+        (of(2, 21, 25, 34), of(5, 5, 34, 64)),
+    ),
+    "convolution of f16": (conv(1), (of(1, 32, 20, 20, dtype="f2"), of(64, 32, 3, 3, dtype="f2"))),
+    "weights of a convolution": (
+        lambda x, w: jax.grad(lambda w: jnp.sin(conv(1)(x, w)).sum())(w),
+        (of(4, 33, 12, 13), of(34, 33, 3, 3)),
+    ),
     "sum of all": (jnp.sum, (of(100, 1001),)),
     "sum of all and what follows": (lambda x: x / x.sum(), (of(100, 1001),)),
     "sums of few rows": (lambda x: x.sum(1), (of(3, 70001),)),

@@ -47,7 +47,7 @@ ON_DEVICES = [
     (device, kind)
     for device in (*DEVICES, "WEBGPU")
     for kind in ("own", "many units")
-    if kind == "own" or device not in EMULATED
+    if kind == "own" or device not in (*EMULATED, "QCOM")
 ]
 
 

@@ -17,15 +17,20 @@ from tests.runtime import emulated_gpu
 from tests.runtime.device_checks import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICES = ("CL", "NV", "AMD", "METAL")
+DEVICES = ("CL", "NV", "AMD", "METAL", "QCOM")
 # Without a driver, these are emulated.
 DRIVERS = {"NV": "cuda", "AMD": "amdhip64", "METAL": "Metal"}
 EMULATED = tuple(device for device, driver in DRIVERS.items() if not find_library(driver))
+ADRENO = {"TINYHLO_EMULATE": "1"}  # by any OpenCL device
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = (
-        os.environ | {"PYTHONPATH": str(ROOT)} | emulated_gpu.environment(*EMULATED) | environment
+        os.environ
+        | {"PYTHONPATH": str(ROOT)}
+        | emulated_gpu.environment(*EMULATED)
+        | ADRENO
+        | environment
     )
     return subprocess.run(
         [sys.executable, *arguments],

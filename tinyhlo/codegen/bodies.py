@@ -32,9 +32,11 @@ from tinyhlo.codegen.loops import (
     If,
     Keep,
     Loop,
+    ReadTexel,
     Statement,
     Store,
     TileProduct,
+    WriteTexel,
 )
 from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.graph import Graph
@@ -66,6 +68,8 @@ def values_in(statement: Statement) -> tuple[Expression, ...]:
             return (value,)
         case Assign(values=values) | TileProduct(values=values) | FragmentProduct(words=values):
             return values
+        case WriteTexel(values=values):
+            return values
         case Keep(values=values, condition=condition):
             return (*values, condition)
         case _:
@@ -77,6 +81,8 @@ def indices_in(statement: Statement) -> tuple[Index, ...]:
     match statement:
         case Store(index=where) | Bind(index=where) | Loop(start=where) | Fetch(index=where):
             return (where,)
+        case ReadTexel(x=x, y=y) | WriteTexel(x=x, y=y):
+            return (x, y)
         case If(conditions=conditions):
             return tuple(c.index for c in conditions)
         case TileProduct(indices=indices):
@@ -112,6 +118,8 @@ def memories_in(body: Body) -> set[Memory]:
     for statement in below(body):
         if isinstance(statement, (Store, Fetch)):
             found.add(statement.memory)
+        elif isinstance(statement, (ReadTexel, WriteTexel)):
+            found.add(statement.image)
         elif isinstance(statement, Keep):
             found.update(statement.memories)
     return found
@@ -139,6 +147,8 @@ def set_by(statement: Statement) -> frozenset[str]:
             return frozenset((name,))
         case Assign(names=names) | FragmentProduct(sums=names) | Fetch(names=names):
             return frozenset(names)
+        case ReadTexel(names=names):
+            return frozenset(names)
         case Keep(count=count):
             return frozenset((count,))
         case _:
@@ -152,7 +162,8 @@ def changed(body: Body) -> frozenset[str]:
         names |= set_by(statement)
         if isinstance(statement, (Loop, If)):
             names |= changed(statement.body)
-    return frozenset(names - {s.name for s in body if isinstance(s, Declare)})
+    declared = (set_by(s) for s in body if isinstance(s, (Declare, ReadTexel)))
+    return frozenset(names.difference(*declared))
 
 
 def accumulates(body: Iterable[Statement]) -> list[Accumulate]:
@@ -189,7 +200,7 @@ def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
 
 
 def stores_in(body: Iterable[Statement]) -> bool:
-    return any(isinstance(s, (Store, Keep, TileProduct)) for s in below(body))
+    return any(isinstance(s, (Store, Keep, TileProduct, WriteTexel)) for s in below(body))
 
 
 def must_run_once(loop: Loop) -> bool:
@@ -315,6 +326,10 @@ def rewritten(
             return statement.over(value_of, index_of)
         case Fetch(names=names, memory=memory, index=where):
             return Fetch(tuple(map(name_of, names)), memory, index_of(where))
+        case ReadTexel(names=names, image=image, x=x, y=y):
+            return ReadTexel(tuple(map(name_of, names)), image, index_of(x), index_of(y))
+        case WriteTexel(image=image, x=x, y=y, values=values):
+            return WriteTexel(image, index_of(x), index_of(y), tuple(map(value_of, values)))
         case FragmentProduct(name=name, sums=sums, words=words):
             return FragmentProduct(name, tuple(map(name_of, sums)), tuple(map(value_of, words)))
         case _:

@@ -47,6 +47,12 @@ class Memory(NamedTuple):
     size: int
     local: bool = False
     constant: bool = False  # nobody writes it while the kernel runs
+    width: int = 0  # texels of a row of an image, each of 4 elements; 0: an array
+
+    @property
+    def height(self) -> int:
+        """Rows of an image."""
+        return self.size // (4 * self.width)
 
     @property
     def nbytes(self) -> int:

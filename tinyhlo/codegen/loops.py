@@ -218,9 +218,30 @@ class Fetch:
     index: Index
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ReadTexel:
+    """Four new registers (f32), the elements of a texel of an image; outside of it, zeros. A piece
+    of a kernel either reads an image or writes it."""
+
+    names: tuple[str, ...]
+    image: Memory
+    x: Index
+    y: Index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WriteTexel:
+    """Set the four elements of a texel to values (f32), which the image rounds to its own type."""
+
+    image: Memory
+    x: Index
+    y: Index
+    values: tuple[Expression, ...]
+
+
 Statement = Union[
     *(Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep),
-    *(TileProduct, Synchronize, FragmentProduct, Fetch),
+    *(TileProduct, Synchronize, FragmentProduct, Fetch, ReadTexel, WriteTexel),
 ]
 Body = tuple[Statement, ...]
 

@@ -40,10 +40,12 @@ from tinyhlo.codegen.loops import (
     Keep,
     Loop,
     LoopProgram,
+    ReadTexel,
     Statement,
     Store,
     Synchronize,
     TileProduct,
+    WriteTexel,
 )
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Quotient, Remainder
@@ -82,6 +84,8 @@ def format_program(program: LoopProgram) -> str:
 
 
 def format_memory(memory: Memory) -> str:
+    if memory.width:
+        return f"{memory.name}: {memory.dtype} image of {memory.width}x{memory.height} texels"
     return f"{memory.name}: {memory.dtype}[{memory.size}]"
 
 
@@ -142,6 +146,12 @@ class _Printer:
                 self.line("synchronize")
             case Fetch(names=names, memory=memory, index=index):
                 self.line(f"{', '.join(names)} = {memory.name}[{self.index(index)} ..]")
+            case ReadTexel(names=names, image=image, x=x, y=y):
+                at = f"{image.name}({self.index(x)}, {self.index(y)})"
+                self.line(f"{', '.join(names)} = {at}")
+            case WriteTexel(image=image, x=x, y=y, values=values):
+                at = f"{image.name}({self.index(x)}, {self.index(y)})"
+                self.line(f"{at} = {', '.join(map(self.value, values))}")
             case FragmentProduct(name=name, sums=sums, words=words):
                 texts = [self.value(word) for word in words]
                 self.line(f"{', '.join(sums)} += {name}({', '.join(texts)})")

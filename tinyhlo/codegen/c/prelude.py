@@ -4,6 +4,7 @@ PRELUDES["CL"]   # OpenCL C 1.2 and later
 PRELUDES["NV"]   # CUDA C++
 PRELUDES["AMD"]  # HIP C++
 PRELUDES["METAL"]  # Metal Shading Language
+PRELUDES["QCOM"]  # OpenCL C with images
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ typedef float f32;
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define count_ones(x) popcount(x)
 #define count_zeros(x) clz(x)
-#ifdef cl_khr_fp16
+#if defined(cl_khr_fp16) && !defined(IMAGES)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 FUNCTION f32 f32_of_f16(u16 x) { return convert_float(as_half(x)); }
 FUNCTION u16 f16_of_f32(f32 x) { return as_ushort(convert_half_rte(x)); }
@@ -41,6 +42,22 @@ FUNCTION u16 f16_of_f32(f32 x) { return as_ushort(convert_half_rte(x)); }
 FUNCTION f32 f32_of_f16(u16 x) { return vload_half(0, (const half*)&x); }
 FUNCTION u16 f16_of_f32(f32 x) { u16 h; vstore_half_rte(x, 0, (half*)&h); return h; }
 #endif
+"""
+
+# Halves are converted by functions of OpenCL itself, not of an extension; bf16 are images' words.
+IMAGES = f"""\
+#define IMAGES
+{OPENCL}\
+constant sampler_t TEXELS =
+    CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+#define AT(x, y) (int2)((int)(x), (int)(y))
+#define read_f32(image, x, y) read_imagef(image, TEXELS, AT(x, y))
+#define read_f16 read_f32
+#define read_bf16(image, x, y) as_float4(read_imageui(image, TEXELS, AT(x, y)) << 16)
+#define write_f32(image, x, y, a, b, c, d) write_imagef(image, AT(x, y), (float4)(a, b, c, d))
+#define write_f16 write_f32
+#define write_bf16(image, x, y, a, b, c, d) \\
+  write_imageui(image, AT(x, y), as_uint4((float4)(a, b, c, d)) >> 16)
 """
 
 # What CUDA and HIP have in common. A kernel names the items of its groups, who share registers.
@@ -143,4 +160,5 @@ PRELUDES = {
     "NV": CUDA_WORDS + CUDA,
     "AMD": CUDA_WORDS + HIP,
     "METAL": METAL,
+    "QCOM": IMAGES,
 }

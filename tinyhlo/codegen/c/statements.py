@@ -16,7 +16,7 @@ from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.c.values import Values
-from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, apply, identity
+from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -30,12 +30,14 @@ from tinyhlo.codegen.loops import (
     If,
     Keep,
     Loop,
+    ReadTexel,
     Statement,
     Store,
     Synchronize,
+    WriteTexel,
 )
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import F32, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Var, constant, index
 from tinyhlo.ir.ops import Op
@@ -95,6 +97,11 @@ class Statements(Values):
                 given = ", ".join(self.registers[name] for name in names)
                 self.out.line(f"load_4({given}, {self.names[memory]} + {self.index(index)});")
                 self.forget(names)
+            case ReadTexel():
+                self.read_texel(statement)
+            case WriteTexel(image=image, values=values):
+                given = ", ".join(map(self.text, values))
+                self.out.line(f"write_{image.dtype}({self.texel(statement)}, {given});")
             case FragmentProduct(name=name, sums=sums, words=words):
                 self.fragment_product(name, sums, words)
             case _:
@@ -181,7 +188,12 @@ class Statements(Values):
         return self.operation(op, [left, right], dtype, dtype)
 
     def assign(self, names: tuple[str, ...], values: tuple[Expression, ...]) -> None:
-        texts = [self.kept_text(value) for value in values]
+        match values:
+            case (Apply(op=Op.FMA, arguments=given),) if not self.target.fma:
+                # Rounded as the device likes: an exact one is many of its instructions.
+                texts = [f"mad({', '.join(map(self.text, given))})"]
+            case _:
+                texts = [self.kept_text(value) for value in values]
         for name, text in zip(names, texts, strict=True):
             self.out.line(f"{self.registers[name]} = {text};")
         self.forget(names)
@@ -204,6 +216,19 @@ class Statements(Values):
         given = [*(self.registers[each] for each in sums), *(self.text(word) for word in words)]
         self.out.line(f"{name}({', '.join(given)});")
         self.forget(tuple(sums))
+
+    # --- images ------------------------------------------------------------------------------
+
+    def texel(self, at: ReadTexel | WriteTexel) -> str:
+        return f"{self.names[at.image]}, {self.index(at.x)}, {self.index(at.y)}"
+
+    def read_texel(self, read: ReadTexel) -> None:
+        """Registers that are the parts of a vector."""
+        own = self.out.value("float4", f"read_{read.image.dtype}({self.texel(read)})")
+        for name, part in zip(read.names, "xyzw", strict=True):
+            self.registers[name] = f"{own}.{part}"
+            self.dtypes[name] = F32
+            self.bind(name)
 
     # --- loops -------------------------------------------------------------------------------
 

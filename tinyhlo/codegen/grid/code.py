@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhlo.codegen.expressions import Memory
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
@@ -16,12 +17,14 @@ from tinyhlo.schedule.program import Kernel
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """Run the function `symbol` in `groups` groups of `items` work-items each. `arguments` are
-    positions among the kernel's reads, then its writes, then its scratch."""
+    positions among the kernel's reads, then its writes, then its scratch; after them it takes
+    `images`: the device has one of each, whoever uses it."""
 
     symbol: str
     groups: int
     items: int
     arguments: tuple[int, ...]
+    images: tuple[Memory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

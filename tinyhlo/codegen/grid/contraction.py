@@ -85,10 +85,11 @@ def in_tiles(product: Product) -> LoopProgram | None:
 
 
 class Place(NamedTuple):
-    """An item's: the batch `at` which, the first `row` and `column` of its group's tile, and its
-    steps from `start` on."""
+    """An item's: the number of its `batch`, and `at` which positions that is, the first `row` and
+    `column` of its group's tile, and its steps from `start` on."""
 
     item: Var
+    batch: Index
     at: Positions
     row: Index
     column: Index
@@ -142,7 +143,7 @@ class Product:
         at = self.along(self.c.batch, batch)
         count = ceil_div(steps, parts) if parts > 1 else None
         start = part * (count or 0)
-        place = Place(item, at, row, column, step, start)
+        place = Place(item, batch, at, row, column, step, start)
         memories, before, body = self.multiplied(tile, place)
         zero = literal(0, self.node.dtype)
         inner: list[Statement] = [Declare(f"sum{k}", zero) for k in range(tile.sums)]
@@ -251,7 +252,7 @@ class Product:
 
     def multiply_add(self, factors: tuple[Expression, ...], total: Expression) -> Expression:
         dtype = self.node.dtype
-        if dtype.is_float and self.target.fma:
+        if dtype.is_float:
             return Apply(Op.FMA, (*factors, total), dtype)
         return Apply(Op.ADD, (total, Apply(Op.MUL, factors, dtype)), dtype)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.grid.contraction import find_product, in_tiles
+from tinyhlo.codegen.grid.images import in_images
 from tinyhlo.codegen.grid.matrices import in_fragments
 from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.scan import lower_scan
@@ -30,7 +31,7 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     if lowering is not None:
         return lowering(kernel, target)
     product = find_product(kernel, target)
-    tiled = product and (in_fragments(product) or in_tiles(product))
+    tiled = product and (in_fragments(product) or in_images(product) or in_tiles(product))
     if tiled:
         return tiled
     program = lower_fused(kernel)

@@ -6,7 +6,7 @@ print(code.source)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tinyhlo.codegen.bodies import all_indices, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
@@ -21,7 +21,7 @@ from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, WriteTexel
 from tinyhlo.ir.graph import graph_key
 from tinyhlo.ir.index import Index
 from tinyhlo.schedule.program import Kernel
@@ -73,16 +73,19 @@ def render(
     offsets: dict[Memory, int] = {}
     scratch_bytes = 0
     slices = [(m, n) for piece in pieces for m, n in large_private(piece, target)]
-    for memory, count in [*((memory, 1) for memory in kept), *slices]:
+    images = [memory for memory in kept if memory.width]
+    for memory, count in [*((memory, 1) for memory in kept if not memory.width), *slices]:
         offsets[memory] = scratch_bytes
         scratch_bytes += -(-memory.nbytes * count // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
     dispatches: list[Dispatch] = []
     for number, piece in enumerate(pieces):
         if piece.groups:
             own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
-            text, arguments = function(loops, piece, target, own, tables, offsets, functions)
+            used = memories_in(piece.body)
+            taken = tuple(image for image in images if image in used)
+            text, arguments = function(loops, piece, target, own, tables, offsets, taken, functions)
             texts.append(text)
-            dispatches.append(Dispatch(own, piece.groups, piece.items, arguments))
+            dispatches.append(Dispatch(own, piece.groups, piece.items, arguments, taken))
     return DeviceKernel(tuple(dispatches), scratch_bytes)
 
 
@@ -104,6 +107,7 @@ def function(
     symbol: str,
     tables: Mapping[Memory, str],
     offsets: Mapping[Memory, int],
+    images: Sequence[Memory],
     functions: Functions,
 ) -> tuple[str, tuple[int, ...]]:
     """The text of one dispatch, and which arguments of the kernel it takes."""
@@ -139,6 +143,11 @@ def function(
             if memory in used:
                 start = f"{SCRATCH} + {offset}{own}"
                 head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({start});")
+    written = {s.image for s in below(piece.body) if isinstance(s, WriteTexel)}
+    for image in images:
+        names[image] = image.name
+        way = "write_only" if image in written else "read_only"
+        parameters.append(Parameter(f"{way} image2d_t", image.name))
     narrow = not target.is_processor and fits_32_bits(piece)
     language = C_OF_32_BITS if narrow else None
     renderer = Statements(target, names, functions, piece.items, piece.alone, language)

@@ -68,8 +68,8 @@ def compile_program(
     kernels = kernels_of(program.body)
     host = bind_libraries(kernels)
     code = render([kernel for kernel in kernels if kernel not in host], device.target)
-    symbols = {each.symbol for kernel in code.kernels.values() for each in kernel.dispatches}
-    functions, alive = device.build(code.source, sorted(symbols), config) if symbols else ({}, None)
+    calls = {each.symbol: each for kernel in code.kernels.values() for each in kernel.dispatches}
+    functions, alive = device.build(code.source, calls, config) if calls else ({}, None)
     libraries = {
         kernel: host.get(kernel)
         or device.kernel(code.kernels[kernel], functions, len(kernel.graph.params))

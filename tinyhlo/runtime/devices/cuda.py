@@ -10,7 +10,7 @@ certain age to run.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from tinyhlo.config import Config
@@ -92,7 +92,7 @@ def open_device(number: int) -> Device:
     queue = asked(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
     target = target_of(attribute)
 
-    def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
+    def build(source: str, symbols: Iterable[str], config: Config) -> tuple[Functions, Any]:
         asked(driver, "cuCtxSetCurrent", context)
         module = asked(driver, "cuModuleLoadData", cubin(source, target.cpu, config))
         functions = {

@@ -2,7 +2,7 @@
 
     device = open_device("CL")          # "CL:1": the second OpenCL device
     device.target                       # what the code generator asks
-    functions = device.build(source, ["k0", "k1"], config)
+    functions = device.build(source, dispatches, config)
     device.kernel(device_kernel, functions, 2)     # its descriptor: a Library
 
 What a device does for generated code is in native/device.h. All buffers of a process lie in one
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.codegen.grid.code import DeviceKernel
+from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
@@ -30,7 +30,7 @@ from tinyhlo.runtime.library import Library
 from tinyhlo.target import Target
 
 Functions = Mapping[str, int]  # handles of the driver by symbol
-Build = Callable[[str, Sequence[str], Config], tuple[Functions, Any]]
+Build = Callable[[str, Mapping[str, Dispatch], Config], tuple[Functions, Any]]  # by symbol
 
 HEAD_WORDS = 5  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
@@ -75,6 +75,7 @@ KINDS = {
     "NV": "tinyhlo.runtime.devices.cuda",
     "AMD": "tinyhlo.runtime.devices.hip",
     "METAL": "tinyhlo.runtime.devices.metal",
+    "QCOM": "tinyhlo.runtime.devices.qcom",
     "WEBGPU": "tinyhlo.runtime.webgpu.device",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -122,7 +122,7 @@ def open_device(number: int) -> Device:
     matrices = matrices_of(architecture)
     target = stream.target_of("AMD", architecture, matrices, REGISTERS, attribute)
 
-    def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
+    def build(source: str, symbols: Iterable[str], config: Config) -> tuple[Functions, Any]:
         asked(hip, "hipSetDevice", number)
         code = code_object(source, target.cpu, config)
         module = answer(hip, "hipModuleLoadData", ctypes.c_void_p, code)

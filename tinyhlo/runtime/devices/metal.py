@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from ctypes.util import find_library
 from typing import Any
@@ -166,7 +166,7 @@ def open_device(number: int) -> Device:
     if not core.library().tiny_metal_open(struct.ctypes.data):
         raise TinyhloError("device METAL: there is no memory left")
 
-    def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
+    def build(source: str, symbols: Iterable[str], config: Config) -> tuple[Functions, Any]:
         with objc.pool():
             pipelines = built(objc, device, source, symbols, name)
         return {s: p.address for s, p in zip(symbols, pipelines, strict=True)}, pipelines
@@ -193,7 +193,7 @@ def target_of(objc: Objc, device: int, name: str) -> Target:
 
 
 def built(
-    objc: Objc, device: int, source: str, symbols: Sequence[str], name: str
+    objc: Objc, device: int, source: str, symbols: Iterable[str], name: str
 ) -> tuple[Owned, ...]:
     """The pipelines of functions in source text, in their order.
 

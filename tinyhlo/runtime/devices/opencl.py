@@ -4,7 +4,8 @@ In: a number among the machine's OpenCL devices, GPUs first. Out: its `Device`.
 
 Buffers are shared virtual memory: pointers that host and device both follow, at once where it is
 fine-grained, in turns where it is coarse-grained. The driver's functions that native/opencl.c calls
-are taken from the library that pyopencl has loaded.
+are taken from the library that pyopencl has loaded. `qcom.py` opens the same devices for another
+kind, with images.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.code import Dispatch
 from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import TinyhloError
+from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import cache_of, key_of
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
@@ -40,6 +45,8 @@ EXTENSIONS = {
     "int64_atomics": "cl_khr_int64_base_atomics",
     "subgroups": "cl_khr_subgroup_shuffle",
 }
+# type of an image's elements -> how the driver calls it
+CHANNELS = {F32: "FLOAT", F16: "HALF_FLOAT", BF16: "UNSIGNED_INT16"}
 # what follows the head of native/opencl.c's struct
 FUNCTIONS = (
     "clSetKernelArgSVMPointer",
@@ -108,9 +115,15 @@ def names() -> list[str]:
 
 
 def open_device(number: int) -> Device:
-    """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
+    """Raises TinyhloError when there is no such device, or it cannot be one of ours."""
     cl = imported()
     name, device = name_of("OpenCL", names(), number), devices(cl)[number]
+    target = target_of(device, name, bool(device.type & cl.device_type.CPU))
+    return opened(cl, device, label_of("CL", number), name, target)
+
+
+def opened(cl: Any, device: Any, label: str, name: str, target: Target) -> Device:
+    """Raises TinyhloError when it cannot share the host's memory."""
     if not shares(cl, device, "COARSE_GRAIN_BUFFER"):
         raise TinyhloError(
             f"the OpenCL device {name} does not share memory with the host, buffer by buffer "
@@ -132,20 +145,58 @@ def open_device(number: int) -> Device:
     )
     core.library().tiny_opencl_open(struct.ctypes.data)
 
-    def build(source: str, symbols: Sequence[str], config: Config) -> tuple[Functions, Any]:
+    images = Images(cl, context)
+
+    def build(source: str, calls: Mapping[str, Dispatch], config: Config) -> tuple[Functions, Any]:
         program = built(cl, context, device, source, config)
-        kernels = {symbol: cl.Kernel(program, symbol) for symbol in symbols}
-        return {symbol: kernel.int_ptr for symbol, kernel in kernels.items()}, (program, kernels)
+        kernels = {symbol: cl.Kernel(program, symbol) for symbol in calls}
+        taken = [images.give(kernels[symbol], call) for symbol, call in calls.items()]
+        functions = {symbol: kernel.int_ptr for symbol, kernel in kernels.items()}
+        return functions, (program, kernels, taken)
 
     keepalive = (context, queue, driver, words, texts)
-    return Device(
-        label_of("CL", number),
-        name,
-        target_of(device, name, bool(device.type & cl.device_type.CPU)),
-        build,
-        struct,
-        keepalive,
-    )
+    return Device(label, name, target, build, struct, keepalive)
+
+
+class Image:
+    """An image of the driver's, as long as somebody has it."""
+
+    def __init__(self, image: Any) -> None:
+        self.image = image
+
+
+class Images:
+    """One of each that kernels ask for. All kernels run one after another and fill an image before
+    they read it, so they share it."""
+
+    def __init__(self, cl: Any, context: Any) -> None:
+        self.cl, self.context = cl, context
+        self.found: WeakValueDictionary[Memory, Image] = WeakValueDictionary()
+
+    def give(self, kernel: Any, call: Dispatch) -> list[Image]:
+        """Its images to a kernel, for good; launches set what is before them."""
+        taken = [self.image_of(memory) for memory in call.images]
+        for place, each in enumerate(taken, len(call.arguments)):
+            kernel.set_arg(place, each.image)
+        return taken
+
+    def image_of(self, memory: Memory) -> Image:
+        """Raises TinyhloError where there is no room for it."""
+        cl, found = self.cl, self.found.get(memory)
+        if found is not None:
+            return found
+        kind = getattr(cl.channel_type, CHANNELS[memory.dtype])
+        form = cl.ImageFormat(cl.channel_order.RGBA, kind)
+        width, height = memory.width, memory.height
+        try:
+            own = cl.Image(self.context, cl.mem_flags.READ_WRITE, form, (width, height))
+        except cl.Error as error:
+            raise TinyhloError(
+                f"the OpenCL device has no room for an image of {width}x{height} texels of "
+                f"{memory.dtype}: {error}"
+            ) from None
+        image = self.found[memory] = Image(own)
+        return image
 
 
 def shares(cl: Any, device: Any, how: str) -> bool:

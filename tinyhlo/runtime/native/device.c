@@ -34,10 +34,8 @@ static int32_t settled(TinyDevice* device, int32_t status) {
   return code;
 }
 
-int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs) {
-  TinyDeviceKernel* kernel = (TinyDeviceKernel*)self;
+static int32_t launch_all(const TinyDeviceKernel* kernel, void** inputs, void** outputs) {
   TinyDevice* device = kernel->device;
-  if (is_parents) return lost();
   for (int64_t k = 0; k < kernel->dispatch_count; k++) {
     const TinyDispatch* dispatch = &kernel->dispatches[k];
     int64_t count = dispatch->argument_count;
@@ -49,9 +47,21 @@ int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs) {
     }
     int32_t status = device->launch(device, dispatch->function, dispatch->groups, dispatch->items,
                                     arguments, count);
-    if (status) return settled(device, status);
+    if (status) return status;
   }
   return TINY_OK;
+}
+
+int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs) {
+  /* What one function of a kernel leaves in images, the next one reads: no other thread's comes
+     between them. */
+  static pthread_mutex_t together = PTHREAD_MUTEX_INITIALIZER;
+  TinyDeviceKernel* kernel = (TinyDeviceKernel*)self;
+  if (is_parents) return lost();
+  pthread_mutex_lock(&together);
+  int32_t status = launch_all(kernel, inputs, outputs);
+  pthread_mutex_unlock(&together);
+  return settled(kernel->device, status);
 }
 
 int32_t tiny_device_copy(TinyDevice* device, void* to, const void* from, int64_t bytes) {
