@@ -107,14 +107,8 @@ def interpret(source: bytes | str, _: Config) -> Executable:
     return interpreted(import_module(source))
 
 
-NUMBERED = (
-    "CL",
-    "NV",
-    "AMD",
-    "METAL",
-    "QCOM",
-    "WEBGPU",
-)  # there may be several: CL:1 is the second
+# There may be several: CL:1 is the second.
+NUMBERED = ("CL", "NV", "AMD", "METAL", "QCOM", "WEBGPU")
 # kind of device -> how a module becomes an Executable on it
 DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
     "CPU": compile_for_cpu,

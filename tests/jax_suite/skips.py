@@ -105,6 +105,11 @@ SKIPS = (
     ),
     Skip(
         "pjit_test",
+        "test_reduce_max_(min_unreduced_basic|unreduced_partial_reduction)",
+        "reads what each device has of a maximum that is not taken yet; here all have it whole",
+    ),
+    Skip(
+        "pjit_test",
         "test_(dot_general_(fsdp|half_tp)|reduce_(max|sum)_(all|first|first2|second)|"
         "(minibatch_scan|scan_over_layers_minibatch)_unreduced_(custom_vjp|grad))$",
         "reads the text that XLA's partitioner writes: collectives between devices",
