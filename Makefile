@@ -104,9 +104,10 @@ test-webgpu: .venv/.webgpu  ## run the tests of generated code by WebGPU, where 
 	  echo "== there is none here: tests on a device are skipped"
 	@touch $@
 
-emulators:  ## install what runs aarch64 code in the tests (Debian's packages, needs root)
-	@which qemu-aarch64 aarch64-linux-gnu-gcc >/dev/null || { apt-get update -q && \
-	  apt-get install -q -y qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross; } >/dev/null
+emulators:  ## install what runs aarch64 code and WebGPU in the tests (Debian's packages, needs root)
+	@which qemu-aarch64 aarch64-linux-gnu-gcc >/dev/null && ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || \
+	  { apt-get update -q && apt-get install -q -y qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+	  mesa-vulkan-drivers; } >/dev/null
 
 lint: .venv/.installed  ## ruff (format and lint) and pyright
 	@.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/pyright --pythonpath .venv/bin/python

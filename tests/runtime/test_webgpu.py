@@ -3,12 +3,15 @@ adapter."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tests.runtime.test_devices import PROGRAMS, jax_on, missing
 from tinyhlo.ir.dtypes import ALL, DType
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.runtime.webgpu.device import can_compute
 from tinyhlo.runtime.webgpu.words import array_from, words_from
 
 
@@ -119,3 +122,15 @@ def test_a_loop_is_whole_or_an_error() -> None:
     print(int(f(jnp.int32(69000))) == 70000)
     """
     assert run(program) == "True\nTrue\n"
+
+
+def test_which_adapters() -> None:
+    """Those that compute, and know NaN: compilers of OpenGL's language do not."""
+
+    def adapter(backend: str, items: int) -> SimpleNamespace:
+        limits = {"max-compute-invocations-per-workgroup": items}
+        return SimpleNamespace(info={"backend_type": backend}, limits=limits)
+
+    assert can_compute(adapter("Vulkan", 256)) and can_compute(adapter("Metal", 256))
+    assert not can_compute(adapter("Vulkan", 0))
+    assert not can_compute(adapter("OpenGL", 256))
