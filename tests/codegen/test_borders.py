@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 from jax import lax
 
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.compiler import Stages, run_stages
 from tinyhlo.config import Config
 from tinyhlo.runtime.host import native
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Launch
 
 Program = Callable[..., jax.Array]
 
@@ -158,4 +163,26 @@ def test_padded_maps_are_written_row_by_row(channels: int, dtype: str) -> None:
 
 def test_short_padded_rows_are_copied_not_collected() -> None:
     loops = check(lambda x: jnp.pad(x, ((0, 0), (2, 2), (1, 1))), numbers((128, 13, 13), "int8"))
-    assert "vector" not in loops
+    assert "for k in 13 vector 8" in loops and "vector i" not in loops
+
+
+def test_rows_that_are_outside_load_nothing() -> None:
+    """Under a mask that is off everywhere the address is one of the array: a processor takes
+    hundreds of cycles to find out that nothing is asked of memory that is not mapped."""
+
+    def program(x: jax.Array) -> jax.Array:
+        return jax.nn.relu(jnp.pad(x, ((2, 2), (40, 40), (1, 2))))
+
+    x = numbers((1, 300, 29))
+    loops = check(program, x)
+    assert "vector" in loops and "?" in loops, loops
+    (call,) = stages_of(program, x).program.body
+    assert isinstance(call, Launch)
+    there = named_target("x86-64-v4", threads=2)
+    text = str(
+        render_kernel(choose_moves(lower_fused(call.kernel), there), there, "pad", False, {})
+    )
+    loads = re.findall(r"@llvm.masked.load[.\w]*\(ptr (%\w+)", text)
+    assert loads and all(
+        re.search(rf"{load} = select i1 .*, ptr %p0$", text, re.M) for load in loads
+    )

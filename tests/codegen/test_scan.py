@@ -39,7 +39,7 @@ def values(shape: tuple[int, ...], dtype: DType = F32) -> np.ndarray:
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("shape", [(4, 50, 3), (3, 5, 70), (20, 1, 16), (2, 9, 8)])
+@pytest.mark.parametrize("shape", [(4, 50, 3), (3, 5, 70), (20, 1, 16), (2, 9, 8), (3, 40, 9)])
 def test_along_any_axis(axis: int, reverse: bool, shape: tuple[int, ...]) -> None:
     check(scanning(shape, axis, reverse=reverse), [values(shape)])
 
@@ -99,6 +99,16 @@ def test_nothing_is_shifted_into_a_vector(length: int, vector: str) -> None:
     code = assembly("\n".join([*declarations.values(), text]), there)
     assert vector in code and "vexpand" not in code
     assert vector == "zmm" or "zmm" not in code
+
+
+@pytest.mark.parametrize(("dtype", "last"), [(dtypes.I8, 19), (F32, 9)])
+def test_all_axes_behind_the_sums_run_side_by_side(dtype: DType, last: int) -> None:
+    """Where the last one fills no vector."""
+    shape = (3, 150, 68, last)
+    graph = scanning(shape, 0, Op.MAX, dtype)
+    loops = str(lower_scan(Kernel("scan", graph), named_target("x86-64-v4", threads=2)))
+    assert f"for i in {150 * 68 * last} vector" in loops
+    check(graph, [values(shape, dtype)])
 
 
 def test_computed_operand() -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tinyhlo.codegen.expressions import (
     NOTHING,
     Expression,
+    Literal,
     Load,
     Memory,
     Name,
@@ -201,6 +202,21 @@ def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
 
 def stores_in(body: Iterable[Statement]) -> bool:
     return any(isinstance(s, (Store, Keep, TileProduct, WriteTexel)) for s in below(body))
+
+
+def is_copy(loop: Loop) -> bool:
+    """Whether a loop stores neighbours as they were loaded, or one number, and nothing else."""
+
+    def copies(s: Statement) -> bool:
+        match s:
+            case Store(index=to, value=Load(index=source)):
+                return to.coefficient(loop.var) == source.coefficient(loop.var) == 1
+            case Store(index=to, value=Literal()):
+                return to.coefficient(loop.var) == 1
+            case _:
+                return False
+
+    return bool(loop.body) and all(map(copies, loop.body))
 
 
 def must_run_once(loop: Loop) -> bool:

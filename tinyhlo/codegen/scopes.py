@@ -34,12 +34,14 @@ class Value(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """`label` is the block that `lines` end in; `mask` holds where a varying guard holds."""
+    """`label` is the block that `lines` end in; `mask` holds where a varying guard holds, none of
+    it where `reached` (one bit, or nothing known) does not."""
 
     lines: list[str]
     label: str
     guard: int = 0  # the innermost scope up to here whose body may be skipped
     mask: str | None = None
+    reached: str | None = None
     memo: dict[Expression, Value] = field(default_factory=dict)
     changing: dict[Expression, Value] = field(default_factory=dict)  # depends on registers
     loaded: dict[Expression, Value] = field(default_factory=dict)  # depends on mutable memory
@@ -85,12 +87,15 @@ class Scopes:
         self.current = saved
         self.b.lines = self.stack[saved].lines
 
-    def open(self, label: str, guard: bool = False, mask: str | None = None) -> Scope:
+    def open(
+        self, label: str, guard: bool = False, mask: str | None = None, reached: str | None = None
+    ) -> Scope:
         """A new innermost scope."""
         assert self.current == len(self.stack) - 1
         parent = self.scope
         self.current += 1
-        scope = Scope([], label, self.current if guard else parent.guard, mask or parent.mask)
+        inner = self.current if guard else parent.guard
+        scope = Scope([], label, inner, mask or parent.mask, reached or parent.reached)
         self.stack.append(scope)
         self.b.lines = scope.lines
         return scope

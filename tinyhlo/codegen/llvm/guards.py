@@ -108,14 +108,16 @@ def varying_guard(v: Values, e: Guard) -> Value:
     for condition in varying:
         held = indices.lanes_within(v, condition)
         mask = v.b.value(f"and {mask_type} {mask}, {held}") if mask else held
+    reached = v.scope.reached
     if len(varying) < len(e.conditions):
         uniform = all_hold(v, tuple(c for c in e.conditions if c not in varying))
+        reached = v.b.value(f"and i1 {uniform}, {reached}") if reached else uniform
         mask = v.b.value(f"select i1 {uniform}, {mask_type} {mask}, {mask_type} zeroinitializer")
     outer = v.scope.mask
     inner = v.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
     block = v.b.fresh()
     with v.innermost():
-        v.open(block, guard=True, mask=inner)
+        v.open(block, guard=True, mask=inner, reached=reached)
         value = v.text(e.value, lanes)
         scope = v.close()
     if scope.label != block:  # it has several blocks, and what was hoisted out of it may too

@@ -23,6 +23,7 @@ MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
 MAX_TEXT = 12_000  # values in all pieces together; LLVM takes a second for twice as many
 LONG = 64  # elements of a piece, with the axes inside, that make a loop of its own worth while
+COPIED = 6  # bytes of a piece that is only copied, for the same
 
 Bounds = tuple[int, int]
 Parts = tuple[tuple[Bounds, ...], ...]  # by axis
@@ -63,8 +64,9 @@ def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
                 inside = (*at[:axis], ZERO + k, *at[axis + 1 :])
                 add_cuts(cuts, find_ends(node, inside, known)[0], variables)
     parts = [tuple(pairwise(sorted(found))) for found in cuts]
+    least = COPIED // node.dtype.itemsize if is_moved(node) else LONG
     for k, extent in enumerate(node.shape):
-        if not pays(parts[k], prod(node.shape[k + 1 :])):
+        if not pays(parts[k], prod(node.shape[k + 1 :]), least):
             parts[k] = ((0, extent),)
     for chosen in (parts, list(map(around_longest, parts))):
         pieces = prod(map(len, chosen))
@@ -104,10 +106,23 @@ def around_longest(parts: tuple[Bounds, ...]) -> tuple[Bounds, ...]:
     return tuple((low, high) for low, high in sides if low < high)
 
 
-def pays(parts: tuple[Bounds, ...], inside: int) -> bool:
+def pays(parts: tuple[Bounds, ...], inside: int, least: int) -> bool:
     """Whether parts whose positions hold so many elements each get loops of their own."""
     most = max((stop - start for start, stop in parts), default=0)
-    return len(parts) <= MAX_PIECES and (most <= 1 or most * inside >= LONG)
+    return len(parts) <= MAX_PIECES and (most <= 1 or most * inside >= least)
+
+
+def is_moved(node: Node) -> bool:
+    """Whether elements are as they were before, but for where they lie."""
+
+    def sources(n: Node) -> Sequence[Node]:
+        if isinstance(n, Elementwise) and n.op is Op.WHERE and joined_at(n.inputs[0]) is not None:
+            return n.inputs[1:]
+        return n.inputs if isinstance(n, VIEWS) else ()
+
+    return not any(
+        isinstance(n, (Elementwise, Reduce)) and not sources(n) for n in reachable([node], sources)
+    )
 
 
 def is_joined(node: Node) -> bool:

@@ -21,14 +21,14 @@ Long sums of floats round little in blocks, each from its own zero (`moves/long_
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isqrt
+from math import isqrt, prod
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import LETTERS, Lowering
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
-from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
@@ -77,8 +77,11 @@ class ScanLowering:
     def lower(self) -> None:
         shape, axis = self.root.shape, self.root.axis
         rows = self.root.type.size // self.length
-        columns = shape[-1] if axis < len(shape) - 1 else 1
-        if 1 < self.lanes <= columns:
+        inner = shape[axis + 1 :]
+        if inner and inner[-1] < self.lanes:
+            inner = (prod(inner),)
+        columns = inner[-1] if inner else 1
+        if 1 < self.short <= columns:
             self.across(columns)
         elif rows == 1 and self.length >= LONG:
             self.in_strips()
@@ -96,19 +99,23 @@ class ScanLowering:
             scope.statements += [self.declared, self.running(step, width, strip)]
 
     def across(self, columns: int) -> None:
-        """All columns of the last axis side by side."""
+        """All columns of the last axis side by side, or of all axes behind that of the sums."""
         shape, axis = self.root.shape, self.root.axis
-        others = (*shape[:axis], 1, *shape[axis + 1 : -1], 1)
-        scope, place = self.lowering.nest(self.lowering.root, others)
+        inner = shape[axis + 1 :]
+        outer = inner[:-1] if columns == inner[-1] else ()
+        ones = (1,) * (len(inner) - len(outer))
+        scope, place = self.lowering.nest(self.lowering.root, (*shape[:axis], 1, *outer, *ones))
         column, step = (
             Var(LETTERS[scope.depth + k], n) for k, n in enumerate((columns, self.length))
         )
-        self.place = (*place[:-1], index(column))
+        own = unravel(index(column), inner[len(outer) :])
+        self.place = (*place[: axis + 1 + len(outer)], *own)
         body = (self.declared, self.running(step, 1, self.strip_of(1, 1)))
-        chains = COLUMN_CHAINS
-        while self.lanes * chains > columns:
-            chains //= 2
-        scope.statements.append(Loop(column, Axis.VECTOR, body, self.lanes * chains))
+        width = COLUMN_CHAINS * self.lanes
+        while width > columns:
+            width //= 2
+        chains = max(1, width // self.lanes)
+        scope.statements.append(Loop(column, Axis.VECTOR, body, width, chains=chains))
 
     def in_strips(self) -> None:
         """A single row on all threads."""

@@ -19,6 +19,7 @@ from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
+from tinyhlo.codegen.moves.margins import without_margins
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
 from tinyhlo.codegen.moves.row_sums import rows_together
@@ -48,6 +49,7 @@ def choose_moves(
         ("remainders", lambda body: by_remainders(body, target, moves)),
         ("interchange", lambda body: interchange(body, moves)),
         (always, collapse),
+        ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
         ("write out", lambda body: write_out(body, target, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves)),

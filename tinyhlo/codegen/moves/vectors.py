@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from dataclasses import field, replace
 
-from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, values_in
+from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, is_copy, values_in
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -38,6 +38,7 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
+COPIED = 4  # bytes of a vector, at least, where rows are copied
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
 
 
@@ -53,6 +54,7 @@ class Score:
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
     far: Counter[tuple[object, int]] = field(default_factory=Counter)  # loads of rows, by stride
     bits: int = 8
+    copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
     parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
@@ -104,7 +106,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
             chains = 2  # no loop is left
         while chains > 1 and lanes * chains > loop.var.extent:
             chains //= 2
-    answers = widths(loop, lanes, chains, target.short_lanes(own.bits))
+    answers = widths(loop, lanes, chains, shortest_of(own, target))
     lanes, chains = moves.choose(f"vector {loop.var.name}", answers)
     width = lanes * chains
     if width <= 1 or loop.var.extent < lanes:
@@ -177,11 +179,17 @@ def gain(loop: Loop, target: Target) -> float:
 def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
     """Lanes of the widest vector that a loop of this extent fills, at least of a short one. Lines
     of one set of the first cache are no more than it has ways, or each evicts another."""
-    lanes, shortest = target.vector_bytes * 8 // found.bits, target.short_lanes(found.bits)
+    lanes, shortest = target.vector_bytes * 8 // found.bits, shortest_of(found, target)
     most = target.l1_bytes // WAY_BYTES if found.one_set else lanes
     while lanes > min(extent, most) and lanes > shortest:
         lanes //= 2
     return lanes
+
+
+def shortest_of(found: Score, target: Target) -> int:
+    """Lanes of the shortest vector that a loop runs in: a copied row of 12 bytes is two of 8, which
+    overlap."""
+    return max(1, COPIED * 8 // found.bits) if found.copies else target.short_lanes(found.bits)
 
 
 def column_chains(loop: Loop, lanes: int, target: Target) -> int:
@@ -223,7 +231,7 @@ def is_plain_reduce(loop: Loop) -> bool:
 def score(loop: Loop, target: Target) -> Score:
     """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
     and jumps that only some lanes would take."""
-    result = Score()
+    result = Score(copies=is_copy(loop))
     statements = flattened(loop.body)
     result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
     outweighed = any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements)

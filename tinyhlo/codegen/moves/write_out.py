@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from tinyhlo.codegen.bodies import all_indices, rewritten, values_in
+from tinyhlo.codegen.bodies import all_indices, is_copy, rewritten, values_in
 from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
@@ -50,6 +50,7 @@ MOST_NODES = 512  # of expressions, over all iterations
 VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
 MANY_ROWS = 1024  # from here on it pays to compile every element of a row that is stored
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
+COPIED_ROW = 48  # bits of a row that is copied in vectors
 IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for the rows around
 
 Values = Mapping[Var, Index]
@@ -82,7 +83,8 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
     most = vectors_of(inner, loop.var.extent)
     nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
-    if not (long and most and all(is_tiny(s, target, nodes, most) for s in inner)):
+    short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s) for s in inner)
+    if not (long and most and short):
         body = (
             without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
         )
@@ -197,6 +199,12 @@ def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bo
     bits = max((node.dtype.bits for node in nodes if isinstance(node, Load)), default=32)
     few = trips <= MOST_ITERATIONS and trips * len(nodes) <= most_nodes
     return few and longest < vectors * target.short_lanes(bits) and not uses_registers(loop)
+
+
+def is_copied_row(loop: Loop) -> bool:
+    """Whether a loop copies so much that a few vectors do."""
+    bits = (s.value.dtype.bits for s in loop.body if isinstance(s, Store))
+    return is_copy(loop) and loop.var.extent * max(bits, default=0) >= COPIED_ROW
 
 
 def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:

@@ -1,0 +1,86 @@
+"""Rows of a few elements that are copied: padded, joined, repeated. No element asks for bounds, and
+what fills no vector is one that overlaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tinyhlo.compiler import Stages, run_stages
+from tinyhlo.config import Config
+from tinyhlo.runtime.host import native
+
+Program = Callable[..., jax.Array]
+
+
+def numbers(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(0, 100, shape).astype(dtype)
+
+
+def check(program: Program, *given: np.ndarray) -> str:
+    """Compare with XLA; returns the loops."""
+    text = jax.jit(program, keep_unused=True).lower(*given).as_text()
+    stages: Stages = run_stages(text, Config(cache=False))
+    (found,) = native(stages.module, stages.program, stages.compiled, Config())(*given)
+    np.testing.assert_array_equal(found, jax.jit(program)(*given))
+    return "\n".join(map(str, stages.compiled.loops))
+
+
+PADS = [
+    ((40, 16, 5, 5), ((2, 3), (1, 3), (1, 2), (1, 0))),
+    ((1, 3, 396, 29), ((2, 2), (3, 3), (1, 2), (2, 1))),
+    ((30, 1, 40, 7), ((0, 0), (4, 4), (0, 1), (0, 0))),
+    ((3000, 3), ((0, 5), (1, 1))),
+    ((5000,), ((7, 9),)),
+    ((70, 60), ((-3, 4), (5, -2))),  # takes away on one side
+]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float16", "float32"])
+@pytest.mark.parametrize(("shape", "widths"), PADS, ids=str)
+def test_pads(shape: tuple[int, ...], widths: tuple[tuple[int, int], ...], dtype: str) -> None:
+    def pad(x: jax.Array) -> jax.Array:
+        return jax.lax.pad(x, jnp.array(1, x.dtype), [(low, high, 0) for low, high in widths])
+
+    loops = check(pad, numbers(*shape, dtype=dtype))
+    assert "margins" in loops and "?" not in loops, loops
+
+
+def test_what_is_left_alone() -> None:
+    """What is computed, spread out, or small."""
+    for program, given in (
+        (lambda x: jnp.pad(x, 3) * 2, numbers(90, 70)),
+        (lambda x: jax.lax.pad(x, np.float32(0), [(1, 1, 1), (2, 0, 2)]), numbers(90, 70)),
+        (lambda x: jnp.pad(x, 1), numbers(10, 10)),
+    ):
+        assert "margins" not in check(program, given)
+
+
+def test_threads_share_what_few_loops_are_around() -> None:
+    """Three planes for two threads: their rows are cut instead."""
+    loops = check(lambda x: jnp.pad(x, ((0, 0), (1, 1), (2, 1))), numbers(3, 2000, 60))
+    assert "for jk_piece" in loops or "for ij_piece" in loops, loops
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float32", "complex64"])
+@pytest.mark.parametrize("width", [3, 5, 8, 12, 14, 31, 33])
+def test_rows(width: int, dtype: str) -> None:
+    x, y = numbers(300, width, dtype=dtype), numbers(301, width, dtype=dtype)[1:]
+    for program in (
+        lambda x, y: jnp.stack([x, y], 1),
+        lambda x, y: jnp.concatenate([x, y[:, :2], y], 1),
+        lambda x, y: (jnp.repeat(x, 3, 0), jnp.tile(y, (1, 3)))[width % 2],
+        lambda x, y: jnp.where(y[:, :1] == 0, x, y),
+    ):
+        check(program, x, y)
+
+
+def test_short_rows_are_vectors() -> None:
+    x = numbers(300, 12, dtype="uint8")
+    assert "for k in 12 vector 8" in check(lambda x: jnp.repeat(x, 3, 0), x)
+    loops = check(lambda x: jnp.concatenate([x, x + 1], 1)[:, :24], x)
+    assert "vector" in loops
