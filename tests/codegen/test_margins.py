@@ -21,10 +21,14 @@ def numbers(*shape: int, dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(sum(shape)).integers(0, 100, shape).astype(dtype)
 
 
+def stages_of(program: Program, *given: np.ndarray) -> Stages:
+    text = jax.jit(program, keep_unused=True).lower(*given).as_text()
+    return run_stages(text, Config(cache=False))
+
+
 def check(program: Program, *given: np.ndarray) -> str:
     """Compare with XLA; returns the loops."""
-    text = jax.jit(program, keep_unused=True).lower(*given).as_text()
-    stages: Stages = run_stages(text, Config(cache=False))
+    stages = stages_of(program, *given)
     (found,) = native(stages.module, stages.program, stages.compiled, Config())(*given)
     np.testing.assert_array_equal(found, jax.jit(program)(*given))
     return "\n".join(map(str, stages.compiled.loops))
@@ -84,3 +88,23 @@ def test_short_rows_are_vectors() -> None:
     assert "for k in 12 vector 8" in check(lambda x: jnp.repeat(x, 3, 0), x)
     loops = check(lambda x: jnp.concatenate([x, x + 1], 1)[:, :24], x)
     assert "vector" in loops
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("width", [3, 4, 5, 12, 31])
+def test_rows_at_places_that_are_data(width: int, dtype: str) -> None:
+    """A row of them is copied as a row, also where one that is none would be a filler."""
+    x = numbers(900, width, dtype=dtype)
+    places = np.random.default_rng(0).integers(-901, 905, 3000).astype("int32")
+    taken = check(lambda x, places: jnp.take(x, places, axis=0), x, places)
+    clipped = check(lambda x, places: x.at[places].get(mode="clip"), x, places)
+    if width * x.itemsize >= 20:
+        assert "[vector j" in taken and "[vector j" in clipped
+
+
+def test_two_vectors_need_no_loop() -> None:
+    x = numbers(40, 2000, 5)
+    stages = stages_of(lambda x: jnp.transpose(x, (1, 0, 2)), x)
+    assert "for k in 5 vector 4" in str(stages.compiled.loops[0])
+    text = "".join(stages.compiled.modules)
+    assert text.count("load <4 x float>") == 2, text

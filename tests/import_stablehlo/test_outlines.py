@@ -28,6 +28,15 @@ CASES = {
         UNARY,
         "div(1.0, sqrt(p0))",
     ),
+    "rows of one are sorted": (
+        '%0 = "stablehlo.sort"(%a) <{dimension = 1 : i64}> ({ '
+        "^bb0(%x: tensor<f32>, %y: tensor<f32>): "
+        "%1 = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1> "
+        "stablehlo.return %1 : tensor<i1> }) : (tensor<4x1xf32>) -> tensor<4x1xf32> "
+        "return %0 : tensor<4x1xf32>",
+        "(%a: tensor<4x1xf32>) -> tensor<4x1xf32>",
+        "p0",
+    ),
     "greater swaps": (
         "%0 = stablehlo.compare GT, %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1> "
         "return %0 : tensor<4xi1>",

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.expressions import (
     NOTHING,
+    Apply,
     Expression,
     Literal,
     Load,
@@ -205,18 +206,20 @@ def stores_in(body: Iterable[Statement]) -> bool:
 
 
 def is_copy(loop: Loop) -> bool:
-    """Whether a loop stores neighbours as they were loaded, or one number, and nothing else."""
+    """Whether a loop stores neighbours as they were loaded, or one number, and nothing else; which
+    of both may be chosen for all of them."""
 
-    def copies(s: Statement) -> bool:
-        match s:
-            case Store(index=to, value=Load(index=source)):
-                return to.coefficient(loop.var) == source.coefficient(loop.var) == 1
-            case Store(index=to, value=Literal()):
-                return to.coefficient(loop.var) == 1
+    def is_row(value: Expression) -> bool:
+        match value:
+            case Apply(op=Op.WHERE, arguments=(condition, *chosen)):
+                return loop.var not in condition.free and all(map(is_row, chosen))
+            case Load(index=source):
+                return source.coefficient(loop.var) == 1
             case _:
-                return False
+                return isinstance(value, Literal)
 
-    return bool(loop.body) and all(map(copies, loop.body))
+    stores = [s for s in loop.body if isinstance(s, Store) and s.index.coefficient(loop.var) == 1]
+    return 0 < len(stores) == len(loop.body) and all(is_row(s.value) for s in stores)
 
 
 def must_run_once(loop: Loop) -> bool:

@@ -24,6 +24,8 @@ from tinyhlo.ir.graph import Graph, Node, TensorType
 def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     rank = len(inputs[0].shape)
     axis = operation.attributes.get("dimension", -1)
+    if inputs[0].shape[axis] < 2:
+        return inputs  # rows of one are sorted
     comparator = by_pairs(scope.graph(operation.regions[0]), operation.regions[0])
     return sort(inputs, axis + rank if axis < 0 else axis, comparator)
 

@@ -10,7 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import changed, in_order, must_run_once, only_stores, substituted
+from tinyhlo.codegen.bodies import (
+    changed,
+    in_order,
+    is_copy,
+    must_run_once,
+    only_stores,
+    substituted,
+)
 from tinyhlo.codegen.expressions import Memory, identity, index_free
 from tinyhlo.codegen.llvm import (
     arithmetic,
@@ -225,7 +232,12 @@ class Statements(Values):
         elif loop.axis is Axis.ORDERED:
             prefix.run(self, loop, end)
         elif self.may_repeat and loop.var.extent >= loop.width and not must_run_once(loop):
-            last = str(loop.var.extent - loop.width) if loop.var.extent % loop.width else ""
+            rest = loop.var.extent - loop.width
+            if loop.count is None and rest < loop.width and is_copy(loop):
+                for first in sorted({0, rest}):  # without a loop
+                    self.run(loop, str(first), str(first + loop.width), loop.width)
+                return
+            last = str(rest) if loop.var.extent % loop.width else ""
             self.run(loop, self.index(loop.start), end, loop.width, last=last)
         else:
             self.split(loop, end)
@@ -298,7 +310,8 @@ class Statements(Values):
             self.lanes, self.vector_var = width, loop.var
             self.rows = rows_in(loop.body) if self.target.vector_bytes >= SHORT else {}
             self.varying = self.varying | {loop.var}
-            starts = (loop.start.offset, *(factor for _, factor in loop.start.terms))
+            first = int(start) if start.isdigit() else loop.start.offset
+            starts = (first, *(factor for _, factor in loop.start.terms))
             ends = int(last) if last.isdigit() else len(last)
             unit = loop.width // loop.chains
             self.on_lines = not any(number % unit for number in (*starts, ends))

@@ -93,6 +93,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     along = along and not (own.gathers and score(repeated(loop), target).value < best)
     dear = work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
     dear = dear and (not own.gathers or computes(loop.body))
+    dear = dear and not all(map(is_copy, innermost(loop)))  # in vectors of their own
     short = longest_inside(loop) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
     chains = 0  # vectors side by side

@@ -42,7 +42,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.walks import loads_of, walk
-from tinyhlo.ir.index import ZERO, Index, Var, constant, substitute
+from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, substitute
 from tinyhlo.target import Target
 
 MOST_ITERATIONS = 32
@@ -202,9 +202,14 @@ def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bo
 
 
 def is_copied_row(loop: Loop) -> bool:
-    """Whether a loop copies so much that a few vectors do."""
-    bits = (s.value.dtype.bits for s in loop.body if isinstance(s, Store))
-    return is_copy(loop) and loop.var.extent * max(bits, default=0) >= COPIED_ROW
+    """Whether a loop copies so much that a few vectors do. Up to four words at places that are data
+    are loaded lane by lane, and turned around (`llvm/rows_of_places.py`)."""
+    values = [s.value for s in loop.body if isinstance(s, Store)]
+    loads = (load for value in values for load in loads_of(value))
+    if loop.var.extent <= 4 and any(isinstance(a, Data) for e in loads for a, _ in e.index.terms):
+        return False
+    bits = max((value.dtype.bits for value in values), default=0)
+    return is_copy(loop) and loop.var.extent * bits >= COPIED_ROW
 
 
 def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:
