@@ -165,6 +165,9 @@ bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write d
 bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.sweep
 
+bench-random: .venv/.installed  ## time N=200 random operations from number K=0 on against XLA:CPU
+	@.venv/bin/python -m benchmarks.sweep --random $(or $(N),200) --first $(or $(K),0)
+
 # NAMES="gpt2_train ray_march" runs these and writes no page.
 bench-models: .venv/.installed  ## time models of real size against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.models $(NAMES)
@@ -195,5 +198,5 @@ clean:  ## remove what the targets made
 
 .PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
 	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
-	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-models bench-large accuracy docs \
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

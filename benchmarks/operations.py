@@ -138,6 +138,12 @@ MOVEMENT: dict[str, Operation] = {
     "NCHW to NHWC": (lambda x: x.transpose(0, 2, 3, 1), "f32[16,64,56,56]"),
     "tanh of a transpose": (lambda x, y: jnp.tanh(x.T * 2 + y), "f32[1000,1000] f32[1000,1000]"),
     "concatenate, rows": (lambda x, y: jnp.concatenate([x, y], 1), "f32[1000,300] f32[1000,200]"),
+    "concatenate, short rows": (
+        lambda *x: jnp.concatenate(x, 1),
+        "f32[10000,14] f32[10000,14] f32[10000,14]",
+    ),
+    "stack, short rows": (lambda x, y: jnp.stack([x, y], 1), "pred[30000,15] pred[30000,15]"),
+    "repeat, short rows": (lambda x: jnp.repeat(x, 3, 0), "u8[30000,12]"),
     "stack": (lambda x, y, z: jnp.stack([x, y, z], -1), "f32[300000] f32[300000] f32[300000]"),
     "concatenate 100 leaves": (
         lambda *x: jnp.concatenate([leaf.ravel() for leaf in x]),
@@ -161,6 +167,14 @@ MOVEMENT: dict[str, Operation] = {
         "u8[500000]",
     ),
     "pad": (lambda x: jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), "f32[16,56,56,64]"),
+    "pad, small maps": (
+        lambda x: jnp.pad(x, ((0, 0), (1, 3), (1, 2), (1, 0))),
+        "u8[400,16,5,5]",
+    ),
+    "pad, a narrow map": (
+        lambda x: jnp.pad(x, ((2, 2), (3, 3), (1, 2), (2, 1))),
+        "f32[1,3,4000,29]",
+    ),
     "pad, interior": (lambda x: lax.pad(x, np.float32(0), ((0, 0, 1),) * 2), "f32[1000,700]"),
     "pad, reflect": (lambda x: jnp.pad(x, 8, mode="reflect"), "f32[1000,700]"),
     "reverse": (lambda x: x[:, ::-1], "f32[1000,1000]"),
@@ -201,6 +215,7 @@ def softmax_over_edges(x: jax.Array, node: jax.Array) -> jax.Array:
 
 INDEXED: dict[str, Operation] = {
     "rows of a table": (lambda x, k: x[k], "f32[20000,64] i32[8192]<20000"),
+    "short rows of a table": (lambda x, k: jnp.take(x, k, 0), "f32[50000,12] i32[100000]<50000"),
     "some columns": (lambda x, k: x[:, k], "f32[1000,1000] i32[100]<1000"),
     "elements of a table": (lambda x, k: x[k], "f32[256] i32[1000000]<256"),
     "table by bytes": (lambda x, k: x[k], "f32[256] u8[1000000]"),

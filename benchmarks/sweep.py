@@ -1,10 +1,12 @@
 """Time functions of one operation each, tiny and XLA:CPU alternating in one process.
 
     python -m benchmarks.sweep [--only REGEX] [--rounds N] [--markdown]
+    python -m benchmarks.sweep --random N [--first K] [--rounds N]
 
 Whole programs hide a slow operation behind fast ones; here each stands alone. Prints every row, the
 slowest for tiny first, and writes the slowest into their section of docs/benchmarks.md.
-`--markdown` prints that section and writes nothing; with `--only`, nothing is written either.
+`--markdown` prints that section and writes nothing; with `--only`, nothing is written either, nor
+with `--random`: operations K to K + N of `random_operations.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import re
 import statistics
 import sys
+from collections.abc import Mapping
 from itertools import starmap
 from typing import Any
 
@@ -24,7 +27,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.operations import OPERATIONS
+from benchmarks.operations import OPERATIONS, Operation
+from benchmarks.random_operations import drawn
 from benchmarks.record import PAGE, markdown_table, replaced
 from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
 from benchmarks.workloads import Workload
@@ -50,21 +54,26 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--first", type=int, default=0, metavar="K")
     options = parser.parse_args()
-    chosen = [name for name in OPERATIONS if re.search(options.only, name)]
+    numbers = range(options.first, options.first + options.random)
+    operations = dict(map(drawn, numbers)) if options.random else OPERATIONS
+    chosen = {name: each for name, each in operations.items() if re.search(options.only, name)}
     devices = warm_devices()
     found: dict[str, dict[str, Measured]] = {}
-    for name in track(chosen, console=Console(stderr=True), description="operations"):
-        found[name] = measured(name, devices, options.rounds)
+    console = Console(stderr=True)
+    for name, each in track(chosen.items(), console=console, description="operations"):
+        found[name] = measured(name, each, devices, options.rounds)
     rows = dict(sorted(found.items(), key=lambda item: ratio(item[1])))
     if not options.markdown:
         table = Table(*COLUMNS)
         for name, row in rows.items():
-            table.add_row(*cells(name, row))
+            table.add_row(*cells(name, row, chosen))
         Console().print(table)
     if options.markdown:
         print(section(rows), end="")
-    elif not options.only:
+    elif not options.only and not options.random:
         PAGE.write_text(replaced(PAGE.read_text(), section(rows)))
     failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
     for failure in failures:
@@ -72,9 +81,11 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def measured(name: str, devices: dict[str, Any], rounds: int) -> dict[str, Measured]:
+def measured(
+    name: str, operation: Operation, devices: dict[str, Any], rounds: int
+) -> dict[str, Measured]:
     """Both backends on one operation, with 64-bit types where an argument has one."""
-    function, specification = OPERATIONS[name]
+    function, specification = operation
     texts = specification.split()
     workload = Workload(name, function, lambda: tuple(array(text) for text in texts), 0.0, 0.0)
     with jax.enable_x64("f64" in specification):
@@ -101,8 +112,10 @@ def ratio(row: dict[str, Measured]) -> float:
     return row["cpu"].seconds / row["tiny"].seconds
 
 
-def cells(name: str, row: dict[str, Measured]) -> tuple[str, ...]:
-    arguments = OPERATIONS[name][1].split()
+def cells(
+    name: str, row: dict[str, Measured], operations: Mapping[str, Operation] = OPERATIONS
+) -> tuple[str, ...]:
+    arguments = operations[name][1].split()
     shown = " ".join(arguments[:2]) + (" …" if len(arguments) > 2 else "")
     times = (f"{1e6 * row[backend].seconds:.0f}" for backend in BACKENDS)
     return (name, shown, *times, f"{ratio(row):.2f}")

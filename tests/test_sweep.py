@@ -4,16 +4,24 @@ import jax
 import numpy as np
 
 from benchmarks.operations import OPERATIONS
+from benchmarks.random_operations import drawn
 from benchmarks.record import replaced
 from benchmarks.runner import Measured
-from benchmarks.sweep import array, section
+from benchmarks.sweep import ARGUMENT, array, section
 from tinyhlo.check import scaled_error
 
 
 def test_every_operation_traces() -> None:
-    for function, arguments in OPERATIONS.values():
+    for function, arguments in (*OPERATIONS.values(), *(drawn(k)[1] for k in range(200))):
         with jax.enable_x64("f64" in arguments):
             assert jax.tree.leaves(jax.eval_shape(function, *map(array, arguments.split())))
+
+
+def test_what_is_drawn_is_the_number_s() -> None:
+    for k in range(50):
+        (name, (_, arguments)), again = drawn(k), drawn(k)
+        assert (name, arguments) == (again[0], again[1][1])
+        assert all(ARGUMENT.fullmatch(text) for text in arguments.split())
 
 
 def test_arguments() -> None:
