@@ -50,7 +50,8 @@ MOST_NODES = 512  # of expressions, over all iterations
 VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
 MANY_ROWS = 1024  # from here on it pays to compile every element of a row that is stored
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
-COPIED_ROW = 48  # bits of a row that is copied in vectors
+COPIED_ROW = 48  # bits of a row that is copied in two vectors
+COPIED_VECTOR = 32  # the same in one
 IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for the rows around
 
 Values = Mapping[Var, Index]
@@ -202,14 +203,16 @@ def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bo
 
 
 def is_copied_row(loop: Loop) -> bool:
-    """Whether a loop copies so much that a few vectors do. Up to four words at places that are data
-    are loaded lane by lane, and turned around (`llvm/rows_of_places.py`)."""
+    """Whether a loop copies so much that a vector does, or two. Up to four words at places that are
+    data are loaded lane by lane, and turned around (`llvm/rows_of_places.py`)."""
     values = [s.value for s in loop.body if isinstance(s, Store)]
+    bits, count = max((value.dtype.bits for value in values), default=0), loop.var.extent
     loads = (load for value in values for load in loads_of(value))
-    if loop.var.extent <= 4 and any(isinstance(a, Data) for e in loads for a, _ in e.index.terms):
+    places = (atom for load in loads for atom, _ in load.index.terms)
+    if bits == 32 and count <= 4 and any(isinstance(atom, Data) for atom in places):
         return False
-    bits = max((value.dtype.bits for value in values), default=0)
-    return is_copy(loop) and loop.var.extent * bits >= COPIED_ROW
+    least = COPIED_ROW if count & (count - 1) else COPIED_VECTOR
+    return is_copy(loop) and count * bits >= least
 
 
 def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:
