@@ -43,7 +43,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, substitute
-from tinyhlo.target import Target
+from tinyhlo.target import NEAR, Target
 
 MOST_ITERATIONS = 32
 MOST_NODES = 512  # of expressions, over all iterations
@@ -84,7 +84,7 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
     most = vectors_of(inner, loop.var.extent)
     nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
-    short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s) for s in inner)
+    short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s, loop.var) for s in inner)
     if not (long and most and short):
         body = (
             without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
@@ -202,14 +202,18 @@ def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bo
     return few and longest < vectors * target.short_lanes(bits) and not uses_registers(loop)
 
 
-def is_copied_row(loop: Loop) -> bool:
-    """Whether a loop copies so much that a vector does, or two. Up to four words at places that are
-    data are loaded lane by lane, and turned around (`llvm/rows_of_places.py`)."""
+def is_copied_row(loop: Loop, around: Var) -> bool:
+    """Whether a loop copies so much that a vector does, or two, and the loop around it loads from
+    far apart: near places are turned around in lanes, as are up to four words at places that are
+    data (`llvm/interleave.py`, `llvm/rows_of_places.py`)."""
     values = [s.value for s in loop.body if isinstance(s, Store)]
     bits, count = max((value.dtype.bits for value in values), default=0), loop.var.extent
-    loads = (load for value in values for load in loads_of(value))
-    places = (atom for load in loads for atom, _ in load.index.terms)
-    if bits == 32 and count <= 4 and any(isinstance(atom, Data) for atom in places):
+    places = [load.index for value in values for load in loads_of(value)]
+    data = any(isinstance(atom, Data) for where in places for atom, _ in where.terms)
+    steps = [where.coefficient(around) for where in places if loop.var in index_free(where)]
+    if all(step is not None and abs(step) <= NEAR for step in steps):
+        return False
+    if data and bits == 32 and count <= 4:
         return False
     least = COPIED_ROW if count & (count - 1) else COPIED_VECTOR
     return is_copy(loop) and count * bits >= least
