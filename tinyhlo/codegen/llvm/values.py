@@ -190,7 +190,7 @@ class Values(Scopes):
         if stride == 1 and self.scope.mask is None:
             return Value(self.load_lanes(e.memory, self.address(e.memory, e.index), lanes), lanes)
         if stride == 1:
-            return Value(self.masked_load(e.memory, self.near_address(e.memory, e.index)), lanes)
+            return Value(self.masked_load(e.memory, self.mapped_address(e.memory, e.index)), lanes)
         if stride == -1 and self.scope.mask is None:
             first = self.address(e.memory, e.index + (1 - lanes))
             text = self.load_lanes(e.memory, first, lanes)
@@ -211,7 +211,7 @@ class Values(Scopes):
         safe = self.b.value(f"select i1 {some}, i64 {self.index(index)}, i64 0")
         return self.moved(self.pointers[memory], stored_type(memory.dtype), safe)
 
-    def near_address(self, memory: Memory, index: Index) -> str:
+    def mapped_address(self, memory: Memory, index: Index) -> str:
         """Where a vector lies; that of 0 where it is known that no lane is active: processors take
         hundreds of cycles to find out that lanes outside of mapped memory are off."""
         address, reached = self.address(memory, index), self.scope.reached

@@ -78,11 +78,9 @@ class ScanLowering:
         shape, axis = self.root.shape, self.root.axis
         rows = self.root.type.size // self.length
         inner = shape[axis + 1 :]
-        if inner and inner[-1] < self.lanes:
-            inner = (prod(inner),)
-        columns = inner[-1] if inner else 1
-        if 1 < self.short <= columns:
-            self.across(columns)
+        last = len(inner) if inner and inner[-1] < self.lanes else 1  # axes that are columns
+        if inner and 1 < self.short <= prod(inner[-last:]):
+            self.across(last)
         elif rows == 1 and self.length >= LONG:
             self.in_strips()
         else:
@@ -98,18 +96,16 @@ class ScanLowering:
                 strip = self.strip_of(1, width)
             scope.statements += [self.declared, self.running(step, width, strip)]
 
-    def across(self, columns: int) -> None:
-        """All columns of the last axis side by side, or of all axes behind that of the sums."""
+    def across(self, last: int) -> None:
+        """All columns of so many last axes side by side."""
         shape, axis = self.root.shape, self.root.axis
-        inner = shape[axis + 1 :]
-        outer = inner[:-1] if columns == inner[-1] else ()
-        ones = (1,) * (len(inner) - len(outer))
-        scope, place = self.lowering.nest(self.lowering.root, (*shape[:axis], 1, *outer, *ones))
+        others = (*shape[:axis], 1, *shape[axis + 1 : -last], *(1,) * last)
+        scope, place = self.lowering.nest(self.lowering.root, others)
+        columns = prod(shape[-last:])
         column, step = (
             Var(LETTERS[scope.depth + k], n) for k, n in enumerate((columns, self.length))
         )
-        own = unravel(index(column), inner[len(outer) :])
-        self.place = (*place[: axis + 1 + len(outer)], *own)
+        self.place = (*place[:-last], *unravel(index(column), shape[-last:]))
         body = (self.declared, self.running(step, 1, self.strip_of(1, 1)))
         width = COLUMN_CHAINS * self.lanes
         while width > columns:

@@ -37,6 +37,7 @@ def with_short_rows(body: Body, target: Target, moves: list[str]) -> Body:
 
 
 def in_rows(body: Body, target: Target, moves: list[str]) -> Body:
+    """Stores alone, each somewhere else, of which none may be read by another."""
     stores = [s for s in body if isinstance(s, Store)]
     read = {load.memory for s in stores for value in values_in(s) for load in loads_of(value)}
     places = {(s.memory, s.index) for s in stores}

@@ -54,13 +54,14 @@ static int32_t launch_all(const TinyDeviceKernel* kernel, void** inputs, void** 
 
 int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs) {
   /* What one function of a kernel leaves in images, the next one reads: no other thread's comes
-     between them. */
+     between them. A single function has no images. */
   static pthread_mutex_t together = PTHREAD_MUTEX_INITIALIZER;
   TinyDeviceKernel* kernel = (TinyDeviceKernel*)self;
   if (is_parents) return lost();
-  pthread_mutex_lock(&together);
+  bool several = kernel->dispatch_count > 1;
+  if (several) pthread_mutex_lock(&together);
   int32_t status = launch_all(kernel, inputs, outputs);
-  pthread_mutex_unlock(&together);
+  if (several) pthread_mutex_unlock(&together);
   return settled(kernel->device, status);
 }
 
