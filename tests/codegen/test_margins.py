@@ -96,6 +96,29 @@ def test_short_rows_are_vectors() -> None:
     assert "vector" in loops
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_halves_that_vectors_fill(dtype: str) -> None:
+    """Rotary positions: both halves of a row are stored by one loop, from the same loads."""
+
+    def turned(x: jax.Array, c: jax.Array, s: jax.Array) -> jax.Array:
+        a, b = x[..., :16], x[..., 16:]
+        return jnp.concatenate([a * c - b * s, a * s + b * c], -1)
+
+    x, c, s = (numbers(60, n, dtype=dtype) for n in (32, 16, 16))
+    loops = check(turned, x, c, s)
+    assert loops.count("for ") == 2 and "where" not in loops and "?" not in loops, loops
+
+
+def test_ends_of_a_row_that_are_computed_otherwise() -> None:
+    """As a real transform's first and last number: no element of the others asks for them."""
+
+    def ends(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.concatenate([x[:, :1] + y[:, :1], x[:, 1:] * y[:, ::-1][:, :-1], x[:, :1]], 1)
+
+    loops = check(ends, numbers(60, 32), numbers(60, 32) + 1)
+    assert "for j in 31 vector" in loops and "where" not in loops, loops
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("width", [3, 4, 5, 12, 31])
 def test_rows_at_places_that_are_data(width: int, dtype: str) -> None:

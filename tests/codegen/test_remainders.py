@@ -62,6 +62,42 @@ def test_gradients_of_pooling_along_rows(size: int, stride: int) -> None:
     assert f"turns of {stride}" in loops_of(gradient, normal(3, 50, 61))
 
 
+def turned(x: jax.Array, c: jax.Array, s: jax.Array) -> jax.Array:
+    """Rotary positions of pairs that are neighbours."""
+    a, b = x[..., ::2], x[..., 1::2]
+    return jnp.stack([a * c - b * s, a * s + b * c], -1).reshape(x.shape)
+
+
+def whole(*shape: int) -> np.ndarray:
+    return np.round(4 * normal(*shape))
+
+
+def test_pairs_in_rows_that_are_walked_as_one() -> None:
+    """The columns of heads that lie side by side are told apart before pairs of them are."""
+
+    def gradient(y: jax.Array, *angles: jax.Array) -> jax.Array:
+        def heads(x: jax.Array) -> jax.Array:
+            return turned(x.reshape(2, 32, 4, 64).transpose(0, 2, 1, 3), *angles)
+
+        shape = jax.ShapeDtypeStruct((2, 32, 256), y.dtype)
+        return 2 * jax.linear_transpose(heads, shape)(y)[0]
+
+    text = loops_of(gradient, whole(2, 4, 32, 64), whole(32, 32), whole(32, 32))
+    assert "turns of 2 k, vector k" in text and "?" not in text, text
+
+
+def test_bounds_of_a_loop_around() -> None:
+    """Rows in between, and pairs of an array that is stored the other way around."""
+    text = loops_of(lambda x: lax.pad(x, np.float32(0), [(0, 0, 1), (0, 0, 0)]) * 2, normal(30, 60))
+    assert "turns of 2 i" in text and "?" not in text, text
+
+    def across(y: jax.Array, *angles: jax.Array) -> jax.Array:
+        return jax.linear_transpose(lambda x: turned(x, *angles), y)(y)[0].T
+
+    text = loops_of(across, whole(300, 64), whole(300, 32), whole(300, 32))
+    assert "turns of 2 i" in text and "?" not in text, text
+
+
 @pytest.mark.parametrize("width", [9, 10, 16, 23, 31])
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.int8, np.uint8, np.bool_])
 def test_rows_of_a_few_elements(width: int, kind: type) -> None:

@@ -18,11 +18,12 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.views import through
 from tinyhlo.ir.walks import reachable
+from tinyhlo.target import SHORT
 
 MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
 MAX_TEXT = 12_000  # values in all pieces together; LLVM takes a second for twice as many
-LONG = 64  # elements of a piece, with the axes inside, that make a loop of its own worth while
+LONG = 16  # elements of a piece, with the axes inside, that make a loop of its own worth while
 COPIED = 6  # bytes of a piece that is only copied, for the same
 
 Bounds = tuple[int, int]
@@ -66,7 +67,7 @@ def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
     parts = [tuple(pairwise(sorted(found))) for found in cuts]
     least = COPIED // node.dtype.itemsize if is_moved(node) else LONG
     for k, extent in enumerate(node.shape):
-        if not pays(parts[k], prod(node.shape[k + 1 :]), least):
+        if not pays(parts[k], prod(node.shape[k + 1 :]), least, SHORT // node.dtype.itemsize):
             parts[k] = ((0, extent),)
     for chosen in (parts, list(map(around_longest, parts))):
         pieces = prod(map(len, chosen))
@@ -106,10 +107,14 @@ def around_longest(parts: tuple[Bounds, ...]) -> tuple[Bounds, ...]:
     return tuple((low, high) for low, high in sides if low < high)
 
 
-def pays(parts: tuple[Bounds, ...], inside: int, least: int) -> bool:
-    """Whether parts whose positions hold so many elements each get loops of their own."""
-    most = max((stop - start for start, stop in parts), default=0)
-    return len(parts) <= MAX_PIECES and (most <= 1 or most * inside >= least)
+def pays(parts: tuple[Bounds, ...], inside: int, least: int, full: int) -> bool:
+    """Whether parts whose positions hold so many elements each get loops of their own: those of
+    at least so many elements, and those that `full` vectors fill."""
+    sizes = [(stop - start) * inside for start, stop in parts]
+    if len(parts) > MAX_PIECES:
+        return False
+    most = max(sizes, default=0)
+    return most <= inside or most >= least or all(size % full == 0 for size in sizes)
 
 
 def is_moved(node: Node) -> bool:

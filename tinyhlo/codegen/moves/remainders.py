@@ -14,13 +14,13 @@ is all but one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import gcd, lcm
 
 from tinyhlo.codegen.bodies import all_indices, inside, only_sums, values_in
-from tinyhlo.codegen.expressions import apply, exchanged
+from tinyhlo.codegen.expressions import Guard, apply, exchanged
 from tinyhlo.codegen.loops import (
     Accumulate,
     Axis,
@@ -40,7 +40,7 @@ from tinyhlo.codegen.moves.write_out import (
     without_registers,
 )
 from tinyhlo.codegen.walks import walk
-from tinyhlo.ir.index import Index, Quotient, Remainder, Var, constant, index
+from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, constant, index
 from tinyhlo.target import NEAR, Target
 
 MOST_UNDECIDED = 768  # expressions of all remainders, before those are left out that are zero
@@ -91,21 +91,30 @@ def sum_in_turns(loop: Loop, target: Target, moves: list[str]) -> Loop:
 
 
 def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
-    """The nest with `modulus` elements a turn; nothing where there is no such number, or too few
-    turns for a vector."""
-    *outer, var = (loop.var for loop in nest)
-    modulus = lcm(*(modulus_of(where, var) for where in all_indices(nest[-1].body)))
-    if not 2 <= modulus <= NEAR or uses_registers(nest[-1]):
+    """The nest with `modulus` elements a turn of its last loop, or of one further out that bounds
+    depend on; nothing where there is no such number, or too few turns for a vector."""
+    if uses_registers(nest[-1]):
         return ()
     body: list[Statement] = []
     for statement in nest[-1].body:
         body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
     if not all(isinstance(statement, (Declare, Accumulate, Store)) for statement in body):
         return ()
-    if modulus * count_nodes(body) > MOST_UNDECIDED:
+    variables, bounds = [loop.var for loop in nest], [*bounds_in(body)]
+    asked = (k for k, var in enumerate(variables) if turn_of(bounds, var) > 1)
+    place = max(asked, default=len(variables) - 1)
+    outer, var, inner = variables[:place], variables[place], variables[place + 1 :]
+    modulus = turn_of(all_indices(body), var)
+    row = row_of(body, var) if modulus > NEAR else 0
+    if row:
+        outer.append(Var(f"{var.name}_row", var.extent // row))
+        column = Var(var.name, row)
+        body = list(at(body, var, [index(outer[-1]) * row + index(column)]))
+        var, modulus = column, turn_of(all_indices(body), column)
+    if not 2 <= modulus <= NEAR or modulus * count_nodes(body) > MOST_UNDECIDED:
         return ()
     count, rest = divmod(var.extent, modulus)
-    if count < target.short_lanes(32):
+    if not inner and count < target.short_lanes(32):
         return ()
     turn = Var(var.name, count)
     each = at(body, var, [index(turn) * modulus + k for k in range(modulus)])
@@ -113,7 +122,39 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
         return ()
     moves.append(f"turns of {modulus} {var.name}")
     last = at(body, var, [constant(count * modulus + k) for k in range(rest)])
-    return nested(outer, (*nested([turn], each), *last))
+    return nested(outer, (*nested([turn, *inner], each), *(nested(inner, last) if last else ())))
+
+
+def turn_of(indices: Iterable[Index], var: Var) -> int:
+    return lcm(*(modulus_of(where, var) for where in indices))
+
+
+def bounds_in(body: Sequence[Statement]) -> Iterator[Index]:
+    """What guards compare."""
+    for e in walk(value for s in body for value in values_in(s)):
+        if isinstance(e, Guard):
+            yield from (condition.index for condition in e.conditions)
+
+
+def row_of(body: Sequence[Statement], var: Var) -> int:
+    """The length of the rows that a loop walks one after the other as if they were one, whose
+    columns are told apart again in an index: `k%64`. 0 where there are none."""
+    found = {
+        atom.modulus
+        for where in all_indices(body)
+        for atom in atoms_of(where)
+        if isinstance(atom, Remainder) and atom.dividend == index(var)
+    }
+    row = min((modulus for modulus in found if modulus > NEAR), default=0)
+    return row if row and var.extent % row == 0 else 0
+
+
+def atoms_of(where: Index) -> Iterator[Atom]:
+    """Those of an index, and of what they divide."""
+    for atom, _ in where.terms:
+        yield atom
+        if isinstance(atom, (Quotient, Remainder)):
+            yield from atoms_of(atom.dividend)
 
 
 def count_nodes(body: Sequence[Statement]) -> int:

@@ -128,7 +128,7 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
     """Give the loop of a nest that so takes fewest instructions a vector width; loops too short for
     whole vectors run in halves. What fills no vector is in a last one that overlaps."""
     nest = nested_loops(statement)
-    least = min(lanes, lanes * SHORT // target.vector_bytes)
+    least = min(lanes, lanes * 16 // target.vector_bytes)
     widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
     choices = [(loop, width) for loop in nest for width in widths if loop.var.extent >= width]
     if not choices:
