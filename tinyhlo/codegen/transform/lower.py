@@ -31,8 +31,9 @@ from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
-from tinyhlo.target import NEAR, SHORT, Target
+from tinyhlo.target import NEAR, Target
 
+SHORTEST = 16  # bytes of a vector: of four points of a transform, which lie at strides
 Access = tuple[Memory, Index, bool]  # whether it is a store
 
 
@@ -126,9 +127,10 @@ def remainder(statement: Statement, lanes: int) -> int:
 
 def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str]) -> Statement:
     """Give the loop of a nest that so takes fewest instructions a vector width; loops too short for
-    whole vectors run in halves. What fills no vector is in a last one that overlaps."""
+    whole vectors run in halves or quarters of them. What fills no vector is in a last one that
+    overlaps."""
     nest = nested_loops(statement)
-    least = min(lanes, lanes * 16 // target.vector_bytes)
+    least = min(lanes, lanes * SHORTEST // target.vector_bytes)
     widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
     choices = [(loop, width) for loop in nest for width in widths if loop.var.extent >= width]
     if not choices:
