@@ -212,10 +212,9 @@ def test_columns_that_fill_no_vector_run_in_halves_of_one(name: str, lanes: int)
     assert widths == [str(lanes)] * 2
 
 
-@pytest.mark.parametrize(("rows", "axis"), [(1000, "parallel"), (50, "serial")])
+@pytest.mark.parametrize(("rows", "axis"), [(2000, "parallel"), (50, "serial")])
 def test_threads_share_a_transform_by_its_vectors(rows: int, axis: str) -> None:
-    """Real rows of 64, half of them in lanes of half a vector: as many instructions as twice the
-    numbers in whole ones."""
+    """Real rows of 64, whose two passes fill quarters and halves of vectors."""
     text = jax.jit(jnp.fft.rfft).lower(np.zeros((rows, 64), np.float32)).as_text()
     stages = run_stages(text, Config(cpu="x86-64-v4", threads=2, cache=False))
     assert f"{axis} {rows} tiles" in str(stages.compiled.loops[0])

@@ -99,6 +99,40 @@ CONTRACTIONS = {
         floats(2, 3, 5, 6),
         floats(4, 3, 2, 3),
     ),
+    **{
+        f"dilations with a factor in common, {base}, {between}, {low}": (
+            convolution(
+                lhs_dilation=base,
+                rhs_dilation=between,
+                padding=(low, (3, -2)),
+                dimension_numbers=NHWC,
+            ),
+            floats(2, 5, 6, 3),
+            floats(3, 2, 3, 4),
+        )
+        for base, between in (
+            ((2, 2), (2, 2)),
+            ((4, 6), (2, 9)),
+            ((3, 4), (6, 1)),
+            ((6, 1), (9, 5)),
+        )
+        for low in ((3, 2), (-2, 7), (0, 1))
+    },
+    "a factor in common along one axis": (
+        convolution(
+            window_strides=(2, 1),
+            lhs_dilation=(2, 4),
+            rhs_dilation=(6, 2),
+            padding=((5, 2), (3, 1)),
+        ),
+        floats(2, 3, 9, 6),
+        floats(4, 3, 2, 3),
+    ),
+    "no place in common": (
+        convolution(lhs_dilation=(2, 2), rhs_dilation=(2, 2), padding=((1, -1), (1, -1))),
+        floats(2, 3, 1, 1),
+        floats(4, 3, 1, 1),
+    ),
     "feature groups": (convolution(feature_group_count=3), floats(2, 6, 5, 5), floats(9, 2, 3, 3)),
     "batch groups": (convolution(batch_group_count=2), floats(4, 3, 5, 5), floats(6, 3, 3, 3)),
     "pointwise": (convolution(), floats(2, 3, 4, 4), floats(5, 3, 1, 1)),

@@ -10,6 +10,8 @@ left out, so that a pointwise convolution is a plain matrix product. Dilated inp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
@@ -17,9 +19,9 @@ from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.phases import Phases, phases_of, taps_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
-from tinyhlo.import_stablehlo.windows import windows_of
+from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import flip, full, pad, permute, reshape, scalar, slice_, window
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Node, Shape
 
 
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -30,29 +32,70 @@ def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     reversal = given.get("window_reversal") or ()
     rhs = flip(rhs, [2 + axis for axis, reversed_ in enumerate(reversal) if reversed_])
     windows = windows_of(given, rhs.shape[2:], "lhs_dilation", "rhs_dilation")
+    shape = operation.type.shape
+    if 0 in shape or 0 in lhs.shape or 0 in rhs.shape:
+        return full(0, shape, operation.type.dtype)
+    dilations = zip(windows.stride, windows.base_dilation, windows.window_dilation, strict=True)
+    common = tuple(gcd(base, between) if stride == 1 else 1 for stride, base, between in dilations)
+    if max(common, default=1) > 1:
+        return at_common_places(operation, lhs, rhs, windows, common)
+    return convolved(operation, lhs, rhs, windows, shape)
+
+
+def at_common_places(
+    operation: Operation, lhs: Node, rhs: Node, windows: Windows, common: tuple[int, ...]
+) -> Node:
+    """Where both dilations have a factor in common, taps meet the input at every such place only.
+    A convolution with what is left of the dilations gives these; zeros lie between them."""
+    numbers: ConvolutionDimensions = operation.attributes["dimension_numbers"]
+    shape = operation.type.shape
+    low, high, between, inner = [0] * len(shape), [0] * len(shape), [0] * len(shape), list(shape)
+    behind = list(windows.high)
+    base, dilation = (
+        tuple(n // g for n, g in zip(given, common, strict=True))
+        for given in (windows.base_dilation, windows.window_dilation)
+    )
+    before = tuple(n // g for n, g in zip(windows.low, common, strict=True))
+    for k, (axis, g) in enumerate(zip(numbers.output_spatial_dimensions, common, strict=True)):
+        if g == 1:
+            continue
+        low[axis], between[axis] = windows.low[k] % g, g - 1
+        inner[axis] = count = -(-(shape[axis] - low[axis]) // g)
+        if count < 1:
+            return full(0, shape, operation.type.dtype)
+        high[axis] = shape[axis] - low[axis] - (count - 1) * g - 1
+        spread, reach = (
+            (n - 1) * step
+            for n, step in ((lhs.shape[2 + k], base[k]), (windows.size[k], dilation[k]))
+        )
+        behind[k] = count - 1 + reach - spread - before[k]
+    left = replace(
+        windows, base_dilation=base, window_dilation=dilation, low=before, high=tuple(behind)
+    )
+    places = convolved(operation, lhs, rhs, left, tuple(inner))
+    return pad(places, scalar(0, places.dtype), low, high, between)
+
+
+def convolved(operation: Operation, lhs: Node, rhs: Node, windows: Windows, shape: Shape) -> Node:
     base, ones = windows.base_dilation, (1,) * len(windows.size)
-    alone = windows.stride == windows.window_dilation == ones
-    if alone and base != ones and 0 not in operation.type.shape:
-        return by_phases(operation, lhs, rhs, windows.low, base)
+    if windows.stride == windows.window_dilation == ones and base != ones:
+        return by_phases(operation, lhs, rhs, windows, shape)
     gaps = [step - 1 for step in base]
     low, high, between = ((0, 0, *each) for each in (windows.low, windows.high, gaps))
     lhs = pad(lhs, scalar(0, lhs.dtype), low, high, between)
     if ones:
         size, stride, dilation = windows.size, windows.stride, windows.window_dilation
         lhs = window(lhs, (1, 1, *size), (1, 1, *stride), (1, 1, *dilation))
-    return reshape(products(operation, lhs, reshape(rhs, rhs.shape + ones)), operation.type.shape)
+    return reshape(products(operation, lhs, reshape(rhs, rhs.shape + ones)), shape)
 
 
-def by_phases(
-    operation: Operation, lhs: Node, rhs: Node, lows: Sequence[int], bases: Sequence[int]
-) -> Node:
+def by_phases(operation: Operation, lhs: Node, rhs: Node, windows: Windows, shape: Shape) -> Node:
     """Each group of phases, then all of them side by side, along one axis after the other."""
     numbers: ConvolutionDimensions = operation.attributes["dimension_numbers"]
+    lows, bases = windows.low, windows.base_dilation
     kernel, ones = rhs.shape[2:], (1,) * len(bases)
     spatial = numbers.output_spatial_dimensions
-    counts = [
-        -(-operation.type.shape[axis] // base) for axis, base in zip(spatial, bases, strict=True)
-    ]
+    counts = [-(-shape[axis] // base) for axis, base in zip(spatial, bases, strict=True)]
     kinds = [phases_of(*axis) for axis in zip(kernel, bases, lows, strict=True)]
 
     def joined(chosen: tuple[Phases, ...]) -> Node:
@@ -67,11 +110,11 @@ def by_phases(
         seen = window(inside, (1, 1, *(p.taps for p in chosen)), (1, 1, *ones), (1, 1, *ones))
         return products(operation, seen, taps_of(rhs, chosen, bases, lows))
 
-    whole = list(operation.type.shape)
+    whole = list(shape)
     for axis, count, base in zip(spatial, counts, bases, strict=True):
         whole[axis] = count * base
     result = reshape(joined(()), tuple(whole))
-    return slice_(result, (0,) * len(whole), operation.type.shape)
+    return slice_(result, (0,) * len(whole), shape)
 
 
 def products(operation: Operation, lhs: Node, rhs: Node) -> Node:

@@ -46,7 +46,7 @@ STRIP = 512  # elements between two cuts: a few such rows stay in the first cach
 CROSSING = 4  # values that a cut may hand on
 EXPANSION = 24  # operations of a transcendental once it is written out
 MANY = 1 << 14  # iterations in all runs: below, there is little to win
-HEAVY = 1 << 25  # operations in all runs that outweigh compiling more of them
+HEAVY = 1 << 20  # operations of a vector in all runs that outweigh compiling more of them
 UNEVEN = 16  # turns of a loop that make up for a last one that is not full
 
 
@@ -79,7 +79,7 @@ def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
     total = sum(weights)
     if total < LONG:
         return loop
-    chains = CHAINS if iterations * total < HEAVY else MORE_CHAINS
+    chains = CHAINS if iterations * total < HEAVY * loop.width else MORE_CHAINS
     if total > AMPLE * WINDOW and total > AMPLE * depth(order, weights):
         chains = 1
     width = widened(loop, chains)
