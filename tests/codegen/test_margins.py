@@ -3,6 +3,7 @@ what fills no vector is one that overlaps."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 
 import jax
@@ -129,6 +130,24 @@ def test_rows_at_places_that_are_data(width: int, dtype: str) -> None:
     clipped = check(lambda x, places: x.at[places].get(mode="clip"), x, places)
     if width * x.itemsize >= 20:
         assert "[vector j" in taken and "[vector j" in clipped
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="code for x86")
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", ""])
+def test_lanes_that_are_known_to_be_off(cpu: str, dtype: str) -> None:
+    """A row in two registers, nothing of which the second one holds: LLVM 22 loads it for AVX2."""
+    x, config = numbers(32, 7, dtype=dtype) + 1, Config(cpu=cpu, cache=False)
+
+    def row_and_more(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        padded = jnp.pad(x, ((5, 12), (1, 8)))
+        return padded, padded[:1] * 2
+
+    for program in (row_and_more, lambda x: jnp.pad(x, ((5, 12), (1, 8))) * 3):
+        stages = run_stages(jax.jit(program).lower(x).as_text(), config)
+        found = native(stages.module, stages.program, stages.compiled, config)(x)
+        for got, wanted in zip(found, jax.tree.leaves(jax.jit(program)(x)), strict=True):
+            np.testing.assert_array_equal(got, wanted)
 
 
 def test_two_vectors_need_no_loop() -> None:

@@ -86,6 +86,12 @@ def test_pairs_in_rows_that_are_walked_as_one() -> None:
     assert "turns of 2 k, vector k" in text and "?" not in text, text
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_fewer_rows_than_a_turn_has(rows: int) -> None:
+    loops_of(lambda x: lax.pad(x, np.float32(1), [(0, 0, 3), (1, 1, 0)]) * 2, normal(rows, 60))
+    loops_of(lambda x: lax.pad(x, np.float32(1), [(1, -2, 3), (0, 0, 0)]) + 1, normal(rows, 60))
+
+
 def test_bounds_of_a_loop_around() -> None:
     """Rows in between, and pairs of an array that is stored the other way around."""
     text = loops_of(lambda x: lax.pad(x, np.float32(0), [(0, 0, 1), (0, 0, 0)]) * 2, normal(30, 60))

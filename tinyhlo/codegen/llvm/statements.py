@@ -255,7 +255,12 @@ class Statements(Values):
         end = self.index(loop.start + loop.count)
         if (loop.start + loop.count).bounds[1] <= extent:
             return end
-        return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", end), ("i64", str(extent))])
+        return self.least(end, str(extent))
+
+    def least(self, place: str, last: str) -> str:
+        if place.isdigit() and last.isdigit():
+            return str(min(int(place), int(last)))
+        return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", place), ("i64", last)])
 
     def split(self, loop: Loop, end: str, between: Callable[[], None] = lambda: None) -> None:
         """Several vectors at a time, then single ones, then parts of one behind a few vectors, then
@@ -318,7 +323,7 @@ class Statements(Values):
             in_step = not any(number % width for number in (*starts, ends))
             self.in_step = loop.var if in_step and (not last or last.isdigit()) else None
             if last:
-                place = self.b.intrinsic("llvm.umin.i64", "i64", [("i64", counter), ("i64", last)])
+                place = self.least(counter, last)
                 self.variables[loop.var] = place
                 self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
             for name in inside:

@@ -248,7 +248,16 @@ class Values(Scopes):
         type_, mask = value_type(stored, lanes), self.scope.mask or splat("true", "i1", lanes)
         size = ("i32", str(stored.itemsize))
         given = [place, size, (lanes_type("i1", lanes), mask), (type_, "zeroinitializer")]
-        return self.from_stored(self.b.intrinsic(name, type_, given), dtype, lanes)
+        found = self.b.intrinsic(name, type_, given)
+        if self.is_placed():
+            found = self.b.select(mask, found, "zeroinitializer", type_, lanes)
+        return self.from_stored(found, dtype, lanes)
+
+    def is_placed(self) -> bool:
+        """Whether a vector's place is a number, and LLVM finds out which lanes are on. It reads
+        registers of which none is, unless nothing of them is used (LLVM 22, AVX2)."""
+        place = self.variables.get(self.vector_var, "") if self.vector_var else ""
+        return place.isdigit()
 
     def gather(self, e: Load) -> str:
         addresses = self.lane_by_lane(e) if self.scope.mask is None else []

@@ -122,7 +122,8 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
         return ()
     moves.append(f"turns of {modulus} {var.name}")
     last = at(body, var, [constant(count * modulus + k) for k in range(rest)])
-    return nested(outer, (*nested([turn, *inner], each), *(nested(inner, last) if last else ())))
+    turns = nested([turn, *inner], each) if count else ()
+    return nested(outer, (*turns, *(nested(inner, last) if rest else ())))
 
 
 def turn_of(indices: Iterable[Index], var: Var) -> int:
