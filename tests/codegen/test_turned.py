@@ -26,6 +26,8 @@ SHAPES = [
     ((67, 33), (1, 0)),  # blocks overlap
     ((4, 100), (1, 0)),  # fewer rows than lanes
     ((9, 5), (1, 0)),
+    ((130, 14), (1, 0)),  # bytes in half a register
+    ((11, 130), (1, 0)),
     ((3, 40, 70), (0, 2, 1)),
     ((17, 5, 23), (2, 1, 0)),
     ((2, 19, 6, 21), (3, 0, 2, 1)),
@@ -131,6 +133,12 @@ def test_overlapping_blocks_of_few_rows_are_of_one_thread(columns: int) -> None:
     (outermost,) = loops.body
     assert isinstance(outermost, Loop) and outermost.axis is Axis.PARALLEL
     assert outermost.var.name == ("i_blockj_block_piece" if columns == 200 else "j_block")
+
+
+def test_rows_of_few_bytes_are_turned() -> None:
+    x = param(0, (2000, 14), I8)
+    (loops,) = compiled(Graph((x.type,), (permute(x, (1, 0)),))).loops
+    assert any(move.startswith("turn i 8") for move in loops.moves), loops.moves
 
 
 def test_a_slice_is_turned_within_its_bounds() -> None:

@@ -36,6 +36,7 @@ RUN_BYTES = 256  # written in order: fewer, and the pages of as many rows come a
 NEAR_PAGES = 256  # of an array in memory: of more pages, more is read at a time than one line
 PAGE_BYTES = 4096
 GROUP_BYTES = 16  # narrow elements are turned in vectors of so many bytes: one instruction each
+LEAST_BYTES = 8  # of a vector: half of a register, for rows of 8 to 15 bytes
 NEAR = 4  # elements apart: so few vectors are loaded and picked from
 FEWEST = 4  # rows and columns of a square
 FEW_ROWS = 48  # whose pages are at hand together: their blocks overlap, and share lines of memory
@@ -91,7 +92,7 @@ def turned_nest(
     widest = max(x.dtype.itemsize for x in loads)
     shortest = min(row.extent, column.extent)
     lanes = square_of(widest, shortest, target)
-    if shortest < FEWEST or lanes * widest < GROUP_BYTES:
+    if shortest < FEWEST or lanes * widest < LEAST_BYTES:
         return ()
     run = RUN_BYTES if any(has_many_pages(x, column, target) for x in loads) else LINE_BYTES
     rows = Block(row, size_of(row.extent, run // widest, lanes))
