@@ -1,4 +1,5 @@
-"""Time the 41 workloads and the real programs beside the checkout, and write docs/benchmarks.md.
+"""Time the 41 workloads and the real programs beside the checkout, and write docs/benchmarks.md,
+or the page of the machine's kind (`PAGES`).
 
     python -m benchmarks.record
 
@@ -23,8 +24,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tinyhlo.runtime.processors import host_target
+
 CHECKOUT = Path(__file__).resolve().parents[1]
-PAGE = CHECKOUT / "docs" / "benchmarks.md"
+# by bytes of a vector: processors with AVX-512 have one page, those with AVX2 another
+PAGES = {64: "benchmarks.md", 32: "benchmarks-avx2.md", 16: "benchmarks-128.md"}
+PAGE = CHECKOUT / "docs" / PAGES[host_target(1).vector_bytes]
 ARGUMENTS = ["--backend", "cpu,tiny", "--fresh", "--rounds", "2", "--budget", "0.1"]
 
 INTRODUCTION = """# Benchmarks
