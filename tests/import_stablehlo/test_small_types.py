@@ -145,6 +145,24 @@ def test_bits_of_integers() -> None:
     np.testing.assert_array_equal(joined, bits[::2] | bits[1::2] << 4)
 
 
+@pytest.mark.parametrize("name", ["i4", "ui4", "i2", "ui2"])
+def test_shifts_to_the_right_fill_with_the_upper_bit(name: str) -> None:
+    """Of unsigned integers too, and of any number of places."""
+    dtype = BY_NAME[name]
+    bits = codes(dtype)
+    type_ = f"tensor<{bits.size}x{bits.size}x{name}>"
+    text = f"""func.func @main(%x: {type_}, %n: {type_}) -> {type_} {{
+      %0 = stablehlo.shift_right_arithmetic %x, %n : {type_}
+      return %0 : {type_} }}"""
+    x, places = np.meshgrid(bits, bits, indexing="ij")
+    given = (np.ascontiguousarray(array).view(dtype.numpy) for array in (x, places))
+    (found,) = compile_module(text, Config())(*given)
+    signed = np.where(x >> (dtype.bits - 1), x.astype(int) - bits.size, x)
+    np.testing.assert_array_equal(
+        found.view(np.uint8) & (bits.size - 1), (signed >> places) % bits.size
+    )
+
+
 def test_float8_matmul_sums_in_float32() -> None:
     text = """func.func @main(%x: tensor<8x32xf8E4M3FN>, %y: tensor<32x8xf8E5M2>)
         -> tensor<8x8xf32> {

@@ -59,10 +59,18 @@ def count_leading_zeros(x: Node, dtype: DType) -> Node:
     return elementwise(Op.CLZ, x) - (U8.bits - dtype.bits)
 
 
+def shift_right_arithmetic(x: Node, places: Node, dtype: DType) -> Node:
+    """The upper bit fills, also of unsigned integers, as with wider ones."""
+    above = U8.bits - dtype.bits
+    filled = elementwise(Op.SAR, x << above, places)
+    return (filled >> above) & ((1 << dtype.bits) - 1)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(CONSTANTS, on_values(bits_constant, "value", SHAPE, DTYPE)),
     "stablehlo.convert": convert_op,
     "stablehlo.shift_right_logical": on_values(operator.rshift),
+    "stablehlo.shift_right_arithmetic": on_values(shift_right_arithmetic, DTYPE),
     "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),
     "stablehlo.count_leading_zeros": on_values(count_leading_zeros, DTYPE),
     "stablehlo.bitcast_convert": bitcast_convert,
