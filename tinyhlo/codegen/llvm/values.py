@@ -254,8 +254,9 @@ class Values(Scopes):
         return self.from_stored(found, dtype, lanes)
 
     def is_placed(self) -> bool:
-        """Whether a vector's place is a number, and LLVM finds out which lanes are on. It reads
-        registers of which none is, unless nothing of them is used (LLVM 22, AVX2)."""
+        """Whether a vector's place is a number, so that LLVM finds out which lanes are on. Where
+        none of a register's are, LLVM 22 loads all of them for AVX2; a choice under the same mask
+        uses nothing of that register, and it is not loaded."""
         place = self.variables.get(self.vector_var, "") if self.vector_var else ""
         return place.isdigit()
 

@@ -93,7 +93,7 @@ def sum_in_turns(loop: Loop, target: Target, moves: list[str]) -> Loop:
 def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     """The nest with `modulus` elements a turn of its last loop, or of one further out that bounds
     depend on; nothing where there is no such number, or too few turns for a vector."""
-    if uses_registers(nest[-1]):
+    if not divides(nest[-1].body) or uses_registers(nest[-1]):
         return ()
     body: list[Statement] = []
     for statement in nest[-1].body:
@@ -124,6 +124,12 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     last = at(body, var, [constant(count * modulus + k) for k in range(rest)])
     turns = nested([turn, *inner], each) if count else ()
     return nested(outer, (*turns, *(nested(inner, last) if rest else ())))
+
+
+def divides(body: Body) -> bool:
+    """Whether an index has a quotient or a remainder in it."""
+    atoms = (atom for where in all_indices(body) for atom, _ in where.terms)
+    return any(isinstance(atom, (Quotient, Remainder)) for atom in atoms)
 
 
 def turn_of(indices: Iterable[Index], var: Var) -> int:
