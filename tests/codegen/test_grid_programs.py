@@ -4,11 +4,15 @@ clang for AMD's GPUs and as Metal."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,11 +55,25 @@ ON_DEVICES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Any]]]:
+    """A process for each test of `test_on_a_device` that is to run, one a core at a time: most of
+    the time of each is a compiler's, on one thread."""
+    tests = [t for t in request.session.items if t.name.startswith("test_on_a_device[")]
+    module = ("-m", "tests.codegen.grid_programs")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {
+            f"{device} {kind}": pool.submit(python, *module, device, kind, JAX_PLATFORMS="cpu")
+            for device, kind in ON_DEVICES
+            if not missing(device) and any(f"[{device}-{kind}]" in t.name for t in tests)
+        }
+
+
 @pytest.mark.parametrize(("device", "kind"), ON_DEVICES)
-def test_on_a_device(device: str, kind: str) -> None:
+def test_on_a_device(runs: dict[str, Future[Any]], device: str, kind: str) -> None:
     if missing(device):
         pytest.skip(missing(device))
-    done = python("-m", "tests.codegen.grid_programs", device, kind, JAX_PLATFORMS="cpu")
+    done = runs[f"{device} {kind}"].result()
     assert done.returncode == 0, done.stderr
     wrong = json.loads(done.stdout.splitlines()[-1])
     assert not wrong, "\n".join(f"{title}: {text}" for title, text in wrong.items())
