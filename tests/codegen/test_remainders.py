@@ -86,10 +86,19 @@ def test_pairs_in_rows_that_are_walked_as_one() -> None:
     assert "turns of 2 k, vector k" in text and "?" not in text, text
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", [2, 3, 4, 5])
 def test_fewer_rows_than_a_turn_has(rows: int) -> None:
-    loops_of(lambda x: lax.pad(x, np.float32(1), [(0, 0, 3), (1, 1, 0)]) * 2, normal(rows, 60))
-    loops_of(lambda x: lax.pad(x, np.float32(1), [(1, -2, 3), (0, 0, 0)]) + 1, normal(rows, 60))
+    """Each of them is stored once."""
+
+    def side_by_side(x: jax.Array, y: jax.Array) -> jax.Array:
+        zero = np.float32(0)
+        return lax.pad(x, zero, [(0, 1, 1), (0, 0, 0)]) + lax.pad(y, zero, [(1, 0, 1), (0, 0, 0)])
+
+    def twice(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
+        return side_by_side(side_by_side(x, y), z)[:rows]
+
+    text = loops_of(twice, normal(2, 60), normal(2, 60) + 1, normal(4, 60) - 1)
+    assert "turns of" in text and text.count("y0[") == rows, text
 
 
 def test_bounds_of_a_loop_around() -> None:
