@@ -35,7 +35,7 @@ from benchmarks.layers import (
     zeros_like,
 )
 from benchmarks.memory import apart, peak, resident
-from benchmarks.record import PAGE, markdown_table, replaced
+from benchmarks.record import markdown_table, write_section
 from benchmarks.runner import BACKENDS, compile_cold, warm_devices
 
 STEPS = 3
@@ -142,7 +142,7 @@ def main() -> int:
     if options.markdown or options.names:
         print(section, end="")
     else:
-        PAGE.write_text(replaced(PAGE.read_text(), section))
+        write_section(section)
     return 0
 
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks import decoding, networks, simulations  # noqa: F401  (they fill MODELS)
 from benchmarks.layers import MODELS
-from benchmarks.record import PAGE, markdown_table, replaced
+from benchmarks.record import markdown_table, write_section
 from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
 from benchmarks.workloads import Workload
 
@@ -62,7 +62,7 @@ def main() -> int:
             table.add_row(*cells(name, row))
         Console().print(table)
     if not (options.markdown or options.names):
-        PAGE.write_text(replaced(PAGE.read_text(), section(rows)))
+        write_section(section(rows))
     failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
     for failure in failures:
         print(failure, file=sys.stderr)

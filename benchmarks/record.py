@@ -135,6 +135,11 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts:
     return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
 
 
+def write_section(section: str, path: Path = PAGE) -> None:
+    """Put `section` into the page of this kind of machine, which is made where there is none."""
+    path.write_text(replaced(path.read_text() if path.exists() else "# Benchmarks\n", section))
+
+
 def replaced(page: str, section: str) -> str:
     """The page with `section` in place of the one of its title; at the end where it has none."""
     title = section.splitlines()[0]

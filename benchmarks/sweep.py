@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.operations import OPERATIONS, Operation
 from benchmarks.random_operations import drawn
-from benchmarks.record import PAGE, markdown_table, replaced
+from benchmarks.record import markdown_table, write_section
 from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
 from benchmarks.workloads import Workload
 
@@ -74,7 +74,7 @@ def main() -> int:
     if options.markdown:
         print(section(rows), end="")
     elif not options.only and not options.random:
-        PAGE.write_text(replaced(PAGE.read_text(), section(rows)))
+        write_section(section(rows))
     failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
     for failure in failures:
         print(failure, file=sys.stderr)

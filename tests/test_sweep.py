@@ -1,11 +1,13 @@
 """The sweep over single operations: its table traces, its section replaces the one before."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 
 from benchmarks.operations import OPERATIONS
 from benchmarks.random_operations import drawn
-from benchmarks.record import replaced
+from benchmarks.record import write_section
 from benchmarks.runner import Measured
 from benchmarks.sweep import ARGUMENT, array, section
 from tinyhlo.check import scaled_error
@@ -31,12 +33,17 @@ def test_arguments() -> None:
     assert array("u8[100]<3").max() == 2
 
 
-def test_section_is_replaced() -> None:
+def test_section_is_written(tmp_path: Path) -> None:
+    """On a machine of a new kind the page is made."""
     rows = {"top 8": {"tiny": Measured(2e-6), "cpu": Measured(1e-6)}}
     text = section(rows)
     assert "| top 8 | f32[1000,1000] | 2 | 1 | 0.50 |" in text
-    page = replaced("# Benchmarks\n", text)
-    assert replaced(page, text) == page
+    page = tmp_path / "benchmarks.md"
+    write_section(text, page)
+    assert page.read_text() == "# Benchmarks\n\n" + text
+    write_section("## Memory\n\nlittle\n", page)
+    write_section(text, page)
+    assert page.read_text().count(text) == 1 and "little" in page.read_text()
 
 
 def test_errors_of_complex_numbers() -> None:
