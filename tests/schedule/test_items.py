@@ -9,6 +9,7 @@ from tinyhlo.ir.build import (
     cast,
     elementwise,
     expand,
+    gather,
     iota,
     pad,
     param,
@@ -162,3 +163,31 @@ def test_padded_rows_that_a_large_window_reads_are_stored() -> None:
     assert items(small) == (small,)
     stored, result = items(large)
     assert is_joined(stored) and result is large
+
+
+def rows_of(table: Node, number: Node) -> Node:
+    shape = (*number.shape, table.shape[1])
+    return gather(table, [broadcast(number, shape, (0,)), iota(shape, I32, 1)])
+
+
+def test_what_few_rows_are_taken_of_is_computed_where_they_are_taken() -> None:
+    """A table of words in a wider type, a loss at the labels: not all of it is made for a few."""
+    table, other = param(0, (1000, 64), F32), param(1, (1000, 64), F32)
+    sums = elementwise(Op.ADD, table, other)
+    for count, stored in ((100, False), (500, True)):
+        number = param(2, (count,), I32)
+        for value in (cast(table, BF16), sums, elementwise(Op.MUL, sums, sums)):
+            graph = Graph((table.type, other.type, number.type), (rows_of(value, number),))
+            assert (len(find_items(graph, PLAIN).values) == 2) == stored
+
+
+def test_casts_of_what_is_stored_are_done_where_it_is_read() -> None:
+    """The gradient of logits, in bf16, goes into two products: neither wants another copy."""
+    x, w, h = param(0, (64, 256), F32), param(1, (256, 128), F32), param(2, (64, 128), F32)
+    largest = reduce(Op.MAX, x, [1])
+    rows = elementwise(Op.EXP, elementwise(Op.SUB, x, broadcast(largest, x.shape, (0,))))
+    narrow = cast(rows, BF16)
+    ahead = matrix_product(cast(narrow, F32), w)
+    back = matrix_product(cast(permute(narrow, (1, 0)), F32), h)
+    graph = Graph((x.type, w.type, h.type), (ahead, back))
+    assert set(find_items(graph, PLAIN).values) == {largest, narrow, ahead, back}

@@ -16,7 +16,6 @@ from typing import Any
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
 from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.lifting import flatten
-from tinyhlo.import_stablehlo.operands import map_region
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen
 from tinyhlo.import_stablehlo.sharding import Mesh
@@ -29,7 +28,7 @@ from tinyhlo.import_stablehlo.walker import (
     Walker,
     placeholder,
 )
-from tinyhlo.ir.build import cast, elementwise, full
+from tinyhlo.ir.build import cast, elementwise, full, map_region
 from tinyhlo.ir.dtypes import U32
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"

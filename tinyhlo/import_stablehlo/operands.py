@@ -7,9 +7,9 @@ from math import inf
 
 import numpy as np
 
-from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, full, iota
+from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota
 from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType
-from tinyhlo.ir.graph import Constant, Elementwise, Graph, Node, Param, Reshape, Shape
+from tinyhlo.ir.graph import Constant, Node, Reshape, Shape
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
@@ -119,23 +119,3 @@ def all_of(tests: Sequence[Node | None]) -> Node | None:
         if test is not None:
             result = test if result is None else result & test
     return result
-
-
-def map_region(graph: Graph, inputs: Sequence[Node], shape: Shape) -> tuple[Node, ...] | None:
-    """A region over scalars applied to whole arrays; None when it is not purely elementwise."""
-    mapped: dict[Node, Node] = {}
-    for node in graph.nodes():
-        match node:
-            case Param(position=position):
-                mapped[node] = inputs[position]
-            case Constant():
-                mapped[node] = broadcast(node, shape)
-            case Elementwise(op=Op.CAST):
-                mapped[node] = cast(mapped[node.inputs[0]], node.dtype)
-            case Elementwise(op=Op.BITCAST):
-                mapped[node] = bitcast(mapped[node.inputs[0]], node.dtype)
-            case Elementwise(op=op):
-                mapped[node] = elementwise(op, *(mapped[child] for child in node.inputs))
-            case _:
-                return None
-    return tuple(mapped[node] for node in graph.results)

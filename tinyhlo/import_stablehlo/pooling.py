@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import element_numbers, index_dtype, like, map_region
+from tinyhlo.import_stablehlo.operands import element_numbers, index_dtype, like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -18,6 +18,7 @@ from tinyhlo.ir.build import (
     broadcast,
     cast,
     elementwise,
+    map_region,
     multi_reduce,
     param,
     reduce,

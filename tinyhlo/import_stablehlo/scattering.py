@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.indexing import Placement, placement_of, slice_at, store_at
-from tinyhlo.import_stablehlo.operands import all_of, inside, map_region
+from tinyhlo.import_stablehlo.operands import all_of, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, reshape, scalar, scatter, where
+from tinyhlo.ir.build import broadcast, cast, map_region, reshape, scalar, scatter, where
 from tinyhlo.ir.graph import Graph, Node
 
 

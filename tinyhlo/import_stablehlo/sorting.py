@@ -14,10 +14,9 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.joining import part
 from tinyhlo.import_stablehlo.lifting import flat_types
-from tinyhlo.import_stablehlo.operands import map_region
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import param, sort
+from tinyhlo.ir.build import map_region, param, sort
 from tinyhlo.ir.graph import Graph, Node, TensorType
 
 

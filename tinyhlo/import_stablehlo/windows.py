@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.joining import padded
-from tinyhlo.import_stablehlo.operands import index_dtype, map_region
+from tinyhlo.import_stablehlo.operands import index_dtype
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import (
     is_idle,
@@ -20,7 +20,18 @@ from tinyhlo.import_stablehlo.reductions import (
     with_initial,
 )
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, iota, pad, reshape, scan, slice_, where, window
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    iota,
+    map_region,
+    pad,
+    reshape,
+    scan,
+    slice_,
+    where,
+    window,
+)
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.records import dataclass
 

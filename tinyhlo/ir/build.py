@@ -89,6 +89,26 @@ def where(condition: Node, then: Node | float, other: Node | float) -> Node:
     return elementwise(Op.WHERE, condition, then, other)
 
 
+def map_region(graph: Graph, inputs: Sequence[Node], shape: Shape) -> tuple[Node, ...] | None:
+    """A region over scalars applied to whole arrays; None when it is not purely elementwise."""
+    mapped: dict[Node, Node] = {}
+    for node in graph.nodes():
+        match node:
+            case ir.Param(position=position):
+                mapped[node] = inputs[position]
+            case ir.Constant():
+                mapped[node] = broadcast(node, shape)
+            case ir.Elementwise(op=Op.CAST):
+                mapped[node] = cast(mapped[node.inputs[0]], node.dtype)
+            case ir.Elementwise(op=Op.BITCAST):
+                mapped[node] = bitcast(mapped[node.inputs[0]], node.dtype)
+            case ir.Elementwise(op=op):
+                mapped[node] = elementwise(op, *(mapped[child] for child in node.inputs))
+            case _:
+                return None
+    return tuple(mapped[node] for node in graph.results)
+
+
 def reduce(op: Op, source: Node, axes: Sequence[int]) -> Node:
     axes = tuple(sorted(axes))
     if not axes:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from tinyhlo.ir import build, reduce_steps, steps
+from tinyhlo.ir import build, reduce_steps, scatter_steps, steps
 from tinyhlo.ir.graph import (
     VIEWS,
     VOID,
@@ -302,5 +302,5 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     ),
     Gather: (steps.gather_of_positions, steps.gather_of_ranges),
     Loop: (constant_state,),
-    Output: (known_result,),
+    Output: (known_result, scatter_steps.one_update_each),
 }

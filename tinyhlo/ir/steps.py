@@ -256,6 +256,14 @@ def counted_from(index: Node) -> tuple[int, int | None] | None:
         case Elementwise(op=Op.ADD, inputs=(first, Iota(axis=axis)) | (Iota(axis=axis), first)):
             start = splat_value(first)
             return None if start is None else (int(start), axis)
+        case Constant(value=value, shape=(extent,)) if extent > 1:
+            start = int(value[0])
+            return (start, 0) if np.array_equal(value, np.arange(start, start + extent)) else None
+        case Expand(inputs=(source,)) if splat_value(source) is None:
+            return counted_from(source)
+        case Reshape(inputs=(Constant(shape=(extent,)) as source,)) if extent in index.shape:
+            found = counted_from(source)
+            return None if found is None else (found[0], index.shape.index(extent))
         case _:
             start = splat_value(index)
             return None if start is None else (int(start), None)

@@ -8,7 +8,7 @@ than reading it back, a dear value that a view would multiply, or a stage of a v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
@@ -31,6 +31,7 @@ SHARED_WORK = 8  # a value used twice is stored when computing it again costs th
 MANY_SLICES = 16
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
+FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
@@ -140,7 +141,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
         for child in () if node in inlined else multiplied(node):
-            inner = narrowest(unturned(child), bf16)
+            inner = narrowest(unturned(child), bf16, chosen)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
         if any(
@@ -148,7 +149,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             for child in node.inputs
         ):
             derived.add(node)
-        chosen.update(operand for operand in operands(node, bf16) if operand in derived)
+        chosen.update(operand for operand in operands(node, bf16, chosen) if operand in derived)
         shared = is_shared(node, users, work, meeting)
         if node in forced or is_reduced(node) or shared or node in windowed:
             chosen.add(node)
@@ -157,12 +158,12 @@ def find_items(graph: Graph, target: Target) -> Items:
     return Items(values, structures, depth)
 
 
-def operands(node: Node, bf16: bool) -> tuple[Node, ...]:
+def operands(node: Node, bf16: bool, chosen: Set[Node]) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
     product = find_contraction(node)
     factors = (product.left, product.right) if product is not None else repeated_factors(node)
-    below = (narrowest(below_views(factor), bf16) for factor in factors)
+    below = (narrowest(below_views(factor), bf16, chosen) for factor in factors)
     return tuple(stored for stored in below if isinstance(stored, Elementwise))
 
 
@@ -181,7 +182,7 @@ def repeated_factors(node: Node) -> tuple[Node, ...]:
     return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
 
 
-def narrowest(node: Node, bf16: bool) -> Node:
+def narrowest(node: Node, bf16: bool, chosen: Set[Node]) -> Node:
     """What is stored for a value: casts to wider integers, and those of what is in memory already,
     are done where it is read. That is fewer bytes, and integers that are known to be small. Of bf16
     if products take it as it is."""
@@ -189,7 +190,8 @@ def narrowest(node: Node, bf16: bool) -> Node:
     while is_exact_cast(node):
         inner = below_views(node.inputs[0])
         narrow = inner.dtype.is_integer or (bf16 and inner.dtype is BF16)
-        if not (narrow or is_leaf(inner) or is_structure_value(inner)):
+        stored = inner in chosen or is_leaf(inner) or is_structure_value(inner)
+        if not (narrow or stored):
             return node
         node = inner
     return node
@@ -235,7 +237,8 @@ def must_store(node: Node) -> tuple[Node, ...]:
         source = node.inputs[0]
         while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
             source = source.inputs[0]
-        return (source,)
+        few = FEWER * node.type.size <= source.type.size
+        return () if few and isinstance(source, (Elementwise, ir.Gather)) else (source,)
     return ()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tinyhlo.ir.graph import Constant, Graph
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
+from tinyhlo.schedule.depths import even_depths
 from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.planes import sum_planes
@@ -32,7 +33,7 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
-    graph = hoist(sum_planes(graph), target)
+    graph = even_depths(hoist(sum_planes(graph), target), target)
     context = Context(target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     body = shared_copies(results_in_place(body), context.kernels)

@@ -1,0 +1,78 @@
+"""Products along depths that steps do not divide: where they are split, and what they give."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.depths import even_depths
+
+TARGET = named_target("x86-64-v3", threads=2)
+
+
+def depths(graph: Graph) -> list[int]:
+    products = filter(None, map(find_contraction, graph.nodes()))
+    return [product.extent(product.k) for product in products]
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "parts"),
+    [
+        (300, 50257, 768, [50176, 81]),  # 29 times 1,733
+        (64, 50257, 128, [49152, 1105]),  # few sums: threads share the steps
+        (8, 50257, 768, [50256]),  # few rows read the matrix once, eight of its rows at a
+        # time; what is left is one product an element
+        (1, 2003, 2048, [2000, 3]),
+        (300, 50176, 768, [50176]),
+        (300, 50304, 768, [50304]),  # 786 times 64
+        (300, 2003, 768, [2003]),  # one step
+        (8, 2003, 16, [2003]),  # a small matrix
+    ],
+)
+def test_long_depths_are_split_where_steps_end(
+    rows: int, depth: int, columns: int, parts: list[int]
+) -> None:
+    x = jax.ShapeDtypeStruct((rows, depth), jnp.float32)
+    w = jax.ShapeDtypeStruct((depth, columns), jnp.float32)
+    graph = simplify(import_module(jax.jit(jnp.matmul).lower(x, w).as_text()).graph)
+    even = even_depths(graph, TARGET)
+    assert depths(even) == parts
+    assert (even is graph) == (parts == [depth])
+
+
+def test_half_sums_are_not_rounded_twice() -> None:
+    """A sum of f16 that a user asks for is rounded once."""
+    x, w = (jax.ShapeDtypeStruct((300, 20011), jnp.float16) for _ in range(2))
+    text = jax.jit(lambda x, w: jnp.einsum("mk,nk->mn", x, w)).lower(x, w).as_text()
+    graph = simplify(import_module(text).graph)
+    found = [n.dtype.itemsize for n in even_depths(graph, TARGET).nodes() if find_contraction(n)]
+    assert set(found) == {4} or len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((5, 1031), (1031, 600)), ((20, 20011), (20011, 24)), ((2, 3, 9973), (9973, 4))],
+)
+def test_results_are_those_of_whole_products(shapes: tuple[tuple[int, ...], ...]) -> None:
+    """Whole numbers, whose sums are exact in any order."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-8, 9, shape).astype(np.float32) for shape in shapes)
+    assert x.shape[-1] * 64 < 2**24
+    for function in (jnp.matmul, in_a_loop):
+        (found,) = compile_module(jax.jit(function).lower(x, w).as_text(), Config())(x, w)
+        times = 1 if function is jnp.matmul else 2
+        np.testing.assert_array_equal(found, times * (x @ w))
+
+
+def in_a_loop(x: jax.Array, w: jax.Array) -> jax.Array:
+    zero = jnp.zeros((*x.shape[:-1], w.shape[1]))
+    return jax.lax.fori_loop(0, 2, lambda _, total: total + (x + 0 * total.sum()) @ w, zero)

@@ -1,0 +1,92 @@
+"""Products along depths that steps do not divide, in two sums.
+
+In: a simplified Graph. Out: an equivalent one, where the depth of each product can be walked in
+equal steps, and what is left is a product of its own:
+
+    h[8, 50257] @ w[50257, 768]    ->    h[:, :50256] @ w[:50256] + h[:, 50256:] @ w[50256:]
+
+A tile adds the products of a whole step at a time, and no step is shorter than the others
+(`codegen/contraction/cut.py`): 50,257 words are 29 times 1,733, so they would be read in steps of
+29 rows, or one by one by few rows (docs/decisions/0064-depths.md).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tinyhlo.ir import build
+from tinyhlo.ir.contraction import Contraction, find_contraction
+from tinyhlo.ir.graph import Branch, Graph, Loop, Node, Reduce
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.target import Target
+
+STEP = 1 << 10  # of a long depth, at most
+LEAST_STEP = STEP // 4  # shorter ones are half as fast
+LONG = 8 * STEP  # a shorter depth is one step where nothing divides it
+FEW_ROWS = 18  # that read a matrix beyond the cache once, in steps of
+STREAM_STEP = 8
+FEW_SUMS, SHARES = 1 << 16, 8  # fewer sums: so many threads share the steps
+
+
+def even_depths(graph: Graph, target: Target) -> Graph:
+    """The same Graph if every depth has steps."""
+    found = divided(graph, target)
+    return graph if found is graph else simplify(found)
+
+
+def divided(graph: Graph, target: Target) -> Graph:
+    def even(node: Node, inputs: list[Node]) -> Node:
+        found = rebuild(node, inputs, lambda region: divided(region, target))
+        return in_two(found, target) if isinstance(found, Reduce) else found
+
+    nodes = graph.nodes()
+    if not any(isinstance(node, (Loop, Branch)) or split_at(node, target) for node in nodes):
+        return graph
+    return graph.mapped(even)
+
+
+def in_two(node: Reduce, target: Target) -> Node:
+    """The sum of two products, or the node itself."""
+    split = split_at(node, target)
+    if split is None:
+        return node
+    axis, middle = split
+    shape = node.inputs[0].shape
+
+    def part(start: int, stop: int) -> Node:
+        first, last = [0] * len(shape), list(shape)
+        first[axis], last[axis] = start, stop
+        factors = (build.slice_(factor, first, last) for factor in node.inputs[0].inputs)
+        return build.reduce(Op.ADD, build.elementwise(Op.MUL, *factors), node.axes)
+
+    return build.elementwise(Op.ADD, part(0, middle), part(middle, shape[axis]))
+
+
+def split_at(node: Node, target: Target) -> tuple[int, int] | None:
+    """The axis of a product's depth, and where along it the even steps end."""
+    product = find_contraction(node)
+    if product is None or target.runs_grids or node.dtype.itemsize < 4:  # sums are not rounded
+        return None
+    axis = max(product.k, key=lambda k: product.left.shape[k])
+    extent = product.left.shape[axis]
+    inner = prod(product.left.shape[k] for k in product.k if k > axis)
+    if is_streamed(product, target):
+        unit, uneven = STREAM_STEP, extent % (STREAM_STEP // 2) > 0
+    else:
+        few = product.extent((*product.batch, *product.m, *product.n)) <= FEW_SUMS
+        unit = STEP * SHARES if few else STEP
+        uneven = inner == 1 and extent > LONG and longest_step(extent) < LEAST_STEP
+    return (axis, extent - extent % unit) if uneven and extent > unit else None
+
+
+def is_streamed(product: Contraction, target: Target) -> bool:
+    """Whether a matrix larger than the cache is read once, by few rows."""
+    rows, columns = sorted((product.extent(product.m), product.extent(product.n)))
+    nbytes = columns * product.extent(product.k) * product.left.dtype.itemsize
+    return rows <= FEW_ROWS and not product.batch and nbytes > target.l2_bytes
+
+
+def longest_step(extent: int) -> int:
+    """The largest divisor that is no longer than a step."""
+    return next(step for step in range(STEP, 0, -1) if extent % step == 0)
