@@ -4,6 +4,8 @@ program          Program, Kernel, Buffer; `printer` writes them out
 plan             all of schedule
 planes           products of complex numbers: one sum a plane, where tiles are worse
 hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
+orders           products in the order in which they are read
+depths           products along depths that steps do not divide, in two
 items            values that are worth a kernel's result
 access           at which indices a value is read
 clusters         items that share a kernel, and merging two

@@ -130,8 +130,6 @@ def find_items(graph: Graph, target: Target) -> Items:
         chosen.update(i for i in inner if isinstance(i, Elementwise) and work[i] >= SERIAL_WORK)
         if is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY):
             continue
-        if is_turned_product(node, users):
-            chosen.add(node)
         work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
         before = (depth.get(child, 0) for child in node.inputs if child not in chosen)
         depth[node] = max(1, own_work(node)) + max(before, default=0)
@@ -272,17 +270,6 @@ def is_made_of(node: Node, targets: set[Node]) -> bool:
         return () if stored else inner.inputs
 
     return any(base(inner) in targets for inner in reachable([node], below))
-
-
-def is_turned_product(node: Node, users: dict[Node, list[Node]]) -> bool:
-    """A contraction that is only needed in another order of axes is stored in that order: it holds
-    tiles anyway, where its reader would walk across memory."""
-    if not isinstance(node, ir.Permute):
-        return False
-    if len(users[node.inputs[0]]) > 1:
-        return False
-    product = find_contraction(node.inputs[0])
-    return product is not None and bool(product.m and product.n)
 
 
 def is_reduced(node: Node) -> bool:

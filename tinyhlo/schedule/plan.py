@@ -12,6 +12,7 @@ from tinyhlo.schedule.copies import results_in_place, shared_copies
 from tinyhlo.schedule.depths import even_depths
 from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
+from tinyhlo.schedule.orders import in_order
 from tinyhlo.schedule.planes import sum_planes
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
@@ -33,7 +34,8 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
-    graph = even_depths(hoist(sum_planes(graph), target), target)
+    graph = in_order(hoist(sum_planes(graph), target))
+    graph = even_depths(graph, target)
     context = Context(target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     body = shared_copies(results_in_place(body), context.kernels)

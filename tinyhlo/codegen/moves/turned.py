@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tinyhlo.codegen.bodies import substituted
-from tinyhlo.codegen.contraction.cut import at_most, ceil_div
+from tinyhlo.codegen.contraction.cut import at_most, ceil_div, round_up
 from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
@@ -40,6 +40,7 @@ LEAST_BYTES = 8  # of a vector: half of a register, for rows of 8 to 15 bytes
 NEAR = 4  # elements apart: so few vectors are loaded and picked from
 FEWEST = 4  # rows and columns of a square
 FEW_ROWS = 48  # whose pages are at hand together: their blocks overlap, and share lines of memory
+OVERLAP = 1.03  # computed twice, rather than in blocks that are narrow
 MOST = 4  # operands: more have no room in the first cache
 
 
@@ -130,9 +131,10 @@ def square_of(itemsize: int, extent: int, target: Target) -> int:
 
 
 def size_of(extent: int, most: int, lanes: int) -> int:
-    """Of a block: a multiple of `lanes`, so that the last block overlaps little."""
+    """Of a block: the largest multiple of `lanes` whose last block overlaps little."""
     sizes = range(lanes, max(lanes, min(extent, most)) + 1, lanes)
-    return min(sizes, key=lambda size: (ceil_div(extent, size) * size, -size))
+    least = min(round_up(extent, size) for size in sizes)
+    return max(size for size in sizes if round_up(extent, size) <= OVERLAP * least)
 
 
 def in_block(

@@ -1,0 +1,87 @@
+"""Products are computed in the order of axes in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.schedule.graphs import normal
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.contraction import find_contraction
+from tinyhlo.ir.graph import Graph, Permute
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.schedule.orders import in_order
+
+X, Y, W = normal(96, 40), normal(96, 24), normal(40, 24)
+
+
+def text(function: Callable[..., Any]) -> str:
+    return jax.jit(function).lower(X, Y, W).as_text()
+
+
+def graphs(function: Callable[..., Any]) -> tuple[Graph, Graph]:
+    graph = simplify(import_module(text(function)).graph)
+    return graph, in_order(graph)
+
+
+def products(graph: Graph) -> list[tuple[int, ...]]:
+    return [node.shape for node in graph.nodes() if find_contraction(node)]
+
+
+def gradient(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.grad(lambda w: ((x.astype(w.dtype) @ w) * y.astype(w.dtype)).sum())(w)
+
+
+def plain(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    return w - 0.1 * gradient(x, y, w)
+
+
+def narrow(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    return w - 0.1 * gradient(x, y, w.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
+def clipped(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    g = gradient(x, y, w.astype(jnp.bfloat16)).astype(jnp.float32)
+    return w - g / jnp.sqrt((g**2).sum())
+
+
+def in_a_loop(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, w: narrow(x * w.sum(), y, w), w)
+
+
+@pytest.mark.parametrize("function", [plain, narrow, clipped])
+def test_a_gradient_has_the_order_of_its_matrix(function: Callable[..., jax.Array]) -> None:
+    before, after = graphs(function)
+    assert products(before) == [(24, 40)] and products(after) == [(40, 24)]
+    (result,) = after.results
+    turned = [node for node in after.nodes() if isinstance(node, Permute)]
+    assert all(node.shape != W.shape for node in turned) and result.shape == W.shape
+
+
+@pytest.mark.parametrize("function", [plain, narrow, clipped, in_a_loop])
+def test_results_are_the_same(function: Callable[..., jax.Array]) -> None:
+    (found,) = compile_module(text(function), Config())(X, Y, W)
+    np.testing.assert_allclose(found, function(X, Y, W), rtol=2e-2, atol=2e-2)
+
+
+def both_ways(x: jax.Array, y: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    g = gradient(x, y, w).T
+    return g, w - g.T
+
+
+def summed_by_row(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    g = jax.lax.dot_general(y, x, (((0,), (0,)), ((), ())))
+    return w - g.T * g.sum(1)
+
+
+@pytest.mark.parametrize("function", [both_ways, summed_by_row])
+def test_what_else_is_read_keeps_its_order(function: Callable[..., Any]) -> None:
+    before, after = graphs(function)
+    assert after is before
