@@ -1,4 +1,4 @@
-"""Scatters that write each place once are computed place by place."""
+"""Scatters that write each place once are computed place by place, and sums of them are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.graph import Graph, Scatter
+from tinyhlo.ir.graph import Graph, Reduce, Scatter
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
 
@@ -58,3 +58,33 @@ def test_scatter_is_computed_by_place(name: str) -> None:
     assert scatters(graph) == (name in OFTEN)
     (found,) = run_graph(graph, [VALUES, PLACES])
     np.testing.assert_array_equal(found, jax.jit(function)(VALUES, PLACES))
+
+
+SUMS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "scattered": lambda v, i: -jnp.zeros((6, 9)).at[ROWS, i].add(v).sum(1),
+    "negated": lambda v, i: jnp.negative(jnp.zeros((6, 9)).at[ROWS, i].add(v)).sum(1),
+    "first axis": lambda v, i: jnp.zeros((9, 6)).at[i, ROWS].add(v).sum(0),
+    "integers": lambda v, i: jnp.zeros((6, 9), jnp.int32).at[ROWS, i].add(3).sum(1),
+    "not numbers": lambda v, i: jnp.zeros((6, 9)).at[ROWS, i].add(jnp.log(v - 3)).sum(1),
+    "nothing": lambda v, i: jnp.zeros((6, 9)).at[ROWS, i].add(0 * -v).sum(1),
+}
+KEPT: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "other axis": lambda v, i: jnp.zeros((6, 9)).at[ROWS, i].add(v).sum(0),
+    "all": lambda v, i: jnp.zeros((6, 9)).at[ROWS, i].add(v).sum(),
+    "not of zeros": lambda v, i: jnp.full((6, 9), 2.0).at[ROWS, i].set(v).sum(1),
+    "values along it": lambda v, i: jnp.where(
+        jnp.arange(9) == i[:, None], v[:, None] * jnp.arange(9.0), 0
+    ).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", [*SUMS, *KEPT])
+def test_a_sum_of_one_is_that_one(name: str) -> None:
+    function = (SUMS | KEPT)[name]
+    graph = simple(function, VALUES, PLACES)
+    assert any(isinstance(node, Reduce) for node in graph.nodes()) == (name in KEPT)
+    (found,) = run_graph(graph, [VALUES, PLACES])
+    wanted = np.asarray(jax.jit(function)(VALUES, PLACES))
+    np.testing.assert_array_equal(found, wanted)
+    signs = np.signbit(found) == np.signbit(wanted)
+    assert np.all(signs | np.isnan(wanted)) or name == "negated"  # XLA negates the sum

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.ir import build
-from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Elementwise, Node, Permute, Reduce, Reshape, TensorType, intern
+from tinyhlo.ir.contraction import find_contraction, varies
+from tinyhlo.ir.graph import Elementwise, Iota, Node, Permute, Reduce, Reshape, TensorType, intern
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.steps import FEW, joined_axes
@@ -84,10 +84,45 @@ def reduce_single(node: Reduce) -> Node | None:
         return None
     if not axes:
         single = build.reshape(source, node.shape)
-        if node.op is Op.ADD and node.dtype.is_float:  # a sum starts at +0, which -0 must meet
-            return build.elementwise(Op.ADD, single, build.full(0.0, node.shape, node.dtype))
-        return single
+        return from_zero(single) if node.op is Op.ADD else single
     return build.reshape(build.reduce(node.op, source, axes), node.shape)
+
+
+def sum_of_one(node: Reduce) -> Node | None:
+    """Of elements that are zero along an axis but at one index, which is data, the sum is that one:
+    sum(where(iota == i, x, 0)) = where(0 <= i < extent, x, 0)."""
+    source = node.inputs[0]
+    negative = isinstance(source, Elementwise) and source.op is Op.NEG
+    choice = source.inputs[0] if negative else source
+    match choice:
+        case Elementwise(op=Op.WHERE, inputs=(Elementwise(op=Op.EQ, inputs=sides), value, other)):
+            zero = splat_value(other)
+        case _:
+            return None
+    counts = [isinstance(side, Iota) and node.axes == (side.axis,) for side in sides]
+    if node.op is not Op.ADD or zero is None or zero != 0 or counts.count(True) != 1:
+        return None
+    (axis,) = node.axes
+    place = sides[counts.index(False)]
+    if axis in varies(place) | varies(value):
+        return None
+    first = [0] * len(source.shape)
+    stop = [1 if k == axis else extent for k, extent in enumerate(source.shape)]
+    place, value, none = (
+        build.reshape(build.slice_(each, first, stop), node.shape) for each in (place, value, other)
+    )
+    low, high = (build.full(n, node.shape, place.dtype) for n in (0, source.shape[axis]))
+    after, before = build.elementwise(Op.LE, low, place), build.elementwise(Op.LT, place, high)
+    found = build.where(build.elementwise(Op.AND, after, before), value, none)
+    found = build.elementwise(Op.NEG, found) if negative else found
+    return from_zero(found)
+
+
+def from_zero(total: Node) -> Node:
+    """A sum starts at +0, which -0 must meet."""
+    if not total.dtype.is_float:
+        return total
+    return build.elementwise(Op.ADD, total, build.full(0.0, total.shape, total.dtype))
 
 
 def reduce_of_reduce(node: Reduce) -> Node | None:

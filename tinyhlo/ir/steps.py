@@ -222,6 +222,11 @@ def joined_axes(source: Shape, result: Shape) -> Iterator[tuple[list[int], list[
         yield old, [axis for axis in range(start, end) if result[axis] != 1]
 
 
+def one_position(node: Iota) -> Node | None:
+    """The only position along an axis is zero."""
+    return build.full(0, node.shape, node.dtype) if node.shape[node.axis] == 1 else None
+
+
 def gather_of_positions(node: Gather) -> Node | None:
     """The element at a position of an array of positions is the position."""
     source, *indices = node.inputs
