@@ -2,7 +2,8 @@
 
 python -m tests.jax_suite [FILE ...] [--x64 {0,1,both}] [-k EXPRESSION] [--processes N] [--newest]
 
-FILE is a name such as lax_test; without any, all that `skips.py` does not leave out. Results are
+FILE is a name such as lax_test or pallas/pallas_test; without any, all that `skips.py` does not
+leave out. Results are
 kept in the user's cache folder; the section says what the last run of each file gave. The newest
 JAX has a section of its own.
 """
@@ -104,11 +105,12 @@ def recorded(results: Path) -> tuple[dict[str, list[Group]], dict[str, dict[str,
     runs: dict[str, list[Group]] = {}
     commits: dict[str, dict[str, list[str]]] = {}
     for key, title in TITLES.items():
-        for path in sorted(results_folder(results, key).glob("*.jsonl")):
-            log = read_log(path)
+        folder = results_folder(results, key)
+        for path in sorted([*folder.glob("*.jsonl"), *folder.glob("pallas/*.jsonl")]):
+            log, name = read_log(path), str(path.relative_to(folder).with_suffix(""))
             if log.running is None and len(log.finished) >= log.collected:
-                runs.setdefault(title, []).append(Group(path.stem, log.finished))
-                commits.setdefault(title, {}).setdefault(log.commit, []).append(path.stem)
+                runs.setdefault(title, []).append(Group(name, log.finished))
+                commits.setdefault(title, {}).setdefault(log.commit, []).append(name)
     return runs, commits
 
 
