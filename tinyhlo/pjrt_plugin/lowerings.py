@@ -99,6 +99,7 @@ ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
         "_buffer_callback_lowering",
         buffer_callbacks.lowering,
     ),
+    ("jax._src.pallas.mpmd", "mpmd_map_p", "_mpmd_map_fallback_lowering", unchanged),
 )
 
 
