@@ -30,13 +30,16 @@ from tinyhlo.ir.graph import (
     Graph,
     Iota,
     Loop,
+    MultiReduce,
     Node,
     Output,
     Param,
     Permute,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
+    Sort,
     intern,
     own_fields,
     topological,
@@ -45,6 +48,7 @@ from tinyhlo.ir.limit import limit_sorts
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
+WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
 LONG = TRANSCENDENTAL | {Op.DIV, Op.REM, Op.SQRT}  # ops of many cycles
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
@@ -151,6 +155,8 @@ def rebuild(
     node: Node, inputs: Sequence[Node], region: Callable[[Graph], Graph] = simplify
 ) -> Node:
     """`node` over other inputs of the same types, its regions simplified or else changed."""
+    if not isinstance(node, WITH_REGIONS) and tuple(inputs) == node.inputs:
+        return node
     match node:
         case Reshape():
             return build.reshape(inputs[0], node.shape)

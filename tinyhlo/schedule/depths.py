@@ -1,7 +1,7 @@
 """Products along depths that steps do not divide, in two sums.
 
-In: a simplified Graph. Out: an equivalent one, where the depth of each product can be walked in
-equal steps, and what is left is a product of its own:
+In: a Graph. Out: an equivalent one, where the depth of each product can be walked in equal steps,
+and what is left is a product of its own:
 
     h[8, 50257] @ w[50257, 768]    ->    h[:, :50256] @ w[:50256] + h[:, 50256:] @ w[50256:]
 
@@ -18,7 +18,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Branch, Graph, Loop, Node, Reduce
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.target import Target
 
 STEP = 1 << 10  # of a long depth, at most
@@ -30,14 +30,10 @@ FEW_SUMS, SHARES = 1 << 16, 8  # fewer sums: so many threads share the steps
 
 
 def even_depths(graph: Graph, target: Target) -> Graph:
-    """The same Graph if every depth has steps."""
-    found = divided(graph, target)
-    return graph if found is graph else simplify(found)
+    """The same Graph if every depth has steps; regions of loops and branches included."""
 
-
-def divided(graph: Graph, target: Target) -> Graph:
     def even(node: Node, inputs: list[Node]) -> Node:
-        found = rebuild(node, inputs, lambda region: divided(region, target))
+        found = rebuild(node, inputs, lambda region: even_depths(region, target))
         return in_two(found, target) if isinstance(found, Reduce) else found
 
     nodes = graph.nodes()
@@ -57,8 +53,8 @@ def in_two(node: Reduce, target: Target) -> Node:
     def part(start: int, stop: int) -> Node:
         first, last = [0] * len(shape), list(shape)
         first[axis], last[axis] = start, stop
-        factors = (build.slice_(factor, first, last) for factor in node.inputs[0].inputs)
-        return build.reduce(Op.ADD, build.elementwise(Op.MUL, *factors), node.axes)
+        factors = (step(build.slice_(factor, first, last)) for factor in node.inputs[0].inputs)
+        return step(build.reduce(Op.ADD, step(build.elementwise(Op.MUL, *factors)), node.axes))
 
     return build.elementwise(Op.ADD, part(0, middle), part(middle, shape[axis]))
 

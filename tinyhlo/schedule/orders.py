@@ -19,18 +19,13 @@ from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Branch, Elementwise, Graph, Loop, Node, Permute, Reduce
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.ir.simplify import rebuild, step
 
 Users = dict[Node, list[Node]]
 
 
 def in_order(graph: Graph) -> Graph:
-    """The same Graph if every product is read as it is."""
-    found = ordered(graph)
-    return graph if found is graph else simplify(found)
-
-
-def ordered(graph: Graph) -> Graph:
+    """The same Graph if every product is read as it is; regions of loops and branches included."""
     nodes = graph.nodes()
     users: Users = {node: [] for node in nodes}
     for node in nodes:
@@ -46,11 +41,11 @@ def ordered(graph: Graph) -> Graph:
         return graph
 
     def placed(node: Node, inputs: list[Node]) -> Node:
-        order = turned.get(node)
+        found, order = rebuild(node, inputs, in_order), turned.get(node)
         if order is None:
-            return rebuild(node, inputs, ordered)
+            return step(found) if isinstance(found, Reduce) and found is not node else found
         back = sorted(range(len(order)), key=order.__getitem__)
-        return build.permute(with_axes(rebuild(node, inputs), order), back)
+        return build.permute(with_axes(found, order), back)
 
     return graph.mapped(placed)
 
@@ -91,5 +86,5 @@ def with_axes(value: Node, order: Sequence[int]) -> Node:
     rank = len(terms.shape)
     own = [axis for axis in range(rank) if axis not in value.axes]
     axes = (*(own[k] for k in order), *value.axes)
-    factors = (build.permute(factor, axes) for factor in terms.inputs)
+    factors = (step(build.permute(factor, axes)) for factor in terms.inputs)
     return build.reduce(Op.ADD, build.elementwise(Op.MUL, *factors), range(len(own), rank))
