@@ -49,6 +49,19 @@ def test_long_depths_are_split_where_steps_end(
     assert (even is graph) == (parts == [depth])
 
 
+def test_attention_keeps_its_keys() -> None:
+    """Scores of prime length, which are never written whole."""
+
+    def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.nn.softmax(q @ k.T) @ v
+
+    keys = 8209
+    shapes = ((64, 64), (keys, 64), (keys, 64))
+    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    graph = simplify(import_module(jax.jit(attention).lower(*arguments).as_text()).graph)
+    assert even_depths(graph, TARGET) is graph
+
+
 def test_half_sums_are_not_rounded_twice() -> None:
     """A sum of f16 that a user asks for is rounded once."""
     x, w = (jax.ShapeDtypeStruct((300, 20011), jnp.float16) for _ in range(2))

@@ -19,6 +19,8 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Branch, Graph, Loop, Node, Reduce
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
+from tinyhlo.schedule.items import is_leaf
+from tinyhlo.schedule.row_chain import find_row_chain, pays
 from tinyhlo.target import Target
 
 STEP = 1 << 10  # of a long depth, at most
@@ -73,7 +75,10 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
         few = product.extent((*product.batch, *product.m, *product.n)) <= FEW_SUMS
         unit = STEP * SHARES if few else STEP
         uneven = inner == 1 and extent > LONG and longest_step(extent) < LEAST_STEP
-    return (axis, extent - extent % unit) if uneven and extent > unit else None
+    if not uneven or extent <= unit:
+        return None
+    chain = find_row_chain(node, is_leaf)  # of attention, keys are walked in another way
+    return None if chain and pays(chain, target) else (axis, extent - extent % unit)
 
 
 def is_streamed(product: Contraction, target: Target) -> bool:
