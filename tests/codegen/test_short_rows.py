@@ -22,9 +22,10 @@ from tinyhlo.ir.build import (
     permute,
     reduce,
     scalar,
+    scatter,
     where,
 )
-from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.dtypes import F16, I8, I32, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -139,3 +140,25 @@ def test_a_loop_runs_in_the_widest_vectors_that_it_fills(
     loops = choose_moves(lower_fused(kernel), named_target(processor, threads=2))
     assert loops.moves == (f"vector i {lanes}",)
     check(Graph((x.type,), (add(x, x), reduce(Op.ADD, x, (0,)))), [normal(extent)], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "lanes"),
+    [(F32, 4, 4), (F32, 2, 2), (F16, 8, 8), (I8, 8, 8), (F32, 3, 0)],
+)
+def test_rows_that_are_added_one_by_one_are_a_vector(dtype: DType, width: int, lanes: int) -> None:
+    """Rows that updates meet in order, of half a register or all of one."""
+    table, rows = param(0, (50, width), dtype), param(1, (40, width), dtype)
+    place = param(2, (40,), I32)
+    p, q = (param(k, (), dtype) for k in (0, 1))
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    places = [broadcast(place, rows.shape, (0,)), iota(rows.shape, I32, 1)]
+    (result,) = scatter([table], [rows], places, combiner, False)
+    graph = Graph((table.type, rows.type, place.type), (result,))
+    rng = np.random.default_rng(width)
+    given = [rng.integers(-9, 9, node.shape).astype(dtype.numpy) for node in (table, rows)]
+    given.append(rng.integers(0, 50, 40).astype(np.int32))
+    check(graph, given)
+    (loops,) = compiled(graph).loops
+    found = [move for move in loops.moves if move.startswith("vector")]
+    assert found[-1:] == ([f"vector j {lanes}"] if lanes else [])

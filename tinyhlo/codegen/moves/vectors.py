@@ -38,6 +38,7 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
+WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
 COPIED = 4  # bytes of a vector, at least, where rows are copied
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
 
@@ -87,7 +88,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     own = score(loop, target)
     if own.parts:
         return None
-    lanes = lanes_of(own, target, loop.var.extent)
+    lanes = whole(loop, own) or lanes_of(own, target, loop.var.extent)
     best = min((gain(inner, target) for inner in innermost(heavy(loop))), default=-1.0)
     along = own.value > 0 and (own.value > best or loop in innermost(loop))
     along = along and not (own.gathers and score(repeated(loop), target).value < best)
@@ -185,6 +186,13 @@ def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
     while lanes > min(extent, most) and lanes > shortest:
         lanes //= 2
     return lanes
+
+
+def whole(loop: Loop, found: Score) -> int:
+    """Lanes of a vector that a short row of results is, where that is half a register or more."""
+    extent, nbytes = loop.var.extent, loop.var.extent * found.bits // 8
+    leaf = loop.axis is Axis.SERIAL and all(isinstance(s, Store) for s in loop.body)
+    return extent if leaf and not found.gathers and nbytes in WHOLE else 0
 
 
 def shortest_of(found: Score, target: Target) -> int:
