@@ -68,6 +68,16 @@ def as_on_cpu(parameter: str, platform: str, theirs: Callable[..., Any]) -> Call
     return lower
 
 
+def as_loops(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A Pallas kernel is what JAX's interpreter makes of it, loops over its grid, whether the user
+    asks for that or not: they are compiled here as any program."""
+
+    def lower(ctx: Any, *given: Any, interpret: Any = False, **named: Any) -> Any:
+        return theirs(ctx, *given, interpret=interpret or True, **named)
+
+    return lower
+
+
 # (module, primitive, JAX's rule for it, what makes ours of that and the platform)
 ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
     ("jax._src.lax.lax", "logistic_p", "_nary_lower_hlo", as_one_op),
@@ -99,7 +109,8 @@ ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
         "_buffer_callback_lowering",
         buffer_callbacks.lowering,
     ),
-    ("jax._src.pallas.mpmd", "mpmd_map_p", "_mpmd_map_fallback_lowering", unchanged),
+    ("jax._src.pallas.pallas_call", "pallas_call_p", "_pallas_call_lowering", as_loops),
+    ("jax._src.pallas.mpmd", "mpmd_map_p", "_mpmd_map_fallback_lowering", as_loops),
 )
 
 
