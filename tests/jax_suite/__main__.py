@@ -78,7 +78,9 @@ def parse() -> argparse.Namespace:
 def present(folder: Path) -> list[str]:
     """All test files of JAX's that are not left out."""
     left_out = {name for left in LEFT_OUT for name in left.files}
-    names = sorted(file.stem for file in folder.glob("tests/*_test.py"))
+    tests = folder / "tests"
+    files = (*tests.glob("*_test.py"), *tests.glob("pallas/*_test.py"))
+    names = sorted(str(file.relative_to(tests).with_suffix("")) for file in files)
     return [name for name in names if name not in left_out]
 
 

@@ -189,6 +189,34 @@ SKIPS = (
     ),
 )
 
+PALLAS_FOR_OTHERS = tuple(
+    f"pallas/{name}_test"
+    for name in (
+        "mgpu_attention",
+        "mgpu_collective_matmul",
+        "mgpu_examples",
+        "mgpu_matmul",
+        "mgpu_ragged_dot",
+        "mgpu_torch",
+        "mosaic_gpu",
+        "tpu_all_gather",
+        "tpu_pallas_distributed",
+        "tpu_sparsecore_pallas_distributed",
+        "tpu_splash_attention_kernel_sharded",
+        "triton_gpu_info",
+    )
+)
+PALLAS_TOGETHER = tuple(
+    f"pallas/{name}_test"
+    for name in (
+        "gpu_pallas_interpret",
+        "gpu_pallas_interpret_cluster_barrier",
+        "gpu_pallas_interpret_distributed",
+        "gpu_pallas_interpret_race_detection",
+        "gpu_pallas_interpret_tcgen05_race_detection",
+        "tpu_pallas_interpret_distributed",
+    )
+)
 LEFT_OUT = (
     LeftOut(
         (
@@ -204,8 +232,14 @@ LEFT_OUT = (
             "pgle_test",
             "ragged_collective_test",
             "scaled_matmul_stablehlo_test",
+            *PALLAS_FOR_OTHERS,
         ),
         "for GPUs and TPUs",
+    ),
+    LeftOut(
+        PALLAS_TOGETHER,
+        "interpreted kernels that wait for those of other devices: their callbacks run one after "
+        "the other here (docs/decisions/0012-effects.md)",
     ),
     LeftOut(
         ("export_harnesses_multi_platform_test",),

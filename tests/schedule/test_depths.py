@@ -36,6 +36,7 @@ def depths(graph: Graph) -> list[int]:
         (300, 50304, 768, [50304]),  # 786 times 64
         (300, 2003, 768, [2003]),  # one step
         (8, 2003, 16, [2003]),  # a small matrix
+        (8, 101, 40000, [101]),  # what is left would cost more than it saves
     ],
 )
 def test_long_depths_are_split_where_steps_end(

@@ -76,12 +76,18 @@ def both_ways(x: jax.Array, y: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.
     return g, w - g.T
 
 
+def below_the_cast(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    """Turned, the product would be computed twice."""
+    g = jax.lax.dot_general(y, x, (((0,), (0,)), ((), ())))
+    return w - g.astype(jnp.bfloat16).T.astype(jnp.float32) / jnp.sqrt((g * g).sum())
+
+
 def summed_by_row(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
     g = jax.lax.dot_general(y, x, (((0,), (0,)), ((), ())))
     return w - g.T * g.sum(1)
 
 
-@pytest.mark.parametrize("function", [both_ways, summed_by_row])
+@pytest.mark.parametrize("function", [both_ways, summed_by_row, below_the_cast])
 def test_what_else_is_read_keeps_its_order(function: Callable[..., Any]) -> None:
     before, after = graphs(function)
     assert after is before

@@ -70,7 +70,7 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
     extent = product.left.shape[axis]
     inner = prod(product.left.shape[k] for k in product.k if k > axis)
     if is_streamed(product, target):
-        unit, uneven = STREAM_STEP, extent % (STREAM_STEP // 2) > 0
+        unit, uneven = STREAM_STEP, extent >= LEAST_STEP and extent % (STREAM_STEP // 2) > 0
     else:
         few = product.extent((*product.batch, *product.m, *product.n)) <= FEW_SUMS
         unit = STEP * SHARES if few else STEP

@@ -31,8 +31,8 @@ SHARED_WORK = 8  # a value used twice is stored when computing it again costs th
 MANY_SLICES = 16
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
-FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
+FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024

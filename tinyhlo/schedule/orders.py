@@ -59,9 +59,8 @@ def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
     ):
         return False
     while isinstance(value, Elementwise) and value.op is Op.CAST:
-        outer, value = value, value.inputs[0]
-        others = (user for user in users[value] if user is not outer)
-        if value in kept or not all(is_total(user, users, kept) for user in others):
+        value = value.inputs[0]
+        if value in kept or len(users[value]) > 1:
             return False
     product = find_contraction(value)
     return product is not None and bool(product.m and product.n)
