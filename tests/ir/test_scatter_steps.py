@@ -72,6 +72,14 @@ KEPT: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "other axis": lambda v, i: jnp.zeros((6, 9)).at[ROWS, i].add(v).sum(0),
     "all": lambda v, i: jnp.zeros((6, 9)).at[ROWS, i].add(v).sum(),
     "not of zeros": lambda v, i: jnp.full((6, 9), 2.0).at[ROWS, i].set(v).sum(1),
+    "numbers between": lambda v, i: jnp.where(
+        jax.lax.broadcasted_iota(jnp.float32, (6, 9), 1) == v[:, None] / 2, v[:, None], 0
+    ).sum(1),
+    "numbers that come again": lambda v, i: jnp.where(
+        jax.lax.broadcasted_iota(jnp.int8, (6, 300), 1) == i.astype(jnp.int8)[:, None],
+        v[:, None],
+        0,
+    ).sum(1),
     "values along it": lambda v, i: jnp.where(
         jnp.arange(9) == i[:, None], v[:, None] * jnp.arange(9.0), 0
     ).sum(1),

@@ -1,4 +1,4 @@
-"""What simplifies a reduce by what it reduces: views, other reduces, axes of extent 1.
+"""What simplifies a reduce by what it reduces: views, reduces, axes of extent 1, zeros but one.
 
 sum(transpose(x)) -> sum(x) over other axes,   sum(sum(x)) -> one sum over all their axes
 """
@@ -104,7 +104,8 @@ def sum_of_one(node: Reduce) -> Node | None:
         return None
     (axis,) = node.axes
     place = sides[counts.index(False)]
-    if axis in varies(place) | varies(value):
+    once = place.dtype.is_integer and place.dtype.bits >= 32  # no number comes again, or between
+    if not once or axis in varies(place) | varies(value):
         return None
     first = [0] * len(source.shape)
     stop = [1 if k == axis else extent for k, extent in enumerate(source.shape)]
