@@ -67,6 +67,14 @@ def test_of_many_pages_more_than_a_line_is_read_at_a_time() -> None:
     assert turns(1024, 1024) == turns(128, 65536) == ["turn i 16 x j 64"]
 
 
+@pytest.mark.parametrize(
+    ("extent", "size"), [(32003, 64), (1000, 64), (96, 48), (40, 40), (67, 24), (9, 8)]
+)
+def test_blocks_are_as_wide_as_little_overlap_allows(extent: int, size: int) -> None:
+    """A divisor is not worth blocks of 8 columns."""
+    assert turned.size_of(extent, 64, 8) == size
+
+
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("shape", [(64, 48), (67, 33)])
 def test_quarter_turns(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
