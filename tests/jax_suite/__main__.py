@@ -3,9 +3,8 @@
 python -m tests.jax_suite [FILE ...] [--x64 {0,1,both}] [-k EXPRESSION] [--processes N] [--newest]
 
 FILE is a name such as lax_test or pallas/pallas_test; without any, all that `skips.py` does not
-leave out. Results are
-kept in the user's cache folder; the section says what the last run of each file gave. The newest
-JAX has a section of its own.
+leave out. Results are kept in the user's cache folder; the section says what the last run of each
+file gave. The newest JAX has a section of its own.
 """
 
 from __future__ import annotations

@@ -91,3 +91,17 @@ def summed_by_row(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
 def test_what_else_is_read_keeps_its_order(function: Callable[..., Any]) -> None:
     before, after = graphs(function)
     assert after is before
+
+
+def test_work_of_any_length_is_followed() -> None:
+    """A gradient that goes through thousands of operations before it is summed."""
+
+    def long(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+        g = jax.lax.dot_general(y, x, (((0,), (0,)), ((), ())))
+        total = g
+        for _ in range(3000):
+            total = jnp.sin(total)
+        return w - g.T * total.sum()
+
+    before, after = graphs(long)
+    assert products(before) == [(24, 40)] and products(after) == [(40, 24)]

@@ -68,12 +68,17 @@ def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
 
 def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
     """Whether a node is a reduce over all axes, or work on elements for such alone."""
-    if isinstance(node, Reduce):
-        return not node.shape
-    if not isinstance(node, Elementwise) or node in kept:
-        return False
-    alone = len({child for child in node.inputs if splat_value(child) is None}) == 1
-    return alone and all(is_total(user, users, kept) for user in users[node])
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Reduce) and not each.shape:
+            continue
+        if not isinstance(each, Elementwise) or each in kept:
+            return False
+        if len({child for child in each.inputs if splat_value(child) is None}) != 1:
+            return False
+        pending += users[each]
+    return True
 
 
 def with_axes(value: Node, order: Sequence[int]) -> Node:
