@@ -12,6 +12,7 @@ from jax import export
 
 import tinyhlo
 from tinyhlo.cli import main
+from tinyhlo.config import from_environment
 from tinyhlo.errors import InvalidProgram
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
@@ -32,6 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "text": lowered.as_text().encode(),
         "portable": exported.mlir_module_serialized,
         "exported": bytes(exported.serialize()),
+        "hlo": lowered.as_text("hlo").encode(),
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
@@ -105,6 +107,9 @@ MISTAKES = {
     "not an array": (["run", "{text}", "{text}", "{text}"], "is not a .npy file"),
     "not a program": (["run", "{x.npy}", "--random", "0"], "x.npy: neither StableHLO text"),
     "a page of no program": (["build", "nowhere.mlir", "--web"], "tinyhlo: cannot read nowhere"),
+    "no name for a library": (["build", "{text}", "--out", "."], "cannot write .: it is a folder"),
+    "a stage of other devices": (["show", "{text}", "--stage", "source"], "has no stage source"),
+    "HLO": (["show", "{hlo}"], "this is HLO, of XLA; write jax.jit(f).lower(x).as_text()"),
     "no such benchmark": (["bench", "--only", "nothing"], "no benchmark is called 'nothing'"),
 }
 
@@ -134,7 +139,7 @@ def test_stages_of_an_interpreted_program(
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 0
     monkeypatch.setenv("TINYHLO_DEVICE", "GPU")
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 2
-    assert "runs on CPU, PYTHON, CL (CL:1, ...), NV (NV:1, ...)" in capsys.readouterr().err
+    assert "runs on CPU, CL (CL:1, ...), NV (NV:1, ...)" in capsys.readouterr().err
 
 
 def test_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,3 +158,23 @@ def test_complex_results_may_differ_by_rounding(
     path.write_text(jax.jit(jnp.fft.rfft).lower(x).as_text())
     assert main(["run", str(path), "--random", "1", "--check", "xla"]) == 0
     assert "as XLA:CPU" in capsys.readouterr().out
+
+
+def test_a_slip_in_a_variable_is_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYHLO_SCHEDULE", "1")
+    monkeypatch.setenv("TINYHLO_OF_ANOTHER_TOOL", "1")
+    from_environment()
+    assert capsys.readouterr().err == (
+        "tinyhlo: TINYHLO_SCHEDULE is no option: TINYHLO_SCHEDULES?\n"
+    )
+
+
+def test_a_device_without_times_says_so(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYHLO_DEVICE", "PYTHON")
+    monkeypatch.setenv("TINYHLO_DEBUG", "2")
+    assert main(["run", str(files["text"]), "--random", "0"]) == 0
+    assert "device PYTHON does not time kernels: TINYHLO_DEBUG" in capsys.readouterr().err

@@ -114,8 +114,8 @@ def parser() -> argparse.ArgumentParser:
         "tune",
         parents=[model],
         help="search for faster schedules of a program's kernels",
-        description="Time every kernel of MODEL under one schedule after another, keep the fastest "
-        "for TINYHLO_SCHEDULES=FILE, or TINYHLO_BEAM without it.",
+        description="Search for faster schedules of MODEL's kernels, by timing them, and write "
+        "those found to a file. Programs use them with TINYHLO_SCHEDULES=FILE.",
     )
     tune.add_argument(
         "--beam", type=positive, default=4, metavar="N", help="schedules a round (%(default)s)"
@@ -275,7 +275,14 @@ def timed(call: Callable[[], object], count: int) -> str:
 
 def show_command(options: argparse.Namespace) -> int:
     """`tinyhlo show`."""
-    print(FORMS[options.stage](stages_of(options.model, from_environment())))
+    config = from_environment()
+    text = str(FORMS[options.stage](stages_of(options.model, config)))
+    if not text:
+        raise TinyhloError(
+            f"device {config.device} has no stage {options.stage}: loops, llvm and asm are made "
+            "for CPU, source for devices that run grids of work-items (TINYHLO_DEVICE=CL)"
+        )
+    print(text)
     return 0
 
 
@@ -356,12 +363,14 @@ def tune_command(options: argparse.Namespace) -> int:
     """`tinyhlo tune`: a line for each kernel as its search ends, then what they come to."""
     config = from_environment()
     config = replace(config, beam=options.beam, schedules=options.out or config.schedules)
+    if config.device != "CPU":
+        raise TinyhloError(f"schedules are searched for processors, not for {config.device}")
     found = stages_of(options.model, config).compiled.found
     faster = sum(bool(each.schedule) for each in found)
     times = (sum(each.before for each in found), sum(each.after for each in found))
     before, after = (duration(1e-6 * microseconds) for microseconds in times)
     print(f"{len(found)} kernels, {faster} of them faster; a call of each: {before} -> {after}")
-    print(f"schedules in {schedules_file(config)}")
+    print(f"use them: TINYHLO_SCHEDULES={schedules_file(config)}")
     return 0
 
 

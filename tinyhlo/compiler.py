@@ -14,6 +14,7 @@ from __future__ import annotations
 
 # A process that is ending cannot import this any more, but may still compile.
 import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport]
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tinyhlo.collector import collector_paused, lasting
-from tinyhlo.config import Config, is_on_host
+from tinyhlo.config import Config, variable
+from tinyhlo.devices import kind_of
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import saved
@@ -54,8 +56,24 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     Raises InvalidProgram for what cannot be read, UnsupportedOp for what cannot be compiled,
     TinyhloError for an unknown device or option.
     """
-    check_device(config)
-    return DEVICES[kind_of(config)](source, config)
+    kind = kind_of(config.device)
+    if not kind.is_timed:
+        say_untimed(config)
+    module, _, function = kind.compiler.partition(":")
+    return getattr(importlib.import_module(module), function)(source, config)
+
+
+@cache
+def say_untimed(config: Config) -> None:
+    """That options which show times have none to show."""
+    asked = [name for name in ("profile", "viz") if getattr(config, name)]
+    asked += ["debug"] * (config.debug >= 2)
+    if asked:
+        names = ", ".join(map(variable, asked))
+        print(
+            f"tinyhlo: device {config.device} does not time kernels: {names} will show no times",
+            file=sys.stderr,
+        )
 
 
 def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
@@ -105,32 +123,6 @@ def interpret(source: bytes | str, _: Config) -> Executable:
     from tinyhlo.runtime.host import interpreted
 
     return interpreted(import_module(source))
-
-
-# There may be several: CL:1 is the second.
-NUMBERED = ("CL", "NV", "AMD", "METAL", "QCOM", "WEBGPU")
-# kind of device -> how a module becomes an Executable on it
-DEVICES: dict[str, Callable[[bytes | str, Config], Executable]] = {
-    "CPU": compile_for_cpu,
-    "PYTHON": interpret,
-    **dict.fromkeys(NUMBERED, compile_for_device),
-}
-
-
-def check_device(config: Config) -> None:
-    """Raises TinyhloError for a device of no known kind."""
-    kind, _, number = config.device.partition(":")
-    if kind in DEVICES and (kind == config.device or (kind in NUMBERED and number.isdigit())):
-        return
-    names = ", ".join(f"{kind} ({kind}:1, ...)" if kind in NUMBERED else kind for kind in DEVICES)
-    raise TinyhloError(
-        f"unknown device {config.device!r}: this version runs on {names} (set TINYHLO_DEVICE)"
-    )
-
-
-def kind_of(config: Config) -> str:
-    """The kind of device, without its number."""
-    return config.device.partition(":")[0]
 
 
 def run_stages(source: bytes | str, config: Config) -> Stages:
@@ -207,7 +199,6 @@ def asked_target(config: Config) -> Target:
 
     Raises TinyhloError for a device or processor that does not exist.
     """
-    check_device(config)
     return device_target(config) or host_processor(config)
 
 
@@ -218,15 +209,12 @@ def host_processor(config: Config) -> Target:
 
 def device_target(config: Config) -> Target | None:
     """The Target of a device beside the host; None when the host is asked for."""
-    if kind_of(config) == "WEBGPU":
-        from tinyhlo.runtime.webgpu.device import open_named
-
-        return open_named(config.device).target
-    if is_on_host(config.device):
+    kind = kind_of(config.device)
+    if not kind.home:
         return None
-    from tinyhlo.runtime.devices.device import open_device
+    from tinyhlo.runtime.devices.device import open_device, open_named
 
-    return open_device(config.device).target
+    return (open_named if kind.on_host else open_device)(config.device).target
 
 
 def target_of(config: Config) -> Target:
@@ -234,7 +222,6 @@ def target_of(config: Config) -> Target:
 
     Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """
-    check_device(config)
     return device_target(config) or cpu_target(config.cpu, thread_count(config))
 
 

@@ -6,19 +6,16 @@ The same options per function: `jax.jit(f, compiler_options={"tinyhlo_debug": "2
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tinyhlo.devices import DEVICES
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
-
-ON_HOST = ("CPU", "PYTHON", "WEBGPU")  # devices whose arrays lie in memory of the host
-
-
-def is_on_host(device: str) -> bool:
-    return device.partition(":")[0] in ON_HOST
 
 
 def option(default: Any, meaning: str) -> Any:
@@ -31,9 +28,8 @@ class Config:
 
     device: str = option(
         "CPU",
-        "device that runs programs: CPU, CL (the first OpenCL device; CL:1 the second), NV (an "
-        "NVIDIA GPU, by CUDA), AMD (an AMD GPU, by HIP), METAL (a Mac's GPU), QCOM (Qualcomm's "
-        "Adreno, by OpenCL), WEBGPU (any GPU, by wgpu), or PYTHON (the NumPy interpreter)",
+        "device that runs programs; CL is the first of its kind, CL:1 the second. "
+        + "; ".join(f"{name}: {kind.meaning}" for name, kind in DEVICES.items()),
     )
     emulate: int = option(
         0, "1: device QCOM is the first OpenCL device that has images, whoever made it: for tests"
@@ -74,17 +70,31 @@ class Config:
 OPTIONS: dict[str, str] = {field.name: field.metadata["meaning"] for field in fields(Config)}
 
 
+def variable(name: str) -> str:
+    """The variable of the environment that sets an option."""
+    return f"TINYHLO_{name.upper()}"
+
+
 def from_environment() -> Config:
-    """Read TINYHLO_<OPTION> for every option.
+    """Read TINYHLO_<OPTION> for every option; what is nearly one is a line on stderr.
 
     Raises TinyhloError when a number is expected and something else is given.
     """
-    given = {
-        name: os.environ[f"TINYHLO_{name.upper()}"]
-        for name in OPTIONS
-        if f"TINYHLO_{name.upper()}" in os.environ
-    }
-    return with_options(Config(), given, lambda name: f"TINYHLO_{name.upper()}")
+    variables = {variable(name): name for name in OPTIONS}
+    for name in os.environ:
+        if name.startswith(variable("")) and name not in variables:
+            warn_of_slip(name, tuple(variables))
+    given = {name: os.environ[asked] for asked, name in variables.items() if asked in os.environ}
+    return with_options(Config(), given, variable)
+
+
+@cache
+def warn_of_slip(name: str, known: tuple[str, ...]) -> None:
+    """Say once that a variable is no option where it looks like one: TINYHLO_DEVCE."""
+    from difflib import get_close_matches
+
+    for near in get_close_matches(name, known, 1, 0.85):
+        print(f"tinyhlo: {name} is no option: {near}?", file=sys.stderr)
 
 
 def with_options(
@@ -104,6 +114,17 @@ def with_options(
         else:
             changes[name] = str(text)
     return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def file_at_exit(name: str, path: str) -> str:
+    """The absolute path of a file that an option names and that is written when the process ends.
+
+    Raises TinyhloError at once where it cannot be.
+    """
+    absolute = os.path.abspath(path)
+    if os.path.isdir(absolute) or not os.access(os.path.dirname(absolute), os.W_OK):
+        raise TinyhloError(f"{variable(name)}={path}: no file can be written there")
+    return absolute
 
 
 def cache_folder(config: Config) -> Path:

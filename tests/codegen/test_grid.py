@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.codegen.harness import kernel_program
 from tests.codegen.test_contraction import dot
 from tinyhlo.codegen.expressions import Memory, literal
 from tinyhlo.codegen.grid import tiles
@@ -14,6 +15,7 @@ from tinyhlo.codegen.grid.mapping import pieces_of
 from tinyhlo.codegen.grid.render import device_code, render
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.wgsl.plan import plan_of
 from tinyhlo.errors import UnsupportedOp
 from tinyhlo.ir.build import (
     broadcast,
@@ -27,12 +29,13 @@ from tinyhlo.ir.build import (
     scatter,
     sort,
 )
-from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.index import Var, index
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import CODEGEN, Op
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.program import Kernel
+from tinyhlo.runtime.webgpu.device import BROWSER
+from tinyhlo.schedule.program import Kernel, Launch
 
 DEVICE = replace(
     named_target("x86-64-v3", threads=2), device="CL", features="fp64", packs=False, scales=False,
@@ -68,6 +71,22 @@ def test_one_group_for_a_sum_of_all_and_items_for_what_follows() -> None:
     x = param(0, (64, 1000), F32)
     total = broadcast(reduce(Op.ADD, x, (0, 1)), x.shape, ())
     assert shape_of(kernel(elementwise(Op.DIV, x, total))) == [(1, 256, False), (250, 256, True)]
+
+
+BITS = (Op.NOT, Op.POPCOUNT, Op.CLZ, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.SAR)
+TYPED = {Op.CAST: I32, Op.BITCAST: U32}  # the ops that do not say the type of their result
+
+
+@pytest.mark.parametrize("op", [op for op in Op if op not in CODEGEN], ids=lambda op: op.label)
+def test_every_primitive_has_a_text_in_every_language(op: Op) -> None:
+    dtypes = [BOOL, F32, F32] if op is Op.WHERE else [I32 if op in BITS else F32] * op.arity
+    params = [param(k, (8,), dtype) for k, dtype in enumerate(dtypes)]
+    result = elementwise(op, *params, dtype=TYPED.get(op))
+    program = kernel_program(Graph(tuple(each.type for each in params), (result,)))
+    (launch,) = program.body
+    assert isinstance(launch, Launch)
+    assert launch.kernel in device_code([launch.kernel], DEVICE).kernels
+    assert plan_of(program, BROWSER).source
 
 
 @pytest.mark.parametrize("dtype", [I8, U8, I32, U32, I64, U64, BF16, F16, F32, F64], ids=str)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from tests.conformance.sections import circumstances, shortened, write_section
 from tests.conformance.suites import MISSING, Case, run_corpus, run_openxla, suites_folder
-from tinyhlo.config import ON_HOST, from_environment
+from tinyhlo.config import from_environment
+from tinyhlo.devices import kind_of
 from tinyhlo.runtime.devices.device import available
 
 SHOWN = 120  # characters of a message
@@ -72,7 +73,9 @@ def main() -> int:
     print("running the corpus of real programs ...")
     corpus = run_corpus(folder)
     device = from_environment().device
-    write_section("suites" if device in ON_HOST else f"suites-{device}", section(openxla, corpus))
+    write_section(
+        "suites" if kind_of(device).on_host else f"suites-{device}", section(openxla, corpus)
+    )
     print("wrote the suites' section of docs/conformance.md")
     for name, cases in suites(openxla, corpus):
         print(f"  {name}: {counts(cases)}")
@@ -92,7 +95,7 @@ def suites(openxla: Sequence[Case], corpus: Sequence[Case]) -> list[tuple[str, l
 def section(openxla: Sequence[Case], corpus: Sequence[Case]) -> str:
     """The suites' section of docs/conformance.md."""
     device = from_environment().device
-    where = "" if device in ON_HOST else f", on {device}: {dict(available())[device]}"
+    where = "" if kind_of(device).on_host else f", on {device}: {dict(available())[device]}"
     lines = [INTRODUCTION.format(where=where, circumstances=circumstances())]
     lines += ["| suite | cases | " + " | ".join(ORDER) + " | pass rate |"]
     lines += ["|---|" + "---:|" * (len(ORDER) + 2)]

@@ -116,6 +116,9 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TinyhloError, match="cannot read the schedules"):
         Schedules(tmp_path)
     (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "none"):
+        with pytest.raises(TinyhloError, match="no schedules in"):
+            Schedules(path, needed=True)
     with pytest.raises(TinyhloError, match="cannot write schedules"):
         Schedules(tmp_path / "file" / "x.jsonl").add("k", Found("sum", {}, 1.0, 1.0))
 

@@ -34,6 +34,9 @@ MOST_READ = 1 << 20
 
 SHOWN_ELEMENTS = 16
 
+# how texts begin that are no StableHLO -> what they are
+OTHER_FORMS = {"HloModule": "HLO, of XLA", "{ lambda": "a jaxpr", "let ": "a jaxpr"}
+
 _registry = ir.DialectRegistry()
 _jax_mlir_ext.register_dialects(_registry)
 
@@ -113,10 +116,16 @@ def parse_source(source: bytes | str, context: ir.Context | None) -> ir.Module:
                 write_out(module)
             return module
         except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
-            reasons = "; ".join(complaints) or str(error)
+            reasons = what_else(source) or "; ".join(complaints) or str(error)
             kind = "portable artifact" if portable else "StableHLO module"
             newer = newer_version(source) if portable else ""
             raise InvalidProgram(f"not a readable {kind}{newer}: {reasons}") from error
+
+
+def what_else(source: bytes | str) -> str:
+    """What to say of text in another form that JAX prints; empty for all others."""
+    form = next((form for start, form in OTHER_FORMS.items() if str(source).startswith(start)), "")
+    return f"this is {form}; write jax.jit(f).lower(x).as_text() to the file" if form else ""
 
 
 def newer_version(source: bytes | str) -> str:

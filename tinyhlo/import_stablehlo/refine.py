@@ -34,8 +34,8 @@ stablehlo.register_stablehlo_passes()
 
 ASSERTION = re.compile(r'error: loc\("shape_assertion"\): (.*)')
 PASS_SHAPES = (
-    "its shape is not known before the call: load it with tinyhlo.load and call it with arrays, "
-    "or call it through jax.export.deserialize"
+    "its shape is not known before the call: call it with arrays by tinyhlo.load, `tinyhlo run` or "
+    "jax.export.deserialize, or export it for one shape"
 )
 
 

@@ -42,7 +42,10 @@ Value = Union[Node, Complex, tuple["Value", ...], None]
 Walked = TypeVar("Walked")
 Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Complex, Sequence[Value]]]
 
-NO_RULE = "tinyhlo cannot compile this op yet: run this function on XLA, jax.jit(f, backend='cpu')"
+NO_RULE = (
+    "tinyhlo cannot compile this op yet: run this function on XLA, by putting its arguments on "
+    "jax.devices('cpu')[0]"
+)
 INNER_EFFECT = "its region has effects: only loops and branches may have them"
 OUTER_VALUE = "its region reads values from outside: pass them as operands"
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tinyhlo import config
 from tinyhlo.collector import lasting
+from tinyhlo.devices import kind_of
 from tinyhlo.errors import (
     OutOfMemory,
     TinyhloError,
@@ -133,7 +134,7 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 def check_memory(asked: config.Config) -> None:
     """Raises TinyhloError for a device that arrays of this process are not made for."""
     ours = environment().device
-    if asked.device != ours and not config.is_on_host(asked.device):
+    if asked.device != ours and not kind_of(asked.device).on_host:
         raise TinyhloError(
             f"device {asked.device} for one function alone: arrays lie in the memory of the device "
             f"that TINYHLO_DEVICE names when the process starts, which is {ours}"
@@ -142,12 +143,10 @@ def check_memory(asked: config.Config) -> None:
 
 def opened_device(asked: config.Config) -> Device | None:
     """The device beside the host that the environment asks for, if any."""
-    if config.is_on_host(asked.device):
+    if kind_of(asked.device).on_host:
         return None
-    from tinyhlo.compiler import check_device
     from tinyhlo.runtime.devices.device import open_device
 
-    check_device(asked)
     return open_device(asked.device)
 
 

@@ -26,7 +26,7 @@ from tinyhlo.schedule import Program
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
     """An Executable around compiled code."""
     if compiled.plan is not None:
-        from tinyhlo.runtime.webgpu.device import open_named
+        from tinyhlo.runtime.devices.device import open_named
         from tinyhlo.runtime.webgpu.run import Running
 
         plan, running = compiled.plan, Running(compiled.plan, open_named(config.device))

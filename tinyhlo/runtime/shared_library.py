@@ -160,7 +160,10 @@ def write_library(
             *("-o", "library", "glue.c", *objects, *(str(NATIVE / part) for part in PARTS)),
             *("-lpthread", "-lm", RESIDENT),
         ]
-        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        try:
+            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise TinyhloError(f"cannot link {path}: {command[0]}: {error.strerror}") from error
         if ended.returncode:
             raise TinyhloError(f"cannot link {path}: {' '.join(command)}\n{ended.stderr.strip()}")
         try:
@@ -173,13 +176,18 @@ def write_library(
 
 def check(module: Module, compiled: Compiled, path: Path) -> None:
     """Raises TinyhloError for what cannot become a library."""
+    if not path.name or path.is_dir():
+        raise TinyhloError(f"cannot write {path}: it is a folder; name the library's file")
     if sys.platform != "linux":
         raise TinyhloError(f"cannot link {path}: this version links libraries on Linux alone")
     if compiled.source:
         raise TinyhloError(f"cannot link {path}: a device runs the program; TINYHLO_DEVICE=CPU")
     if compiled.libraries:
         calls = ", ".join(sorted({kernel.name for kernel in compiled.kernels if not kernel.loops}))
-        raise TinyhloError(f"cannot link {path}: the program calls functions of others ({calls})")
+        raise TinyhloError(
+            f"cannot link {path}: the program calls LAPACK, Python or other functions of this "
+            f"process ({calls})"
+        )
     if module.signature.devices > 1:
         raise TinyhloError(f"cannot link {path}: the program is for several devices")
 

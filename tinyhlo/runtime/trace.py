@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.config import file_at_exit
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 
@@ -99,9 +100,12 @@ class Trace:
 
 @cache
 def trace_to(path: str) -> Trace | None:
-    """The trace of this process that ends in a file; none where nothing would read it."""
+    """The trace of this process that ends in a file; none where nothing would read it.
+
+    Raises TinyhloError where no file can be written.
+    """
     if not path or path == os.devnull:
         return None
-    trace = Trace(os.path.abspath(path))
+    trace = Trace(file_at_exit("profile", path))
     atexit.register(trace.write)
     return trace

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tinyhlo.config import file_at_exit
 from tinyhlo.records import dataclass
 from tinyhlo.report import duration
 from tinyhlo.runtime.jit import assembly
@@ -130,7 +131,7 @@ def with_code(program: Data, compiled: Compiled, target: Target) -> Data:
 
 @cache
 def page_to(path: str) -> Page:
-    """The page of this process that ends in a file."""
-    page = Page(os.path.abspath(DEFAULT if path == "1" else path))
+    """The page of this process that ends in a file. Raises TinyhloError for no such place."""
+    page = Page(file_at_exit("viz", DEFAULT if path == "1" else path))
     atexit.register(page.write)
     return page

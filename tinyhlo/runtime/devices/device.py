@@ -22,6 +22,7 @@ import numpy as np
 
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.config import Config
+from tinyhlo.devices import DEVICES, kind_of
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
@@ -68,18 +69,6 @@ class Device:
         return Library(descriptor, words)
 
 
-# kind of device -> the module that has its `names()`, and `open_device(number)` where the device
-# has memory of its own
-KINDS = {
-    "CL": "tinyhlo.runtime.devices.opencl",
-    "NV": "tinyhlo.runtime.devices.cuda",
-    "AMD": "tinyhlo.runtime.devices.hip",
-    "METAL": "tinyhlo.runtime.devices.metal",
-    "QCOM": "tinyhlo.runtime.devices.qcom",
-    "WEBGPU": "tinyhlo.runtime.webgpu.device",
-}
-
-
 def label_of(kind: str, number: int) -> str:
     """How users ask for a device."""
     return f"{kind}:{number}" if number else kind
@@ -100,9 +89,11 @@ def refused(what: str, log: str) -> TinyhloError:
 def available() -> list[tuple[str, str]]:
     """(label, name) of every device beside the host; what is missing instead of a name."""
     found: list[tuple[str, str]] = []
-    for label, home in KINDS.items():
+    for label, kind in DEVICES.items():
+        if not kind.home:
+            continue
         try:
-            names = importlib.import_module(home).names()
+            names = importlib.import_module(kind.home).names()
         except TinyhloError as error:
             found.append((label, str(error)))
         else:
@@ -114,9 +105,10 @@ _lock = threading.Lock()
 
 
 @functools.cache
-def open_named(name: str) -> Device:
-    kind, _, number = name.partition(":")
-    return importlib.import_module(KINDS[kind]).open_device(int(number or 0))
+def open_named(name: str) -> Any:
+    """A Device, or a WebDevice; its `target` is what the code generator asks."""
+    number = name.partition(":")[2]
+    return importlib.import_module(kind_of(name).home).open_device(int(number or 0))
 
 
 def open_device(name: str) -> Device:

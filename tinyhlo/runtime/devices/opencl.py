@@ -60,13 +60,13 @@ FUNCTIONS = (
 )
 
 
-def imported() -> Any:
+def imported(kind: str = "CL") -> Any:
     """pyopencl. Raises TinyhloError where it is not installed."""
     name_intel_runtime()
     try:
         import pyopencl  # type: ignore[reportMissingImports]
     except ImportError as error:
-        raise TinyhloError(f"device CL needs pyopencl: {INSTALL} ({error})") from None
+        raise TinyhloError(f"device {kind} needs pyopencl: {INSTALL} ({error})") from None
     return pyopencl
 
 

@@ -35,7 +35,7 @@ def found(cl: Any) -> list[Any]:
 
 def names() -> list[str]:
     """What their driver calls the devices. Raises TinyhloError without pyopencl, or any device."""
-    cl = opencl.imported()
+    cl = opencl.imported("QCOM")
     devices = found(cl)
     if not devices:
         raise TinyhloError(
@@ -47,7 +47,7 @@ def names() -> list[str]:
 
 def open_device(number: int) -> Device:
     """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
-    cl = opencl.imported()
+    cl = opencl.imported("QCOM")
     name, device = name_of("Qualcomm", names(), number), found(cl)[number]
     is_own = VENDOR in device.vendor.upper()
     target = target_of(cl, device, name) if is_own else emulated(cl, device, name)

@@ -48,7 +48,7 @@ def search(kernels: Mapping[Kernel, float], target: Target, config: Config) -> d
     Says on stderr what it finds.
 
     Raises TinyhloError when the file of schedules cannot be read or written."""
-    known = Schedules(schedules_file(config))
+    known = Schedules(schedules_file(config), needed=not config.beam)
     result: dict[Kernel, Found] = {}
     for number, (kernel, runs) in enumerate(kernels.items(), 1):
         key = key_of_kernel(kernel, runs, target)

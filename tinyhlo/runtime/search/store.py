@@ -38,16 +38,24 @@ class Found:
 
 
 class Schedules:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, needed: bool = False) -> None:
+        """Raises TinyhloError for a file that cannot be read, or, where the schedules in it are
+        `needed`, has none."""
         self.path = path
         self.found: dict[str, Found] = {}
-        for line in self.lines():
+        lines = self.lines()
+        for line in lines:
             try:
                 raw = json.loads(line)
                 key = raw.pop("key")
                 self.found[key] = Found(**raw)
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # written by another version, or cut off
+        if needed and not self.found:
+            why = "no line of it is one of this version's" if lines else "it is empty or missing"
+            raise TinyhloError(
+                f"no schedules in {path}: {why}; `tinyhlo tune MODEL --out {path}` searches them"
+            )
 
     def lines(self) -> list[str]:
         """Raises TinyhloError for a file that exists and cannot be read."""

@@ -6,7 +6,6 @@ generator asks.
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import Any
 
@@ -78,10 +77,8 @@ def names() -> list[str]:
     return found
 
 
-@functools.cache
-def open_named(label: str) -> WebDevice:
-    """ "WEBGPU", or "WEBGPU:1", the second one. Raises TinyhloError where there is none."""
-    number = int(label.partition(":")[2] or 0)
+def open_device(number: int) -> WebDevice:
+    """Raises TinyhloError where there is none."""
     name, adapter = name_of("WebGPU", names(), number), adapters()[number]
     limits = {name: adapter.limits[name] for name in LIMITS}
     device = adapter.request_device_sync(required_limits=limits)

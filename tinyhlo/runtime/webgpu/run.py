@@ -1,6 +1,6 @@
 """A Plan on a device of wgpu: `codegen/wgsl/plan.py` says what a plan is.
 
-    running = Running(plan, open_named("WEBGPU"))
+    running = Running(plan, open_device(0))
     (y,) = running([x])
 
 Commands are collected and handed over at once; the host reads a word back where it has to decide:
