@@ -183,8 +183,8 @@ bench-large: .venv/.installed  ## time training steps at their true size against
 accuracy: .venv/.installed  ## measure transcendental functions against mpmath, and long sums, write docs/accuracy.md
 	@.venv/bin/python -m tools.accuracy && .venv/bin/python -m tools.accuracy_of_sums
 
-docs: .venv/.installed  ## print the forms of docs/how-it-works.md anew
-	@.venv/bin/python -m tools.print_forms docs/how-it-works.md
+docs: .venv/.installed  ## print the forms of programs in docs/ anew
+	@.venv/bin/python -m tools.print_forms docs/how-it-works.md docs/performance.md
 
 # FIRST=N LAST=N: the numbers of the programs (default 0 to 3000).
 random-programs: .venv/.installed  ## hold generated code of random programs against the interpreter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,17 +11,31 @@ import pytest
 from tools.print_forms import BLOCK, fill, forms
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-PAGE = CHECKOUT / "docs" / "how-it-works.md"
+PAGES = ("docs/how-it-works.md", "docs/performance.md")
 LINK = re.compile(r"`((?:tinyhlo|docs|benchmarks|tests|tools|demo)/[\w./-]+)`")
 
 
 def test_printed_forms_are_current() -> None:
-    page = PAGE.read_text()
-    assert len(BLOCK.findall(page)) >= 5
-    assert fill(page, forms()) == page, "the forms changed: run `make docs` and read the page"
+    printed = forms()
+    pages = {name: (CHECKOUT / name).read_text() for name in PAGES}
+    shown = {block[1] for page in pages.values() for block in BLOCK.findall(page)}
+    assert shown == set(printed)
+    for name, page in pages.items():
+        assert fill(page, printed) == page, f"forms in {name} changed: `make docs`, and read it"
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/how-it-works.md"])
+PACKAGES = sorted(path.parent for path in CHECKOUT.glob("tinyhlo/**/__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_packages_say_what_each_file_is(package: Path) -> None:
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    files = [path.stem for path in package.glob("*.py") if not path.stem.startswith("__")]
+    if package.name != "tinyhlo":  # its files: in docs/how-it-works.md
+        assert [name for name in files if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", *PAGES])
 def test_files_that_pages_name_exist(name: str) -> None:
     page = (CHECKOUT / name).read_text()
     missing = [path for path in LINK.findall(page) if not (CHECKOUT / path).exists()]

@@ -36,8 +36,8 @@ class Config:
     )
     debug: int = option(
         0,
-        "1: a line per compiled program; 2: a line per kernel with time, GFLOP/s, GB/s; 3: the "
-        "Program; 4: generated code; 5: the Graph; 6: machine code",
+        "1: a line per compiled program; 2: a line per call of a kernel with time, GFLOP/s, GB/s; "
+        "3: the Program; 4: generated code; 5: the Graph; 6: machine code",
     )
     verify: int = option(
         0, "1: check each graph, and that no kernel reads memory that it or another has overwritten"
@@ -47,8 +47,8 @@ class Config:
     )
     schedules: str = option(
         "",
-        "file of schedules that a search found, to be used (empty: while searching, one of "
-        "the cache's folder)",
+        "file of schedules to use, and to add to while BEAM searches (empty: none; while BEAM "
+        "searches, one in the cache's folder)",
     )
     cpu: str = option(
         "", "processor that code is made for, as x86-64-v2 or x86-64-v3 (empty: this machine's)"

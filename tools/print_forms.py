@@ -1,10 +1,11 @@
-"""Print every form that `relu(x @ w + b)` takes into docs/how-it-works.md.
+"""Print the forms of programs into the pages that explain them: those that `relu(x @ w + b)` takes
+into docs/how-it-works.md, loops of whole kernels into docs/performance.md.
 
-    python -m tools.print_forms docs/how-it-works.md
+    python -m tools.print_forms docs/how-it-works.md docs/performance.md
 
-The page holds blocks that begin with the comment "form: NAME"; the code fence after it is replaced
-by what the compiler makes now. A test compares, so the page cannot grow stale. The target is a
-fixed processor, so that the page does not depend on the machine it was printed on.
+A page holds blocks that begin with the comment "form: NAME"; the code fence after it is replaced
+by what the compiler makes now. A test compares, so that pages cannot grow stale. The target is a
+fixed processor, so that they do not depend on the machine they were printed on.
 """
 
 from __future__ import annotations
@@ -14,24 +15,28 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.render import render_kernels
 from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
-from tinyhlo.schedule.program import Launch
+from tinyhlo.schedule.program import Kernel, Launch, Program
 
 TARGET = named_target("x86-64-v3", threads=2)
 CHECKOUT = Path(__file__).resolve().parents[1]
 LONGEST = 60  # lines of a form that are shown
+ALIKE = 3  # statements in a row that differ in their places alone, of which so many are shown
 BLOCK = re.compile(r"(<!-- form: (\w+) -->\n```\w*\n).*?(^```$)", re.DOTALL | re.MULTILINE)
 
 
@@ -43,39 +48,84 @@ def row_sums(x: jax.Array) -> jax.Array:
     return x.sum(axis=1)
 
 
-def loops_of(function: Callable[..., jax.Array], *shapes: tuple[int, ...]) -> list[LoopProgram]:
-    """The loops of its one kernel, before the heuristics and after."""
+def convolution(x: jax.Array, w: jax.Array) -> jax.Array:
+    layout = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layout)
+
+
+def depthwise(x: jax.Array, w: jax.Array) -> jax.Array:
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=x.shape[1])
+
+
+def columns(x: jax.Array) -> jax.Array:
+    return jax.nn.softmax(x, axis=1)
+
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * q.shape[-1] ** -0.5
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v)
+
+
+# kernels of docs/performance.md: the shapes of their arguments
+WHOLE: dict[Callable[..., jax.Array], tuple[tuple[int, ...], ...]] = {
+    convolution: ((8, 56, 56, 64), (3, 3, 64, 64)),
+    depthwise: ((8, 64, 56, 56), (64, 1, 3, 3)),
+    columns: ((32, 128, 1024),),
+    attention: ((4, 8, 512, 64),) * 3,
+}
+
+
+def lowered(function: Callable[..., jax.Array], shapes: tuple[tuple[int, ...], ...]) -> Any:
+    """By JAX, for this platform."""
     arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
-    text = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tiny",)).as_text()
+    return jax.jit(function).trace(*arguments).lower(lowering_platforms=("tiny",))
+
+
+def stages_of(text: str) -> tuple[Graph, Program, Kernel]:
+    """The graph, the program, and its first kernel."""
     module = import_module(text)
-    program = schedule(simplify(module.graph), module.name, module.aliases, TARGET)
-    kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
-    found = lower_kernel(kernel, TARGET)
-    return [found, choose_moves(found, TARGET, 1.0)]
+    graph = simplify(module.graph)
+    program = schedule(graph, module.name, module.aliases, TARGET)
+    return graph, program, next(s.kernel for s in program.body if isinstance(s, Launch))
 
 
 def forms() -> dict[str, str]:
-    """Name -> printed form, in the order of the pipeline."""
-    shapes = ((64, 128), (128, 32), (32,))
-    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
-    lowered = jax.jit(model).trace(*arguments).lower(lowering_platforms=("tiny",))
-    text = lowered.as_text()
-    module = import_module(lowered.as_text(debug_info=True))
-    graph = simplify(module.graph)
-    program = schedule(graph, module.name, module.aliases, TARGET)
-    kernel = next(s.kernel for s in program.body if isinstance(s, Launch))
+    """Name -> printed form: of the model in the order of the pipeline, then of whole kernels."""
+    given = lowered(model, ((64, 128), (128, 32), (32,)))
+    graph, program, kernel = stages_of(given.as_text(debug_info=True))
     modules = Modules(TARGET, print)
     rendered = render_kernels({kernel: 1.0}, TARGET, modules)[kernel]
     ((llvm, _),) = modules.part(rendered.inline).functions
+    plain = lower_kernel(stages_of(lowered(row_sums, ((64, 128),)).as_text())[2], TARGET)
     printed = {
-        "stablehlo": text,
+        "stablehlo": given.as_text(),
         "graph": graph,
         "program": program,
         "loops": rendered.loops,
-        **dict(zip(("plain", "moved"), loops_of(row_sums, (64, 128)), strict=True)),
+        "plain": plain,
+        "moved": choose_moves(plain, TARGET, 1.0),
         "llvm": llvm,
     }
+    for function, shapes in WHOLE.items():
+        kernel = stages_of(lowered(function, shapes).as_text())[2]
+        found = render_kernels({kernel: 1.0}, TARGET, Modules(TARGET, print))[kernel]
+        printed[function.__name__] = without_repeats(str(found.loops))
     return {name: str(form).replace(f"{CHECKOUT}{os.sep}", "") for name, form in printed.items()}
+
+
+def without_repeats(text: str) -> str:
+    """Of statements one after another that set or add to the same name a few."""
+    kept: list[str] = []
+    begun, count = "", 0
+    for line in text.split("\n"):
+        begins = re.split(r"[\[=]", line)[0] if re.match(r" *\w+(\[.*?\])? \+?= ", line) else ""
+        count = count + 1 if begins and begins == begun else 1
+        begun = begins
+        if count <= ALIKE:
+            kept.append(line)
+        elif count == ALIKE + 1:
+            kept.append(" " * (len(line) - len(line.lstrip())) + "...")
+    return "\n".join(kept)
 
 
 def fill(page: str, printed: dict[str, str]) -> str:
@@ -95,11 +145,12 @@ def shortened(text: str) -> str:
     return "\n".join([*lines[:LONGEST], f"... {len(lines) - LONGEST} more lines"])
 
 
-def main(path: str) -> None:
-    page = Path(path)
-    page.write_text(fill(page.read_text(), forms()))
-    print(f"wrote {page}")
+def main(*paths: str) -> None:
+    printed = forms()
+    for page in map(Path, paths):
+        page.write_text(fill(page.read_text(), printed))
+        print(f"wrote {page}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -8,6 +8,7 @@ In reading order:
                   keeps their indices affine
     loops         LoopProgram: statements around expressions; `printer` writes them like code
     bodies        what statements read, set and store, and how they are rewritten
+    choices       decisions that have other answers, for heuristics and for the search
     lowering/     a fused kernel as serial loops: what is computed
     moves/        rewrites of loops: vectors, threads, scratch; `heuristics` chooses them
     contraction/  products summed over axes, register tile by register tile
@@ -19,6 +20,7 @@ In reading order:
     legal         what ops mean by those that every language prints
     llvm/         loop programs as LLVM IR, and the entry that calls the kernels
     grid/         loops as grids of work-items; c/ writes them as C for devices, wgsl/ for browsers
+    scopes        where a value is emitted: the outermost scope that binds what it needs
     render        all of that for a Program; `modules` says which kernels share an LLVM module
     report        operations, bytes and a rough time of a kernel
 """

@@ -9,7 +9,7 @@ first:
     moves.append("vector i 8")
 
 Out: what was done, as lines for people, and in `open` the names of all answers of each decision,
-from which a search over schedules (`codegen/search.py`) takes its next steps. Any schedule is
+from which a search over schedules (`runtime/search/`) takes its next steps. Any schedule is
 legal: an answer that is not open is not taken, whatever file it comes from.
 """
 

@@ -2,14 +2,16 @@
 
 module        all of it; `context` parses (`artifact`, `platforms`, `quantized`, `refine`), and
               `quarantine` reads files of unknown origin in a process of their own
+              (`quarantine_process`)
 decode        MLIR as `records`: `attributes`, `types`, `locations`
 walker        each op by its rule, `rules` finds it; `operands`, `joining` help rules
 families      elementwise, conversions, movement, indexing, scattering, reductions, windows,
               pooling, contraction, ragged, convolution (`phases`), sorting, linalg, normalization,
-              random_bits, special_functions, broadcasting
+              random_bits, special_functions (`special_tables`), broadcasting
 control       loops and branches, with their `state`; `calls`, `custom_calls`
-lifting       complex and small types by the rules of plain ones: `complex_numbers`, `small_types`,
-              `planes`, `memory`; `chlo`: what jaxlib expands
+lifting       complex and small types by the rules of plain ones: `complex_arithmetic` of
+              `complex_numbers`, `complex_functions`, `small_rules` of `small_types`, `planes`,
+              `memory`; `chlo`: what jaxlib expands
 fft           Fourier transforms: `fft_passes`, `fft_tables`
 sharding      several devices: `partitioned`, `divided`, `manual`, `teams`,
               `collectives`, `partitioners`, `hlo_sharding`

@@ -13,9 +13,11 @@ fusion           which clusters are merged
 columns          reduces along an axis that is not the last
 chains           contractions with what leads to them: `row_chain`, `transform_chain`
 blocks           clusters in order, loops and branches around them
-planner          where values lie; `in_place` and `covered` say what shares memory
-kernels          a cluster as a Kernel
+planner          where values lie; `in_place` and `covered` say what shares memory, `copies` does
+                 without copies
+kernels          a cluster as a Kernel; `shared`: those that differ in where they begin to read
 memory           buffers placed in one arena
+verifier         what is promised of memory, checked
 """
 
 from tinyhlo.schedule.plan import schedule

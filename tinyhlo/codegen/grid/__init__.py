@@ -1,1 +1,9 @@
-"""Code for devices that run grids of work-items: GPUs, and OpenCL on anything."""
+"""Code for devices that run grids of work-items: GPUs, and OpenCL on anything. In reading order:
+
+code          what is handed to `runtime/devices`; `types` that a device computes with
+lower         which way a Kernel goes; `mapping`: which iterations become work-items
+contraction   products in `tiles`, by `matrices` and their `fragments`, or from `images` of `texels`
+parts         long sums; `scan`, `sort`, `scatter`
+resident      small statements that follow each other, as one kernel
+render        the kernels of a program; `entry` puts them into a queue
+"""

@@ -2,16 +2,16 @@
 
 types, builder       how types, constants and instructions are spelled
 convert, arithmetic  element types and primitives
-scopes               where a value is emitted: the outermost scope that binds what it needs
 indices              index expressions and addresses
 values               expressions: scalars or vectors, loads
 guards               expressions under conditions: a select, a jump, or a masked load
 interleave           accesses at a stride, by `transpose` of whole vectors
 rows_of_places       accesses to neighbours at places that are data
+small_tables         tables in registers, read at places that are data
 stores               where and how vectors are stored
 statements           loops, registers and choices
-reduce_lanes         accumulators in lanes
-prefix               running values in lanes
+reduce_lanes         accumulators in lanes: `row_sums`, as many rows at once; `pair_sums` of bf16
+prefix               running values in lanes; `keep`: what a filter keeps of a vector
 multiply             register tiles of products
 kernel               the functions of a kernel, one for each parallel loop
 entry                the function that runs a whole Program

@@ -4,7 +4,9 @@
     fused         elementwise ops, views, gathers and reduces in any combination
     joined_parts  results that are several formulas side by side
     scan          running values
-    update        slices and scatters into memory
+    ordered       maxima and minima of 16-bit floats, as integers
+    update        slices and scatters into memory: `updates` in their order, by `scatter`; on all
+                  threads by `ranges` of places, or into `own_copies`
 
 Kernels that are worth a plan of their own: `contraction/`, `row_chain/`, `transform/`, `sort/`.
 """
