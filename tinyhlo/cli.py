@@ -364,7 +364,7 @@ def tune_command(options: argparse.Namespace) -> int:
     config = from_environment()
     config = replace(config, beam=options.beam, schedules=options.out or config.schedules)
     if config.device != "CPU":
-        raise TinyhloError(f"schedules are searched for processors, not for {config.device}")
+        raise TinyhloError(f"device {config.device}: schedules are searched for processors alone")
     found = stages_of(options.model, config).compiled.found
     faster = sum(bool(each.schedule) for each in found)
     times = (sum(each.before for each in found), sum(each.after for each in found))

@@ -39,7 +39,7 @@ def test_which_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
     own = device("QUALCOMM", True)
     others = [device("Intel(R) Corporation", True), device("somebody", False)]
-    monkeypatch.setattr(opencl, "imported", lambda: None)
+    monkeypatch.setattr(opencl, "imported", lambda kind: None)
     monkeypatch.setattr(opencl, "devices", lambda _: [*others, own])
     monkeypatch.delenv("TINYHLO_EMULATE", raising=False)
     assert qcom.names() == ["QUALCOMM"]
