@@ -1,4 +1,4 @@
-"""Loops as WGSL, the language of WebGPU. Renderers are those of `codegen/c` with another `Language`.
+"""Loops as WGSL, the language of WebGPU. Renderers: those of `codegen/c` with another `Language`.
 
 kernels       the text around a kernel's lines; `statements`, `arithmetic`
 wide          integers of 64 bits, as two words; `library`: other functions
