@@ -28,6 +28,7 @@ from tinyhlo.check import compare, run_on_xla
 from tinyhlo.config import OPTIONS, Config, from_environment, schedules_file
 from tinyhlo.errors import TinyhloError, UnsupportedOp
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.recursion import deep_recursion
 from tinyhlo.report import duration
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # As JAX does, but before jaxlib's libraries are loaded: no notices of theirs on stderr.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
-        return options.command(options)
+        with deep_recursion():
+            return options.command(options)
     except UnsupportedOp as error:
         return fail(f"{options.model}: {error}")
     except TinyhloError as error:

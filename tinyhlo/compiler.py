@@ -26,6 +26,7 @@ from tinyhlo.config import Config, variable
 from tinyhlo.devices import kind_of
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
+from tinyhlo.recursion import deep_recursion
 from tinyhlo.runtime import saved
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import assembly
@@ -106,14 +107,14 @@ def compile_for_device(source: bytes | str, config: Config) -> Executable:
 def compile_stages(source: bytes | str, config: Config) -> tuple[Stages, Executable]:
     """All stages, and what they come to."""
     native = compiling()
-    with collector_paused():
+    with collector_paused(), deep_recursion():
         stages = run_stages(source, config)
-    executable = native(stages.module, stages.program, stages.compiled, config)
-    if config.viz:
-        from tinyhlo.import_stablehlo.context import text_of
-        from tinyhlo.viewer import page_to
+        executable = native(stages.module, stages.program, stages.compiled, config)
+        if config.viz:
+            from tinyhlo.import_stablehlo.context import text_of
+            from tinyhlo.viewer import page_to
 
-        page_to(config.viz).add(stages, text_of(source), host_processor(config))
+            page_to(config.viz).add(stages, text_of(source), host_processor(config))
     return stages, executable
 
 
@@ -122,7 +123,8 @@ def interpret(source: bytes | str, _: Config) -> Executable:
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.runtime.host import interpreted
 
-    return interpreted(import_module(source))
+    with deep_recursion():
+        return interpreted(import_module(source))
 
 
 def run_stages(source: bytes | str, config: Config) -> Stages:

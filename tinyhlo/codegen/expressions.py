@@ -333,12 +333,15 @@ def rebuilt(
         case Load(memory=memory, index=index):
             return Load(memory, index_of(index))
         case Apply(op=op, arguments=arguments, dtype=dtype):
-            return apply(op, tuple(map(value_of, arguments)), dtype)
+            return apply(op, tuple([value_of(each) for each in arguments]), dtype)
         case Guard(conditions=conditions, value=value, otherwise=otherwise):
             left = undecided(c.of(index_of(c.index)) for c in conditions)
             if left is None:
                 return value_of(otherwise)
             return Guard(left, value_of(value), value_of(otherwise)) if left else value_of(value)
+        case Rarely(name=name, condition=condition, inputs=inputs, value=value, usual=usual):
+            given = tuple([value_of(each) for each in inputs])
+            return Rarely(name, value_of(condition), given, value, value_of(usual))
         case _:
             return e
 

@@ -8,7 +8,6 @@ kernels are rendered once.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -21,13 +20,9 @@ from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.moves.work import work, work_once
 from tinyhlo.codegen.report import UNKNOWN_TRIPS, kernel_seconds, report, threads_worth
-from tinyhlo.ir.graph import graph_key
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
 from tinyhlo.target import Target
-
-# Long chains of nodes and nested guards recurse in Python only, which needs no C stack.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
 
 # Kernels of up to so many nodes are inlined into the entry. Straight-line code gains most: what it
 # leaves for the next kernel stays in registers.
@@ -79,23 +74,13 @@ def render_kernels(
     launched: Mapping[Kernel, int] | None = None,
     schedules: Mapping[Kernel, Schedule] | None = None,
 ) -> dict[Kernel, Rendered]:
-    """Code of every kernel, given how often each runs and in how many places it is launched;
-    structurally equal ones share it."""
-    keys = {kernel: (graph_key(kernel.graph), kernel.in_place) for kernel in kernels}
-    runs: dict[object, float] = {}
-    for kernel, key in keys.items():
-        runs[key] = runs.get(key, 0.0) + kernels[kernel]
-    by_structure: dict[object, Rendered] = {}
+    """Code of every kernel, given how often each runs and in how many places it is launched. No two
+    are equal: the schedule sees to that."""
     rendered: dict[Kernel, Rendered] = {}
-    for kernel, key in keys.items():
-        found = by_structure.get(key)
-        if found is None:
-            number = len(by_structure)
-            places = launched[kernel] if launched else 1
-            moves = Moves(schedules.get(kernel, NONE) if schedules else NONE)
-            found = render(kernel, target, runs[key], places, number, modules, moves)
-            by_structure[key] = found
-        rendered[kernel] = found
+    for number, (kernel, runs) in enumerate(kernels.items()):
+        places = launched[kernel] if launched else 1
+        moves = Moves(schedules.get(kernel, NONE) if schedules else NONE)
+        rendered[kernel] = render(kernel, target, runs, places, number, modules, moves)
     return rendered
 
 

@@ -181,10 +181,12 @@ class Scopes:
         self.stack.extend(deeper)
 
     def rebound(self, body: Body) -> None:
-        """Registers that `body` changes are read inside it, not before it."""
+        """Registers and memory that `body` changes are read inside it, not before it."""
         for name in changed(body):
             if name in self.depth:
                 self.depth[name] = self.current
+        if stores_in(body):
+            self.stored()
 
     def settle(self, body: Body) -> None:
         """After a loop the registers it changed belong to the scope around it."""

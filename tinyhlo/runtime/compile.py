@@ -25,6 +25,7 @@ from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
 from tinyhlo.config import Config
 from tinyhlo.records import dataclass
+from tinyhlo.recursion import deep_recursion
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.library import REGISTRY, Library
 from tinyhlo.runtime.object_code import ObjectCode
@@ -62,6 +63,7 @@ class Compiled:
         return "\n\n".join([*map(str, self.loops), *filter(None, [self.source]), *self.modules])
 
 
+@deep_recursion()
 def compile_program(program: Program, target: Target, config: Config) -> Compiled:
     """Lower, schedule, render and compile a Program.
 

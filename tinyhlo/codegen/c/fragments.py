@@ -61,5 +61,5 @@ def fragment_function(name: str) -> str:
         right=", ".join(right),
         given=", ".join(given),
         more=more,
-        results=" ".join(f"c{k} = c[{k}];" for k in range(sums)).replace("c0 = c[0]", "c0 = c[0]"),
+        results=" ".join(f"c{k} = c[{k}];" for k in range(sums)),
     )

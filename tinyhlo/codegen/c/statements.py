@@ -172,6 +172,7 @@ class Statements(Values):
         self.registers[name] = own
         self.dtypes[name] = dtype
         self.out.variable(self.language.type_name(dtype), own, text)
+        self.forget((name,))
         self.bind(name)
 
     def accumulate(self, name: str, op: Op, value: Expression) -> None:

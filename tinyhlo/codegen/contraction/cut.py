@@ -17,6 +17,7 @@ from functools import lru_cache
 from math import prod
 
 from tinyhlo.codegen.expressions import Apply, IndexValue, literal
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I64
 from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
 from tinyhlo.ir.ops import Op
@@ -129,11 +130,3 @@ def joined(first: Positions, second: Positions) -> dict[int, Index]:
     for axis, position in second.items():
         found[axis] = found[axis] + position if axis in found else position
     return found
-
-
-def ceil_div(count: int, size: int) -> int:
-    return -(-count // size)
-
-
-def round_up(count: int, multiple: int) -> int:
-    return ceil_div(count, multiple) * multiple

@@ -25,7 +25,7 @@ from math import prod
 from tinyhlo.codegen.bodies import below, nested_loops
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
-from tinyhlo.codegen.contraction.cut import Cut, ceil_div, joined
+from tinyhlo.codegen.contraction.cut import Cut, joined
 from tinyhlo.codegen.contraction.layout import Layout, only_product, operand_strides
 from tinyhlo.codegen.contraction.operand import (
     Affine,
@@ -61,6 +61,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Param, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel

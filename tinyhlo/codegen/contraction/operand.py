@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tinyhlo.codegen.contraction.cut import Positions, ceil_div
+from tinyhlo.codegen.contraction.cut import Positions
 from tinyhlo.codegen.contraction.layout import Layout, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Literal, Load, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.moves.work import cost
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType

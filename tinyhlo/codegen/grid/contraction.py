@@ -24,7 +24,6 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import (
     Layout,
     in_shape_of_sum,
@@ -49,6 +48,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import BOOL, F32, F64
 from tinyhlo.ir.graph import Node, Reduce, Shape

@@ -24,7 +24,6 @@ from tinyhlo.codegen.bodies import (
     names_set,
     values_in,
 )
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import Load, Memory, Read
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -41,6 +40,7 @@ from tinyhlo.codegen.loops import (
     Store,
     guarded,
 )
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel

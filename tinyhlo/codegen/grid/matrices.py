@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -53,6 +52,7 @@ from tinyhlo.codegen.loops import (
     Synchronize,
     needed,
 )
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BF16, F16, F32, U16, U32, DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, constant, index, unravel

@@ -19,7 +19,6 @@ from dataclasses import replace
 from math import prod
 
 from tinyhlo.codegen.bodies import names_in, rewritten, ways_together
-from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.expressions import (
     Expression,
     Literal,
@@ -59,6 +58,7 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target

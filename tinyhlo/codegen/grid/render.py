@@ -22,8 +22,7 @@ from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, WriteTexel
-from tinyhlo.ir.graph import graph_key
-from tinyhlo.ir.index import Index
+from tinyhlo.ir.index import Index, Quotient, Remainder
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -35,28 +34,23 @@ MOST_INDEX = 1 << 30  # from which an index, and a step beyond it, does not fit 
 def device_code(
     kernels: Iterable[Kernel], target: Target, residents: Mapping[Kernel, Resident] | None = None
 ) -> DeviceCode:
-    """Functions of all kernels; structurally equal ones share them. `residents` are those that
-    stand for several.
+    """Functions of all kernels. `residents` are those that stand for several.
 
     Raises UnsupportedOp for what the device cannot compute.
     """
     functions: Functions = {}
     texts: list[str] = []
-    by_structure: dict[object, DeviceKernel] = {}
     rendered: dict[Kernel, DeviceKernel] = {}
     kernels, residents = list(kernels), residents or {}
     check_types(kernels, residents, target)
     for kernel in kernels:
+        clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
         if kernel in residents:
-            symbol = f"r{len(rendered)}_{kernel.name}"
+            symbol = f"r{len(rendered)}_{clean}"
             rendered[kernel] = render_resident(residents[kernel], target, symbol, functions, texts)
             continue
-        key = (graph_key(kernel.graph), kernel.in_place)
-        if key not in by_structure:
-            clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
-            symbol = f"k{len(by_structure)}_{clean}"
-            by_structure[key] = render(lower(kernel, target), target, symbol, functions, texts)
-        rendered[kernel] = by_structure[key]
+        symbol = f"k{len(rendered)}_{clean}"
+        rendered[kernel] = render(lower(kernel, target), target, symbol, functions, texts)
     prelude = PRELUDES[target.device]
     return DeviceCode("\n".join([prelude, *functions.values(), *texts]), rendered)
 
@@ -156,16 +150,15 @@ def function(
     return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)
 
 
-def fits_32_bits(piece: Piece) -> bool:
-    """Whether every index, summed in any order, does."""
+def fits_32_bits(piece: Piece, most: int = MOST_INDEX) -> bool:
+    """Whether every index, summed in any order, is below `most`."""
     extents = [s.var.extent for s in below(piece.body) if isinstance(s, Loop)]
     largest = max((*extents, piece.groups * piece.items))
-    return largest < MOST_INDEX and all(
-        size(where) < MOST_INDEX for where in all_indices(piece.body)
-    )
+    return largest < most and all(size(where) < most for where in all_indices(piece.body))
 
 
 def size(where: Index) -> int:
-    """The largest sum of any of its terms, whatever their sign."""
+    """The largest sum of any of its terms, whatever their sign, and of what is divided in it."""
     terms = (abs(factor) * max(map(abs, atom.bounds)) for atom, factor in where.terms)
-    return abs(where.offset) + sum(terms)
+    divided = (a.dividend for a, _ in where.terms if isinstance(a, (Quotient, Remainder)))
+    return max(abs(where.offset) + sum(terms), *map(size, divided), 0)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import Expression, Guard, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.grid.mapping import ITEMS, by_item
 from tinyhlo.codegen.loops import (
@@ -36,6 +35,7 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.schedule.program import Kernel

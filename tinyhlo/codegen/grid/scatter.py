@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import as_index
 from tinyhlo.codegen.grid.mapping import by_item, recovered
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
-from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Scope
+from tinyhlo.codegen.lowering.fused import Lowering, Scope, letter
 from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
 from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.index import Condition, Var, index, linear
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -45,7 +45,7 @@ def by_items(updates: Updates, block: Lowering, target: Target) -> Body:
     stores = updates.stores(linear(places, operand), updates.values(block, at, scope))
     if has_statements(block.root):
         return ()
-    variables = [Var(LETTERS[k], n) for k, n in enumerate(n for n in updates.shape if n > 1)]
+    variables = [Var(letter(k), n) for k, n in enumerate(n for n in updates.shape if n > 1)]
     own = [v for v in variables if index(v) in places or updates.root.unique]
     if target.is_processor and prod(v.extent for v in own) < LANES:
         return ()

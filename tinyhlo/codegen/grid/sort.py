@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
@@ -43,6 +42,7 @@ from tinyhlo.codegen.loops import (
     needed,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, inline
+from tinyhlo.codegen.numbers import ceil_div, power_of_two
 from tinyhlo.ir.dtypes import BOOL, I32
 from tinyhlo.ir.graph import Output, Sort
 from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
@@ -249,8 +249,3 @@ class Network:
             assert isinstance(node, Output)
             stores.append(Store(memory, place, values[node.position]))
         return guarded(tuple(stores), Condition(along, 0, self.limit))
-
-
-def power_of_two(number: int) -> int:
-    """The largest one up to a number."""
-    return 1 << (max(1, number).bit_length() - 1)

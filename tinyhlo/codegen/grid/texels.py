@@ -14,11 +14,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.grid.matrices import holds
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, ReadTexel, Statement, WriteTexel, needed
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.ir.graph import VIEWS, Node, Pad, Window
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from tinyhlo.codegen.contraction.cut import ceil_div
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.index import Index, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target

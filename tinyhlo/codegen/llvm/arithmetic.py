@@ -112,10 +112,13 @@ class Lanes(Operators["Lanes"]):
         return int(number) if number.removeprefix("-").isdigit() else None
 
 
-@cache
 def constant_text(value: float, dtype: DType, lanes: int) -> str:
-    text = literal_text(literal(value, dtype).bits, dtype)
-    return splat(text, scalar_type(dtype), lanes)
+    return text_of_bits(literal(value, dtype).bits, dtype, lanes)  # 0.0 and -0.0 are equal
+
+
+@cache
+def text_of_bits(bits: int, dtype: DType, lanes: int) -> str:
+    return splat(literal_text(bits, dtype), scalar_type(dtype), lanes)
 
 
 def emit(

@@ -19,6 +19,7 @@ from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, splat, stored_type
 from tinyhlo.codegen.loops import Store
+from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.codegen.scopes import Value
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
@@ -68,11 +69,6 @@ def is_ascending(v: Values, index: Index) -> bool:
         return False
     stride = indices.stride(v, index)
     return stride is not None and stride > 1
-
-
-def power_of_two(number: int) -> int:
-    """The largest that is not larger."""
-    return 1 << number.bit_length() >> 1
 
 
 def is_row(offsets: Sequence[int], stride: int) -> bool:

@@ -154,6 +154,7 @@ class Statements(Values):
         register = Register(self.slot(value_type(value.dtype, lanes)), value.dtype, lanes)
         self.registers[statement.name] = register
         self.keep(register, self.text(value, lanes))
+        self.forget((statement.name,))
         self.bind(statement.name)
         if lanes > 1:
             self.varying = self.varying | {statement.name}

@@ -85,6 +85,11 @@ Tables = dict[Constant, Memory]  # where small constant arrays lie
 LETTERS = "ijklmnopqrstuvwxyz"
 
 
+def letter(depth: int) -> str:
+    """The name of the variable of a loop inside so many others."""
+    return LETTERS[depth] if depth < len(LETTERS) else f"i{depth}"
+
+
 @dataclass(eq=False, slots=True)
 class Scope:
     """A body under construction: the loop over `var`, an `if` (var None), or the whole kernel."""
@@ -152,7 +157,7 @@ class Lowering:
             if shape[axis] == 1:
                 continue
             aside = str(axis) if part and axis != scope.depth else ""
-            var = Var(LETTERS[scope.depth] + aside, shape[axis])
+            var = Var(letter(scope.depth) + aside, shape[axis])
             child = scope.children.get(var)
             if child is None:
                 child = scope.children[var] = Scope(scope, var, scope.depth + 1)
@@ -343,7 +348,7 @@ class Lowering:
             if stop - start == 1:
                 place.insert(axis, ZERO + start)
                 continue
-            var = Var(LETTERS[inner.depth], stop - start)
+            var = Var(letter(inner.depth), stop - start)
             inner = Scope(inner, var, inner.depth + 1)
             scopes.append(inner)
             place.insert(axis, index(var) + start)

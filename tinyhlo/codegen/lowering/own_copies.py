@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.expressions import Expression, Load, Memory, apply, identity
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, Store
 from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.graph import Elementwise, Graph, Param
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op

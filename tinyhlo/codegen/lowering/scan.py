@@ -25,7 +25,7 @@ from math import isqrt, prod
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, LoopProgram, Store
-from tinyhlo.codegen.lowering.fused import LETTERS, Lowering
+from tinyhlo.codegen.lowering.fused import Lowering, letter
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
@@ -86,7 +86,7 @@ class ScanLowering:
         else:
             others = (*shape[:axis], 1, *shape[axis + 1 :])
             scope, self.place = self.lowering.nest(self.lowering.root, others)
-            step = Var(LETTERS[scope.depth], self.length)
+            step = Var(letter(scope.depth), self.length)
             width = self.width(self.length)
             strip = self.strip_of(1, width)
             if (
@@ -103,7 +103,7 @@ class ScanLowering:
         scope, place = self.lowering.nest(self.lowering.root, others)
         columns = prod(shape[-last:])
         column, step = (
-            Var(LETTERS[scope.depth + k], n) for k, n in enumerate((columns, self.length))
+            Var(letter(scope.depth + k), n) for k, n in enumerate((columns, self.length))
         )
         self.place = (*place[:-last], *unravel(index(column), shape[-last:]))
         body = (self.declared, self.running(step, 1, self.strip_of(1, 1)))
@@ -119,7 +119,7 @@ class ScanLowering:
         op, dtype = self.root.op, self.root.dtype
         strip = self.strip_of(STRIPS, self.short)
         at = index(strip.number)
-        step = Var(LETTERS[0], self.length)
+        step = Var(letter(0), self.length)
         starts = Memory("starts", dtype, strip.number.extent, local=True)
 
         def total(name: str, start: Index, count: int | None) -> Loop:

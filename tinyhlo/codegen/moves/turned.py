@@ -23,10 +23,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tinyhlo.codegen.bodies import substituted
-from tinyhlo.codegen.contraction.cut import at_most, ceil_div, round_up
+from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
 from tinyhlo.records import dataclass

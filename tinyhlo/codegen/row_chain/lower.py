@@ -27,7 +27,6 @@ from functools import partial
 
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead
-from tinyhlo.codegen.contraction.cut import ceil_div
 from tinyhlo.codegen.contraction.layout import Layout, find_layout
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
@@ -42,10 +41,11 @@ from tinyhlo.codegen.loops import (
     TileProduct,
     guarded,
 )
-from tinyhlo.codegen.lowering.fused import LETTERS, LoweringAround, Position, Scope
+from tinyhlo.codegen.lowering.fused import LoweringAround, Position, Scope, letter
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, choose_sizes
 from tinyhlo.ir.graph import Param
@@ -142,7 +142,7 @@ class Builder:
         )  # fmt: skip
         first_key = index(panel) * sizes.columns
         spans = {
-            Var(LETTERS[0], self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
+            Var(letter(0), self.chain.keys): (first_key, first_key + (sizes.columns - 1)),
             Var("r", sizes.block_rows): (ZERO, constant(sizes.block_rows - 1)),
         }
         body: Body = (self.over_tiles(tile, row, (product,)),)
@@ -231,7 +231,7 @@ class Builder:
             return Load(self.scores, start + at[chain.key])
 
         lowering = LoweringAround(self.kernel, chain.scores, read, self.tables)
-        key = Var(LETTERS[0], chain.keys)
+        key = Var(letter(0), chain.keys)
         scope = Scope(lowering.root, key, 1)
         lowering.root.children[key] = scope
         at = self.packing.second_at(batch, row + index(r), ZERO, index(key))

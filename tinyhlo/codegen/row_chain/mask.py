@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinyhlo.codegen.bodies import below, values_in
-from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Literal, Load, Memory
+from tinyhlo.codegen.bodies import below, indices_in, values_in
+from tinyhlo.codegen.expressions import Apply, Expression, Literal, Load, Memory, as_affine
 from tinyhlo.codegen.loops import Body
+from tinyhlo.codegen.walks import computed_in, parts
 from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
@@ -28,8 +29,12 @@ def needed_tile(
 ) -> tuple[Condition, ...]:
     """Conditions under which some element of a tile is read by `body`; `spans` gives the first
     and last value of each variable within the tile."""
-    held = Reads(scores).of_all(value for s in below(body) for value in values_in(s))
-    found = (widest(condition, spans) for condition in held or ())
+    statements = tuple(below(body))
+    values = [value for s in statements for value in values_in(s)]
+    values += [value for s in statements for i in indices_in(s) for value in computed_in(i)]
+    held = Reads(scores).of_all(values)
+    in_order = sorted(held or (), key=lambda condition: condition.serial)
+    found = (widest(condition, spans) for condition in in_order)
     return tuple(c for c in found if c is not None and not c.always)
 
 
@@ -56,8 +61,8 @@ class Reads:
 
     def find(self, e: Expression) -> Held | None:
         match e:
-            case Load(memory=memory):
-                return frozenset() if memory == self.scores else None
+            case Load(memory=memory) if memory == self.scores:
+                return frozenset()
             case Apply(op=Op.WHERE, arguments=(condition, then, other)):
                 inner = self.of(then)
                 if inner is not None:
@@ -66,12 +71,8 @@ class Reads:
                     held for held in (self.of(condition), inner, self.of(other)) if held is not None
                 ]
                 return frozenset.intersection(*rest) if rest else None
-            case Apply(arguments=arguments):
-                return self.of_all(arguments)
-            case Guard(value=value, otherwise=otherwise):
-                return self.of_all((value, otherwise))
             case _:
-                return None
+                return self.of_all(parts(e))
 
 
 def conjuncts(condition: Expression) -> Held:
@@ -88,12 +89,13 @@ def conjuncts(condition: Expression) -> Held:
 def widest(condition: Expression, spans: dict[Var, tuple[Index, Index]]) -> Condition | None:
     """Whether a comparison of positions can hold anywhere in the tile."""
     match condition:
-        case Apply(op=Op.LE, arguments=(IndexValue(index=left), IndexValue(index=right))):
-            difference = right - left
-        case Apply(op=Op.LT, arguments=(IndexValue(index=left), IndexValue(index=right))):
-            difference = right - left + -1
+        case Apply(op=Op.LE | Op.LT as op, arguments=arguments):
+            left, right = map(as_affine, arguments)
         case _:
             return None
+    if left is None or right is None:
+        return None
+    difference = right - left + (-1 if op is Op.LT else 0)
     ends: dict[Var, Index] = {}
     for var, (first, last) in spans.items():
         stride = difference.coefficient(var)

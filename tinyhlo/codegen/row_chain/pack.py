@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinyhlo.codegen.choices import Moves
-from tinyhlo.codegen.contraction.cut import ceil_div, round_up
 from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.operand import vector_loop
 from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, nested
-from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, LoweringAround, Scope
+from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround, Scope, letter
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.records import dataclass
@@ -228,7 +228,7 @@ class Packing:
         chain = self.chain
         zero = literal(0, chain.result.dtype)
         lowering = LoweringAround(self.kernel, chain.scores, lambda _: zero)
-        key = Var(LETTERS[0], chain.keys)
+        key = Var(letter(0), chain.keys)
         at = self.second_at(batch, row, ZERO, index(key))
         scope = Scope(lowering.root, key, 1)
         lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())

@@ -12,7 +12,7 @@ from math import inf
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.lowering.fused import LETTERS, Lowering, Position
+from tinyhlo.codegen.lowering.fused import Lowering, Position, letter
 from tinyhlo.codegen.sort.merge import merge_sort
 from tinyhlo.codegen.sort.radix import Row, cost, digits_of, radix_sort
 from tinyhlo.codegen.sort.rank import rank_sort, signed_key
@@ -43,7 +43,7 @@ def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
             return lowering.emit(root.inputs[operand], at(position), outer, ())
 
         statements, result = sort_row(root, read, root.results[0].size // shape[axis], target)
-        var = Var(LETTERS[outer.depth], shape[axis])
+        var = Var(letter(outer.depth), shape[axis])
         drain: list[Statement] = []
         for memory, node in zip(lowering.writes, kernel.graph.results, strict=True):
             assert isinstance(node, Output)
@@ -63,8 +63,7 @@ def sort_row(
     length, limit = root.inputs[0].shape[root.axis], root.results[0].shape[root.axis]
     order = find_order(root.comparator)
     threads = target.threads if 2 * rows <= target.threads else 1  # else each sorts rows
-    sorting = min(counting_cost(order, length, target), moving_cost(order, length))
-    if order and selection_cost(order, length, limit) < sorting:
+    if order and is_selected(order, length, limit, target):
 
         def key(position: Index) -> Expression:
             return signed_key(order[0], [read(k, position) for k in range(len(root.inputs))])
@@ -98,19 +97,24 @@ class Way:
 def choose_way(root: Sort, order: Order | None, length: int, threads: int, target: Target) -> Way:
     """The cheapest way to sort a row."""
     lanes = target.vector_bytes // 4
-    if counting_cost(order, length, target) <= moving_cost(order, length):
-        columns = scratch("data", root, 2 * length)
-        statements = rank_sort(order or root.comparator, columns, length, lanes)
-        return Way(columns, statements, constant(length))
-    if order is None:
+    if order is None:  # what it says need be no order: counting could give two elements one place
         columns, spare = scratch("front", root, length), scratch("back", root, length)
         return Way(columns, merge_sort(root.comparator, columns, spare, length), ZERO)
     columns = scratch("data", root, 2 * length)
+    if counting_cost(order, length, target) <= moving_cost(order, length):
+        statements = rank_sort(order, columns, length, lanes)
+        return Way(columns, statements, constant(length))
     layout = Row(columns, length, max(1, min(threads, length // BLOCK)))
     return Way(columns, radix_sort(order, layout, lanes), layout.origin)
 
 
 # Costs: nanoseconds of one row on one 3 GHz core, measured (docs/decisions/0014-sort.md).
+
+
+def is_selected(order: Order, length: int, limit: int, target: Target) -> bool:
+    """Whether finding the first `limit` elements costs less than sorting the row."""
+    sorting = min(counting_cost(order, length, target), moving_cost(order, length))
+    return selection_cost(order, length, limit) < sorting
 
 
 def selection_cost(order: Order, length: int, limit: int) -> float:
@@ -121,16 +125,14 @@ def selection_cost(order: Order, length: int, limit: int) -> float:
     return 150.0 + 0.12 * length + 1.5 * again + limit * (9.0 + 2.0 * limit)
 
 
-def counting_cost(order: Order | None, length: int, target: Target) -> float:
+def counting_cost(order: Order, length: int, target: Target) -> float:
     """Of a rank sort: all pairs."""
-    words = sum(max(1, key.bits // 32) for key in order) if order else 4
+    words = sum(max(1, key.bits // 32) for key in order)
     return 3.4 * words * length * length / target.vector_bytes
 
 
-def moving_cost(order: Order | None, length: int) -> float:
-    """Of a radix sort, or a merge sort where there are no keys."""
-    if order is None:
-        return 12.0 * length * length.bit_length()
+def moving_cost(order: Order, length: int) -> float:
+    """Of a radix sort."""
     return sum(cost(digits_of(key, length), length) for key in order)
 
 

@@ -17,16 +17,21 @@ from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import Piece, pieces_of
-from tinyhlo.codegen.grid.render import large_private, memories_in
+from tinyhlo.codegen.grid.render import fits_32_bits, large_private, memories_in
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, LoopProgram
 from tinyhlo.codegen.wgsl.language import GROUPS, prelude, words_of
 from tinyhlo.codegen.wgsl.resident import render_resident
 from tinyhlo.codegen.wgsl.statements import WgslStatements
-from tinyhlo.ir.graph import graph_key
+from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
+
+MOST_INDEX = 1 << 31  # all integers that count are i32
+TOO_MANY = (
+    "WEBGPU counts elements in 32 bits: make the arrays smaller, or use another device"
+)
 
 
 class Table(NamedTuple):
@@ -60,7 +65,7 @@ class WgslKernel(NamedTuple):
 
 
 class WgslModule(NamedTuple):
-    """All kernels of a program; equal ones share their entry points."""
+    """All kernels of a program."""
 
     source: str
     kernels: Mapping[Kernel, WgslKernel]
@@ -76,7 +81,6 @@ def module_of(
     functions: Functions = {}
     texts: list[str] = []
     tables: list[np.ndarray] = []
-    by_structure: dict[object, WgslKernel] = {}
     rendered: dict[Kernel, WgslKernel] = {}
     for kernel in kernels:
         clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
@@ -89,12 +93,9 @@ def module_of(
             buffers = tuple(range(len(residents[kernel].buffers)))
             rendered[kernel] = WgslKernel((Dispatch(symbol, 1, (*buffers, *own)),))
             continue
-        key = (graph_key(kernel.graph), kernel.in_place)
-        if key not in by_structure:
-            symbol = f"k{len(by_structure)}_{clean}"
-            loops = lower(kernel, target)
-            by_structure[key] = render(loops, target, symbol, functions, texts, tables)
-        rendered[kernel] = by_structure[key]
+        symbol = f"k{len(rendered)}_{clean}"
+        loops = lower(kernel, target)
+        rendered[kernel] = render(loops, target, symbol, functions, texts, tables)
     source = "\n".join([prelude(target), *functions.values(), *texts])
     return WgslModule(source, rendered, tables)
 
@@ -109,6 +110,8 @@ def render(
 ) -> WgslKernel:
     """The dispatches of one kernel; their text is added to `texts`."""
     pieces, kept = pieces_of(loops, target)
+    if not all(fits_32_bits(piece, MOST_INDEX) for piece in pieces):
+        raise UnsupportedOp((UnsupportedItem(loops.name, "more than 2^31 elements", "", TOO_MANY),))
     places: dict[Memory, Argument] = {
         memory: k for k, memory in enumerate((*loops.reads, *loops.writes))
     }

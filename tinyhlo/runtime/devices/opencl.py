@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.code import Dispatch
+from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BF16, F16, F32
@@ -228,7 +229,7 @@ def target_of(device: Any, name: str, is_processor: bool) -> Target:
         l2_bytes=cache or 512 << 10,
         l3_bytes=cache or 512 << 10,
         threads=device.max_compute_units,
-        group_items=int(device.max_work_group_size),
+        group_items=power_of_two(device.max_work_group_size),
         group_bytes=int(device.local_mem_size),
     )
 

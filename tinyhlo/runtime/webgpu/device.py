@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.devices.device import name_of
@@ -87,7 +88,7 @@ def open_device(number: int) -> WebDevice:
         name,
         ("exact_fma" if rounds_once(device) else "split_fma", *[PROCESSOR] * is_processor),
         (os.cpu_count() or 1) if is_processor else UNITS,
-        limits["max-compute-invocations-per-workgroup"],
+        power_of_two(limits["max-compute-invocations-per-workgroup"]),
         limits["max-compute-workgroup-storage-size"],
     )
     most = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
