@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from tinyhlo.codegen.bodies import memories_in, memories_read, must_run_once, substituted
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -9,13 +12,20 @@ from tinyhlo.codegen.expressions import (
     IndexValue,
     Load,
     Memory,
+    Rarely,
+    Read,
     literal,
+    substitute_expression,
     where,
 )
-from tinyhlo.codegen.loops import Axis, Body, Loop, Store
+from tinyhlo.codegen.grid.render import render
+from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Store
+from tinyhlo.codegen.moves.basic import parts_of
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.index import Condition, Data, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 
 AXIS = Var("i", 10)
 X, Y = Memory("x0", F32, 10), Memory("y0", F32, 10)
@@ -62,6 +72,60 @@ def test_choices_that_become_known_are_made() -> None:
     (outside,) = substituted((Store(SCRATCH, at, guarded),), {i: constant(6)})
     assert isinstance(inside, Store) and inside.value is Load(X, constant(2))
     assert isinstance(outside, Store) and outside.value is literal(0, F32)
+
+
+def test_memory_that_a_loop_stores_is_read_inside_it() -> None:
+    """A value read before the loop is not what a turn of it reads."""
+    kept, end, turn = Memory("y0", F32, 1), Memory("y1", F32, 1), Var("turn", 5)
+    value = Load(kept, constant(0))
+    body = (
+        Declare("before", value),
+        Loop(turn, Axis.ORDERED, (Store(kept, constant(0), value + 1.0),)),
+        Store(end, constant(0), Read("before", F32)),
+    )
+    program = LoopProgram("counted", (), (kept, end), body)
+    text = str(render_kernel(program, named_target("x86-64-v3", 1), "counted", False, {}))
+    assert text.count("load float, ptr %p0") == 2
+    gpu = replace(named_target("x86-64-v3", 1), device="NV", packs=False, group_items=256)
+    written: list[str] = []
+    render(program, gpu, "counted", {}, written)
+    assert written[-1].count("y0[0]") == 3
+
+
+def test_a_register_of_a_loop_that_is_written_out_is_new_each_turn() -> None:
+    given, made, turn = Memory("x0", F32, 4, constant=True), Memory("y0", F32, 4), Var("turn", 4)
+    body = (
+        Declare("value", Load(given, index(turn)) * 2.0),
+        Store(made, index(turn), Read("value", F32) + 1.0),
+    )
+    program = LoopProgram("doubled", (given,), (made,), (Loop(turn, Axis.UNROLL, body),))
+    text = str(render_kernel(program, named_target("x86-64-v3", 1), "doubled", False, {}))
+    stored = re.findall(r"store float (%\w+), ptr %(?:p1|v)", text)
+    assert len(set(stored)) == len(stored) == 4
+
+
+def test_scratch_of_one_element_stays_with_what_uses_it() -> None:
+    own, given, made, row = (
+        Memory("own", F32, 1, local=True),
+        Memory("x0", F32, 9),
+        Memory("y0", F32, 9),
+        Var("row", 9),
+    )
+    one = Var("one", 1)
+    body = (
+        Allocate(own),
+        Loop(one, Axis.SERIAL, (Store(own, constant(0), Load(given, index(row))),)),
+        Loop(one, Axis.SERIAL, (Store(made, index(row), Load(own, constant(0))),)),
+    )
+    assert len(parts_of(body, {})) == 1
+
+
+def test_what_is_computed_seldom_is_rebuilt_too() -> None:
+    row, other = Var("row", 9), Var("other", 9)
+    table = Memory("x0", F32, 9)
+    here = Load(table, index(row))
+    seldom = Rarely("slow", here < 0.0, (here,), Read("input0", F32) * 2.0, here)
+    assert substitute_expression(seldom, {row: index(other)}, {}).free == {other}
 
 
 def test_memory_that_is_read_for_an_index_is_in_a_body() -> None:

@@ -54,6 +54,13 @@ def test_elementwise_of_any_shape(shape: tuple[int, ...]) -> None:
     check(z, inputs=(floats(*shape), floats(*shape)))
 
 
+def test_more_axes_than_letters() -> None:
+    x = param(0, (2,) * 21, F32)
+    turned = permute(x, tuple(reversed(range(21))))
+    summed = reduce(Op.ADD, elementwise(Op.MUL, turned, x), (3, 17))
+    check(summed, inputs=(floats(*x.shape),))
+
+
 def test_views_fold_into_loads() -> None:
     x = param(0, (6, 40), F32)
     check(permute(x, (1, 0)), inputs=(floats(6, 40),))

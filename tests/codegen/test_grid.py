@@ -25,6 +25,7 @@ from tinyhlo.ir.build import (
     param,
     permute,
     reduce,
+    reshape,
     scan,
     scatter,
     sort,
@@ -77,6 +78,19 @@ BITS = (Op.NOT, Op.POPCOUNT, Op.CLZ, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.S
 TYPED = {Op.CAST: I32, Op.BITCAST: U32}  # the ops that do not say the type of their result
 
 
+def test_an_index_that_is_divided_counts_beyond_32_bits() -> None:
+    gpu = replace(DEVICE, device="NV", threads=108)
+    x = param(0, (49000,), F32)
+    wide = reshape(broadcast(x, (100000, 49000), (1,)), (70000, 70000))
+    doubled = elementwise(Op.MUL, wide, full(2.0, wide.shape, F32))
+    program = kernel_program(Graph((x.type,), (reduce(Op.ADD, doubled, (1,)),)))
+    (launch,) = program.body
+    assert isinstance(launch, Launch)
+    assert "const i64 item_70000" in device_code([launch.kernel], gpu).source
+    with pytest.raises(UnsupportedOp, match="WEBGPU counts elements in 32 bits"):
+        plan_of(program, BROWSER)
+
+
 @pytest.mark.parametrize("op", [op for op in Op if op not in CODEGEN], ids=lambda op: op.label)
 def test_every_primitive_has_a_text_in_every_language(op: Op) -> None:
     dtypes = [BOOL, F32, F32] if op is Op.WHERE else [I32 if op in BITS else F32] * op.arity
@@ -107,13 +121,6 @@ def test_a_sum_is_put_together_in_memory_that_the_group_shares() -> None:
     ]
     assert text.count("BARRIER;") == 5
     assert "for (i32 j_1000 = ITEM; j_1000 < 1000; j_1000 += 256) {" in text
-
-
-def test_equal_kernels_share_their_functions() -> None:
-    same = [kernel(rows_divided(param(0, (64, 1000), F32))) for _ in range(2)]
-    code = device_code(same, DEVICE)
-    assert code.kernels[same[0]] is code.kernels[same[1]]
-    assert code.source.count(") void k") == 1
 
 
 def test_a_type_that_the_device_lacks_is_one_error() -> None:

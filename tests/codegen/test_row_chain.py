@@ -95,6 +95,28 @@ def test_scores_that_a_mask_hides_are_not_computed() -> None:
     assert not np.isnan(got[0, :50]).any() and np.isnan(got[0, 50:]).all()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int32])
+def test_positions_that_wrap_around_in_a_narrow_type_hide_other_scores(dtype: type) -> None:
+    def function(q: Array, k: Array, v: Array) -> Array:
+        i, j = jnp.arange(len(q)).astype(dtype)[:, None], jnp.arange(len(k)).astype(dtype)[None]
+        return jax.nn.softmax(jnp.where(j <= i, q @ k.T, -1e30), -1) @ v
+
+    check(function, *arrays(*[(300, 32)] * 3))
+
+
+def test_scores_that_are_also_places_of_a_table_are_computed() -> None:
+    table = np.random.default_rng(1).standard_normal(16).astype(np.float32)
+
+    def function(q: Array, k: Array, v: Array, table: Array) -> Array:
+        scores = jnp.round(q @ k.T)
+        mask = jnp.tril(jnp.ones(scores.shape, bool))
+        weights = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf), -1)
+        return (weights + table[jnp.clip(scores.astype(jnp.int32) + 8, 0, 15)]) @ v
+
+    q, k, v = arrays(*[(100, 32)] * 3)
+    check(function, np.round(q), np.round(k), v, table, tolerance=1e-3)
+
+
 def test_a_second_kernel_of_the_same_sizes_skips_them_as_well() -> None:
     """Equal loads are one object, whichever kernel made the memory."""
     q, k, v = arrays(*[(1, 100, 2, 32)] * 3)

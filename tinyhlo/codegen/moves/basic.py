@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
     all_indices,
+    below,
     inside,
     memories_in,
     names_in,
@@ -20,6 +21,7 @@ from tinyhlo.codegen.bodies import (
 )
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import (
+    Allocate,
     Axis,
     Body,
     Declare,
@@ -86,8 +88,9 @@ def parts_of(body: Body, aliases: Mapping[Memory, Memory]) -> list[Body]:
     for statement in body:
         uses = {name for name in names_in((statement,)) if isinstance(name, str)}
         uses |= names_set((statement,))
-        arrays = (memory for memory in memories_in((statement,)) if memory.size > 1)
+        arrays = (m for m in memories_in((statement,)) if m.size > 1 or m.local)
         used: set[object] = {*uses, *(aliases.get(memory, memory) for memory in arrays)}
+        used |= {s.memory for s in below((statement,)) if isinstance(s, Allocate)}
         rest: list[tuple[set[object], list[Statement]]] = []
         joined: list[Statement] = []
         for others, statements in groups:

@@ -61,6 +61,8 @@ def sort_row(
 ) -> tuple[list[Statement], Element]:
     """Statements that sort one of `rows` rows, and its elements afterwards."""
     length, limit = root.inputs[0].shape[root.axis], root.results[0].shape[root.axis]
+    if length == 1:
+        return [], read
     order = find_order(root.comparator)
     threads = target.threads if 2 * rows <= target.threads else 1  # else each sorts rows
     if order and is_selected(order, length, limit, target):

@@ -29,9 +29,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 MOST_INDEX = 1 << 31  # all integers that count are i32
-TOO_MANY = (
-    "WEBGPU counts elements in 32 bits: make the arrays smaller, or use another device"
-)
+TOO_MANY = "WEBGPU counts elements in 32 bits: make the arrays smaller, or use another device"
 
 
 class Table(NamedTuple):
