@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tinyhlo.runtime.cache import Cache, key_of
+import pytest
+
+from tinyhlo.config import Config
+from tinyhlo.runtime.cache import TRIM_EVERY, Cache, cache_of, key_of
 
 
 def test_round_trip_and_absence(tmp_path: Path) -> None:
@@ -30,8 +34,6 @@ def test_damage_reads_as_absent(tmp_path: Path) -> None:
 
 
 def test_trim_drops_what_was_used_longest_ago(tmp_path: Path) -> None:
-    import os
-
     cache = Cache(tmp_path, limit=5 * 140)
     keys = [key_of([str(n)]) for n in range(10)]
     for age, key in enumerate(keys):
@@ -41,6 +43,39 @@ def test_trim_drops_what_was_used_longest_ago(tmp_path: Path) -> None:
     cache.trim()
     kept = [key for key in keys if cache.load(key) is not None]
     assert keys[0] in kept and keys[1] not in kept and len(kept) == 5
+
+
+def test_many_caches_of_one_folder_trim_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each compilation asks for the folder anew."""
+    trimmed: list[Path] = []
+    monkeypatch.setattr(Cache, "trim", lambda self: trimmed.append(self.folder))
+    config = Config(cache_dir=str(tmp_path))
+    for number in range(8 * TRIM_EVERY):
+        cache = cache_of("programs", config)
+        assert cache is not None and cache.store(key_of([str(number)]), b"code")
+    assert 3 <= len(trimmed) <= 16
+
+
+def test_trim_passes_over_what_it_may_not_delete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path, limit=0)
+    keys = [key_of([str(n)]) for n in range(2)]
+    for age, key in enumerate(keys):
+        cache.store(key, bytes(100))
+        os.utime(tmp_path / key[:2] / key, (1000 + age, 1000 + age))
+    unlink = Path.unlink
+
+    def guarded(path: Path, missing_ok: bool = False) -> None:
+        if path.name == keys[0]:
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", guarded)
+    cache.trim()
+    assert [path.name for path in tmp_path.glob("*/*")] == [keys[0]]
 
 
 def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:

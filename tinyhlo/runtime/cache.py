@@ -25,7 +25,7 @@ from tinyhlo.records import dataclass
 MAGIC = b"tinyhlo1"
 DIGEST_BYTES = 32
 DEFAULT_LIMIT = 1 << 30
-TRIM_EVERY = 64  # stores between two looks at the folder's size
+TRIM_EVERY = 64  # keys to one whose store looks at the folder's size; no process counts them
 
 
 def key_of(parts: Iterable[str | bytes]) -> str:
@@ -38,13 +38,12 @@ def key_of(parts: Iterable[str | bytes]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Cache:
     """`folder` is created at the first store."""
 
     folder: Path
     limit: int = DEFAULT_LIMIT
-    stores: int = 0
 
     def load(self, key: str) -> bytes | None:
         """The payload stored under `key`, or None."""
@@ -73,8 +72,7 @@ class Cache:
             os.replace(temporary, path)
         except OSError:
             return False
-        self.stores += 1
-        if self.stores % TRIM_EVERY == 0:
+        if int(key[-4:], 16) % TRIM_EVERY == 0:
             self.trim()
         return True
 
@@ -91,8 +89,9 @@ class Cache:
         for _, size, path in sorted(found):
             if total <= self.limit:
                 return
-            path.unlink(missing_ok=True)
-            total -= size
+            with contextlib.suppress(OSError):  # another user's
+                path.unlink(missing_ok=True)
+                total -= size
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
