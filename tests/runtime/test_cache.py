@@ -33,6 +33,21 @@ def test_damage_reads_as_absent(tmp_path: Path) -> None:
     assert cache.load(key) == b"machine code"
 
 
+def test_damage_in_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, key = Cache(tmp_path), key_of(["x"])
+    cache.store(key, b"machine code")
+    (path,) = tmp_path.glob("*/*")
+    path.write_bytes(b"damaged")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert cache.load(key) is None
+
+
 def test_trim_drops_what_was_used_longest_ago(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=5 * 140)
     keys = [key_of([str(n)]) for n in range(10)]

@@ -55,7 +55,8 @@ class Cache:
         start = len(MAGIC) + DIGEST_BYTES
         payload = raw[start:]
         if raw[:start] != MAGIC + hashlib.sha256(payload).digest():
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
             return None
         with contextlib.suppress(OSError):  # a read-only folder is still a good cache
             os.utime(path)  # the time of last use, for `trim`
