@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -99,6 +100,20 @@ def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:
     cache = Cache(blocked)
     assert not cache.store(key_of(["x"]), b"code")
     assert cache.load(key_of(["x"])) is None
+
+
+def test_a_full_disk_keeps_no_half_of_a_file(tmp_path: Path) -> None:
+    """What is larger than this process may write fails as on a full disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        assert not Cache(tmp_path).store(key_of(["x"]), bytes(1 << 17))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not list(tmp_path.glob("*/*"))
 
 
 def test_many_writers_of_one_key(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ class Cache:
     def store(self, key: str, payload: bytes) -> bool:
         """Keep `payload`; False when the folder cannot be written."""
         path = self._path(key)
+        temporary = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
@@ -72,6 +73,8 @@ class Cache:
                 file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
             os.replace(temporary, path)
         except OSError:
+            with contextlib.suppress(OSError):  # half a file on a full disk
+                os.unlink(temporary)
             return False
         if int(key[-4:], 16) % TRIM_EVERY == 0:
             self.trim()
