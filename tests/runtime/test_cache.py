@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tinyhlo.config import Config
+from tinyhlo.config import Config, schedules_file
+from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.cache import TRIM_EVERY, Cache, cache_of, key_of
 
 
@@ -100,6 +101,20 @@ def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:
     cache = Cache(blocked)
     assert not cache.store(key_of(["x"]), b"code")
     assert cache.load(key_of(["x"])) is None
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    pwd = pytest.importorskip("pwd")
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_of("programs", Config()) is None
+    with pytest.raises(TinyhloError, match="set HOME or TINYHLO_CACHE_DIR"):
+        schedules_file(Config(beam=2))
 
 
 def test_a_full_disk_keeps_no_half_of_a_file(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tinyhlo.config import Config, cache_folder
+from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 
 MAGIC = b"tinyhlo1"
@@ -103,7 +104,12 @@ class Cache:
 
 def cache_of(name: str, config: Config) -> Cache | None:
     """The folder of this name in the user's cache; None when nothing is to be kept."""
-    return Cache(cache_folder(config) / name) if config.cache else None
+    if not config.cache:
+        return None
+    try:
+        return Cache(cache_folder(config) / name)
+    except TinyhloError:  # a user without a home compiles again, as where no folder can be written
+        return None
 
 
 def kept(cache: Cache | None, key: str, make: Callable[[], bytes]) -> bytes:
