@@ -128,12 +128,19 @@ def file_at_exit(name: str, path: str) -> str:
 
 
 def cache_folder(config: Config) -> Path:
-    """Where compiled programs are kept."""
+    """Where compiled programs are kept.
+
+    Raises TinyhloError for a user without a home, as in containers run under any number.
+    """
     if config.cache_dir:
         return Path(config.cache_dir)
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("tinyhlo"))
+    try:
+        return Path(platformdirs.user_cache_dir("tinyhlo"))
+    except RuntimeError as error:
+        hint = f"set HOME or {variable('cache_dir')}"
+        raise TinyhloError(f"this user has no folder for caches: {hint}") from error
 
 
 def schedules_file(config: Config) -> Path:

@@ -111,6 +111,55 @@ else:
     raise AssertionError("linked")
 """
 
+# Of many programs that nobody keeps next to nothing stays, though some of them end in cycles, fail
+# or outlive their JIT's others.
+MANY = """
+import gc
+
+from tinyhlo.runtime.jit import LINKS
+
+
+class Cycle:
+    pass
+
+
+def in_cycle():
+    first, second = Cycle(), Cycle()
+    first.other, second.other = second, first
+    first.linked = link([CODE], "cycle")
+
+
+def links(count):
+    for k in range(count):
+        if k % 8 == 0:
+            in_cycle()
+        elif k % 64 == 1:
+            try:
+                link([UNKNOWN], "fails")
+            except TinyhloError:
+                pass
+        elif k % 8 == 1:
+            kept.append(link([CODE], "kept"))
+            if len(kept) > 40:
+                assert called(kept.pop(0), 3) == 8
+        else:
+            assert called(link([CODE], "gone"), 3) == 8
+    gc.collect()
+    with open("/proc/self/statm") as sizes:
+        return PAGE * int(sizes.read().split()[1])
+
+
+text = TEXT.replace("%v = load float, ptr %p", "%v = call float @nowhere()")
+UNKNOWN = compile_text(text + "declare float @nowhere()", host_target(1))
+kept = []
+before = links(2 * LINKS)
+grown = links(4 * LINKS) - before
+assert grown < 4 << 20, grown
+first = kept.pop(0)
+kept.clear()
+assert called(first, 3) == 8
+"""
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and flags of Linux")
 @pytest.mark.parametrize(
@@ -120,6 +169,7 @@ else:
         pytest.param(NO_ADDRESSES, id="no_addresses"),
         pytest.param(NO_MAPPINGS, id="no_mappings"),
         pytest.param(UNDEFINED, id="undefined"),
+        pytest.param(MANY, id="many"),
     ],
 )
 def test_the_process_lives(program: str) -> None:

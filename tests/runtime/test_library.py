@@ -63,6 +63,30 @@ def test_error_of_a_python_function_ends_the_program(register) -> None:
         assert isinstance(caught.value.__cause__, ValueError)
 
 
+class Unspeakable(Exception):
+    @property
+    def __notes__(self):  # read when its traceback is written
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no file \udce9.txt"), r"no file \\udce9\.txt"),
+        (Unspeakable(), "a Python function failed"),
+    ],
+)
+def test_errors_that_are_hard_to_say(register, error: Exception, said: str) -> None:
+    def fails(arrays):
+        raise error
+
+    register("both", fails)
+    x = np.ones((3, 4), np.float32)
+    for run in (run_graph, run_native):
+        with pytest.raises(ExecutionError, match=said):
+            run(sum_and_difference(), [x, x])
+
+
 def test_wrong_results_are_refused(register) -> None:
     register("both", lambda arrays: [arrays[0], arrays[1].astype(np.float64)])
     x = np.ones((3, 4), np.float32)

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tinyhlo.config import Config, cache_folder
+from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 
 MAGIC = b"tinyhlo1"
 DIGEST_BYTES = 32
 DEFAULT_LIMIT = 1 << 30
-TRIM_EVERY = 64  # stores between two looks at the folder's size
+TRIM_EVERY = 64  # keys to one whose store looks at the folder's size; no process counts them
 
 
 def key_of(parts: Iterable[str | bytes]) -> str:
@@ -38,13 +39,12 @@ def key_of(parts: Iterable[str | bytes]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Cache:
     """`folder` is created at the first store."""
 
     folder: Path
     limit: int = DEFAULT_LIMIT
-    stores: int = 0
 
     def load(self, key: str) -> bytes | None:
         """The payload stored under `key`, or None."""
@@ -56,7 +56,8 @@ class Cache:
         start = len(MAGIC) + DIGEST_BYTES
         payload = raw[start:]
         if raw[:start] != MAGIC + hashlib.sha256(payload).digest():
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
             return None
         with contextlib.suppress(OSError):  # a read-only folder is still a good cache
             os.utime(path)  # the time of last use, for `trim`
@@ -65,6 +66,7 @@ class Cache:
     def store(self, key: str, payload: bytes) -> bool:
         """Keep `payload`; False when the folder cannot be written."""
         path = self._path(key)
+        temporary = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
@@ -72,9 +74,10 @@ class Cache:
                 file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
             os.replace(temporary, path)
         except OSError:
+            with contextlib.suppress(OSError):  # half a file on a full disk
+                os.unlink(temporary)
             return False
-        self.stores += 1
-        if self.stores % TRIM_EVERY == 0:
+        if int(key[-4:], 16) % TRIM_EVERY == 0:
             self.trim()
         return True
 
@@ -91,8 +94,9 @@ class Cache:
         for _, size, path in sorted(found):
             if total <= self.limit:
                 return
-            path.unlink(missing_ok=True)
-            total -= size
+            with contextlib.suppress(OSError):  # another user's
+                path.unlink(missing_ok=True)
+                total -= size
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
@@ -100,7 +104,12 @@ class Cache:
 
 def cache_of(name: str, config: Config) -> Cache | None:
     """The folder of this name in the user's cache; None when nothing is to be kept."""
-    return Cache(cache_folder(config) / name) if config.cache else None
+    if not config.cache:
+        return None
+    try:
+        return Cache(cache_folder(config) / name)
+    except TinyhloError:  # a user without a home compiles again, as where no folder can be written
+        return None
 
 
 def kept(cache: Cache | None, key: str, make: Callable[[], bytes]) -> bytes:

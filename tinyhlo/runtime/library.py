@@ -132,24 +132,31 @@ def python_call(
     operands, results = tuple(operands), tuple(results)
     stream_function = core.library().tiny_stream_function  # what it waits for may run meanwhile
 
-    @RUN
-    def trampoline(_: int, inputs: Any, outputs: Any) -> int:
+    def called(inputs: Any, outputs: Any) -> int:
         stream_function(1)
         try:
             given = [view(inputs[k], type_).copy() for k, type_ in enumerate(operands)]
             returned = checked(function(given), results, "result")
             for k, (type_, value) in enumerate(zip(results, returned, strict=True)):
                 view(outputs[k], type_)[...] = value
-        except BaseException as error:  # nothing may cross the C boundary
+        except BaseException as error:
             _raised.exception = error
             code = INVALID_ARGUMENT if isinstance(error, ExecutionError) else INTERNAL
             ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
             text = str(error) if ours else "".join(traceback.format_exception(error)).strip()
-            core.library().tiny_set_error(code, text.encode())
+            core.library().tiny_set_error(code, text.encode(errors="backslashreplace"))
             return code
         finally:
             stream_function(-1)
         return 0
+
+    @RUN
+    def trampoline(_: int, inputs: Any, outputs: Any) -> int:
+        try:
+            return called(inputs, outputs)
+        except BaseException:  # nothing may cross the C boundary, where it would be a success
+            core.library().tiny_set_error(INTERNAL, b"a Python function failed, and its report too")
+            return INTERNAL
 
     head = np.array([core.address_of(trampoline)], np.int64)
     return Library(head, trampoline, PYTHON_SECONDS)
