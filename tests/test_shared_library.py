@@ -140,6 +140,15 @@ def test_closed_library_leaves_its_threads_their_code(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, "512.0\n"), ended.stderr
 
 
+@pytest.mark.parametrize("name", ["switch", "new", "malloc", "exp", "entry", "sizes", "linux"])
+def test_names_that_are_taken_get_others(name: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, lambda x: x * 2, X)
+    library = tmp_path / f"lib{name}.so"
+    assert main(["build", path, "--out", str(library)]) == 0
+    assert hasattr(ctypes.CDLL(str(library)), f"program_{name}")
+    assert f"int32_t program_{name}(" in library.with_suffix(".h").read_text()
+
+
 def test_what_cannot_be_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path, lambda x: jnp.linalg.eigh(x)[0], np.eye(40, dtype=np.float32))
     assert main(["build", path, "--out", str(tmp_path / "liba.so")]) == 2

@@ -108,7 +108,7 @@ def with_options(
             known = ", ".join(map(spelled, OPTIONS))
             raise TinyhloError(f"unknown option {spelled(name)!r}; known: {known}")
         if kinds[name] == "int":
-            if not str(text).isdigit():
+            if not (str(text).isascii() and str(text).isdigit()):
                 raise TinyhloError(f"{spelled(name)} must be a number from 0 up, got {text!r}")
             changes[name] = int(text)
         else:

@@ -43,6 +43,21 @@ def test_the_first_nan_wins(function) -> None:  # type: ignore[no-untyped-def]
     assert found.tolist() == [0, 7, 19, 0, 5]
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
+def test_of_no_elements_the_initial_values_stay(shape: tuple[int, int]) -> None:
+    def reduction(x: jax.Array) -> tuple[jax.Array, ...]:
+        def better(a, b):  # type: ignore[no-untyped-def]
+            later = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+            return jnp.where(later, b[0], a[0]), jnp.where(later, b[1], a[1])
+
+        place = jax.lax.broadcasted_iota(jnp.int32, shape, 1)
+        return jax.lax.reduce((x, place), (-np.float32(np.inf), np.int32(0)), better, (1,))
+
+    text = jax.jit(reduction).lower(np.zeros(shape, np.float32)).as_text()
+    found = compile_module(text, Config(cache=False))(np.zeros(shape, np.float32))
+    assert [each.tolist() for each in found] == [[-np.inf] * shape[0], [0] * shape[0]]
+
+
 def test_other_regions_are_kept() -> None:
     """The last of equal values; a position that is no position; a start that is no neutral one."""
 

@@ -9,6 +9,7 @@ from tests.plugs import interpret
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.dtypes import BY_NAME
 from tinyhlo.ir.graph import Elementwise
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
@@ -150,6 +151,22 @@ def test_constants_of_every_type() -> None:
         (result,) = interpret(text, [])
         assert result.dtype == expected.dtype
         assert result.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_batch_norm_of_halves_is_rounded_once(dtype: str) -> None:
+    array, vector = f"tensor<70000x2x{dtype}>", f"tensor<2x{dtype}>"
+    given = "{epsilon = 1.0e-03 : f32, feature_index = 1 : i64}"
+    text = f"""func.func @main(%x: {array}, %s: {vector}) -> ({vector}, {vector}) {{
+      %0:3 = "stablehlo.batch_norm_training"(%x, %s, %s) <{given}> :
+        ({array}, {vector}, {vector}) -> ({array}, {vector}, {vector})
+      return %0#1, %0#2 : {vector}, {vector} }}"""
+    kind = BY_NAME[dtype].numpy
+    x = (1.5 + np.random.default_rng(0).standard_normal((70000, 2))).astype(kind)
+    mean, variance = interpret(text, [x, np.ones(2, kind)])
+    wide = x.astype(np.float64)
+    np.testing.assert_array_equal(mean, wide.mean(0).astype(kind))
+    np.testing.assert_array_equal(variance, wide.var(0).astype(kind))
 
 
 def test_batch_norm() -> None:

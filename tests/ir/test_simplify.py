@@ -73,6 +73,13 @@ def test_a_sum_of_sums_is_one(joined: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found, value.sum(3).reshape(joined).sum(2))
 
 
+def test_an_empty_array_that_numpy_has_not() -> None:
+    """Its other axes are longer than memory."""
+    node = build.broadcast(build.scalar(1.0, F32), (0, 1 << 62, 1 << 62), ())
+    (result,) = simplify(Graph((), (build.elementwise(Op.SIN, node),))).results
+    assert result.shape == (0, 1 << 62, 1 << 62)
+
+
 def test_a_sum_of_nothing() -> None:
     """Where an axis is empty, axes of a reshape have no products to be told apart by."""
     x = build.param(0, (1, 1, 0, 3), F32)
@@ -394,3 +401,15 @@ def test_a_choice_leaves_quotients_that_others_use_and_constants() -> None:
     assert ops_of(Graph(types, (build.where(below, a, b), a))).count(Op.DIV) == 2
     halves = [params[k] / build.full(2.0 * (k + 1), (2, 3), F32) for k in range(2)]
     assert ops_of(Graph(types, (build.where(below, *halves),))).count(Op.DIV) == 2
+
+
+def test_a_comparison_with_zero_that_merging_decides() -> None:
+    """a * b - b * a is zero once both products are one node: then nothing is compared."""
+    a, b = (build.param(k, (4,), I32) for k in range(2))
+    x = build.elementwise(Op.SUB, build.elementwise(Op.MUL, a, b), build.elementwise(Op.MUL, b, a))
+    zero = build.full(0, (4,), I32)
+    results = (build.elementwise(Op.MAX, x, zero), build.elementwise(Op.LT, zero, x))
+    graph = simplify(Graph((a.type, b.type), results))
+    ones = np.ones(4, np.int32)
+    largest, positive = run_graph(graph, [ones, 3 * ones])
+    assert not largest.any() and not positive.any()

@@ -62,9 +62,7 @@ def test_trim_drops_what_was_used_longest_ago(tmp_path: Path) -> None:
     assert keys[0] in kept and keys[1] not in kept and len(kept) == 5
 
 
-def test_many_caches_of_one_folder_trim_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_caches_of_one_folder_trim_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each compilation asks for the folder anew."""
     trimmed: list[Path] = []
     monkeypatch.setattr(Cache, "trim", lambda self: trimmed.append(self.folder))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -85,6 +89,23 @@ def test_errors_that_are_hard_to_say(register, error: Exception, said: str) -> N
     for run in (run_graph, run_native):
         with pytest.raises(ExecutionError, match=said):
             run(sum_and_difference(), [x, x])
+
+
+def test_what_a_failed_function_held_goes_with_the_error(register) -> None:
+    held: list[weakref.ref[np.ndarray]] = []
+
+    def fails(arrays):
+        large = np.ones(1000)
+        held.append(weakref.ref(large))
+        raise ValueError
+
+    register("both", fails)
+    x = np.ones((3, 4), np.float32)
+    for run in (run_graph, run_native):
+        with contextlib.suppress(ExecutionError):
+            run(sum_and_difference(), [x, x])
+    gc.collect()
+    assert [each() for each in held] == [None, None]
 
 
 def test_wrong_results_are_refused(register) -> None:

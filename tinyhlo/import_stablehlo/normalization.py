@@ -1,14 +1,19 @@
 """batch_norm_inference, _training and _grad, written out.
 
 inference:  (x - mean) / sqrt(variance + epsilon) * scale + offset
+
+All of it in f32 for halves, whose results are rounded once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from tinyhlo.import_stablehlo.operands import is_half
 from tinyhlo.import_stablehlo.walker import Rule, on_values
-from tinyhlo.ir.build import broadcast, reduce, sqrt
+from tinyhlo.ir.build import broadcast, cast, reduce, sqrt
+from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -64,9 +69,25 @@ def gradient(
     return [factor * rest, features.total(product), features.total(grad)]
 
 
+Written = Callable[..., "Node | Sequence[Node]"]
+
+
+def in_wide(function: Written) -> Written:
+    """The function of halves by way of f32; of anything else, itself."""
+
+    def rule(*values: Any) -> Node | Sequence[Node]:
+        dtype = values[0].dtype
+        if not is_half(dtype):
+            return function(*values)
+        found = function(*(cast(v, F32) if isinstance(v, Node) else v for v in values))
+        return cast(found, dtype) if isinstance(found, Node) else [cast(f, dtype) for f in found]
+
+    return rule
+
+
 GIVEN = ("feature_index", "epsilon")
 RULES: dict[str, Rule] = {
-    "stablehlo.batch_norm_inference": on_values(inference, *GIVEN),
-    "stablehlo.batch_norm_training": on_values(training, *GIVEN),
-    "stablehlo.batch_norm_grad": on_values(gradient, *GIVEN),
+    "stablehlo.batch_norm_inference": on_values(in_wide(inference), *GIVEN),
+    "stablehlo.batch_norm_training": on_values(in_wide(training), *GIVEN),
+    "stablehlo.batch_norm_grad": on_values(in_wide(gradient), *GIVEN),
 }

@@ -134,7 +134,7 @@ def first_extreme(
     reduce((x, iota), first greatest, across [1])
     ->  m = max(x); k = min(where(x == m | x != x, iota, largest))       # m is NaN if any x is
     """
-    if len(sources) != 2 or not is_position(sources[1], axes):
+    if len(sources) != 2 or not is_position(sources[1], axes) or not sources[0].type.size:
         return None
     op = extreme_of(combiner)
     if sources[0].dtype is BOOL:

@@ -22,7 +22,9 @@ def reduce_of_view(node: Reduce) -> Node | None:
     """Elements are summed over the axes that they have, in the order of memory: sum(y ** 2), with
     y = reshape(transpose(x), -1), is sum(x ** 2) over all axes."""
     view = node.inputs[0]
-    while isinstance(view, Elementwise):
+    for _ in range(FEW):  # as far as `seen_directly` looks
+        if not isinstance(view, Elementwise):
+            break
         view = next((c for c in view.inputs if splat_value(c) is None), view.inputs[0])
     if not isinstance(view, (Permute, Reshape)) or node.type.size == 0:
         return None

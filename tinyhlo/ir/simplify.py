@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -50,6 +51,7 @@ from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
 LONG = TRANSCENDENTAL | {Op.DIV, Op.REM, Op.SQRT}  # ops of many cycles
+LARGEST = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
 _simplified: WeakSet[Graph] = WeakSet()
@@ -80,13 +82,13 @@ def merge_commuted(graph: Graph) -> Graph:
     merged: dict[Node, Node] = {}
     rectified = compared_maxima(graph)
     for node in graph.nodes():
-        result = node
-        if merged and any(child in merged for child in node.inputs):
-            result = step(rebuild(node, [merged.get(child, child) for child in node.inputs]))
+        result, inputs = node, [merged.get(child, child) for child in node.inputs]
+        if tuple(inputs) != node.inputs:
+            result = step(rebuild(node, inputs))
         if node in rectified:
-            largest = rebuild(rectified[node], result.inputs)
+            largest = rebuild(rectified[node], inputs)
             largest = first.setdefault((Op.MAX, frozenset(largest.inputs)), largest)
-            result = build.elementwise(Op.LT, result.inputs[0], largest)
+            result = build.elementwise(Op.LT, inputs[0], largest)
         elif isinstance(result, Elementwise) and result.op in COMMUTATIVE:
             result = first.setdefault((result.op, frozenset(result.inputs)), result)
         if result is not node:
@@ -147,6 +149,8 @@ def same_branches(node: Node) -> bool:
 def empty(node: Node) -> Node | None:
     """A value without elements needs no computation, nor what it was made of."""
     if node.type is VOID or node.type.size or isinstance(node, (Constant, Param)):
+        return None
+    if prod(filter(None, node.shape)) * node.dtype.itemsize > LARGEST:
         return None
     return intern(Constant, node.type, (), np.empty(node.shape, node.dtype.numpy))
 

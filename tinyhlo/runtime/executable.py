@@ -22,7 +22,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport, Timing
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers, raw_bytes, shared
-from tinyhlo.runtime.library import Pointers, take_exception
+from tinyhlo.runtime.library import Pointers, causes
 from tinyhlo.signature import Signature
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
@@ -76,8 +76,9 @@ class Executable:
         arena = raw_bytes(self.arena_bytes + ALIGNMENT)
         start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         entry = ENTRY(self.entry)
-        status = entry(pointers(given), pointers(results), start, pointers(self.constants))
-        if status:
-            reason = core.last_error() or f"code {status}"
-            raise ExecutionError(f"{self.name} failed: {reason}") from take_exception()
+        with causes() as raised:
+            if status := entry(pointers(given), pointers(results), start, pointers(self.constants)):
+                reason = core.last_error() or f"code {status}"
+                failed = f"{self.name} failed: {reason}"
+                raise ExecutionError(failed) from next(reversed(raised), None)
         return tuple(results)

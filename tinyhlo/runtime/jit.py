@@ -34,8 +34,8 @@ FIRST_BYTES = 8 << 20
 BYTES_TO_COMPILE, BYTES_TO_LINK = 70, 4
 MAPPINGS = 4  # of a piece of code: for instructions, constants and variables, and one to spare
 
-# Programs that one JIT links. LLVM keeps 9 KB of each for as long as its JIT lives, and a link takes
-# longer with every one: 3.6 ms after 5,000. With 256 a JIT it stays at 1 ms, and memory flat.
+# Programs that one JIT links. LLVM keeps 9 KB of each for as long as its JIT lives, and a link
+# takes longer with every one: 3.6 ms after 5,000. With 256 it stays at 1 ms, and memory flat.
 LINKS = 256
 
 _lock = threading.Lock()

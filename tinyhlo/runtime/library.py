@@ -17,7 +17,8 @@ import ctypes
 import itertools
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
@@ -107,8 +108,10 @@ def run(
     given = [np.ascontiguousarray(array).reshape(array.shape) for array in operands]
     made = tuple(aligned_empty(type_) for type_ in results)
     call = core.library().tiny_library_call
-    if call(library.descriptor.ctypes.data, pointers(given), pointers(made)):
-        raise ExecutionError(core.last_error() or "a library call failed") from take_exception()
+    with causes() as raised:
+        if call(library.descriptor.ctypes.data, pointers(given), pointers(made)):
+            reason = core.last_error() or "a library call failed"
+            raise ExecutionError(reason) from next(reversed(raised), None)
     return made
 
 
@@ -117,11 +120,17 @@ def run(
 _raised = threading.local()
 
 
-def take_exception() -> BaseException | None:
-    """What the last Python function of this thread raised, once."""
-    raised = getattr(_raised, "exception", None)
-    _raised.exception = None
-    return raised
+@contextmanager
+def causes() -> Generator[list[BaseException]]:
+    """What Python functions raise in calls that this thread makes meanwhile. What JAX calls is not
+    asked for: an exception that is kept keeps alive whatever stands on its frames."""
+    before, raised = getattr(_raised, "list", None), list[BaseException]()
+    _raised.list = raised
+    try:
+        yield raised
+    finally:
+        _raised.list = before
+        raised.clear()
 
 
 def python_call(
@@ -140,7 +149,8 @@ def python_call(
             for k, (type_, value) in enumerate(zip(results, returned, strict=True)):
                 view(outputs[k], type_)[...] = value
         except BaseException as error:
-            _raised.exception = error
+            if (raised := getattr(_raised, "list", None)) is not None:
+                raised.append(error)
             code = INVALID_ARGUMENT if isinstance(error, ExecutionError) else INTERNAL
             ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
             text = str(error) if ours else "".join(traceback.format_exception(error)).strip()

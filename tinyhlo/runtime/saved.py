@@ -109,9 +109,9 @@ def schedules_state(config: Config) -> bytes:
 
 def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) -> None:
     """Keep a program that calls no libraries."""
-    constants = [array.tobytes() for array in executable.constants]
-    if sum(map(len, (*constants, *pieces))) > MOST_BYTES:
+    if sum(array.nbytes for array in executable.constants) + sum(map(len, pieces)) > MOST_BYTES:
         return
+    constants = [array.tobytes() for array in executable.constants]
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
     seen = executable.signature
     types = (seen.inputs, seen.outputs)

@@ -15,6 +15,7 @@ calls (`PARTS`), and a function between C's arguments and `entry`, which this fi
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 import sys
@@ -50,6 +51,18 @@ C_TYPES = {
 }  # of all others their bits
 
 COLUMNS = 96  # of the arguments of a function
+
+# of C and C++, and what gcc has as macros
+KEYWORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+    char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int linux long mutable namespace new noexcept not
+    not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
+    restrict return short signed sizeof static static_assert static_cast struct switch template
+    this thread_local throw true try typedef typeid typename typeof union unix unsigned using
+    virtual void volatile wchar_t while xor xor_eq
+"""
 
 # Inputs may lie anywhere; results are written around the cache, by whole lines.
 GLUE = """#include "core.h"
@@ -193,9 +206,12 @@ def check(module: Module, compiled: Compiled, path: Path) -> None:
 
 
 def c_name(path: Path) -> str:
-    """The function of a library: "model" of libmodel.so, as C can spell it."""
+    """The function of a library: "model" of libmodel.so, as C can spell it, and no name that means
+    something already."""
     spelled = re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII)
-    return spelled if spelled[:1].isalpha() else f"program_{spelled}"
+    taken = spelled in KEYWORDS.split() or spelled.startswith(("tiny_", "constant"))
+    taken |= bool(re.search(rf"\b{spelled}\b", GLUE)) or hasattr(ctypes.CDLL(None), spelled)  # libc
+    return f"program_{spelled}" if taken or not spelled[:1].isalpha() else spelled
 
 
 def c_type(type_: TensorType) -> str:

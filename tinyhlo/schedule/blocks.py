@@ -9,6 +9,7 @@ branches, in an order that keeps the edges added there.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Container, Sequence
 
 from tinyhlo.ir.dtypes import BOOL
@@ -250,22 +251,39 @@ def moved_at_once(
     """All moves (source, target) as if at once. Large memory `changing` hands is not copied, where
     nothing else needs the source: what a loop hands on from one place to the next."""
     sources = {target: source for source, target in moves if source != target}
-    staying = [source for source, target in moves if source == target]
+    uses = Counter(source for source, _ in moves)
+    readers: dict[Buffer, dict[Buffer, None]] = {source: {} for source in uses}
+    for target, source in sources.items():
+        readers[source][target] = None
+    in_order = list(sources)
+    order = {target: k for k, target in enumerate(in_order)}
+    free = [k for k, target in enumerate(in_order) if not uses[target]]
+    rest = iter(in_order)
     found: list[Statement] = []
 
     def fits(buffer: Buffer) -> bool:
         return buffer.place is Place.ARENA and buffer.type.nbytes > COPY_BYTES
 
     while sources:
-        needed = [*sources.values(), *staying]
-        free = [target for target in sources if target not in needed]
-        target = next(iter(free or sources))  # none free: they change places among themselves
+        is_free = bool(free)
+        # none free: they change places among themselves
+        target = in_order[heapq.heappop(free)] if free else next(t for t in rest if t in sources)
         source = old = sources.pop(target)
-        if source in changing and fits(source) and fits(target) and needed.count(source) == 1:
+        if source in changing and fits(source) and fits(target) and uses[source] == 1:
             found.append(Swap(source, target))
         else:
-            old = target if free else context.temporary(target.type)
-            found += [Copy(target, old)] * (not free) + [Copy(source, target)]
-        moved = {t: old if s == target else s for t, s in sources.items()}
-        sources = {t: s for t, s in moved.items() if t != s}
+            old = target if is_free else context.temporary(target.type)
+            found += [Copy(target, old)] * (not is_free) + [Copy(source, target)]
+        uses[source] -= 1
+        del readers[source][target]
+        for reader in readers.pop(target, {}) if old != target else ():
+            uses[target] -= 1
+            if reader == old:  # it has its value
+                del sources[reader]
+                continue
+            sources[reader] = old
+            uses[old] += 1
+            readers.setdefault(old, {})[reader] = None
+        if source in sources and not uses[source]:
+            heapq.heappush(free, order[source])
     return found

@@ -8,7 +8,7 @@ than reading it back, a dear value that a view would multiply, or a stage of a v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
@@ -107,6 +107,7 @@ def find_items(graph: Graph, target: Target) -> Items:
     bf16 = "bf16 bf16" in target.dots  # products multiply it as it is stored
     nodes = graph.nodes()
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
+    order = {node: k for k, node in enumerate(nodes)}
     for node in nodes:
         for child in dict.fromkeys(node.inputs):
             users[child].append(node)
@@ -118,7 +119,7 @@ def find_items(graph: Graph, target: Target) -> Items:
     derived: set[Node] = set()  # values made from results of other kernels
     inlined: set[Node] = set()  # views that repeat values which are computed once all the same
     for node in nodes:
-        for child in (*must_store(node), *made_of_target(node)):
+        for child in (*must_store(node), *made_of_target(node, order)):
             forced.add(base(child))
         views = transform_views(node)
         inlined.update(views)
@@ -240,15 +241,16 @@ def must_store(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def made_of_target(node: Node) -> tuple[Node, ...]:
+def made_of_target(node: Node, order: Mapping[Node, int]) -> tuple[Node, ...]:
     """What an update computes from other parts of the memory that it changes, as a recurrence over
-    a table does: computed before, or the whole memory would have to be copied first."""
+    a table does: computed before, or the whole memory would have to be copied first. `order` is
+    that of the graph's nodes."""
     if not isinstance(node, (ir.UpdateSlice, ir.Scatter)):
         return ()
     targets = {base(child) for child in in_memory(node)}
     size = sum(target.type.size for target in targets)
     others = node.inputs[len(in_memory(node)) :]
-    return tuple(c for c in others if 2 * c.type.size <= size and is_made_of(c, targets))
+    return tuple(c for c in others if 2 * c.type.size <= size and is_made_of(c, targets, order))
 
 
 def one_by_one(node: Node) -> tuple[Node, ...]:
@@ -261,13 +263,14 @@ def one_by_one(node: Node) -> tuple[Node, ...]:
     return () if whole else node.inputs[count:]
 
 
-def is_made_of(node: Node, targets: set[Node]) -> bool:
+def is_made_of(node: Node, targets: set[Node], order: Mapping[Node, int]) -> bool:
     """Whether computing `node` reads one of `targets`, leaving aside what is in memory anyway."""
+    first = min(map(order.__getitem__, targets), default=0)
 
     def below(node: Node) -> tuple[Node, ...]:
         inner = base(node)
         stored = is_leaf(inner) or is_structure_value(inner) or is_reduced(inner)
-        return () if stored else inner.inputs
+        return () if stored or order[inner] < first else inner.inputs
 
     return any(base(inner) in targets for inner in reachable([node], below))
 
