@@ -151,19 +151,25 @@ def stages(
     is given; with TINYHLO_VERIFY each is checked."""
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
-    from tinyhlo.schedule import schedule
+    from tinyhlo.schedule import PASSES, schedule
 
     target = target or asked_target(config)
+
+    def seen(name: str, graph: Graph) -> None:
+        if config.verify:
+            from tinyhlo.ir.verifier import verify_graph
+
+            verify_graph(graph)
+        if name in PASSES:
+            show_stage(name, graph, config)
+
     module = import_module(source)
+    seen("import", module.graph)
     yield "import", module
     graph = simplify(module.graph)
-    if config.verify:
-        from tinyhlo.ir.verifier import verify_graph
-
-        verify_graph(module.graph)
-        verify_graph(graph)
+    seen("simplify", graph)
     yield "simplify", graph
-    program = schedule(graph, module.name, module.aliases, target)
+    program = schedule(graph, module.name, module.aliases, target, seen)
     if config.verify:
         from tinyhlo.schedule.verifier import verify_program
 
@@ -227,14 +233,15 @@ def target_of(config: Config) -> Target:
     return device_target(config) or cpu_target(config.cpu, thread_count(config))
 
 
-# stage -> the TINYHLO_DEBUG level from which its form is printed
-SHOWN_FROM = {"simplify": 5, "schedule": 3, "codegen": 4}
+# stage -> the TINYHLO_DEBUG level from which its form is printed; passes of schedule: GRAPHS
+GRAPHS = 5
+SHOWN_FROM = {"simplify": GRAPHS, "schedule": 3, "codegen": 4}
 MACHINE_CODE = 6
 
 
 def show_stage(name: str, form: Any, config: Config) -> None:
     """Print a stage's form to stderr when the debug level asks for it."""
-    if config.debug >= SHOWN_FROM.get(name, 99):
+    if config.debug >= SHOWN_FROM.get(name, GRAPHS) and name != "import":
         print(f"--- {name}\n{form}", file=sys.stderr)
     if config.debug >= MACHINE_CODE and name == "codegen":
         print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)

@@ -6,7 +6,7 @@ graph         nodes, interned (`interned`); `operators` writes arithmetic, `prin
 build         constructors of nodes; `verifier` checks by them
 interpreter   a Graph run by NumPy; `einsum` for its large products
 index         index expressions, `views`: what a view does to an index
-simplify      one pass over a Graph: `steps`, `reduce_steps`, `scatter_steps`,
+simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`,
               `algebra` (for `rewrite`), `limit`
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
 order         what a sort's comparator means

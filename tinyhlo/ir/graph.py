@@ -110,7 +110,7 @@ class Elementwise(Node):
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduce(Node):
     """Monoid `op` of one input over `axes`; the reduced axes are gone from the shape.
-    `wide` floats: a sum of bf16/f16 values accumulates in f32 (import casts around it)."""
+    Import casts bf16 and f16 to f32 around sums."""
 
     op: Op
     axes: tuple[int, ...]

@@ -1,4 +1,5 @@
-"""Simplify a Graph in one bottom-up pass, regions included.
+"""Simplify a Graph bottom-up, regions included; then merge what commutes, choose between operands,
+shorten sorts.
 
     y = x * 1 + transpose(transpose(x))   ->   x + x
 

@@ -20,7 +20,7 @@ memory           buffers placed in one arena
 verifier         what is promised of memory, checked
 """
 
-from tinyhlo.schedule.plan import schedule
+from tinyhlo.schedule.plan import PASSES, schedule
 from tinyhlo.schedule.program import Program
 
-__all__ = ["Program", "schedule"]
+__all__ = ["PASSES", "Program", "schedule"]

@@ -6,6 +6,8 @@ print(program)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tinyhlo.ir.graph import Constant, Graph
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
@@ -19,13 +21,26 @@ from tinyhlo.schedule.program import Buffer, Place, Program
 from tinyhlo.schedule.shared import share_kernels
 from tinyhlo.target import Target
 
+# what changes a graph before kernels are chosen, in this order
+PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
+    "planes": lambda graph, target: sum_planes(graph),
+    "hoist": hoist,
+    "orders": lambda graph, target: in_order(graph),
+    "depths": even_depths,
+}
+
 LOAD_BYTES = 16  # of the longest load of a work-item, whose place is a multiple of that
 
 
 def schedule(
-    graph: Graph, name: str, aliases: tuple[tuple[int, int], ...], target: Target
+    graph: Graph,
+    name: str,
+    aliases: tuple[tuple[int, int], ...],
+    target: Target,
+    seen: Callable[[str, Graph], None] = lambda name, graph: None,
 ) -> Program:
-    """The Program of `graph`; `aliases` are (output, input) pairs that share memory (donation)."""
+    """The Program of `graph`; `aliases` are (output, input) pairs that share memory (donation).
+    `seen` is shown what each of the `PASSES` has changed."""
     outputs = tuple(
         Buffer(f"out{k}", node.type, Place.OUTPUT, k) for k, node in enumerate(graph.results)
     )
@@ -34,7 +49,10 @@ def schedule(
         outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
         for j, type_ in enumerate(graph.params)
     )
-    graph = even_depths(in_order(hoist(sum_planes(graph), target)), target)
+    for pass_name, change in PASSES.items():
+        before, graph = graph, change(graph, target)
+        if graph is not before:
+            seen(pass_name, graph)
     context = Context(target)
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     body = shared_copies(results_in_place(body), context.kernels)
