@@ -103,8 +103,8 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
 def with_short_sums_as_values(
     loop: Loop, inner: list[Loop], target: Target, moves: list[str]
 ) -> Loop:
-    """A loop that reduces what it computes from short sums, each of which becomes one value: then
-    it only accumulates, and may run in lanes.
+    """A loop that reduces what it computes from short sums, in loops or written out already, each of
+    which becomes one value: then it only accumulates, and may run in lanes.
 
         for j in 256 reduce:                          for j in 256 reduce:
           add1 = 0.0                                    add0 += sqrt((0.0 + x[j*2]) + x[j*2 + 1])
@@ -115,7 +115,8 @@ def with_short_sums_as_values(
     loop = replace(loop, body=tuple(body))
     sums = all(s.axis is Axis.REDUCE and is_tiny(s, target, MOST_NODES) for s in inner)
     long = loop.var.extent >= target.short_lanes(32)
-    if not (inner and sums and long) or uses_registers(loop):
+    short = inner or any(isinstance(s, Declare) for s in loop.body)
+    if not (short and sums and long) or uses_registers(loop):
         return loop
     body = [
         each for s in loop.body for each in (iterations(s, {}, {}) if isinstance(s, Loop) else [s])
