@@ -118,6 +118,25 @@ def test_exit_of_fresh_interpreters(python: Python) -> None:
         python(program)
 
 
+def test_interrupted_while_compiling(python: Python) -> None:
+    """Ctrl-C: the interpreter ends the thread that compiles, and JAX hears of an error."""
+    program = """
+        import os, signal, sys, threading, jax, jax.numpy as jnp
+        import tinyhlo.compiler
+        from tinyhlo.pjrt_plugin import bridge
+        def compile_long(*given):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            while True:
+                pass
+        bridge.compile_program = compile_long
+        try:
+            jax.jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert python(program) == "interrupted\n"
+
+
 def test_fork(python: Python) -> None:
     """A child runs what was compiled before; compiling there hangs inside jaxlib 0.10 itself."""
     program = """
