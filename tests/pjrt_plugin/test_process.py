@@ -154,6 +154,27 @@ def test_fork(python: Python) -> None:
     assert python(program) == "3.0\n"
 
 
+def test_fork_when_a_program_is_just_done(python: Python) -> None:
+    """What the stream is still putting away is not lost in the child, nor put away twice."""
+    program = """
+        import os, jax, jax.numpy as jnp, numpy as np, warnings
+        warnings.simplefilter("ignore")
+        f = jax.jit(lambda x: jnp.tanh(x @ x))
+        g = jax.jit(lambda x: x + 1)
+        x, small = jnp.ones((300, 300)), jnp.ones(8)
+        g(small).block_until_ready()
+        for k in range(100):
+            y = f(x).block_until_ready()
+            child = os.fork()
+            if child == 0:
+                np.asarray(g(small)), np.asarray(f(x))
+                os._exit(0 if np.asarray(y)[0, 0] == 1 else 1)
+            assert os.waitpid(child, 0)[1] == 0, k
+        print("done")
+    """
+    assert python(program) == "done\n"
+
+
 def test_spawn(python: Python, tmp_path: object) -> None:
     script = tmp_path / "spawned.py"  # type: ignore[operator]
     script.write_text(

@@ -37,8 +37,6 @@ struct Client {
 
 /* ---- user data of memories: jaxlib keeps its wrapper objects there --------------------------- */
 
-static pthread_mutex_t user_data_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static void* get_user_data(Memory* memory, const void* key) {
   /* No lock: jaxlib sets an entry once, before any other thread knows the memory, and reads it
      for every output of every call. */
@@ -48,7 +46,7 @@ static void* get_user_data(Memory* memory, const void* key) {
 }
 
 static void set_user_data(Memory* memory, const void* key, void* data, void (*destroy)(void*)) {
-  pthread_mutex_lock(&user_data_lock);
+  pthread_mutex_lock(&buffers_lock);
   int slot = 0;
   while (slot < USER_DATA_SLOTS - 1 && memory->user_data[slot].key &&
          memory->user_data[slot].key != key)
@@ -58,7 +56,7 @@ static void set_user_data(Memory* memory, const void* key, void* data, void (*de
   memory->user_data[slot].data = data;
   memory->user_data[slot].destroy = destroy;
   memory->user_data[slot].key = key;
-  pthread_mutex_unlock(&user_data_lock);
+  pthread_mutex_unlock(&buffers_lock);
   if (old && old != data && destroy_old) destroy_old(old);
 }
 

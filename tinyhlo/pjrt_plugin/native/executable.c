@@ -169,8 +169,7 @@ void tiny_executable_free(Executable* executable) {
 }
 
 /* Executables may die while Python cannot be entered; it collects them at the next compile. */
-static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
-static Executable* retired;
+static Executable* retired; /* guarded by buffers_lock */
 
 Executable* executable_retain(Executable* executable) {
   atomic_fetch_add_explicit(&executable->references, 1, memory_order_relaxed);
@@ -179,17 +178,17 @@ Executable* executable_retain(Executable* executable) {
 
 void executable_release(Executable* executable) {
   if (atomic_fetch_sub_explicit(&executable->references, 1, memory_order_acq_rel) > 1) return;
-  pthread_mutex_lock(&retired_lock);
+  pthread_mutex_lock(&buffers_lock);
   executable->next_retired = retired;
   retired = executable;
-  pthread_mutex_unlock(&retired_lock);
+  pthread_mutex_unlock(&buffers_lock);
 }
 
 Executable* tiny_executable_next_retired(void) {
-  pthread_mutex_lock(&retired_lock);
+  pthread_mutex_lock(&buffers_lock);
   Executable* executable = retired;
   if (executable) retired = executable->next_retired;
-  pthread_mutex_unlock(&retired_lock);
+  pthread_mutex_unlock(&buffers_lock);
   return executable;
 }
 

@@ -152,7 +152,7 @@ typedef struct {
   int64_t dims[];
 } Buffer;
 
-extern pthread_mutex_t buffers_lock;
+extern pthread_mutex_t buffers_lock; /* a forked child finds it free, and what it guards whole */
 
 /* Bytes of a dense array; -1: no such type, too many axes, or too large. */
 int64_t dense_bytes(uint32_t type, const int64_t* dims, size_t rank);
@@ -281,8 +281,8 @@ void executable_took(Executable* executable, int64_t nanoseconds);
 /* ---- the stream: a worker thread that runs jobs in order ------------------------------------- */
 
 typedef struct Job {
-  void (*run)(struct Job*);  /* in the worker; frees the job */
-  void (*lost)(struct Job*); /* instead, in a forked child whose parent was just running it */
+  void (*run)(struct Job*);  /* in the worker; settles and then frees the job */
+  void (*lost)(struct Job*); /* instead, in a forked child whose parent had not settled it */
   bool (*may_overtake)(const struct Job*); /* would it do the same now as behind all others? */
   int64_t bytes; /* of its results */
   struct Job* next;
@@ -290,6 +290,8 @@ typedef struct Job {
 
 /* Waits while too many jobs are queued, or too much memory with them. */
 void stream_push(Job* job);
+/* The job has been run and said so: a child that is forked from now on has not lost it. */
+void stream_settled(const Job* job);
 /* True in the worker itself, which must not wait for the stream. */
 bool stream_is_current_thread(void);
 /* Wait until everything queued so far has run; afterwards executions run in their callers. */
