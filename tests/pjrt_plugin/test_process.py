@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 Python = Callable[..., str]
 
@@ -116,6 +121,25 @@ def test_exit_of_fresh_interpreters(python: Python) -> None:
     """
     for _ in range(3):
         python(program)
+
+
+def test_what_runs_at_exit_is_profiled_and_shown(python: Python, tmp_path: Path) -> None:
+    program = """
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x: jnp.tanh(x @ x))
+        x = jnp.ones((700, 700))
+        for _ in range(10):
+            f(x)
+    """
+    trace, page = tmp_path / "trace.json", tmp_path / "page.html"
+    python(program, TINYHLO_PROFILE=str(trace))
+    calls = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
+    assert sum("matmul" in name or "tanh" in name for name in calls) == 10, calls
+    python(program, TINYHLO_VIZ=str(page))
+    packed = re.search('id="data">([^<]+)<', page.read_text())
+    assert packed
+    programs = json.loads(zlib.decompress(base64.b64decode(packed[1])))["programs"]
+    assert 10 in [kernel["calls"] for program in programs for kernel in program["kernels"]]
 
 
 def test_interrupted_while_compiling(python: Python) -> None:
