@@ -85,9 +85,11 @@ GETTER(Executable_ParameterMemoryKinds,
        SET(args, memory_kinds, executable->memory_kinds);
        SET(args, memory_kind_sizes, executable->memory_kind_sizes))
 
-static int64_t total_bytes(const Slot* slots, int64_t count) {
+int64_t total_bytes(const Slot* slots, int64_t count) {
   int64_t bytes = 0;
-  for (int64_t k = 0; k < count; k++) bytes += slots[k].bytes;
+  for (int64_t k = 0; k < count; k++)
+    if (slots[k].bytes < 0 || __builtin_add_overflow(bytes, slots[k].bytes, &bytes))
+      return INT64_MAX;
   return bytes;
 }
 

@@ -495,8 +495,7 @@ Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
     return error;
   }
   if (!allocate_outputs(run)) {
-    long long needed = 0;
-    for (int64_t k = 0; k < executable->output_count; k++) needed += executable->outputs[k].bytes;
+    long long needed = total_bytes(executable->outputs, executable->output_count);
     run_free(run, true);
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes for the results of %s",
                      needed, executable->name);

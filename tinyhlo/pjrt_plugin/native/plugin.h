@@ -177,7 +177,7 @@ void buffer_destroy(Buffer* buffer);
 typedef struct {
   uint32_t type;
   int32_t rank;
-  int64_t bytes;
+  int64_t bytes;       /* -1: more than a number holds */
   int64_t dims_offset; /* into Executable.dims */
   int32_t memory;      /* kind */
 } Slot;
@@ -273,6 +273,8 @@ TINY_API Executable* tiny_executable_new(const Client* client,
 TINY_API Executable* tiny_executable_next_retired(void);
 TINY_API void tiny_executable_free(Executable* executable);
 
+/* INT64_MAX when it is more than that. */
+int64_t total_bytes(const Slot* slots, int64_t count);
 Executable* executable_retain(Executable* executable);
 void executable_release(Executable* executable);
 bool executable_runs_in_caller(const Executable* executable); /* when its inputs are there */
