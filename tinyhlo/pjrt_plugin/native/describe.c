@@ -134,9 +134,10 @@ static Error* hand_out(const char* bytes, int64_t size, PJRT_Program* program) {
 }
 
 Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
-  /* jaxlib asks right after every compile and turns the answer into HLO, mostly in vain: 4 ms for a
-     few ops, 100 ms for 7,000. So its first request is refused. When a user calls as_text(), it
-     asks again. From a program for several devices it learns how the results are sharded. */
+  /* jaxlib asks right after every compile, but not after loading, and turns the answer into HLO,
+     mostly in vain: 4 ms for a few ops, 100 ms for 7,000. So its first request is refused. When a
+     user calls as_text(), it asks again. From a program for several devices it learns how the
+     results are sharded. */
   Executable* executable = args->executable;
   bool one = executable->device_count == 1;
   if (serves_jaxlib && one && !atomic_exchange(&executable->program_refused, true))

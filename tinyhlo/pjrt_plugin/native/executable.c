@@ -273,6 +273,8 @@ Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Arg
   Error* error = NULL;
   args->loaded_executable = python_compile(args->client, program,
                                            head.program_bytes, options, options_bytes, &error);
+  Executable* executable = args->loaded_executable;
+  if (executable) atomic_store(&executable->program_refused, true); /* whoever asks is a user */
   return error;
 }
 
