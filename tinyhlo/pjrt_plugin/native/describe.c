@@ -100,8 +100,9 @@ Error* PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryS
   int64_t aliased = 0;
   for (int64_t k = 0; k < executable->alias_count; k++)
     aliased += executable->outputs[executable->aliases[k].output].bytes;
-  aliased /= executable->device_count;
-  int64_t temporary = executable->arena_bytes + executable->scratch_bytes;
+  int64_t devices = executable->device_count; /* which share all evenly */
+  aliased /= devices;
+  int64_t temporary = (executable->arena_bytes + executable->scratch_bytes + devices - 1) / devices;
   int64_t total = arguments + outputs - aliased + temporary;
   SET(args, generated_code_size_in_bytes, executable->code_bytes);
   SET(args, argument_size_in_bytes, arguments);

@@ -147,8 +147,9 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   executable->synchronous = spec->synchronous;
   double seconds = spec->estimated_seconds < LONG_SECONDS ? spec->estimated_seconds : LONG_SECONDS;
   atomic_init(&executable->expected_nanoseconds, (int64_t)(seconds * 1e9));
-  executable->cost[0] = cost_property("flops", spec->flops);
-  executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed);
+  double devices = (double)spec->device_count; /* JAX asks for the cost on one */
+  executable->cost[0] = cost_property("flops", spec->flops / devices);
+  executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed / devices);
   executable->cost[2] = cost_property("optimal_seconds", spec->estimated_seconds);
   describe_slots(executable, spec);
   return executable;

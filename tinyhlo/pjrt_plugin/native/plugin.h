@@ -198,7 +198,7 @@ typedef struct {
   const int64_t* donors;  /* inputs that may be freed after the run */
   void* const* constants;
   void* entry;
-  int64_t arena_bytes;
+  int64_t arena_bytes;   /* of all devices, as are those that follow */
   int64_t scratch_bytes; /* what its kernels allocate at most */
   int64_t code_bytes;
   double estimated_seconds;
