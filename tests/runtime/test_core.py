@@ -274,3 +274,12 @@ def test_more_than_the_machine_has_is_refused() -> None:
     finally:
         library.tiny_free(first, half)
     assert memory_stats().bytes_in_use == stats.bytes_in_use
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2, 3])
+def test_long_errors_are_cut_between_characters(ahead: int) -> None:
+    library, text = core.library(), "x" * ahead + "\U0001f40d" * 10000
+    library.tiny_set_error(1, text.encode())
+    kept = library.tiny_last_error().decode()
+    library.tiny_clear_error()
+    assert text.startswith(kept) and len(kept) > 4000
