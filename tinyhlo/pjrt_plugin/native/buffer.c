@@ -106,7 +106,7 @@ Error* PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args* args) {
   return NULL;
 }
 
-/* With the lock, under which a call marks what it may donate, and takes the marks back if it fails. */
+/* With the lock: a call marks under it what it may donate, and takes the marks back if it fails. */
 GETTER(Buffer_IsDeleted,
        pthread_mutex_lock(&buffers_lock);
        bool deleted = ((Buffer*)args->buffer)->deleted;

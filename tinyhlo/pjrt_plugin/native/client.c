@@ -216,8 +216,6 @@ GETTER(TopologyDescription_GetDeviceDescriptions,
        SET(args, descriptions, ((Client*)args->topology)->devices);
        SET(args, num_descriptions, (size_t)((Client*)args->topology)->device_count))
 
-static void keep(void* unused) { (void)unused; }
-
 GETTER(TopologyDescription_Serialize,
        TEXT(args, serialized_bytes, VERSION);
        SET(args, serialized_topology, (void*)VERSION);
@@ -228,10 +226,7 @@ GETTER(TopologyDescription_Attributes,
        SET(args, num_attributes, 0))
 
 Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint_Args* args) {
-  size_t hash = 14695981039346656037u; /* FNV-1a */
-  for (const char* letter = VERSION; *letter; letter++)
-    hash = (hash ^ (unsigned char)*letter) * 1099511628211u;
-  SET(args, fingerprint, hash);
+  SET(args, fingerprint, checksum_of(VERSION, strlen(VERSION)));
   return NULL;
 }
 

@@ -16,8 +16,6 @@ Error* PJRT_LoadedExecutable_AddressableDeviceLogicalIds(
   return NULL;
 }
 
-static void keep(void* unused) { (void)unused; }
-
 Error* PJRT_LoadedExecutable_GetDeviceAssignment(
     PJRT_LoadedExecutable_GetDeviceAssignment_Args* args) {
   Executable* executable = args->executable;

@@ -222,8 +222,7 @@ typedef struct {
 
 static const char MAGIC[] = "tinyhlo2";
 
-/* FNV-1a */
-static uint64_t checksum_of(const char* bytes, size_t size) {
+uint64_t checksum_of(const char* bytes, size_t size) {
   uint64_t hash = 0xcbf29ce484222325;
   for (size_t k = 0; k < size; k++) hash = (hash ^ (uint8_t)bytes[k]) * 0x100000001b3;
   return hash;

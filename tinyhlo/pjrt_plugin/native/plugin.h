@@ -1,7 +1,9 @@
 /* The objects behind PJRT's opaque handles, and what the files of the plugin share.
 
    Everything that runs often, that may run while a Python exception propagates, or that runs after
-   the interpreter is gone lives here in C. Python is entered for one thing only: compiling. */
+   the interpreter is gone lives here in C. Python is entered for compiling; programs themselves
+   enter it where they call back, print what they run (TINYHLO_DEBUG) or are for a device whose
+   driver is Python. */
 #ifndef TINYHLO_PLUGIN_H
 #define TINYHLO_PLUGIN_H
 
@@ -59,9 +61,17 @@ void event_wait(Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
 
+/* ---- what PJRT's getters share --------------------------------------------------------------- */
+
+/* The deleter of what is never deleted. */
+static inline void keep(void* unused) { (void)unused; }
+/* FNV-1a */
+uint64_t checksum_of(const char* bytes, size_t size);
+
 /* ---- client, device, memory ---------------------------------------------------------------------
 
-   Every device is this machine's CPU: users ask for several to try programs for several devices.
+   All devices of a client are one: this machine's CPU, or what TINYHLO_DEVICE names. Users ask for
+   several to try programs for several devices.
    There is one memory, under the three names that JAX's programs use on a CPU: what is "moved" to
    pinned_host stays where it is and only says so. */
 

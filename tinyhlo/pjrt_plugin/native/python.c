@@ -1,4 +1,5 @@
-/* The border to Python: one callback, entered only while the interpreter is alive. */
+/* The compiler's border to Python: one callback, entered only while the interpreter is alive. What
+   programs call back into is called by their own code. */
 #define _GNU_SOURCE
 #include "plugin.h"
 
