@@ -23,7 +23,7 @@ class ExecutionError(TinyhloError):
 
 
 class OutOfMemory(TinyhloError, MemoryError):
-    """The system has no room for what compiling a program takes."""
+    """The system has no room for what compiling a program takes, or for its scratch."""
 
 
 @dataclass(frozen=True, slots=True)

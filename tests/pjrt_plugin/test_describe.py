@@ -79,3 +79,4 @@ def test_serialised_executables_load_again() -> None:
             *payload, backend="tiny", execution_devices=jax.devices("tiny")
         )
     np.testing.assert_array_equal(loaded(X), X + 1)
+    assert "HloModule" in loaded.as_text()

@@ -368,3 +368,23 @@ def test_buffers_know_their_device(python: Callable[..., str]) -> None:
     print(jax.jit(jnp.sum)(whole))
     """
     assert python(program, **EIGHT) == "56.0\n"
+
+
+def test_numbers_are_of_one_device(python: Callable[..., str]) -> None:
+    """Eight devices that each do what one does alone need no more, and do no more, each."""
+    program = """
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        def numbers(devices):
+            sharding = NamedSharding(Mesh(np.array(jax.devices()[:devices]), ("x",)), P("x"))
+            x = jax.device_put(jnp.ones((100 * devices, 100)), sharding)
+            w = np.random.default_rng(0).random((100, 100), np.float32)
+            f = jax.jit(lambda a: jnp.sort(jnp.sort(a * 2) @ w))
+            compiled = f.lower(x).compile()
+            memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+            return memory.temp_size_in_bytes, cost["flops"], cost["bytes accessed"]
+        for one, eight in zip(numbers(1), numbers(8)):
+            assert one / 2 < eight < 2 * one, (one, eight)
+        print("alike")
+    """
+    assert python(program, TINYHLO_DEVICES="8") == "alike\n"

@@ -147,6 +147,29 @@ def test_an_array_is_not_donated_and_passed_besides(donated: int | tuple[int, ..
     np.testing.assert_array_equal(total, X + X)
 
 
+def test_a_call_that_fails_never_looked_as_if_it_had_donated() -> None:
+    count = 100
+    f = jax.jit(lambda *xs: [x + 1 for x in xs], donate_argnums=tuple(range(count)))
+    arrays = [on_tiny(X) for _ in range(count)]
+    f(*(on_tiny(X) for _ in range(count)))
+    seen, over = set[bool](), threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            seen.add(arrays[1].is_deleted())
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        for _ in range(200):
+            with pytest.raises((RuntimeError, ValueError), match="donate a copy"):
+                f(*arrays[:-1], arrays[0])
+    finally:
+        over.set()
+    watcher.join()
+    assert seen == {False}
+
+
 def test_donation_spares_views_outside() -> None:
     f = jit(stand_in(plus_one, [f32(8)], [f32(8)], aliases=((0, 0),)), donate_argnums=0)
     x = on_tiny(X[::-1])

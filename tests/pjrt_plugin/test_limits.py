@@ -36,6 +36,21 @@ def test_scratch() -> None:
     assert float(jax.jit(lambda x: x + 1)(x)) == 2.0
 
 
+def test_scratch_beyond_64_bits() -> None:
+    """Numbers that C does not hold: what is left of them after wrapping around would fit."""
+
+    def f(x: jax.Array) -> jax.Array:
+        wide = jnp.broadcast_to(x, (1 << 56, 8)) + jnp.arange(8, dtype=np.float32)
+        parts = [jnp.sort(wide * (k + 1) + jnp.sin(wide * k), axis=1) for k in range(8)]
+        pairs = zip(parts, parts[1:] + parts[:1], strict=True)
+        return sum(jnp.sort(a[::-1] * b, axis=1) for a, b in pairs)[3, 3]
+
+    x = jax.device_put(np.ones((), np.float32), TINY)
+    with pytest.raises(RuntimeError, match=r"RESOURCE_EXHAUSTED: out of memory: .* scratch"):
+        jax.jit(f)(x).block_until_ready()
+    assert float(jax.jit(lambda x: x + 1)(x)) == 2.0
+
+
 def test_scratch_of_kernels() -> None:
     """There is room for what a sort returns, but not for what it moves the elements through."""
     x = jax.device_put(np.ones(1 << 22, np.float32), TINY)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 Python = Callable[..., str]
 
@@ -118,6 +123,44 @@ def test_exit_of_fresh_interpreters(python: Python) -> None:
         python(program)
 
 
+def test_what_runs_at_exit_is_profiled_and_shown(python: Python, tmp_path: Path) -> None:
+    program = """
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x: jnp.tanh(x @ x))
+        x = jnp.ones((700, 700))
+        for _ in range(10):
+            f(x)
+    """
+    trace, page = tmp_path / "trace.json", tmp_path / "page.html"
+    python(program, TINYHLO_PROFILE=str(trace))
+    calls = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
+    assert sum("matmul" in name or "tanh" in name for name in calls) == 10, calls
+    python(program, TINYHLO_VIZ=str(page))
+    packed = re.search('id="data">([^<]+)<', page.read_text())
+    assert packed
+    programs = json.loads(zlib.decompress(base64.b64decode(packed[1])))["programs"]
+    assert 10 in [kernel["calls"] for program in programs for kernel in program["kernels"]]
+
+
+def test_interrupted_while_compiling(python: Python) -> None:
+    """Ctrl-C: the interpreter ends the thread that compiles, and JAX hears of an error."""
+    program = """
+        import os, signal, sys, threading, jax, jax.numpy as jnp
+        import tinyhlo.compiler
+        from tinyhlo.pjrt_plugin import bridge
+        def compile_long(*given):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            while True:
+                pass
+        bridge.compile_program = compile_long
+        try:
+            jax.jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert python(program) == "interrupted\n"
+
+
 def test_fork(python: Python) -> None:
     """A child runs what was compiled before; compiling there hangs inside jaxlib 0.10 itself."""
     program = """
@@ -133,6 +176,27 @@ def test_fork(python: Python) -> None:
         print(np.asarray(f(x))[0])
     """
     assert python(program) == "3.0\n"
+
+
+def test_fork_when_a_program_is_just_done(python: Python) -> None:
+    """What the stream is still putting away is not lost in the child, nor put away twice."""
+    program = """
+        import os, jax, jax.numpy as jnp, numpy as np, warnings
+        warnings.simplefilter("ignore")
+        f = jax.jit(lambda x: jnp.tanh(x @ x))
+        g = jax.jit(lambda x: x + 1)
+        x, small = jnp.ones((300, 300)), jnp.ones(8)
+        g(small).block_until_ready()
+        for k in range(100):
+            y = f(x).block_until_ready()
+            child = os.fork()
+            if child == 0:
+                np.asarray(g(small)), np.asarray(f(x))
+                os._exit(0 if np.asarray(y)[0, 0] == 1 else 1)
+            assert os.waitpid(child, 0)[1] == 0, k
+        print("done")
+    """
+    assert python(program) == "done\n"
 
 
 def test_spawn(python: Python, tmp_path: object) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -94,6 +96,14 @@ def test_nested_calls_run_in_their_caller(threads: int) -> None:
     )
     core.library().tiny_parallel(outer, None, 4, MANY)
     assert set(seen) == {(0, 10)} or threads == 1
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_parts_claimed_long_ago(tmp_path: Path) -> None:
+    program, source = tmp_path / "old_claims", Path(__file__).with_name("old_claims.c")
+    command = ["cc", "-std=gnu11", "-O2", f"-I{core.NATIVE}", str(source), "-o", str(program)]
+    subprocess.run([*command, "-lpthread", "-lm"], check=True)
+    assert subprocess.run([program], timeout=60, check=False).returncode == 0
 
 
 def test_several_client_threads_at_once(threads: int) -> None:
@@ -264,3 +274,12 @@ def test_more_than_the_machine_has_is_refused() -> None:
     finally:
         library.tiny_free(first, half)
     assert memory_stats().bytes_in_use == stats.bytes_in_use
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2, 3])
+def test_long_errors_are_cut_between_characters(ahead: int) -> None:
+    library, text = core.library(), "x" * ahead + "\U0001f40d" * 10000
+    library.tiny_set_error(1, text.encode())
+    kept = library.tiny_last_error().decode()
+    library.tiny_clear_error()
+    assert text.startswith(kept) and len(kept) > 4000

@@ -169,8 +169,14 @@ def environment() -> config.Config:
 def hand_over(
     executable: Executable, client: int | None, program: bytes, option_bytes: bytes
 ) -> int | None:
-    """The address of a C executable for a compiled program, None when memory is exhausted."""
+    """The address of a C executable for a compiled program, None when memory is exhausted.
+
+    Raises OutOfMemory for one that no machine has room for, in numbers that C might not hold.
+    """
     _collect()
+    needed = executable.arena_bytes + executable.scratch_bytes
+    if needed > core.MOST_BYTES:
+        raise OutOfMemory(f"out of memory: {needed} bytes of scratch for {executable.name}")
     digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
     signature = executable.signature
     tensors = signature.inputs + signature.outputs

@@ -21,6 +21,8 @@ NATIVE = Path(__file__).parent / "native"
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 LIBRARY = NATIVE / f"libtinyhlo{SUFFIX}"
 
+MOST_BYTES = 1 << 50  # that the allocator looks for at once: more than machines have
+
 # void body(void* context, int64_t begin, int64_t end)
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 

@@ -66,9 +66,9 @@ class Executable:
         program says, or when its scratch does not fit.
         """
         given = shared(checked(arguments, self.signature.inputs))
-        if not core.library().tiny_has_room(self.scratch_bytes):
-            needed = f"{self.scratch_bytes} bytes of scratch for {self.name}"
-            raise ExecutionError(f"out of memory: {needed}")
+        needed = self.arena_bytes + self.scratch_bytes
+        if needed > core.MOST_BYTES or not core.library().tiny_has_room(self.scratch_bytes):
+            raise ExecutionError(f"out of memory: {needed} bytes of scratch for {self.name}")
         results = [aligned_empty(type_) for type_ in self.signature.outputs]
         for output, position in self.aliases:
             np.copyto(results[output], given[position])

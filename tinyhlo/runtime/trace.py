@@ -24,6 +24,7 @@ import numpy as np
 from tinyhlo.config import file_at_exit
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
+from tinyhlo.runtime import core
 
 CAPACITY = 1 << 20  # calls that are kept; memory is touched only as they come
 
@@ -108,4 +109,5 @@ def trace_to(path: str) -> Trace | None:
         return None
     trace = Trace(file_at_exit("profile", path))
     atexit.register(trace.write)
+    atexit.register(core.library().tiny_stream_close)  # runs first: what still runs counts too
     return trace

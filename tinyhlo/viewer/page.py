@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from tinyhlo.config import file_at_exit
 from tinyhlo.records import dataclass
 from tinyhlo.report import duration
+from tinyhlo.runtime import core
 from tinyhlo.runtime.jit import assembly
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
@@ -134,4 +135,5 @@ def page_to(path: str) -> Page:
     """The page of this process that ends in a file. Raises TinyhloError for no such place."""
     page = Page(file_at_exit("viz", DEFAULT if path == "1" else path))
     atexit.register(page.write)
+    atexit.register(core.library().tiny_stream_close)  # runs first: what still runs counts too
     return page

@@ -56,8 +56,13 @@ void buffer_destroy(Buffer* buffer) {
   if (unseen) free_handle(buffer);
 }
 
-static void drop_external(Buffer* buffer) {
+/* False when there is no view. */
+static bool drop_external(Buffer* buffer) {
   pthread_mutex_lock(&buffers_lock);
+  if (buffer->external <= 0) {
+    pthread_mutex_unlock(&buffers_lock);
+    return false;
+  }
   Storage* storage = buffer->storage;
   bool last_view = !--buffer->external;
   bool dead = storage_drop(storage, &storage->external);
@@ -66,6 +71,7 @@ static void drop_external(Buffer* buffer) {
   pthread_mutex_unlock(&buffers_lock);
   if (dead) storage_free(storage);
   if (unseen) free_handle(buffer);
+  return true;
 }
 
 static Error* deleted_error(void) {
@@ -100,7 +106,12 @@ Error* PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args* args) {
   return NULL;
 }
 
-GETTER(Buffer_IsDeleted, SET(args, is_deleted, ((Buffer*)args->buffer)->deleted))
+/* With the lock: a call marks under it what it may donate, and takes the marks back if it fails. */
+GETTER(Buffer_IsDeleted,
+       pthread_mutex_lock(&buffers_lock);
+       bool deleted = ((Buffer*)args->buffer)->deleted;
+       pthread_mutex_unlock(&buffers_lock);
+       SET(args, is_deleted, deleted))
 
 Error* PJRT_Buffer_IncreaseExternalReferenceCount(
     PJRT_Buffer_IncreaseExternalReferenceCount_Args* args) {
@@ -114,11 +125,8 @@ Error* PJRT_Buffer_IncreaseExternalReferenceCount(
 
 Error* PJRT_Buffer_DecreaseExternalReferenceCount(
     PJRT_Buffer_DecreaseExternalReferenceCount_Args* args) {
-  Buffer* buffer = args->buffer;
-  if (buffer->external <= 0)
-    return error_new(TINY_INVALID_ARGUMENT, "the buffer has no external reference");
-  drop_external(buffer);
-  return NULL;
+  if (drop_external(args->buffer)) return NULL;
+  return error_new(TINY_INVALID_ARGUMENT, "the buffer has no external reference");
 }
 
 GETTER(Buffer_ReadyEvent, SET(args, event, event_retain(((Buffer*)args->buffer)->ready)))
@@ -161,18 +169,28 @@ GETTER(Buffer_Device, SET(args, device, ((Buffer*)args->buffer)->memory->device)
 GETTER(Buffer_Memory, SET(args, memory, ((Buffer*)args->buffer)->memory))
 GETTER(Buffer_IsOnCpu, SET(args, is_on_cpu, true))
 
+/* False when it has been deleted, and nobody outside views it. Another thread may donate it just
+   now: then the storage is gone before long. */
+static bool address_of(Buffer* buffer, void** address) {
+  pthread_mutex_lock(&buffers_lock);
+  const Storage* storage = buffer->storage;
+  *address = storage ? storage->data : NULL;
+  pthread_mutex_unlock(&buffers_lock);
+  return storage != NULL;
+}
+
 Error* PJRT_Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
-  Storage* storage = ((Buffer*)args->buffer)->storage;
-  if (!storage) return deleted_error();
-  SET(args, buffer_pointer, (uintptr_t)storage->data);
+  void* address;
+  if (!address_of(args->buffer, &address)) return deleted_error();
+  SET(args, buffer_pointer, (uintptr_t)address);
   return NULL;
 }
 
 Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(
     PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args) {
-  Storage* storage = ((Buffer*)args->buffer)->storage;
-  if (!storage) return deleted_error();
-  SET(args, device_memory_ptr, storage->data);
+  void* address;
+  if (!address_of(args->buffer, &address)) return deleted_error();
+  SET(args, device_memory_ptr, address);
   return NULL;
 }
 

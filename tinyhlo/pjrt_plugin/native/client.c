@@ -37,8 +37,6 @@ struct Client {
 
 /* ---- user data of memories: jaxlib keeps its wrapper objects there --------------------------- */
 
-static pthread_mutex_t user_data_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static void* get_user_data(Memory* memory, const void* key) {
   /* No lock: jaxlib sets an entry once, before any other thread knows the memory, and reads it
      for every output of every call. */
@@ -48,7 +46,7 @@ static void* get_user_data(Memory* memory, const void* key) {
 }
 
 static void set_user_data(Memory* memory, const void* key, void* data, void (*destroy)(void*)) {
-  pthread_mutex_lock(&user_data_lock);
+  pthread_mutex_lock(&buffers_lock);
   int slot = 0;
   while (slot < USER_DATA_SLOTS - 1 && memory->user_data[slot].key &&
          memory->user_data[slot].key != key)
@@ -58,7 +56,7 @@ static void set_user_data(Memory* memory, const void* key, void* data, void (*de
   memory->user_data[slot].data = data;
   memory->user_data[slot].destroy = destroy;
   memory->user_data[slot].key = key;
-  pthread_mutex_unlock(&user_data_lock);
+  pthread_mutex_unlock(&buffers_lock);
   if (old && old != data && destroy_old) destroy_old(old);
 }
 
@@ -218,8 +216,6 @@ GETTER(TopologyDescription_GetDeviceDescriptions,
        SET(args, descriptions, ((Client*)args->topology)->devices);
        SET(args, num_descriptions, (size_t)((Client*)args->topology)->device_count))
 
-static void keep(void* unused) { (void)unused; }
-
 GETTER(TopologyDescription_Serialize,
        TEXT(args, serialized_bytes, VERSION);
        SET(args, serialized_topology, (void*)VERSION);
@@ -230,10 +226,7 @@ GETTER(TopologyDescription_Attributes,
        SET(args, num_attributes, 0))
 
 Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint_Args* args) {
-  size_t hash = 14695981039346656037u; /* FNV-1a */
-  for (const char* letter = VERSION; *letter; letter++)
-    hash = (hash ^ (unsigned char)*letter) * 1099511628211u;
-  SET(args, fingerprint, hash);
+  SET(args, fingerprint, checksum_of(VERSION, strlen(VERSION)));
   return NULL;
 }
 

@@ -16,8 +16,6 @@ Error* PJRT_LoadedExecutable_AddressableDeviceLogicalIds(
   return NULL;
 }
 
-static void keep(void* unused) { (void)unused; }
-
 Error* PJRT_LoadedExecutable_GetDeviceAssignment(
     PJRT_LoadedExecutable_GetDeviceAssignment_Args* args) {
   Executable* executable = args->executable;
@@ -85,9 +83,11 @@ GETTER(Executable_ParameterMemoryKinds,
        SET(args, memory_kinds, executable->memory_kinds);
        SET(args, memory_kind_sizes, executable->memory_kind_sizes))
 
-static int64_t total_bytes(const Slot* slots, int64_t count) {
+int64_t total_bytes(const Slot* slots, int64_t count) {
   int64_t bytes = 0;
-  for (int64_t k = 0; k < count; k++) bytes += slots[k].bytes;
+  for (int64_t k = 0; k < count; k++)
+    if (slots[k].bytes < 0 || __builtin_add_overflow(bytes, slots[k].bytes, &bytes))
+      return INT64_MAX;
   return bytes;
 }
 
@@ -98,8 +98,9 @@ Error* PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryS
   int64_t aliased = 0;
   for (int64_t k = 0; k < executable->alias_count; k++)
     aliased += executable->outputs[executable->aliases[k].output].bytes;
-  aliased /= executable->device_count;
-  int64_t temporary = executable->arena_bytes + executable->scratch_bytes;
+  int64_t devices = executable->device_count; /* which share all evenly */
+  aliased /= devices;
+  int64_t temporary = (executable->arena_bytes + executable->scratch_bytes + devices - 1) / devices;
   int64_t total = arguments + outputs - aliased + temporary;
   SET(args, generated_code_size_in_bytes, executable->code_bytes);
   SET(args, argument_size_in_bytes, arguments);
@@ -132,9 +133,10 @@ static Error* hand_out(const char* bytes, int64_t size, PJRT_Program* program) {
 }
 
 Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
-  /* jaxlib asks right after every compile and turns the answer into HLO, mostly in vain: 4 ms for a
-     few ops, 100 ms for 7,000. So its first request is refused. When a user calls as_text(), it
-     asks again. From a program for several devices it learns how the results are sharded. */
+  /* jaxlib asks right after every compile, but not after loading, and turns the answer into HLO,
+     mostly in vain: 4 ms for a few ops, 100 ms for 7,000. So its first request is refused. When a
+     user calls as_text(), it asks again. From a program for several devices it learns how the
+     results are sharded. */
   Executable* executable = args->executable;
   bool one = executable->device_count == 1;
   if (serves_jaxlib && one && !atomic_exchange(&executable->program_refused, true))

@@ -147,8 +147,9 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   executable->synchronous = spec->synchronous;
   double seconds = spec->estimated_seconds < LONG_SECONDS ? spec->estimated_seconds : LONG_SECONDS;
   atomic_init(&executable->expected_nanoseconds, (int64_t)(seconds * 1e9));
-  executable->cost[0] = cost_property("flops", spec->flops);
-  executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed);
+  double devices = (double)spec->device_count; /* JAX asks for the cost on one */
+  executable->cost[0] = cost_property("flops", spec->flops / devices);
+  executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed / devices);
   executable->cost[2] = cost_property("optimal_seconds", spec->estimated_seconds);
   describe_slots(executable, spec);
   return executable;
@@ -169,8 +170,7 @@ void tiny_executable_free(Executable* executable) {
 }
 
 /* Executables may die while Python cannot be entered; it collects them at the next compile. */
-static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
-static Executable* retired;
+static Executable* retired; /* guarded by buffers_lock */
 
 Executable* executable_retain(Executable* executable) {
   atomic_fetch_add_explicit(&executable->references, 1, memory_order_relaxed);
@@ -179,17 +179,17 @@ Executable* executable_retain(Executable* executable) {
 
 void executable_release(Executable* executable) {
   if (atomic_fetch_sub_explicit(&executable->references, 1, memory_order_acq_rel) > 1) return;
-  pthread_mutex_lock(&retired_lock);
+  pthread_mutex_lock(&buffers_lock);
   executable->next_retired = retired;
   retired = executable;
-  pthread_mutex_unlock(&retired_lock);
+  pthread_mutex_unlock(&buffers_lock);
 }
 
 Executable* tiny_executable_next_retired(void) {
-  pthread_mutex_lock(&retired_lock);
+  pthread_mutex_lock(&buffers_lock);
   Executable* executable = retired;
   if (executable) retired = executable->next_retired;
-  pthread_mutex_unlock(&retired_lock);
+  pthread_mutex_unlock(&buffers_lock);
   return executable;
 }
 
@@ -222,8 +222,7 @@ typedef struct {
 
 static const char MAGIC[] = "tinyhlo2";
 
-/* FNV-1a */
-static uint64_t checksum_of(const char* bytes, size_t size) {
+uint64_t checksum_of(const char* bytes, size_t size) {
   uint64_t hash = 0xcbf29ce484222325;
   for (size_t k = 0; k < size; k++) hash = (hash ^ (uint8_t)bytes[k]) * 0x100000001b3;
   return hash;
@@ -274,6 +273,8 @@ Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Arg
   Error* error = NULL;
   args->loaded_executable = python_compile(args->client, program,
                                            head.program_bytes, options, options_bytes, &error);
+  Executable* executable = args->loaded_executable;
+  if (executable) atomic_store(&executable->program_refused, true); /* whoever asks is a user */
   return error;
 }
 

@@ -4,6 +4,7 @@
    those whose inputs are still being computed, go to the stream. */
 #include "plugin.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,9 +14,10 @@ typedef struct {
   Executable* executable;
   Device* const* devices; /* where the results are */
   Event* done;            /* set when run on the stream */
-  int64_t bytes;     /* of this block */
+  Error* error;           /* what `done` is set to */
   bool queued;
   bool failed;       /* an input is the result of a program that failed */
+  bool dropped;      /* it uses no storage any more */
   void** inputs;     /* pointers for the entry */
   void** outputs;
   Storage** input_storage;
@@ -24,13 +26,14 @@ typedef struct {
   Buffer** flat;            /* room for the arguments of several devices */
 } Run;
 
+/* By malloc: whoever sees that a program on the stream is done may count the allocator's bytes, and
+   the stream still needs this block. */
 static Run* run_new(Executable* executable) {
   size_t inputs = (size_t)executable->input_count, outputs = (size_t)executable->output_count;
   size_t flat = executable->device_count > 1 ? inputs : 0;
-  int64_t bytes = (int64_t)(sizeof(Run) + (3 * inputs + 2 * outputs + flat) * sizeof(void*));
-  Run* run = tiny_allocate(bytes);
+  Run* run = malloc(sizeof(Run) + (3 * inputs + 2 * outputs + flat) * sizeof(void*));
   if (!run) return NULL;
-  *run = (Run){.executable = executable_retain(executable), .bytes = bytes};
+  *run = (Run){.executable = executable_retain(executable)};
   run->inputs = (void**)(run + 1);
   run->outputs = run->inputs + inputs;
   run->input_storage = (Storage**)(run->outputs + outputs);
@@ -192,33 +195,46 @@ static void free_all(Storage** dead, int64_t count) {
   for (int64_t k = 0; k < count; k++) storage_free(dead[k]);
 }
 
-static void run_free(Run* run) {
-  Executable* executable = run->executable;
+/* With the lock held: one user less of every input; how many are dead. */
+static int64_t drop_inputs(Run* run) {
   int64_t dead = 0;
-  pthread_mutex_lock(&buffers_lock);
-  for (int64_t k = 0; k < executable->input_count; k++) {
+  for (int64_t k = 0; k < run->executable->input_count; k++) {
     Storage* storage = run->input_storage[k];
     if (storage_drop(storage, use_count(run, storage))) run->input_storage[dead++] = storage;
   }
-  pthread_mutex_unlock(&buffers_lock);
-  free_all(run->input_storage, dead);
-  for (int64_t k = 0; k < executable->input_count; k++) event_release(run->producers[k]);
-  tiny_free(run, run->bytes);
-  executable_release(executable);
+  return dead;
 }
 
-/* One user less of every output: its owner, or the stream's use. */
-static void drop_outputs(Run* run, bool owner) {
-  int64_t dead = 0, count = run->executable->output_count;
-  pthread_mutex_lock(&buffers_lock);
-  for (int64_t k = 0; k < count; k++) {
+/* Likewise of every output: the stream's use, or its owner where there is to be no buffer. */
+static int64_t drop_outputs(Run* run, bool owner) {
+  int64_t dead = 0;
+  for (int64_t k = 0; k < run->executable->output_count; k++) {
     Storage* storage = run->output_storage[k];
     if (!storage) continue;
     if (storage_drop(storage, owner ? &storage->owners : &storage->queued))
       run->output_storage[dead++] = storage;
   }
+  return dead;
+}
+
+/* All that the run uses, but for its own block. A forked child sees either all of the counts
+   dropped or none. */
+static void give_back(Run* run, bool outputs, bool owner) {
+  Executable* executable = run->executable;
+  pthread_mutex_lock(&buffers_lock);
+  int64_t dead_outputs = outputs ? drop_outputs(run, owner) : 0, dead_inputs = drop_inputs(run);
+  run->dropped = true;
   pthread_mutex_unlock(&buffers_lock);
-  free_all(run->output_storage, dead);
+  free_all(run->output_storage, dead_outputs);
+  free_all(run->input_storage, dead_inputs);
+  for (int64_t k = 0; k < executable->input_count; k++) event_release(run->producers[k]);
+  executable_release(executable);
+}
+
+/* A run that the stream never had, with its outputs where no buffer was made to own them. */
+static void run_free(Run* run, bool outputs) {
+  give_back(run, outputs, true);
+  free(run);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -268,12 +284,20 @@ static const Error* producer_error(const Run* run) {
   return NULL;
 }
 
-static void finish_job(Run* run, Error* error) {
+/* Only its own memory and the event are left of the run. Where a child was forked within, it does
+   this again. */
+static void settle_job(Run* run) {
   Event* done = run->done;
-  drop_outputs(run, false);
-  run_free(run);
-  event_set(done, error);
+  if (!event_is_ready(done)) event_set(done, run->error);
+  stream_settled(&run->job);
   event_release(done);
+  free(run);
+}
+
+static void finish_job(Run* run, Error* error) {
+  run->error = error;
+  give_back(run, true, false);
+  settle_job(run);
 }
 
 static void run_job(Job* job) {
@@ -284,8 +308,9 @@ static void run_job(Job* job) {
 
 static void lose_job(Job* job) {
   Run* run = (Run*)job;
-  finish_job(run, error_new(TINY_UNAVAILABLE, "%s was running when the process forked",
-                            run->executable->name));
+  if (run->dropped) settle_job(run); /* it was only about to say that it is done */
+  else finish_job(run, error_new(TINY_UNAVAILABLE, "%s was running when the process forked",
+                                 run->executable->name));
 }
 
 static int64_t uses(Storage* const* storages, int64_t count, const Storage* storage) {
@@ -388,10 +413,10 @@ static Error* run_here(Run* run, Buffer*** lists, void** done) {
   Error* error = run->failed ? NULL : call_entry(run);
   Event* ready = run->failed ? failed_event(producer_error(run)) : READY;
   if (!ready) error = error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
-  if (error) drop_outputs(run, true);
-  else error = make_buffers(run, ready, lists);
+  bool owned = !error; /* also if make_buffers fails: then it has let go of them */
+  if (owned) error = make_buffers(run, ready, lists);
   if (!error) set_done(done, run->executable->device_count, ready);
-  run_free(run);
+  run_free(run, !owned);
   event_release(ready);
   return error;
 }
@@ -402,7 +427,7 @@ static Error* run_on_stream(Run* run, Buffer*** lists, void** done) {
                            : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
   if (error) {
     event_release(run->done);
-    run_free(run);
+    run_free(run, !run->done);
     return error;
   }
   pthread_mutex_lock(&buffers_lock);
@@ -465,15 +490,13 @@ Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   if (!error) take_inputs(run, inputs, args->options);
   pthread_mutex_unlock(&buffers_lock);
   if (error) {
-    tiny_free(run, run->bytes);
+    free(run);
     executable_release(executable);
     return error;
   }
   if (!allocate_outputs(run)) {
-    long long needed = 0;
-    for (int64_t k = 0; k < executable->output_count; k++) needed += executable->outputs[k].bytes;
-    drop_outputs(run, true);
-    run_free(run);
+    long long needed = total_bytes(executable->outputs, executable->output_count);
+    run_free(run, true);
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes for the results of %s",
                      needed, executable->name);
   }

@@ -74,8 +74,6 @@ void layout_sort(const Layout* layout, const int64_t* values, int64_t* sorted) {
     sorted[k] = values[layout->minor_to_major[layout->rank - 1 - k]];
 }
 
-static void keep(void* unused) { (void)unused; }
-
 /* Layouts are static. */
 NOTHING_TO_DO(Layouts_MemoryLayout_Destroy)
 

@@ -1,7 +1,9 @@
 /* The objects behind PJRT's opaque handles, and what the files of the plugin share.
 
    Everything that runs often, that may run while a Python exception propagates, or that runs after
-   the interpreter is gone lives here in C. Python is entered for one thing only: compiling. */
+   the interpreter is gone lives here in C. Python is entered for compiling; programs themselves
+   enter it where they call back, print what they run (TINYHLO_DEBUG) or are for a device whose
+   driver is Python. */
 #ifndef TINYHLO_PLUGIN_H
 #define TINYHLO_PLUGIN_H
 
@@ -59,9 +61,17 @@ void event_wait(Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
 
+/* ---- what PJRT's getters share --------------------------------------------------------------- */
+
+/* The deleter of what is never deleted. */
+static inline void keep(void* unused) { (void)unused; }
+/* FNV-1a */
+uint64_t checksum_of(const char* bytes, size_t size);
+
 /* ---- client, device, memory ---------------------------------------------------------------------
 
-   Every device is this machine's CPU: users ask for several to try programs for several devices.
+   All devices of a client are one: this machine's CPU, or what TINYHLO_DEVICE names. Users ask for
+   several to try programs for several devices.
    There is one memory, under the three names that JAX's programs use on a CPU: what is "moved" to
    pinned_host stays where it is and only says so. */
 
@@ -152,7 +162,7 @@ typedef struct {
   int64_t dims[];
 } Buffer;
 
-extern pthread_mutex_t buffers_lock;
+extern pthread_mutex_t buffers_lock; /* a forked child finds it free, and what it guards whole */
 
 /* Bytes of a dense array; -1: no such type, too many axes, or too large. */
 int64_t dense_bytes(uint32_t type, const int64_t* dims, size_t rank);
@@ -177,7 +187,7 @@ void buffer_destroy(Buffer* buffer);
 typedef struct {
   uint32_t type;
   int32_t rank;
-  int64_t bytes;
+  int64_t bytes;       /* -1: more than a number holds */
   int64_t dims_offset; /* into Executable.dims */
   int32_t memory;      /* kind */
 } Slot;
@@ -198,7 +208,7 @@ typedef struct {
   const int64_t* donors;  /* inputs that may be freed after the run */
   void* const* constants;
   void* entry;
-  int64_t arena_bytes;
+  int64_t arena_bytes;   /* of all devices, as are those that follow */
   int64_t scratch_bytes; /* what its kernels allocate at most */
   int64_t code_bytes;
   double estimated_seconds;
@@ -273,6 +283,8 @@ TINY_API Executable* tiny_executable_new(const Client* client,
 TINY_API Executable* tiny_executable_next_retired(void);
 TINY_API void tiny_executable_free(Executable* executable);
 
+/* INT64_MAX when it is more than that. */
+int64_t total_bytes(const Slot* slots, int64_t count);
 Executable* executable_retain(Executable* executable);
 void executable_release(Executable* executable);
 bool executable_runs_in_caller(const Executable* executable); /* when its inputs are there */
@@ -281,8 +293,8 @@ void executable_took(Executable* executable, int64_t nanoseconds);
 /* ---- the stream: a worker thread that runs jobs in order ------------------------------------- */
 
 typedef struct Job {
-  void (*run)(struct Job*);  /* in the worker; frees the job */
-  void (*lost)(struct Job*); /* instead, in a forked child whose parent was just running it */
+  void (*run)(struct Job*);  /* in the worker; settles and then frees the job */
+  void (*lost)(struct Job*); /* instead, in a forked child whose parent had not settled it */
   bool (*may_overtake)(const struct Job*); /* would it do the same now as behind all others? */
   int64_t bytes; /* of its results */
   struct Job* next;
@@ -290,6 +302,8 @@ typedef struct Job {
 
 /* Waits while too many jobs are queued, or too much memory with them. */
 void stream_push(Job* job);
+/* The job has been run and said so: a child that is forked from now on has not lost it. */
+void stream_settled(const Job* job);
 /* True in the worker itself, which must not wait for the stream. */
 bool stream_is_current_thread(void);
 /* Wait until everything queued so far has run; afterwards executions run in their callers. */

@@ -1,4 +1,5 @@
-/* The border to Python: one callback, entered only while the interpreter is alive. */
+/* The compiler's border to Python: one callback, entered only while the interpreter is alive. What
+   programs call back into is called by their own code. */
 #define _GNU_SOURCE
 #include "plugin.h"
 
@@ -114,6 +115,10 @@ Executable* python_compile(Client* client, const void* program, int64_t program_
   Request request = {.client = client, .program = program, .program_bytes = program_bytes,
                      .options = options, .options_bytes = options_bytes};
   on_big_stack(serve, &request);
+  /* Python ends threads that ask for its lock once it shuts down, as after Ctrl-C: this one, too,
+     in the middle of the compiler. */
+  if (!request.executable && !request.error)
+    request.error = error_new(TINY_UNAVAILABLE, "the Python interpreter shut down meanwhile");
   *error = request.error;
   return request.executable;
 }

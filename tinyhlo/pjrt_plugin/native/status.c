@@ -55,8 +55,10 @@ Error* error_new(int32_t code, const char* format, ...) {
   int length = vsnprintf(text, sizeof text, format, values);
   va_end(values);
   if (length < 0) length = 0;
-  if ((size_t)length >= sizeof text) length = sizeof text - 1;
-  return with_text(code, text, (size_t)length);
+  size_t kept = (size_t)length;
+  /* the text's last byte is 0: look for the beginning of the character that lies before */
+  if (kept >= sizeof text) kept = error_whole_characters(text, sizeof text - 2);
+  return with_text(code, text, kept);
 }
 
 Error* error_copy(const Error* error) {

@@ -18,7 +18,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static Job* first;
 static Job** last = &first;
 enum { WORKER, HELPER, THREADS };
-static Job* current[THREADS]; /* being run */
+static Job* current[THREADS]; /* being run, until it is settled */
+static bool busy[THREADS];    /* with a job, settled or not */
 static bool started[THREADS];
 static int functions; /* of Python, that the worker is in */
 static int queued;
@@ -31,7 +32,7 @@ bool stream_is_current_thread(void) { return is_stream; }
 /* Where the job to run next is linked, or NULL. What a helper runs is over before the worker goes
    on: jobs may count on those before them. */
 static Job** next_job(int thread) {
-  if (thread == WORKER) return first && !current[HELPER] ? &first : NULL;
+  if (thread == WORKER) return first && !busy[HELPER] ? &first : NULL;
   if (!functions) return NULL;
   for (Job** place = &first; *place; place = &(*place)->next)
     if ((*place)->may_overtake(*place)) return place;
@@ -57,10 +58,11 @@ static void* work(void* argument) {
     Job** place;
     while (!(place = next_job(thread))) pthread_cond_wait(&changed, &lock);
     Job* job = current[thread] = take(place);
+    busy[thread] = true;
     pthread_mutex_unlock(&lock);
     job->run(job);
     pthread_mutex_lock(&lock);
-    current[thread] = NULL;
+    busy[thread] = false;
     pthread_cond_broadcast(&changed);
   }
   return NULL;
@@ -80,7 +82,7 @@ static bool start(int thread) {
 }
 
 static void wait_until_idle(void) {
-  while (first || current[WORKER] || current[HELPER]) pthread_cond_wait(&changed, &lock);
+  while (first || busy[WORKER] || busy[HELPER]) pthread_cond_wait(&changed, &lock);
 }
 
 void tiny_stream_function(int32_t change) {
@@ -116,6 +118,13 @@ void stream_push(Job* job) {
   pthread_mutex_unlock(&lock);
 }
 
+void stream_settled(const Job* job) {
+  pthread_mutex_lock(&lock);
+  for (int thread = WORKER; thread < THREADS; thread++)
+    if (current[thread] == job) current[thread] = NULL;
+  pthread_mutex_unlock(&lock);
+}
+
 void tiny_stream_wait(void) {
   if (is_stream) return;
   pthread_mutex_lock(&lock);
@@ -144,7 +153,7 @@ void stream_after_fork(bool child) {
   pthread_mutex_lock(&lock);
   for (int thread = HELPER; thread >= WORKER; thread--) {
     Job* lost = current[thread];
-    started[thread] = false;
+    started[thread] = busy[thread] = false;
     current[thread] = NULL;
     if (!lost || (is_worker && thread == WORKER)) continue; /* a forking function goes on */
     lost->run = lost->lost;

@@ -91,6 +91,9 @@ TINY_API int64_t tiny_group_limit(const char* groups, const char* mount, const c
 
 /* ---- what other files of the library use ----------------------------------------------------- */
 
+/* At most so many bytes of a text that has more, cut before a character: who reads half of one as
+   UTF-8 fails. */
+size_t error_whole_characters(const char* text, size_t bytes);
 void tiny_allocator_before_fork(void);
 void tiny_allocator_after_fork(void);
 

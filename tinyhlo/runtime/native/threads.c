@@ -39,9 +39,10 @@ typedef struct {
 } Task;
 
 /* `claims`: for each round the number of the last task in which somebody claimed this thread's part.
+   That task may be long ago, so numbers must never come around: of 32 bits they do within hours.
    What one thread writes lies in lines of its own. */
 typedef struct {
-  _Alignas(64) _Atomic uint32_t claims[ROUNDS];
+  _Alignas(64) _Atomic uint64_t claims[ROUNDS];
   _Alignas(64) _Atomic bool asleep;
   pthread_mutex_t lock; /* of `asleep` */
   pthread_cond_t called;
@@ -50,7 +51,7 @@ typedef struct {
 static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* held while a call uses the pool */
 static Task task;
 static Worker workers[MOST_THREADS]; /* the first one is whoever calls */
-/* The current task's number (32 bits), its rounds (16 bits) and its threads (16 bits). */
+/* The current task's number (48 bits: years), its rounds (4 bits) and its threads (12 bits). */
 static _Atomic uint64_t announced;
 static _Atomic int32_t finished; /* parts */
 static int32_t started; /* workers that exist, without the caller */
@@ -80,9 +81,9 @@ static void relax(void) {
 }
 
 /* Of a value of `announced`. */
-static uint32_t number_of(uint64_t value) { return (uint32_t)(value >> 32); }
-static int32_t rounds_of(uint64_t value) { return (int32_t)(value >> 16 & 0xffff); }
-static int32_t threads_of(uint64_t value) { return (int32_t)(value & 0xffff); }
+static uint64_t number_of(uint64_t value) { return value >> 16; }
+static int32_t rounds_of(uint64_t value) { return (int32_t)(value >> 12 & 0xf); }
+static int32_t threads_of(uint64_t value) { return (int32_t)(value & 0xfff); }
 
 /* Where a thread's part of a round begins. */
 static int64_t part_begin(int32_t thread, int round) {
@@ -100,10 +101,10 @@ static int32_t rounds_for(int64_t count, int32_t threads) {
 
 /* Claim a thread's part of a round for task `number`: false where somebody has. A task is over when
    all its parts are claimed and done, so who comes late finds its number, or a later one. */
-static bool claim(int32_t thread, int round, uint32_t number) {
-  _Atomic uint32_t* last = &workers[thread].claims[round];
-  uint32_t seen = atomic_load_explicit(last, memory_order_relaxed);
-  return (int32_t)(seen - number) < 0 &&
+static bool claim(int32_t thread, int round, uint64_t number) {
+  _Atomic uint64_t* last = &workers[thread].claims[round];
+  uint64_t seen = atomic_load_explicit(last, memory_order_relaxed);
+  return seen < number &&
          atomic_compare_exchange_strong_explicit(last, &seen, number, memory_order_acquire,
                                                  memory_order_relaxed);
 }
@@ -111,7 +112,7 @@ static bool claim(int32_t thread, int round, uint32_t number) {
 /* Run the parts that nobody has, those of thread `self` first. Only who has claimed a part reads
    `task`: it stays what it is until all parts are finished. */
 static void run_parts(int32_t self, uint64_t value) {
-  uint32_t number = number_of(value);
+  uint64_t number = number_of(value);
   int32_t threads = threads_of(value), rounds = rounds_of(value), done = 0;
   for (int32_t k = 0; k < threads; k++) {
     int32_t thread = (self + k) % threads;
@@ -138,11 +139,11 @@ static void wake_others(int32_t self, int32_t threads) {
 }
 
 /* Whether what was announced is another task than `seen`, and one for thread `self`. */
-static bool is_called(int32_t self, uint32_t seen, uint64_t value) {
+static bool is_called(int32_t self, uint64_t seen, uint64_t value) {
   return number_of(value) != seen && self < threads_of(value);
 }
 
-static uint64_t wait_for_task(int32_t self, uint32_t seen) {
+static uint64_t wait_for_task(int32_t self, uint64_t seen) {
   for (int spin = 0; spin < SPINS; spin++) {
     uint64_t value = atomic_load_explicit(&announced, memory_order_acquire);
     if (is_called(self, seen, value)) return value;
@@ -163,8 +164,8 @@ static uint64_t wait_for_task(int32_t self, uint32_t seen) {
 static void* work(void* start) {
   fesetenv(FE_DFL_ENV); /* whoever started it may flush denormal numbers */
   inside = true;
-  int32_t self = (int32_t)((uintptr_t)start >> 32);
-  for (uint32_t number = (uint32_t)(uintptr_t)start;;) {
+  int32_t self = (int32_t)((uintptr_t)start >> 48);
+  for (uint64_t number = (uintptr_t)start & UINT64_C(0xffffffffffff);;) {
     uint64_t value = wait_for_task(self, number);
     number = number_of(value);
     wake_others(self, threads_of(value));
@@ -187,7 +188,7 @@ static int32_t start_workers(int32_t count) {
     pthread_cond_init(&own->called, NULL);
     atomic_store(&own->asleep, false); /* a forked child has the parent's words */
     /* which thread it is, the caller being the first, and the task that is over */
-    uint64_t start = (uint64_t)(started + 1) << 32 | number_of(atomic_load(&announced));
+    uint64_t start = (uint64_t)(started + 1) << 48 | number_of(atomic_load(&announced));
     if (pthread_create(&thread, &attributes, work, (void*)(uintptr_t)start)) break;
     started++;
   }
@@ -196,8 +197,8 @@ static int32_t start_workers(int32_t count) {
 }
 
 static uint64_t announce_task(void) {
-  uint64_t number = number_of(atomic_load(&announced)) + UINT64_C(1);
-  uint64_t value = number << 32 | (uint64_t)task.rounds << 16 | (uint64_t)task.threads;
+  uint64_t number = number_of(atomic_load(&announced)) + 1;
+  uint64_t value = number << 16 | (uint64_t)task.rounds << 12 | (uint64_t)task.threads;
   atomic_store(&finished, 0);
   atomic_store(&announced, value);
   return value;
