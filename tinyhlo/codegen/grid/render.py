@@ -22,7 +22,7 @@ from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, WriteTexel
-from tinyhlo.ir.index import Index, Quotient, Remainder
+from tinyhlo.ir.index import Data, Index, Quotient, Remainder
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -150,15 +150,18 @@ def function(
     return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)
 
 
-def fits_32_bits(piece: Piece, most: int = MOST_INDEX) -> bool:
-    """Whether every index, summed in any order, is below `most`."""
+def fits_32_bits(piece: Piece, most: int = MOST_INDEX, of_data: bool = True) -> bool:
+    """Whether every index, summed in any order, is below `most`; what is `of_data` may be anything
+    that its type holds."""
     extents = [s.var.extent for s in below(piece.body) if isinstance(s, Loop)]
     largest = max((*extents, piece.groups * piece.items))
-    return largest < most and all(size(where) < most for where in all_indices(piece.body))
+    indices = all_indices(piece.body)
+    return largest < most and all(size(where, of_data) < most for where in indices)
 
 
-def size(where: Index) -> int:
+def size(where: Index, of_data: bool) -> int:
     """The largest sum of any of its terms, whatever their sign, and of what is divided in it."""
-    terms = (abs(factor) * max(map(abs, atom.bounds)) for atom, factor in where.terms)
-    divided = (a.dividend for a, _ in where.terms if isinstance(a, (Quotient, Remainder)))
-    return max(abs(where.offset) + sum(terms), *map(size, divided), 0)
+    counted = [term for term in where.terms if of_data or not isinstance(term[0], Data)]
+    total = sum(abs(factor) * max(map(abs, atom.bounds)) for atom, factor in counted)
+    divided = (a.dividend for a, _ in counted if isinstance(a, (Quotient, Remainder)))
+    return max(abs(where.offset) + total, *(size(each, of_data) for each in divided), 0)

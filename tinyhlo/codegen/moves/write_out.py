@@ -103,8 +103,8 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
 def with_short_sums_as_values(
     loop: Loop, inner: list[Loop], target: Target, moves: list[str]
 ) -> Loop:
-    """A loop that reduces what it computes from short sums, in loops or written out already, each of
-    which becomes one value: then it only accumulates, and may run in lanes.
+    """A loop that reduces what it computes from short sums, in loops or written out already, each
+    of which becomes one value: then it only accumulates, and may run in lanes.
 
         for j in 256 reduce:                          for j in 256 reduce:
           add1 = 0.0                                    add0 += sqrt((0.0 + x[j*2]) + x[j*2 + 1])

@@ -108,7 +108,7 @@ def render(
 ) -> WgslKernel:
     """The dispatches of one kernel; their text is added to `texts`."""
     pieces, kept = pieces_of(loops, target)
-    if not all(fits_32_bits(piece, MOST_INDEX) for piece in pieces):
+    if not all(fits_32_bits(piece, MOST_INDEX, of_data=False) for piece in pieces):
         raise UnsupportedOp((UnsupportedItem(loops.name, "more than 2^31 elements", "", TOO_MANY),))
     places: dict[Memory, Argument] = {
         memory: k for k, memory in enumerate((*loops.reads, *loops.writes))
