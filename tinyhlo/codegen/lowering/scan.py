@@ -1,11 +1,11 @@
 """Scan as a loop with a running value, in vectors:
 
     for i in 8:                                   # rows: lanes hold the prefixes of one vector
-      scan0 = -0.0
+      scan0 = 0.0
       for j in 100 ordered 8: scan0 += x[i*100 + j]; y[i*100 + j] = scan0
 
     for k in 64 vector 8:                         # along an outer axis: a running value a lane
-      scan0 = -0.0
+      scan0 = 0.0
       for i in 100 ordered: scan0 += x[i*64 + k]; y[i*64 + k] = scan0
 
 One long row is cut into strips: their sums in parallel, then where each begins, then all strips in
@@ -13,7 +13,7 @@ parallel. The cut depends on the length alone, so the result has the same bits o
 Long sums of floats round little in blocks, each from its own zero (`moves/long_sums.py`):
 
     for block in 8 ordered:
-      block0 = -0.0
+      block0 = 0.0
       for j in block*1024 .. +1024 ordered 8: block0 += x[j]; y[j] = scan0 + block0
       scan0 += block0
 """

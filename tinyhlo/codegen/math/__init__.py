@@ -1,4 +1,4 @@
-"""Transcendental functions as primitives, within 1.5 units in the last place.
+"""Transcendental functions as primitives; how exact each is, docs/accuracy.md says.
 
 expand         which function has which formula
 terms          formulas over expressions, written as formulas

@@ -5,9 +5,8 @@ None where the library function is called instead (targets without FMA).
 
     expand(Op.EXP, (x,), F32)  ->  18 primitives: reduction, polynomial, scaling
 
-Polynomials are fits of our own (`tables.py`). Largest errors, from `tests/codegen`:
-exp 1.0, log 0.9, expm1 and tanh 1.5, sin and cos 1.6, erfc 3.0, tan 3.6, the others below 2 ulp in
-f32 (2.2 in f64, atan2 among them; pow 1.2).
+Polynomials are fits of our own (`tables.py`). Largest errors: docs/accuracy.md, and the bounds that
+`tests/codegen/test_math.py` holds.
 NaN, infinities, signed zeros and denormals come out as IEEE 754 recommends.
 """
 

@@ -17,7 +17,8 @@ scores of a few rows at a time live in scratch that stays in the cache; they nev
           y[...] = epilogue(tile)
 
 A whole row is there before it is worked on, so every value is computed exactly as by separate
-kernels, whatever the work on rows is: no running maximum, no rescaling (docs/decisions/).
+kernels, whatever the work on rows is: no running maximum, no rescaling
+(docs/decisions/0020-attention-by-rows.md).
 """
 
 from __future__ import annotations
