@@ -233,15 +233,14 @@ def target_of(config: Config) -> Target:
     return device_target(config) or cpu_target(config.cpu, thread_count(config))
 
 
-# stage -> the TINYHLO_DEBUG level from which its form is printed; passes of schedule: GRAPHS
-GRAPHS = 5
-SHOWN_FROM = {"simplify": GRAPHS, "schedule": 3, "codegen": 4}
-MACHINE_CODE = 6
+# stage -> the TINYHLO_DEBUG level from which its form is printed; others are graphs
+GRAPHS, MACHINE_CODE, NEVER = 5, 6, 99
+SHOWN_FROM = {"import": NEVER, "schedule": 3, "codegen": 4}
 
 
 def show_stage(name: str, form: Any, config: Config) -> None:
     """Print a stage's form to stderr when the debug level asks for it."""
-    if config.debug >= SHOWN_FROM.get(name, GRAPHS) and name != "import":
+    if config.debug >= SHOWN_FROM.get(name, GRAPHS):
         print(f"--- {name}\n{form}", file=sys.stderr)
     if config.debug >= MACHINE_CODE and name == "codegen":
         print(f"--- machine code\n{machine_code(form, config)}", file=sys.stderr)

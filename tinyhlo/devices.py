@@ -16,7 +16,7 @@ class DeviceKind:
     """`meaning` is for people. `compiler` is "module:function", the function from (a StableHLO
     module, Config) to an Executable. `home` is the module that finds devices: its `names()` are
     those there are, in order, and `open_device(number)` opens one. `on_host`: its arrays lie in
-    the host's memory, as numbered devices' do where a program copies them there and back.
+    the host's memory, as WEBGPU's do, which a program copies to the device and back.
     `is_timed`: programs count the calls and times of their kernels."""
 
     meaning: str

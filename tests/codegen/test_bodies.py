@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import memories_in, memories_read, must_run_once, substituted
+from tinyhlo.codegen.bodies import (
+    memories_in,
+    memories_read,
+    must_run_once,
+    store_groups,
+    substituted,
+)
 from tinyhlo.codegen.expressions import (
     Apply,
     Guard,
@@ -118,6 +124,22 @@ def test_scratch_of_one_element_stays_with_what_uses_it() -> None:
         Loop(one, Axis.SERIAL, (Store(made, index(row), Load(own, constant(0))),)),
     )
     assert len(parts_of(body, {})) == 1
+
+
+def test_scratch_is_read_after_it_is_stored() -> None:
+    """Of neighbouring stores values are computed first, but not those of scratch that is stored."""
+    own, made = Memory("own", F32, 1, local=True), Memory("y0", F32, 2)
+    values = [Load(X, constant(k)) for k in range(2)]
+    stores = [
+        store
+        for k, value in enumerate(values)
+        for store in (
+            Store(own, constant(0), value),
+            Store(made, constant(k), Load(own, constant(0))),
+        )
+    ]
+    assert [len(group) for group in store_groups(stores)] == [1, 2, 1]
+    assert [len(group) for group in store_groups([stores[1], stores[3]])] == [2]
 
 
 def test_what_is_computed_seldom_is_rebuilt_too() -> None:

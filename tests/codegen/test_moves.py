@@ -13,6 +13,7 @@ from tinyhlo.codegen.loops import Axis, Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,
@@ -23,6 +24,7 @@ from tinyhlo.ir.build import (
     param,
     permute,
     reduce,
+    reshape,
 )
 from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
@@ -186,6 +188,22 @@ def test_sums_of_short_sums_run_in_lanes() -> None:
     loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v3", threads=2))
     assert loops.moves[0] == "write out k 3" and "for j in 100 reduce 8" in str(loops)
     check(graph, [normal(40, 100, 3)], rtol=1e-4)
+
+
+def test_a_residual_of_neighbours_side_by_side_runs_in_lanes() -> None:
+    """Their maximum is written out where the loop that reduces it is made."""
+    x = param(0, (64, 64), F32)
+    turned = [
+        join([part(x, axis, at, 64), part(x, axis, 0, at)], axis)
+        for at in (1, 63)
+        for axis in (0, 1)
+    ]
+    rows = join([reshape(each, (1, 64, 64)) for each in turned], 0)
+    value = elementwise(Op.ABS, elementwise(Op.SUB, reduce(Op.MAX, rows, (0,)), x))
+    graph = Graph((x.type,), (reduce(Op.MAX, value, (0, 1)),))
+    (loops,) = compiled(graph).loops
+    assert "for j in 62 reduce " in str(loops)
+    check(graph, [normal(64, 64)])
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MAX])

@@ -266,12 +266,17 @@ def only_stores(body: Body) -> bool:
 def store_groups(stores: list[Store]) -> list[list[Store]]:
     """Neighbouring stores, cut so that all values of a group can be computed before any of it is
     stored. Where results are read, by a scatter that is written out above all, a group ends before
-    a store to what may have been stored in it."""
-    if not stores or not reads_results(tuple(stores)):
-        return [stores] if stores else []
+    a store to what may have been stored in it; and before a value that is read from scratch which
+    it stores."""
+    if not stores:
+        return []
+    results, scratch = reads_results(tuple(stores)), any(s.memory.local for s in stores)
+    if not results and not scratch:
+        return [stores]
     result: list[list[Store]] = [[]]
     for store in stores:
-        if any(may_overlap(store, before) for before in result[-1]):
+        overlaps = results and any(may_overlap(store, before) for before in result[-1])
+        if overlaps or (scratch and reads_stored_scratch(store, result[-1])):
             result.append([])
         result[-1].append(store)
     return result
@@ -294,6 +299,11 @@ def in_order(body: Body) -> Iterator[Statement | list[Store]]:
 def may_overlap(one: Store, other: Store) -> bool:
     apart = one.index - other.index
     return one.memory == other.memory and not (apart.is_constant and apart.offset)
+
+
+def reads_stored_scratch(store: Store, before: Iterable[Store]) -> bool:
+    own = {s.memory for s in before if s.memory.local}
+    return bool(own) and not own.isdisjoint(memories_read((store,)))
 
 
 def reads_scratch(statement: Store | Declare) -> bool:

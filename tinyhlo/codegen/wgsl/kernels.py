@@ -20,7 +20,7 @@ from tinyhlo.codegen.grid.mapping import Piece, pieces_of
 from tinyhlo.codegen.grid.render import fits_32_bits, large_private, memories_in
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.loops import Allocate, LoopProgram
+from tinyhlo.codegen.loops import Allocate
 from tinyhlo.codegen.wgsl.language import GROUPS, prelude, words_of
 from tinyhlo.codegen.wgsl.resident import render_resident
 from tinyhlo.codegen.wgsl.statements import WgslStatements
@@ -92,24 +92,29 @@ def module_of(
             rendered[kernel] = WgslKernel((Dispatch(symbol, 1, (*buffers, *own)),))
             continue
         symbol = f"k{len(rendered)}_{clean}"
-        loops = lower(kernel, target)
-        rendered[kernel] = render(loops, target, symbol, functions, texts, tables)
+        rendered[kernel] = render(kernel, target, symbol, functions, texts, tables)
     source = "\n".join([prelude(target), *functions.values(), *texts])
     return WgslModule(source, rendered, tables)
 
 
 def render(
-    loops: LoopProgram,
+    kernel: Kernel,
     target: Target,
     symbol: str,
     functions: Functions,
     texts: list[str],
     tables: list[np.ndarray],
 ) -> WgslKernel:
-    """The dispatches of one kernel; their text is added to `texts`."""
+    """The dispatches of one kernel; their text is added to `texts`.
+
+    Raises UnsupportedOp for more elements than the device counts.
+    """
+    loops = lower(kernel, target)
     pieces, kept = pieces_of(loops, target)
     if not all(fits_32_bits(piece, MOST_INDEX, of_data=False) for piece in pieces):
-        raise UnsupportedOp((UnsupportedItem(loops.name, "more than 2^31 elements", "", TOO_MANY),))
+        types = ", ".join(map(str, kernel.graph.params))
+        line = next(iter(kernel.locations), "")
+        raise UnsupportedOp((UnsupportedItem(kernel.name, types, line, TOO_MANY),))
     places: dict[Memory, Argument] = {
         memory: k for k, memory in enumerate((*loops.reads, *loops.writes))
     }
