@@ -110,7 +110,7 @@ def is_inline(kernel: Kernel, loops: LoopProgram, runs: float, places: int, leng
     runs once only saves LLVM a function there, and thousands of instructions in one block take it a
     time that is quadratic in them."""
     nodes = len(kernel.graph.nodes())
-    if any(isinstance(statement, Loop) for statement in loops.body):
+    if any(isinstance(s, Loop) and s.width < s.var.extent for s in loops.body):
         return not loops.moves and nodes <= SMALL and nodes * places <= COPIED
     operations = places * sum(map(work, loops.body))
     if runs > 1:

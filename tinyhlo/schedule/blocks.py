@@ -43,7 +43,7 @@ from tinyhlo.schedule.program import (
     While,
 )
 
-COPY_BYTES = 256  # loop state up to this size is copied back, larger state swaps pointers
+COPY_BYTES = 64  # loop state up to this size is copied back, larger state swaps pointers
 MUCH_BYTES = 1 << 20  # read by a kernel that runs as soon as it can
 
 

@@ -280,7 +280,7 @@ def in_registers(
             b.value(f"insertelement {vector} poison, {scalar} {text}, i64 0") for text in arguments
         ]
         return b.value(f"extractelement {value_type(result, whole)} {instruction(parts)}, i64 0")
-    size = gcd(lanes, whole)
+    size = lanes if lanes < whole else gcd(lanes, whole)
     outer, inner = value_type(operand, lanes), value_type(operand, size)
     into, out = value_type(result, lanes), value_type(result, size)
     take = f"llvm.vector.extract.{suffix(operand, size)}.{suffix(operand, lanes)}"

@@ -16,6 +16,7 @@ from tinyhlo.codegen.moves.basic import collapse, distribute, join
 from tinyhlo.codegen.moves.borders import without_borders
 from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
+from tinyhlo.codegen.moves.few_lanes import in_few_lanes
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
@@ -51,6 +52,7 @@ def choose_moves(
         ("interchange", lambda body: interchange(body, moves)),
         (always, collapse),
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
+        ("few lanes", lambda body: in_few_lanes(body, target, moves)),
         ("write out", lambda body: write_out(body, target, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves)),

@@ -1,0 +1,117 @@
+"""A move for kernels of a few rows that are shorter than any vector: a vector of their length.
+
+    for i in 5:                                for j in 5 vector 5:
+      for j in 5:                                add0_0 = 0.0
+        add0 = 0.0                        ->     add0_0 += x0[0] * x1[j]
+        for k in 5 reduce:                       add0_0 += x0[1] * x1[j + 5]
+          add0 += x0[i*5 + k] * x1[j + k*5]      ..
+        y0[i*5 + j] = tanh(add0)                 y0[j] = tanh(add0_0)
+                                               for j in 5 vector 5:
+                                                 ..
+
+The state of a loop that multiplies small matrices: a row is one operation instead of five, and what
+is stored together is loaded together. LLVM fills up what a register has besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tinyhlo.codegen.expressions import Expression, Load
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.moves.vectors import score
+from tinyhlo.codegen.moves.write_out import (
+    chooses,
+    extent_of,
+    iterations,
+    specialised,
+    uses_registers,
+)
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import constant
+from tinyhlo.target import Target
+
+LEAST_LANES = 3
+WORDS = {32, 64}  # bits of what is loaded and stored: LLVM dies of vectors of five bf16
+MOST_NODES = 512  # of expressions in a row, with its sums written out
+MOST_ROWS = 8  # that are written out
+MOST_NODES_OF_ROWS = 1024
+
+
+def in_few_lanes(body: Body, target: Target, moves: list[str]) -> Body:
+    """The same, the rows of every nest that is small enough in vectors of their length."""
+    result: list[Statement] = []
+    for statement in body:
+        nest = nest_of(statement)
+        if nest and is_short(nest, target):
+            row = nest.pop()
+            moves.append(f"vector {row.var.name} {row.var.extent}")
+            result += around(nest, in_one_vector(row))
+        else:
+            result.append(statement)
+    return tuple(result)
+
+
+def nest_of(statement: Statement) -> list[Loop]:
+    """Independent loops of which each holds the next and nothing else."""
+    if not isinstance(statement, Loop) or statement.axis is not Axis.SERIAL:
+        return []
+    inner = nest_of(statement.body[0]) if len(statement.body) == 1 else []
+    return [statement, *inner]
+
+
+def is_short(nest: Sequence[Loop], target: Target) -> bool:
+    """Whether the last loop of a nest computes rows that fill no vector, of what lies side by side,
+    each element like the others, and few of them."""
+    row, nodes = nest[-1], set[Expression]()
+    trips, _ = extent_of(row, nodes)
+    kept = {s.memory.dtype for s in row.body if isinstance(s, Store)}
+    kept |= {node.dtype for node in nodes if isinstance(node, Load) or node.dtype is not BOOL}
+    sizes = {dtype.bits for dtype in kept}
+    short, lanes = target.short_lanes(max(sizes, default=32)), row.var.extent
+    if not LEAST_LANES <= lanes < short or not sizes <= WORDS or uses_registers(nest[0]):
+        return False
+    sums = any(isinstance(s, Loop) for s in row.body)
+    if not (sums and trips * len(nodes) <= MOST_NODES * lanes and all(map(is_plain, row.body))):
+        return False
+    if chooses(row):
+        return False
+    found = score(row, target)
+    many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
+    return found.gathers == 0 and not (many and (2 * lanes < short or found.near))
+
+
+def is_plain(statement: Statement) -> bool:
+    """Whether a statement of a row runs in lanes once its sums are written out."""
+    if isinstance(statement, Loop):
+        return statement.axis is Axis.REDUCE and all(map(is_plain, statement.body))
+    return isinstance(statement, (Store, Declare, Accumulate))
+
+
+def in_one_vector(row: Loop) -> Loop:
+    body: list[Statement] = []
+    for statement in row.body:
+        body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    return replace(row, axis=Axis.VECTOR, width=row.var.extent, body=tuple(body))
+
+
+def around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
+    """The row with the loops around it, from inside out, those of few iterations written out."""
+    nodes = set[Expression]()
+    extent_of(replace(row, axis=Axis.SERIAL, width=1), nodes)
+    rows = [row]
+    for loop in reversed(nest):
+        count = len(rows) * loop.var.extent
+        if count <= MOST_ROWS and count * len(nodes) <= MOST_NODES_OF_ROWS:
+            rows = [at(loop, k, each) for k in range(loop.var.extent) for each in rows]
+        else:
+            rows = [replace(loop, body=tuple(rows))]
+    return rows
+
+
+def at(loop: Loop, k: int, row: Loop) -> Loop:
+    """A row in one iteration of a loop around it, its registers named after that."""
+    names = {s.name: f"{s.name}_{k}" for s in row.body if isinstance(s, Declare)}
+    body = [part for s in row.body for part in specialised(s, {loop.var: constant(k)}, names, {})]
+    return replace(row, body=tuple(body))
