@@ -152,6 +152,38 @@ def test_quotients_do_not_overflow_on_the_way() -> None:
     assert found[4] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_quotients_by_real_numbers_are_those_by_numbers_without_an_imaginary_part(
+    dtype: type,
+) -> None:
+    """Bit by bit but for NaN, zeros and infinities on either side."""
+    part = dtype(0).real.dtype
+    tiny, huge = np.finfo(part).tiny, np.finfo(part).max
+    edges = [0.0, 1.0, -3.7, np.inf, np.nan, tiny, huge]
+    edges = np.array([*edges, *(-x for x in edges)], part)
+    a, b, c = (x.ravel() for x in np.meshgrid(edges, edges, edges))
+
+    def by_real(x: jax.Array, y: jax.Array, _: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = x / jax.lax.complex(y, jnp.zeros_like(y))
+        return found.real, found.imag
+
+    def by_complex(x: jax.Array, y: jax.Array, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = x / jax.lax.complex(y, zero)
+        return found.real, found.imag
+
+    given = [(a + 1j * 0).astype(dtype), c, np.zeros_like(c)]
+    given[0].imag = b
+    with jax.enable_x64(True):
+        texts = [
+            jax.jit(f, keep_unused=True).lower(*given).as_text() for f in (by_real, by_complex)
+        ]
+    found, want = (compile_module(text, Config())(*given) for text in texts)
+    for one, other in zip(found, want, strict=True):
+        np.testing.assert_array_equal(one, other)
+        numbers = ~np.isnan(one)
+        np.testing.assert_array_equal(np.signbit(one[numbers]), np.signbit(other[numbers]))
+
+
 def test_constants_of_every_form() -> None:
     text = """func.func @main() -> (tensor<2x2xcomplex<f32>>, tensor<3xcomplex<f64>>, tensor<0xcomplex<f32>>) {
       %a = stablehlo.constant dense<[[(1.0,2.0),(0.0,-1.0)],[(3.5,0.0),(0x7F800000,1.0)]]> : tensor<2x2xcomplex<f32>>

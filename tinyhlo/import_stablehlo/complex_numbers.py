@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
+from tinyhlo.import_stablehlo.operands import (
+    copy_sign,
+    is_infinite,
+    is_nan,
+    known_scalar,
+    like,
+)
 from tinyhlo.ir.build import elementwise, sqrt, where
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
@@ -54,6 +60,9 @@ class Complex:
     def __truediv__(self, other: Complex) -> Complex:
         """Smith's method ("Algorithm 116: complex division", 1962)."""
         c, d = other.planes
+        zero = known_scalar(d)
+        if zero is not None and zero == 0 and not np.signbit(zero):
+            return over_real(self, c)
         is_wide = abs(d) <= abs(c)
         long, short = where(is_wide, c, d), where(is_wide, d, c)
         ratio = short / long
@@ -95,6 +104,16 @@ class Complex:
     def constant(self, number: float) -> Complex:
         """A splat of a real number in its shape and type."""
         return Complex(like(number, self.re), like(0, self.im))
+
+
+def over_real(x: Complex, c: Node) -> Complex:
+    """The quotient of x and c + 0i, as Smith's method and the limits of it have it: state vectors
+    over their norms. What is small beside a part is the other one times the zero."""
+    zero = copy_sign(like(0, c), c)
+    # there the other part would make NaN of an infinity
+    apart = c.equals(0) | ~((abs(x.re) < np.inf) | (abs(x.im) < np.inf))
+    re = where(apart, x.re, x.re + x.im * zero)
+    return Complex(re / c, where(apart, x.im, x.im - x.re * zero) / c)
 
 
 def limit_of_quotient(x: Complex, y: Complex, found: Complex) -> Complex:

@@ -1,13 +1,11 @@
 """A move for kernels of a few rows that are shorter than any vector: a vector of their length.
 
     for i in 5:                                for j in 5 vector 5:
-      for j in 5:                                add0_0 = 0.0
-        add0 = 0.0                        ->     add0_0 += x0[0] * x1[j]
-        for k in 5 reduce:                       add0_0 += x0[1] * x1[j + 5]
-          add0 += x0[i*5 + k] * x1[j + k*5]      ..
-        y0[i*5 + j] = tanh(add0)                 y0[j] = tanh(add0_0)
-                                               for j in 5 vector 5:
-                                                 ..
+      for j in 5:                                y0[j] = tanh(0.0 + x0[0] * x1[j]
+        add0 = 0.0                                            + x0[1] * x1[j + 5] ..)
+        for k in 5 reduce:               ->    for j in 5 vector 5:
+          add0 += x0[i*5 + k] * x1[j + k*5]      y0[j + 5] = tanh(0.0 + x0[5] * x1[j] ..)
+        y0[i*5 + j] = tanh(add0)               ..
 
 The state of a loop that multiplies small matrices: a row is one operation instead of five, and what
 is stored together is loaded together. LLVM fills up what a register has besides.
@@ -20,13 +18,14 @@ from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Expression, Load
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store
-from tinyhlo.codegen.moves.vectors import score
+from tinyhlo.codegen.moves.vectors import longest_inside, score
 from tinyhlo.codegen.moves.write_out import (
     chooses,
     extent_of,
     iterations,
     specialised,
     uses_registers,
+    without_registers,
 )
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import constant
@@ -72,10 +71,9 @@ def is_short(nest: Sequence[Loop], target: Target) -> bool:
     short, lanes = target.short_lanes(max(sizes, default=32)), row.var.extent
     if not LEAST_LANES <= lanes < short or not sizes <= WORDS or uses_registers(nest[0]):
         return False
-    sums = any(isinstance(s, Loop) for s in row.body)
-    if not (sums and trips * len(nodes) <= MOST_NODES * lanes and all(map(is_plain, row.body))):
-        return False
-    if chooses(row):
+    sums = longest_inside(row)  # long ones run in lanes themselves
+    small = 0 < sums < 2 * short and trips * len(nodes) <= MOST_NODES * lanes
+    if not (small and all(map(is_plain, row.body))) or chooses(row):
         return False
     found = score(row, target)
     many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
@@ -90,9 +88,12 @@ def is_plain(statement: Statement) -> bool:
 
 
 def in_one_vector(row: Loop) -> Loop:
+    """Without registers: LLVM, where it does not optimise, keeps them in memory, whole, and loads
+    wait for what was stored in parts."""
     body: list[Statement] = []
     for statement in row.body:
         body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    body = without_registers(body, {})
     return replace(row, axis=Axis.VECTOR, width=row.var.extent, body=tuple(body))
 
 
@@ -111,7 +112,6 @@ def around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
 
 
 def at(loop: Loop, k: int, row: Loop) -> Loop:
-    """A row in one iteration of a loop around it, its registers named after that."""
-    names = {s.name: f"{s.name}_{k}" for s in row.body if isinstance(s, Declare)}
-    body = [part for s in row.body for part in specialised(s, {loop.var: constant(k)}, names, {})]
+    """A row in one iteration of a loop around it."""
+    body = [part for s in row.body for part in specialised(s, {loop.var: constant(k)}, {}, {})]
     return replace(row, body=tuple(body))
