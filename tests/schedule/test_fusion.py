@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.schedule.graphs import (
     F32,
     add,
@@ -206,17 +208,18 @@ def test_a_step_and_the_test_whether_it_moved_make_its_sums_once() -> None:
     assert len(launches(program.body)) == 2
 
 
-def test_a_sum_that_other_rows_need_is_made_once() -> None:
+@pytest.mark.parametrize(("depth", "kernels"), [(2, 2), (5, 3)])
+def test_a_sum_that_other_rows_need_is_made_once(depth: int, kernels: int) -> None:
     """Both read the same distances, of which the first makes a sum for each row, and the second
-    takes the sums of all rows in every row."""
-    x = param(0, (96, 5), F32)
+    takes the sums of all rows in every row. Distances of more than two terms are stored before."""
+    x = param(0, (96, depth), F32)
     gaps = elementwise(Op.SUB, over_pairs(x, 0), over_pairs(x, 1))
     distances = reduce(Op.ADD, elementwise(Op.ABS, gaps), (2,))
     sums = reduce(Op.ADD, relu(distances), (1,))
     result = add(mul(distances, over_rows(sums, (96, 96))), broadcast(sums, (96, 96), (1,)))
-    program = planned(Graph((x.type,), (result,)), [normal(96, 5)])
-    assert len(program.body) == 2
+    program = planned(Graph((x.type,), (result,)), [normal(96, depth)])
+    assert len(program.body) == kernels
 
 
 def over_pairs(x: Node, axis: int) -> Node:
-    return broadcast(x, (96, 96, 5), (axis, 2))
+    return broadcast(x, (96, 96, x.shape[1]), (axis, 2))

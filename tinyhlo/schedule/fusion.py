@@ -51,7 +51,7 @@ MIN_ROWS = 4
 MAX_RESULTS = 16
 MIN_APART = 64  # sums of rows whose roots fill vectors apart from them
 DEAR_WORK = 20  # of one element of a root that is a polynomial
-DEAR_SUM = 64  # of one sum that a kernel leaves to another rather than make it again
+DEAR_SUM = 8  # operations of one sum that a kernel leaves to another rather than make it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Sequence[Node], rows:
     return any(
         item.type.size > rows
         and passes_of(item) > 1
-        and work_of_sum(reducer, reads[item]) > DEAR_SUM
+        and work_of_sum(reducer, reads[item]) >= DEAR_SUM
         for item in reads
         if (reducer := reducer_of(item)) is not None
     )
