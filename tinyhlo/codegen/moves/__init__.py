@@ -16,6 +16,7 @@ column_blocks  several passes over columns, block by block
 staging        dear values of a row kept between the passes over it
 borders        loops in lanes cut where windows leave the array
 long_bodies    long bodies cut in pieces
+jumps          choices that all lanes make alike, of which one side takes long
 parallel       loops on all threads, in pieces that extents alone decide
 side_sums      sums that wait for their own additions, several side by side
 long_sums      long sums of floats in blocks, which round less

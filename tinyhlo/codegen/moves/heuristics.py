@@ -18,6 +18,7 @@ from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.few_lanes import in_few_lanes
 from tinyhlo.codegen.moves.interchange import interchange
+from tinyhlo.codegen.moves.jumps import with_jumps
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.margins import without_margins
@@ -68,6 +69,7 @@ def choose_moves(
         # a lane may run twice
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
         ("pieces", lambda body: cut_long_bodies(program, body, runs, moves)),
+        ("jumps", lambda body: with_jumps(body, moves)),
         (always, lambda body: parallelised(body, least, target, moves)),
         ("sums", lambda body: side_by_side(body, target, moves)),
         (always, lambda body: in_blocks(body, moves)),
