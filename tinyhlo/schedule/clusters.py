@@ -23,7 +23,7 @@ Reads = dict[Node, set[Indices]]
 class Cluster:
     """Items computed by one kernel, or one structure. `reads` are the values it needs from
     outside with the indices of every access; `position` orders clusters; `depth`: operations one
-    after the other, at most."""
+    after the other, at most; `latest`: the last position of all that it needs, its own included."""
 
     items: list[Node]
     reads: Reads
@@ -34,12 +34,18 @@ class Cluster:
     contraction: bool = False
     merged_into: Cluster | None = None
     before: set[Cluster] = field(default_factory=set)  # clusters that must run first
+    after: set[Cluster] = field(default_factory=set)  # those that this one must run before
+    latest: int = -1
 
     def root(self) -> Cluster:
+        """What this one has become part of, with a shorter way there for the next time."""
+        root = self
+        while root.merged_into is not None:
+            root = root.merged_into
         cluster = self
         while cluster.merged_into is not None:
-            cluster = cluster.merged_into
-        return cluster
+            cluster.merged_into, cluster = root, cluster.merged_into
+        return root
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +94,39 @@ def merge(target: Cluster, other: Cluster) -> None:
     target.before = (target.before | other.before) - {target, other}
     target.depth += other.depth
     target.position = max(target.position, other.position)
+    target.after |= other.after
     other.merged_into = target
+    target.latest = max(target.position, target.latest, other.latest)
+    for user in target.after:
+        raise_latest(user.root(), target.latest)
+
+
+def run_before(first: Iterable[Cluster], last: Cluster) -> None:
+    """Order every cluster of `first` before `last`, which none of them may need."""
+    for cluster in first:
+        last.before.add(cluster)
+        cluster.after.add(last)
+        raise_latest(last, cluster.latest)
+
+
+def raise_latest(cluster: Cluster, latest: int) -> None:
+    """A cluster needs something later than before, and so do those that need it."""
+    pending = [cluster]
+    while pending:
+        found = pending.pop()
+        if found.latest < latest:
+            found.latest = latest
+            pending += (user.root() for user in found.after)
 
 
 def needs(clusters: Iterable[Cluster], first: Cluster) -> bool:
     """Whether one of `clusters` is `first` or needs it, directly or not."""
-    needed = reachable((c.root() for c in clusters), lambda c: [b.root() for b in c.before])
-    return any(cluster is first for cluster in needed)
+
+    def below(cluster: Cluster) -> list[Cluster]:
+        later = cluster.latest >= first.position
+        return [other.root() for other in cluster.before] if later else []
+
+    return any(found is first for found in reachable((c.root() for c in clusters), below))
 
 
 def reaches_around(first: Cluster, last: Cluster) -> bool:

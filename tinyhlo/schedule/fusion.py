@@ -29,8 +29,10 @@ from tinyhlo.schedule.clusters import (
     Reads,
     Values,
     merge,
+    raise_latest,
     reaches_around,
     readers_of,
+    run_before,
 )
 from tinyhlo.schedule.columns import column_limit, extents, share_columns
 from tinyhlo.schedule.items import (
@@ -93,7 +95,7 @@ def fuse(graph: Graph, target: Target) -> Fusion:
 def order_effects(graph: Graph, producer: dict[Node, Cluster]) -> None:
     """Let each effect run after the one before it."""
     for earlier, later in pairwise(graph.effects):
-        producer[later].before.add(producer[earlier])
+        run_before((producer[earlier],), producer[later])
 
 
 def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node, Cluster]]:
@@ -140,7 +142,8 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             node if node in structures else None,
             transform is not None or find_contraction(node) is not None,
         )
-        cluster.before = {producer[v] for v in cluster.reads if v in producer}
+        raise_latest(cluster, position)
+        run_before({producer[v] for v in cluster.reads if v in producer}, cluster)
         clusters.append(cluster)
     return clusters, producer
 

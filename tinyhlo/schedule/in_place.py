@@ -17,7 +17,7 @@ from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of
-from tinyhlo.schedule.clusters import Cluster, needs
+from tinyhlo.schedule.clusters import Cluster, needs, run_before
 from tinyhlo.schedule.items import base, in_memory, is_invariant
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer
@@ -42,7 +42,7 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         if is_fill(planner, operand):  # others fill memory of their own
             free = operand not in planner.in_place.values()
         else:
-            free = run_before(planner.readers[operand] - {cluster}, cluster)
+            free = ordered(planner.readers[operand] - {cluster}, cluster)
         if free:
             planner.in_place[result_of(node, position)] = operand
 
@@ -112,11 +112,11 @@ def is_own(cluster: Cluster, operand: Node) -> bool:
     return all(linear(read, operand.shape) == own for read in cluster.reads[operand] if read)
 
 
-def run_before(first: set[Cluster], last: Cluster) -> bool:
+def ordered(first: set[Cluster], last: Cluster) -> bool:
     """Order every cluster of `first` before `last`, unless one of them needs `last`."""
     if needs(first, last):
         return False
-    last.before |= first
+    run_before(first, last)
     return True
 
 
@@ -153,7 +153,7 @@ def bind(planner: Planner, value: Node, target: Buffer) -> bool:
         return False
     if writer in planner.readers.get(old, set()) and not same_index(writer, old, value):
         return False
-    return run_before(planner.readers.get(old, set()) - {writer}, writer)
+    return ordered(planner.readers.get(old, set()) - {writer}, writer)
 
 
 def keeps_memory(value: Node) -> bool:
