@@ -32,9 +32,11 @@ class Cluster:
     depth: int = 0
     structure: Node | None = None
     contraction: bool = False
-    merged_into: Cluster | None = None
-    before: set[Cluster] = field(default_factory=set)  # clusters that must run first
-    after: set[Cluster] = field(default_factory=set)  # those that this one must run before
+    merged_into: Cluster | None = field(default=None, repr=False)
+    before: set[Cluster] = field(default_factory=set, repr=False)  # clusters that must run first
+    after: set[Cluster] = field(
+        default_factory=set, repr=False
+    )  # those that this one must run before
     latest: int = -1
 
     def root(self) -> Cluster:
