@@ -91,6 +91,26 @@ def operations(dtype: DType) -> set[Op]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_a_few_rows_of_what_takes_long_are_vectors(width: int) -> None:
+    """Without sums. Neighbours are one loop, so something has to differ from row to row."""
+    for rows, chosen in ((2, True), (3, True), (100, False)):
+        x, s = param(0, (rows, width), F32), param(1, (width,), F32)
+        value = elementwise(Op.DIV, x, broadcast(s, x.shape, (1,)))
+        graph = Graph((x.type, s.type), (value,))
+        assert bool(in_vectors(graph, width)) == chosen
+        check(graph, [normal(rows, width), normal(width)])
+
+
+@pytest.mark.parametrize("columns", [8, 16, 21])
+def test_columns_that_fill_a_vector_are_not_written_out(columns: int) -> None:
+    x = param(0, (2, columns), F32)
+    graph = Graph((x.type,), (reduce(Op.MIN, x, (0,)),))
+    (loops,) = compiled(graph).loops
+    assert any(move.startswith("vector") for move in loops.moves), str(loops)
+    check(graph, [normal(2, columns)])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_a_result_may_lie_where_an_operand_was(width: int) -> None:
     """Elements of a row are all computed before any is stored."""
     x, b = param(0, (width, width), F32), param(1, (9, width, width), F32)

@@ -80,6 +80,15 @@ def test_many_rows_of_some_vectors_run_in_lanes_where_they_are_folded(width: int
         check(graph, [normal(rows, width)], rtol=1e-4)
 
 
+def test_few_rows_run_in_lanes_where_they_are_folded_again_and_again() -> None:
+    """Forty softmaxes in a loop: compiling each element is paid by the first thousand rows."""
+    x = param(0, (40, TARGET.short_lanes(32)), F32)
+    kernel = Kernel("k", Graph((x.type,), (softmax(x),)))
+    for runs, folded in ((1, True), (1000, False)):
+        loops = choose_moves(lower_fused(kernel), TARGET, runs)
+        assert (" reduce" in str(loops)) == folded
+
+
 def test_a_choice_by_position_costs_nothing() -> None:
     x = param(0, (4096, 3), F32)
     (loops,) = compiled(Graph((x.type,), (rotated(x),))).loops

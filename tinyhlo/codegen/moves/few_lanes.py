@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.expressions import Expression, Load
+from tinyhlo.codegen.expressions import Apply, Expression, Load
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.moves.vectors import longest_inside, score
 from tinyhlo.codegen.moves.write_out import (
@@ -29,10 +29,12 @@ from tinyhlo.codegen.moves.write_out import (
 )
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import constant
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
 LEAST_LANES = 3
 WORDS = {32, 64}  # bits of what is loaded and stored: LLVM dies of vectors of five bf16
+DEAR = TRANSCENDENTAL | {Op.DIV, Op.REM, Op.SQRT}
 MOST_NODES = 512  # of expressions in a row, with its sums written out
 MOST_ROWS = 8  # that are written out
 MOST_NODES_OF_ROWS = 1024
@@ -72,12 +74,13 @@ def is_short(nest: Sequence[Loop], target: Target) -> bool:
     if not LEAST_LANES <= lanes < short or not sizes <= WORDS or uses_registers(nest[0]):
         return False
     sums = longest_inside(row)  # long ones run in lanes themselves
-    small = 0 < sums < 2 * short and trips * len(nodes) <= MOST_NODES * lanes
-    if not (small and all(map(is_plain, row.body))) or chooses(row):
+    dear = sums or any(isinstance(node, Apply) and node.op in DEAR for node in nodes)
+    small = sums < 2 * short and trips * len(nodes) <= MOST_NODES * lanes
+    if not (dear and small and all(map(is_plain, row.body))) or chooses(row):
         return False
     found = score(row, target)
     many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
-    return found.gathers == 0 and not (many and (2 * lanes < short or found.near))
+    return found.gathers == 0 and not (many and (2 * lanes < short or found.near or not sums))
 
 
 def is_plain(statement: Statement) -> bool:

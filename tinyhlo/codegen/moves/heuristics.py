@@ -54,7 +54,7 @@ def choose_moves(
         (always, collapse),
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),
-        ("write out", lambda body: write_out(body, target, moves)),
+        ("write out", lambda body: write_out(body, target, runs, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves)),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),

@@ -41,6 +41,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
+from tinyhlo.codegen.moves.vectors import score
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, substitute
 from tinyhlo.target import NEAR, Target
@@ -59,35 +60,43 @@ Names = Mapping[str, str]
 Done = dict[Expression, Expression]
 
 
-def write_out(body: Body, target: Target, moves: list[str]) -> Body:
+def write_out(body: Body, target: Target, runs: float, moves: list[str]) -> Body:
     """Loops of few iterations replaced by their iterations: those at the top of a kernel, and those
-    inside one that could run in lanes but for them."""
+    inside one that could run in lanes but for them. The kernel runs so often in one call."""
     result: list[Statement] = []
     for statement in body:
         if not isinstance(statement, Loop):
             result.append(statement)
-        elif is_tiny(statement, target, MOST_NODES):
+        elif is_tiny(statement, target, MOST_NODES) and not fills(statement, target):
             moves.append(f"write out {statement.var.name} {statement.var.extent}")
             result += iterations(statement, {}, {})
         else:
-            result.append(without_short_loops(statement, target, moves))
+            result.append(without_short_loops(statement, target, runs, moves))
     return tuple(result)
 
 
-def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
+def fills(loop: Loop, target: Target) -> bool:
+    """Whether a loop runs in lanes over what lies side by side."""
+    found = score(loop, target)
+    enough = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(found.bits)
+    return enough and found.unit > 0 and not found.gathers and not chooses(loop)
+
+
+def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str]) -> Loop:
     """A loop whose results are rows of a few elements computes a row an iteration: its stores
     follow each other, and choices by the position in a row are made. So does one that only reduces
     short rows."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
     if loop.axis is Axis.REDUCE:
-        return with_short_sums_as_values(loop, inner, target, moves)
+        return with_short_sums_as_values(loop, inner, target, runs, moves)
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
-    most = vectors_of(inner, loop.var.extent)
+    most = vectors_of(inner, runs * loop.var.extent)
     nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
     short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s, loop.var) for s in inner)
     if not (long and most and short):
         body = (
-            without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body
+            without_short_loops(s, target, runs, moves) if isinstance(s, Loop) else s
+            for s in loop.body
         )
         return replace(loop, body=tuple(body))
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
@@ -101,7 +110,7 @@ def without_short_loops(loop: Loop, target: Target, moves: list[str]) -> Loop:
 
 
 def with_short_sums_as_values(
-    loop: Loop, inner: list[Loop], target: Target, moves: list[str]
+    loop: Loop, inner: list[Loop], target: Target, runs: float, moves: list[str]
 ) -> Loop:
     """A loop that reduces what it computes from short sums, in loops or written out already, each
     of which becomes one value: then it only accumulates, and may run in lanes.
@@ -111,7 +120,9 @@ def with_short_sums_as_values(
           for k in 2 reduce: add1 += x[j*2 + k]   ->
           add0 += sqrt(add1)
     """
-    body = (without_short_loops(s, target, moves) if isinstance(s, Loop) else s for s in loop.body)
+    body = (
+        without_short_loops(s, target, runs, moves) if isinstance(s, Loop) else s for s in loop.body
+    )
     loop = replace(loop, body=tuple(body))
     sums = all(s.axis is Axis.REDUCE and is_tiny(s, target, MOST_NODES) for s in inner)
     long = loop.var.extent >= target.short_lanes(32)
@@ -148,9 +159,10 @@ def without_registers(body: Sequence[Statement], values: Values) -> list[Stateme
     return result
 
 
-def vectors_of(inner: list[Loop], rows: int) -> int:
-    """How many vectors the rows that these loops walk may have, to be written out: longer ones
-    where lanes would have to be folded into one number, none where nothing is won."""
+def vectors_of(inner: list[Loop], rows: float) -> int:
+    """How many vectors the rows that these loops walk may have, of which there are so many in one
+    call, to be written out: longer ones where lanes would have to be folded into one number, none
+    where nothing is won."""
     if any(s.axis is Axis.SERIAL for s in inner):
         folded = any(s.axis is Axis.REDUCE for s in inner)
         return VECTORS_OF_ROW if folded and rows >= MANY_ROWS else 1
