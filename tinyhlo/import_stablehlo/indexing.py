@@ -2,6 +2,8 @@
 
     dynamic_slice(x[8,4], i, j, sizes [2,4])  ->  Gather(x, clamp(i, 0, 6) + iota, iota)
 
+    x[(iota + 1) % n]                         ->  x[1:] and x[:1], side by side
+
 Starts are clamped so that the whole slice lies inside; every index of a Gather is in bounds.
 """
 
@@ -11,14 +13,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.joining import nth
+from tinyhlo.import_stablehlo.joining import join, nth, part
 from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
 from tinyhlo.ir.build import broadcast, constant, full, gather, iota, scalar, slice_, update_slice
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Graph, Iota, Node, Shape
+from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.records import dataclass
+
+FEW_RUNS, LONG_RUNS = 4, 4  # of starts, and how many these have on average, at least
+MOST_STARTS = 1 << 20  # that are looked at now
+MOST_NODES = 64  # that these are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,69 @@ def index_of(shape: Shape, dtype: DType, start: Node | None, counted: Sequence[i
     return full(0, shape, dtype) if total is None else total
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Indices `first`, `first + step`, ...: so many, from a position on."""
+
+    begin: int
+    size: int
+    first: int
+    step: int
+
+    @property
+    def least(self) -> int:
+        """The smallest of them."""
+        return min(self.first, self.first + self.step * (self.size - 1))
+
+    def one_by_one(self) -> list[Run]:
+        return [Run(self.begin + k, 1, self.first + k * self.step, 1) for k in range(self.size)]
+
+    def index(self, shape: Shape, dtype: DType, along: int) -> Node:
+        """They along an axis, the same along others."""
+        first, position = full(self.first, shape, dtype), iota(shape, dtype, along)
+        return first + (position if self.step == 1 else position * self.step)
+
+
+def runs_of(starts: Node) -> list[Run] | None:
+    """The runs that the starts of windows consist of, where they differ along one axis, are few
+    and made of positions alone: those of the neighbours on a ring, (iota + 1) % n, are two."""
+    count = starts.type.size
+    if count < 2 or count > MOST_STARTS or count != max(starts.shape):
+        return None
+    values = known_positions(starts)
+    if values is None:
+        return None
+    runs: list[Run] = []
+    steps, begin = np.diff(values), 0
+    while begin < count:
+        step = int(steps[begin]) if begin < count - 1 else 0
+        other = np.flatnonzero(steps[begin:] != step)
+        size = int(other[0]) + 1 if len(other) else count - begin
+        if size == 2 and begin + size < count:
+            size = 1  # its second one may be the first of the next
+        runs.append(Run(begin, size, int(values[begin]), step))
+        begin += size
+        if len(runs) > FEW_RUNS:
+            return None
+    return runs if len(runs) == 1 or count >= LONG_RUNS * len(runs) else None
+
+
+def known_positions(node: Node) -> np.ndarray | None:
+    """The integers of an array that is made of constants and positions, in a row."""
+    seen: set[Node] = {node}
+    pending = [node]
+    while pending:
+        inner = pending.pop()
+        known = isinstance(inner, (Constant, Iota, Elementwise, *VIEWS))
+        if not known or inner.type.size > MOST_STARTS or len(seen) > MOST_NODES:
+            return None
+        new = [child for child in inner.inputs if child not in seen]
+        seen.update(new)
+        pending += new
+    (values,) = run_graph(Graph((), (node,)), ())
+    return values.reshape(-1).astype(np.int64)
+
+
 def gather_slices(operand: Node, starts: Node, numbers: WindowDimensions, shape: Shape) -> Node:
     if not operand.shape:
         return broadcast(operand, shape)
@@ -100,12 +170,27 @@ def gather_slices(operand: Node, starts: Node, numbers: WindowDimensions, shape:
         return full(0, shape, operand.dtype)
     place = placement_of(numbers, starts, operand.shape, shape)
     indices: list[Node] = []
+    in_runs: list[tuple[int, int, list[Run]]] = []  # axes of the operand and of the windows
     for axis, extent in enumerate(operand.shape):
         limit = extent - place.size(axis)
         start = place.start(axis) if limit else None
         clamped = None if start is None else clamp_index(start, limit, place.dtype)
         indices.append(place.index(axis, clamped))
-    return gather(operand, indices)
+        runs = None if clamped is None else runs_of(clamped)
+        if clamped is not None and runs is not None:
+            batch_axis = max(range(len(clamped.shape)), key=clamped.shape.__getitem__)
+            in_runs.append((axis, place.batch_axes[batch_axis], runs))
+    if len(in_runs) != 1:
+        return gather(operand, indices)
+    axis, along, runs = in_runs[0]
+    pieces: list[Node] = []
+    for run in runs:
+        piece = tuple(run.size if k == along else n for k, n in enumerate(shape))
+        own = [part(index, along, run.begin, run.begin + run.size) for index in indices]
+        counted = [place.window_axis[axis]] if place.size(axis) > 1 else []
+        own[axis] = index_of(piece, place.dtype, run.index(piece, place.dtype, along), counted)
+        pieces.append(gather(operand, own))
+    return join(pieces, along)
 
 
 def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:

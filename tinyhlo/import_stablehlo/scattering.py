@@ -2,21 +2,42 @@
 
     x.at[i].add(u), many i  ->  Scatter(x, u, index per axis, combiner)
     x.at[3:5].set(u)        ->  UpdateSlice(x, u, start)
+    x.at[(iota+1)%n].add(u) ->  x[:1] + u[n-1:] and x[1:] + u[:n-1], side by side
 
 XLA drops an update window that is not wholly inside; its index is then -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.indexing import Placement, placement_of, slice_at, store_at
+from tinyhlo.import_stablehlo.indexing import (
+    Placement,
+    Run,
+    placement_of,
+    runs_of,
+    slice_at,
+    store_at,
+)
+from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.operands import all_of, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, map_region, reshape, scalar, scatter, where
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    flip,
+    map_region,
+    permute,
+    reshape,
+    scalar,
+    scatter,
+    where,
+)
 from tinyhlo.ir.graph import Graph, Node
+
+MOST_SINGLE = 8  # places that are combined with an update each by itself
 
 
 def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -31,6 +52,9 @@ def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> S
         stored = store_block(place, operands, updates, combiner)
         if stored is not None:
             return stored
+    stored = store_runs(place, operands, updates, combiner)
+    if stored is not None:
+        return stored
     unique = bool(operation.attributes.get("unique_indices"))
     return scatter(operands, updates, indices(place), combiner, unique)
 
@@ -87,6 +111,67 @@ def store_block(
         kept = broadcast(reshape(valid, ()), block)
         combined = [where(kept, new, old) for new, old in zip(combined, current, strict=True)]
     return [store_at(old, new, starts) for old, new in zip(operands, combined, strict=True)]
+
+
+def store_runs(
+    place: Placement, operands: Sequence[Node], updates: Sequence[Node], combiner: Graph
+) -> list[Node] | None:
+    """Windows whose places along one axis are few runs that are known now, as those of neighbours
+    on a ring are: each run is combined with the block that is there."""
+    axes = range(len(place.array))
+    given = {axis: start for axis in axes if (start := place.start(axis)) is not None}
+    plain = map_region(combiner, (*operands, *operands), operands[0].shape) is not None
+    if len(given) != 1 or place.numbers.batching_axes or not plain:
+        return None
+    ((axis, start),) = given.items()
+    sizes = tuple(start.type.size if k == axis else place.size(k) for k in axes)
+    others = all(n == place.array[k] for k, n in enumerate(sizes) if k != axis)
+    runs = runs_of(start) if others and place.size(axis) == 1 else None
+    if runs is None or sum(run.size for run in runs if abs(run.step) != 1) > MOST_SINGLE:
+        return None
+    runs = [each for run in runs for each in ([run] if abs(run.step) == 1 else run.one_by_one())]
+    if any(run.least < 0 or run.least + run.size > place.array[axis] for run in runs):
+        return None
+    along = next(k for k in place.batch_axes if place.windows[k] > 1)
+    order = [along if k == axis else place.window_axis.get(k) for k in axes]
+    rest = [k for k in range(len(place.windows)) if k not in order]  # of extent 1
+    turned = (*rest, *(k for k in order if k is not None))
+    found, given_updates = list(operands), [reshape(permute(u, turned), sizes) for u in updates]
+    for together in without_overlaps(runs):
+        found = combined_at(axis, together, found, given_updates, combiner)
+    return found
+
+
+def without_overlaps(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Neighbours of these runs, as many as touch no place twice, by place."""
+    together: list[Run] = []
+    for run in runs:
+        if any(run.least < r.least + r.size and r.least < run.least + run.size for r in together):
+            yield sorted(together, key=lambda r: r.least)
+            together = []
+        together.append(run)
+    yield sorted(together, key=lambda r: r.least)
+
+
+def combined_at(
+    axis: int, runs: Sequence[Run], arrays: Sequence[Node], updates: Sequence[Node], combiner: Graph
+) -> list[Node]:
+    """The arrays, runs of places along an axis combined with their updates."""
+    pieces: list[tuple[Node, ...]] = []
+    end = 0
+    for run in runs:
+        if run.least > end:
+            pieces.append(tuple(part(array, axis, end, run.least) for array in arrays))
+        end = run.least + run.size
+        old = [part(array, axis, run.least, end) for array in arrays]
+        new = [part(update, axis, run.begin, run.begin + run.size) for update in updates]
+        new = [flip(update, (axis,)) for update in new] if run.step < 0 else new
+        both = map_region(combiner, (*old, *new), old[0].shape)
+        assert both is not None  # `store_runs` has asked
+        pieces.append(both)
+    if end < arrays[0].shape[axis]:
+        pieces.append(tuple(part(array, axis, end, arrays[0].shape[axis]) for array in arrays))
+    return [join(list(row), axis) for row in zip(*pieces, strict=True)]
 
 
 RULES: dict[str, Rule] = {"stablehlo.scatter": scatter_op}

@@ -304,7 +304,13 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     ),
     Permute: (steps.view_of_splat, steps.permute_of_repeats),
     Reshape: (steps.view_of_splat, steps.reshape_of_repeats),
-    Slice: (steps.view_of_splat, steps.slice_of, steps.slice_of_part, steps.slice_of_known),
+    Slice: (
+        steps.view_of_splat,
+        steps.slice_of,
+        steps.slice_of_part,
+        steps.slice_of_known,
+        steps.slice_of_positions,
+    ),
     Flip: (steps.view_of_splat, steps.flip_of_flip),
     Reduce: (
         reduce_steps.reduce_single,

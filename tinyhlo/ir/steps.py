@@ -183,6 +183,18 @@ def slice_of_known(node: Slice) -> Node | None:
     return build.broadcast(build.constant(value.reshape(())), node.shape)
 
 
+def slice_of_positions(node: Slice) -> Node | None:
+    """Some positions along an axis are as many from the first, times the step."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Iota):
+        return None
+    start, step = node.start[inner.axis], node.step[inner.axis]
+    position = build.iota(node.shape, node.dtype, inner.axis)
+    if step != 1:
+        position = position * step
+    return position + start if start else position
+
+
 def flip_of_flip(node: Flip) -> Node | None:
     inner = node.inputs[0]
     if not isinstance(inner, Flip):

@@ -1,0 +1,129 @@
+"""Gathers and scatters at places that are few runs: neighbours on a ring, clamped at an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.plugs import interpret
+from tinyhlo.compiler import compile_module, run_stages
+from tinyhlo.config import Config
+
+N = 37
+Function = Callable[..., Any]
+
+
+def at(places: Function) -> Function:
+    return lambda x, u: x[places(jnp.arange(N))]
+
+
+def columns(places: Function) -> Function:
+    return lambda x, u: x[:, places(jnp.arange(N))]
+
+
+def added(places: Function) -> Function:
+    return lambda x, u: x.at[places(jnp.arange(N))].add(u)
+
+
+def stored(places: Function) -> Function:
+    return lambda x, u: x.at[:, places(jnp.arange(N))].set(u)
+
+
+def least(places: Function) -> Function:
+    return lambda x, u: x.at[places(jnp.arange(N))].min(u[:, 0][:, None])
+
+
+def gradient(places: Function) -> Function:
+    def energy(x: jax.Array) -> jax.Array:
+        return (x[places(jnp.arange(N))] * x).sum()
+
+    return lambda x, u: jax.grad(energy)(x)
+
+
+def windows(places: Function) -> Function:
+    """Three rows from each place on."""
+    return lambda x, u: jax.vmap(
+        lambda i: jax.lax.dynamic_slice(x, (i, 0), (3, 5))
+    )(places(jnp.arange(N)))  # fmt: skip
+
+
+def pairs(places: Function) -> Function:
+    """Two axes at once, of which one has runs."""
+    return lambda x, u: x[places(jnp.arange(N)), jnp.argsort(u[0])]
+
+
+def next_(i: jax.Array) -> jax.Array:
+    return (i + 1) % N
+
+
+def before(i: jax.Array) -> jax.Array:
+    return (i - 1) % N
+
+
+def clamped(i: jax.Array) -> jax.Array:
+    return jnp.clip(i + 2, 0, N - 1)
+
+
+def mirrored(i: jax.Array) -> jax.Array:
+    return (N - i) % N
+
+
+def reflected(i: jax.Array) -> jax.Array:
+    return jnp.abs(i - 4)
+
+
+def every_third(i: jax.Array) -> jax.Array:
+    return (i * 3) % N
+
+
+def known(i: jax.Array) -> jax.Array:
+    return jnp.asarray(np.roll(np.arange(N), 11))
+
+
+def outside(i: jax.Array) -> jax.Array:
+    return i + 3
+
+
+def shuffled(i: jax.Array) -> jax.Array:
+    return (i * i * 7 + i) % N
+
+
+RUNS = [next_, before, clamped, mirrored, reflected, every_third, known]
+USES = [at, columns, added, stored, least, gradient, windows, pairs]
+
+
+def text_of(function: Function) -> str:
+    given = [jax.ShapeDtypeStruct((N, N), np.float32)] * 2
+    return jax.jit(function).trace(*given).lower(lowering_platforms=("cpu",)).as_text()
+
+
+@pytest.mark.parametrize("places", [*RUNS, outside, shuffled])
+@pytest.mark.parametrize("use", USES)
+def test_they_are_what_jax_says(use: Callable[[Function], Function], places: Function) -> None:
+    function = use(places)
+    random = np.random.default_rng(0)
+    given = [random.standard_normal((N, N)).astype(np.float32) for _ in range(2)]
+    want = np.asarray(jax.jit(function)(*given))
+    text = jax.jit(function, keep_unused=True).lower(*given).as_text()
+    for found in (interpret(text, given), compile_module(text, Config())(*given)):
+        np.testing.assert_allclose(found[0], want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("places", [next_, before, clamped, mirrored, reflected, known])
+@pytest.mark.parametrize("use", [at, columns, added, stored, least, gradient])
+def test_nothing_is_looked_up(use: Callable[[Function], Function], places: Function) -> None:
+    """Rows are slices, side by side. (Every third one is not: it is read at affine places.)"""
+    graph = str(run_stages(text_of(use(places)), Config(cache=False)).program)
+    assert "scatter" not in graph
+    assert "gather" not in graph or places in (mirrored, reflected)
+
+
+@pytest.mark.parametrize("use", [at, added])
+def test_other_places_are_looked_up(use: Callable[[Function], Function]) -> None:
+    graph = str(run_stages(text_of(use(shuffled)), Config(cache=False)).program)
+    assert "scatter" in graph or "gather" in graph
