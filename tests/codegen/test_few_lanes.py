@@ -9,7 +9,17 @@ from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, target
 from tests.schedule.graphs import F32, add
 from tinyhlo.codegen.loops import Loop
-from tinyhlo.ir.build import broadcast, elementwise, param, permute, reduce
+from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    flip,
+    param,
+    permute,
+    reduce,
+    reshape,
+    slice_,
+)
 from tinyhlo.ir.dtypes import BF16, F16, F64, I8, I32, I64, U32, U64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import COMPARISONS, TRANSCENDENTAL, Op
@@ -108,6 +118,18 @@ def test_columns_that_fill_a_vector_are_not_written_out(columns: int) -> None:
     (loops,) = compiled(graph).loops
     assert any(move.startswith("vector") for move in loops.moves), str(loops)
     check(graph, [normal(2, columns)])
+
+
+@pytest.mark.parametrize("width", range(2, 8))
+def test_parts_that_lie_between_others_are_no_rows(width: int) -> None:
+    """Those of complex numbers, read from every second place and stored there."""
+    x, s = param(0, (2, width, 2), F32), param(1, (width,), F32)
+    re, im = (reshape(slice_(x, (0, 0, k), (2, width, k + 1)), (2, width)) for k in range(2))
+    scale = broadcast(s, re.shape, (1,))
+    found = (elementwise(Op.DIV, re, scale), elementwise(Op.DIV, add(re, im), scale))
+    result = join([reshape(part, (2, width, 1)) for part in found], 2)
+    for value in (result, flip(found[0], (1,)), *found):
+        check(Graph((x.type, s.type), (value,)), [normal(2, width, 2), normal(width)])
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -78,9 +78,13 @@ def is_short(nest: Sequence[Loop], target: Target) -> bool:
     small = sums < 2 * short and trips * len(nodes) <= MOST_NODES * lanes
     if not (dear and small and all(map(is_plain, row.body))) or chooses(row):
         return False
+    stores = (s for s in row.body if isinstance(s, Store))
+    if any(s.index.coefficient(row.var) != 1 for s in stores):
+        return False  # what is taken apart or put together is a power of two
     found = score(row, target)
     many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
-    return found.gathers == 0 and not (many and (2 * lanes < short or found.near or not sums))
+    apart = found.gathers or found.pairs
+    return not apart and not (many and (2 * lanes < short or found.near or not sums))
 
 
 def is_plain(statement: Statement) -> bool:
