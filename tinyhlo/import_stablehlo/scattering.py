@@ -120,8 +120,7 @@ def store_runs(
     on a ring are: each run is combined with the block that is there."""
     axes = range(len(place.array))
     given = {axis: start for axis in axes if (start := place.start(axis)) is not None}
-    plain = map_region(combiner, (*operands, *operands), operands[0].shape) is not None
-    if len(given) != 1 or place.numbers.batching_axes or not plain:
+    if len(given) != 1 or place.numbers.batching_axes:
         return None
     ((axis, start),) = given.items()
     sizes = tuple(start.type.size if k == axis else place.size(k) for k in axes)
@@ -136,9 +135,10 @@ def store_runs(
     order = [along if k == axis else place.window_axis.get(k) for k in axes]
     rest = [k for k in range(len(place.windows)) if k not in order]  # of extent 1
     turned = (*rest, *(k for k in order if k is not None))
-    found, given_updates = list(operands), [reshape(permute(u, turned), sizes) for u in updates]
+    found: list[Node] | None = list(operands)
+    wanted = [reshape(permute(update, turned), sizes) for update in updates]
     for together in without_overlaps(runs):
-        found = combined_at(axis, together, found, given_updates, combiner)
+        found = found and combined_at(axis, together, found, wanted, combiner)
     return found
 
 
@@ -155,8 +155,9 @@ def without_overlaps(runs: Sequence[Run]) -> Iterator[list[Run]]:
 
 def combined_at(
     axis: int, runs: Sequence[Run], arrays: Sequence[Node], updates: Sequence[Node], combiner: Graph
-) -> list[Node]:
-    """The arrays, runs of places along an axis combined with their updates."""
+) -> list[Node] | None:
+    """The arrays, runs of places along an axis combined with their updates; None where the combiner
+    is not elementwise."""
     pieces: list[tuple[Node, ...]] = []
     end = 0
     for run in runs:
@@ -167,7 +168,8 @@ def combined_at(
         new = [part(update, axis, run.begin, run.begin + run.size) for update in updates]
         new = [flip(update, (axis,)) for update in new] if run.step < 0 else new
         both = map_region(combiner, (*old, *new), old[0].shape)
-        assert both is not None  # `store_runs` has asked
+        if both is None:
+            return None
         pieces.append(both)
     if end < arrays[0].shape[axis]:
         pieces.append(tuple(part(array, axis, end, arrays[0].shape[axis]) for array in arrays))
