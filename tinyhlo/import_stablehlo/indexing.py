@@ -19,8 +19,9 @@ from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
 from tinyhlo.ir.build import broadcast, constant, full, gather, iota, scalar, slice_, update_slice
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Graph, Iota, Node, Shape
+from tinyhlo.ir.graph import Graph, Node, Shape
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.steps import is_known
 from tinyhlo.records import dataclass
 
 FEW_RUNS, LONG_RUNS = 4, 4  # of starts, and how many these have on average, at least
@@ -127,11 +128,10 @@ def runs_of(starts: Node) -> list[Run] | None:
     """The runs that the starts of windows consist of, where they differ along one axis, are few
     and made of positions alone: those of the neighbours on a ring, (iota + 1) % n, are two."""
     count = starts.type.size
-    if count < 2 or count > MOST_STARTS or count != max(starts.shape):
+    if count < 2 or count != max(starts.shape) or not is_known(starts, MOST_STARTS, MOST_NODES):
         return None
-    values = known_positions(starts)
-    if values is None:
-        return None
+    (values,) = run_graph(Graph((), (starts,)), ())
+    values = values.reshape(-1).astype(np.int64)
     runs: list[Run] = []
     steps, begin = np.diff(values), 0
     while begin < count:
@@ -145,22 +145,6 @@ def runs_of(starts: Node) -> list[Run] | None:
         if len(runs) > FEW_RUNS:
             return None
     return runs if len(runs) == 1 or count >= LONG_RUNS * len(runs) else None
-
-
-def known_positions(node: Node) -> np.ndarray | None:
-    """The integers of an array that is made of constants and positions, in a row."""
-    seen: set[Node] = {node}
-    pending = [node]
-    while pending:
-        inner = pending.pop()
-        known = isinstance(inner, (Constant, Iota, Elementwise, *VIEWS))
-        if not known or inner.type.size > MOST_STARTS or len(seen) > MOST_NODES:
-            return None
-        new = [child for child in inner.inputs if child not in seen]
-        seen.update(new)
-        pending += new
-    (values,) = run_graph(Graph((), (node,)), ())
-    return values.reshape(-1).astype(np.int64)
 
 
 def gather_slices(operand: Node, starts: Node, numbers: WindowDimensions, shape: Shape) -> Node:

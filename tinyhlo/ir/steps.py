@@ -165,20 +165,26 @@ def joined_at(test: Node) -> tuple[int, int] | None:
     return None
 
 
-def slice_of_known(node: Slice) -> Node | None:
-    """One element of what is made of constants and positions, such as a start in a list of them."""
-    if node.type.size != 1:
-        return None
+def is_known(node: Node, elements: int, nodes: int) -> bool:
+    """Whether a value is made of constants and positions alone: so many nodes at most, none of
+    which has more than so many elements."""
     seen: set[Node] = {node}
     pending: list[Node] = [node]
     while pending:
         inner = pending.pop()
         known = isinstance(inner, (Constant, Iota, Elementwise, *VIEWS))
-        if not known or inner.type.size > FEW or len(seen) > FEW:
-            return None
+        if not known or inner.type.size > elements or len(seen) > nodes:
+            return False
         new = [child for child in inner.inputs if child not in seen]
         seen.update(new)
         pending += new
+    return True
+
+
+def slice_of_known(node: Slice) -> Node | None:
+    """One element of what is made of constants and positions, such as a start in a list of them."""
+    if node.type.size != 1 or not is_known(node, FEW, FEW):
+        return None
     (value,) = run_graph(Graph((), (node,)), ())
     return build.broadcast(build.constant(value.reshape(())), node.shape)
 
