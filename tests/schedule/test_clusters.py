@@ -12,7 +12,6 @@ from tinyhlo.schedule.clusters import (
     Cluster,
     merge,
     needs,
-    raise_latest,
     reaches_around,
     run_before,
 )
@@ -23,7 +22,6 @@ def clusters_of(before: list[list[int]]) -> list[Cluster]:
     found: list[Cluster] = []
     for position, needed in enumerate(before):
         cluster = Cluster([], {}, {}, position)
-        raise_latest(cluster, position)
         run_before([found[k] for k in needed], cluster)
         found.append(cluster)
     return found

@@ -78,6 +78,7 @@ class Op(Enum):
 
 
 COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE})
+SLOW = frozenset({Op.DIV, Op.REM, Op.SQRT})  # several times as long as an addition
 TRANSCENDENTAL = frozenset(
     {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
     | {Op.ATAN2}

@@ -43,7 +43,9 @@ from tinyhlo.schedule.program import (
     While,
 )
 
-COPY_BYTES = 64  # loop state up to this size is copied back, larger state swaps pointers
+# Loop state up to this size is copied back, larger state swaps pointers: a copy of more loads at
+# once what was stored in parts, for which a processor waits.
+COPY_BYTES = 64
 MUCH_BYTES = 1 << 20  # read by a kernel that runs as soon as it can
 
 

@@ -23,7 +23,8 @@ Reads = dict[Node, set[Indices]]
 class Cluster:
     """Items computed by one kernel, or one structure. `reads` are the values it needs from
     outside with the indices of every access; `position` orders clusters; `depth`: operations one
-    after the other, at most; `latest`: the last position of all that it needs, its own included."""
+    after the other, at most; `before` are clusters that must run first, `after` those that wait for
+    this one; `latest`: the last position of all that it needs, its own included."""
 
     items: list[Node]
     reads: Reads
@@ -33,11 +34,12 @@ class Cluster:
     structure: Node | None = None
     contraction: bool = False
     merged_into: Cluster | None = field(default=None, repr=False)
-    before: set[Cluster] = field(default_factory=set, repr=False)  # clusters that must run first
-    after: set[Cluster] = field(
-        default_factory=set, repr=False
-    )  # those that this one must run before
-    latest: int = -1
+    before: set[Cluster] = field(default_factory=set, repr=False)
+    after: set[Cluster] = field(default_factory=set, repr=False)
+    latest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.latest = self.position
 
     def root(self) -> Cluster:
         """What this one has become part of, with a shorter way there for the next time."""

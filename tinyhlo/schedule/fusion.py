@@ -29,7 +29,6 @@ from tinyhlo.schedule.clusters import (
     Reads,
     Values,
     merge,
-    raise_latest,
     reaches_around,
     readers_of,
     run_before,
@@ -142,7 +141,6 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
             node if node in structures else None,
             transform is not None or find_contraction(node) is not None,
         )
-        raise_latest(cluster, position)
         run_before({producer[v] for v in cluster.reads if v in producer}, cluster)
         clusters.append(cluster)
     return clusters, producer

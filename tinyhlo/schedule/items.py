@@ -14,7 +14,7 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import reachable
@@ -36,7 +36,6 @@ FEWER = 8  # times what a gather takes: a value of so many elements is computed 
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
-DEAR_OPS = frozenset({Op.DIV, Op.REM, Op.SQRT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,5 +363,5 @@ def own_work(node: Node) -> int:
     if isinstance(node, Elementwise):
         if node.op in TRANSCENDENTAL:
             return 20
-        return 5 if node.op in DEAR_OPS else 1
+        return 5 if node.op in SLOW else 1
     return 4 if isinstance(node, ir.Gather) else 0

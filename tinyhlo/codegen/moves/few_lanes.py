@@ -29,12 +29,12 @@ from tinyhlo.codegen.moves.write_out import (
 )
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import constant
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL
 from tinyhlo.target import Target
 
 LEAST_LANES = 3
 WORDS = {32, 64}  # bits of what is loaded and stored: LLVM dies of vectors of five bf16
-DEAR = TRANSCENDENTAL | {Op.DIV, Op.REM, Op.SQRT}
+DEAR = TRANSCENDENTAL | SLOW
 MOST_NODES = 512  # of expressions in a row, with its sums written out
 MOST_ROWS = 8  # that are written out
 MOST_NODES_OF_ROWS = 1024
