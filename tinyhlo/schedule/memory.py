@@ -5,10 +5,10 @@ In: statements over unplaced buffers. Out: the same statements over placed ones,
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
 from dataclasses import replace
-from operator import itemgetter
+
+import numpy as np
 
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import (
@@ -137,22 +137,23 @@ def share_swapped(body: Block, ranges: dict[Buffer, LiveRange]) -> None:
 def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:
     """Big buffers first, each into the smallest gap that is free during its whole range."""
     offsets: dict[Buffer, int] = {}
-    placed: list[tuple[int, int, LiveRange]] = []  # (offset, end, live range), by offset
+    # Start, end, first, last of each by start; before them nothing, that always lives.
+    placed = np.empty((4, len(ranges) + 1), np.int64)
+    placed[:, 0] = 0, 0, 0, np.iinfo(np.int64).max
     size = 0
-    for buffer in sorted(ranges, key=lambda b: (-b.type.nbytes, ranges[b].first)):
+    for count, buffer in enumerate(sorted(ranges, key=lambda b: (-b.type.nbytes, ranges[b].first))):
         need = -(-max(buffer.type.nbytes, 1) // ALIGNMENT) * ALIGNMENT
         live = ranges[buffer]
-        offset, best, cursor = -1, 1 << 62, 0
-        for start, end, other in placed:
-            if other.last < live.first or live.last < other.first:
-                continue
-            if need <= start - cursor < best:
-                offset, best = cursor, start - cursor
-            cursor = max(cursor, end)
-        if offset < 0:
-            offset = cursor
+        start, end, first, last = placed[:, : count + 1]
+        beside = ((last >= live.first) & (first <= live.last)).nonzero()[0]
+        ends = np.maximum.accumulate(end[beside])
+        gaps = start[beside][1:] - ends[:-1]
+        fitting = (gaps >= need).nonzero()[0]
+        offset = int(ends[fitting[gaps[fitting].argmin()] if fitting.size else -1])
         offsets[buffer] = offset
-        insort(placed, (offset, offset + need, live), key=itemgetter(0))
+        at = int(start.searchsorted(offset, side="right"))
+        placed[:, at + 1 : count + 2] = placed[:, at : count + 1]
+        placed[:, at] = offset, offset + need, live.first, live.last
         size = max(size, offset + need)
     return offsets, size
 
