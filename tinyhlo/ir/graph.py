@@ -234,6 +234,11 @@ class Loop(Node):
     trip_count: int | None
     results: tuple[TensorType, ...]
 
+    def is_invariant(self, position: int) -> bool:
+        """Whether the body returns this piece of state as it got it."""
+        result = self.body.results[position]
+        return isinstance(result, Param) and result.position == position
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Branch(Node):

@@ -241,9 +241,8 @@ def known_result(node: Output) -> Node | None:
                 _taken[source] = inline(chosen.results, source.inputs[1:])
             return _taken[source][node.position]
         case Loop(trip_count=trip_count, body=body):
-            result = body.results[node.position]
-            unchanged = isinstance(result, Param) and result.position == node.position
-            if trip_count == 0 or (unchanged and not body.effects):
+            unchanged = source.is_invariant(node.position) and not body.effects
+            if trip_count == 0 or unchanged:
                 return source.inputs[node.position]
     return None
 
@@ -262,9 +261,8 @@ def inline(results: tuple[Node, ...], arguments: Sequence[Node]) -> tuple[Node, 
 def constant_state(node: Loop) -> Node | None:
     """State that starts as a scalar constant and never changes becomes that constant inside."""
     replaced: dict[int, Node] = {}
-    for k, (start, result) in enumerate(zip(node.inputs, node.body.results, strict=True)):
-        unchanged = isinstance(result, Param) and result.position == k
-        if unchanged and isinstance(start, Constant) and not start.shape:
+    for k, start in enumerate(node.inputs):
+        if node.is_invariant(k) and isinstance(start, Constant) and not start.shape:
             replaced[k] = start
     body = specialise(node.body, replaced, keep=True)
     condition = specialise(node.condition, replaced, keep=False)

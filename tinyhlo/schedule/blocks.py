@@ -29,7 +29,7 @@ from tinyhlo.schedule.clusters import Cluster, readers_of
 from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
 from tinyhlo.schedule.in_place import bind_targets, is_fill, is_read_elsewhere, take_over_operands
-from tinyhlo.schedule.items import base, in_memory, is_invariant
+from tinyhlo.schedule.items import base, in_memory
 from tinyhlo.schedule.planner import SCALAR_BYTES, Context, Planner, buffer_of, result_of
 from tinyhlo.schedule.program import (
     Block,
@@ -208,7 +208,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     for position, child in enumerate(loop.inputs):
         initial = buffer_of(planner, child)
         value = result_of(loop, position)
-        if is_invariant(loop, position):
+        if loop.is_invariant(position):
             state.append(initial)
         elif value in planner.in_place:
             state.append(buffer_of(planner, value))
@@ -220,7 +220,7 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
             planner.buffers[value] = own
     flag = context.temporary(TensorType((), BOOL))
     condition, _ = schedule_block(context, loop.condition, state, [flag])
-    moving = [k for k in range(len(state)) if not is_invariant(loop, k)]
+    moving = [k for k in range(len(state)) if not loop.is_invariant(k)]
     targets = [state[k] if k in moving else None for k in range(len(state))]
     body, _ = schedule_block(context, loop.body, state, targets, frozenset(moving))
     statements.append(While(condition, flag, body, loop.trip_count))

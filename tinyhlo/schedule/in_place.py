@@ -18,7 +18,7 @@ from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of
 from tinyhlo.schedule.clusters import Cluster, needs, run_before
-from tinyhlo.schedule.items import base, in_memory, is_invariant
+from tinyhlo.schedule.items import base, in_memory
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer
 
@@ -53,7 +53,7 @@ def may_share(node: Node) -> tuple[tuple[int, int], ...]:
         case UpdateSlice() | Scatter():
             return tuple((k, k) for k in range(len(in_memory(node))))
         case Loop():
-            return tuple((k, k) for k in range(len(node.inputs)) if not is_invariant(node, k))
+            return tuple((k, k) for k in range(len(node.inputs)) if not node.is_invariant(k))
         case LibraryCall():
             return dict(node.attributes).get(ALIASES, ())
         case _:

@@ -54,17 +54,11 @@ def base(node: Node) -> Node:
             node = node.inputs[0]
         elif isinstance(node, ir.Output) and isinstance(node.inputs[0], ir.Loop):
             loop = node.inputs[0]
-            if not is_invariant(loop, node.position):
+            if not loop.is_invariant(node.position):
                 return node
             node = loop.inputs[node.position]
         else:
             return node
-
-
-def is_invariant(loop: ir.Loop, position: int) -> bool:
-    """Whether the body returns this piece of state as it got it."""
-    result = loop.body.results[position]
-    return isinstance(result, ir.Param) and result.position == position
 
 
 def is_leaf(node: Node) -> bool:

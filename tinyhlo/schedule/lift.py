@@ -29,7 +29,6 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.simplify import rebuild
-from tinyhlo.schedule.items import is_invariant
 
 PURE = (Constant, Iota, Elementwise, Reduce, Gather, Scan, *VIEWS)
 STACKED = (Elementwise, Reduce, Reshape, Expand, Permute, Flip, Slice)
@@ -46,7 +45,7 @@ class Lift:
         self._stacks: dict[Node, Node] = {}
         for node in loop.body.nodes():
             if isinstance(node, Param):
-                if is_invariant(loop, node.position):
+                if loop.is_invariant(node.position):
                     self.still.add(node)
             elif isinstance(node, PURE) and all(child in self.still for child in node.inputs):
                 self.still.add(node)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.ir.graph import Constant, Graph
+from tinyhlo.ir.narrow import narrow
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
 from tinyhlo.schedule.depths import even_depths
@@ -23,6 +24,7 @@ from tinyhlo.target import Target
 
 # what changes a graph before kernels are chosen, in this order
 PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
+    "narrow": lambda graph, target: narrow(graph),
     "planes": lambda graph, target: sum_planes(graph),
     "hoist": hoist,
     "orders": lambda graph, target: in_order(graph),
