@@ -360,6 +360,17 @@ def test_few_columns_are_multiplied_by_shorter_vectors(n: int, lanes: int) -> No
     assert product.lanes == lanes
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_few_columns_of_a_wide_matrix_are_packed(n: int) -> None:
+    """Vectors along the depth would collect what lies rows apart, for every row anew."""
+    left, wide = build.param(0, (60, 256), F32), build.param(1, (256, 100), F32)
+    columns = build.strided(wide, (0, 7), (256, n), (1, 1))
+    compare(Graph((left.type, wide.type), (dot(left, columns),)), tiled=True)
+    narrow = build.param(1, (256, n), F32)
+    graph = Graph((left.type, narrow.type), (dot(left, narrow),))
+    compare(graph, tiled=is_tiled(n, "") and n > 2)
+
+
 def gram(rows: int, columns: int) -> Graph:
     x = build.param(0, (rows, columns), F32)
     return Graph((x.type,), (dot(build.permute(x, (1, 0)), x),))

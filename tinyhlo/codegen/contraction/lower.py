@@ -67,7 +67,7 @@ from tinyhlo.ir.graph import Param, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
-from tinyhlo.target import Target
+from tinyhlo.target import NEAR, Target
 
 Operand = InPlace | Staged | Memory  # in an argument, in a box of scratch, packed
 PARALLEL_SUMS = 1 << 14  # of all parts of the depth, that are worth another thread
@@ -83,10 +83,12 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
         return None
     node, layout = found
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
-    if is_along_rows(layout, node.dtype, target, right, Lowering(kernel)):
+    lowering, c = Lowering(kernel), layout.contraction
+    near = operand_strides(lowering, c.right)[c.k[-1]] <= NEAR
+    if near and is_along_rows(layout, node.dtype, target, right, lowering):
         return None
-    computed = right is not None and in_lanes(layout, Lowering(kernel))
-    plan = plan_contraction(layout, node.dtype, target, left, right, computed, moves)
+    computed = right is not None and in_lanes(layout, lowering)
+    plan = plan_contraction(layout, node.dtype, target, left, right, computed, near, moves)
     if plan is None:
         return None
     small = prod(layout.contraction.left.shape) <= SMALL_WORK

@@ -54,14 +54,15 @@ PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128
 
 def plan_contraction(
     layout: Layout, dtype: DType, target: Target, left: Source | None, right: Source | None,
-    computed: bool, moves: Moves,
+    computed: bool, near: bool, moves: Moves,
 ) -> Plan | None:  # fmt: skip
-    """`computed`: vectors of the right operand can be computed as they are read."""
+    """`computed`: vectors of the right operand can be computed as they are read; `near`: neighbours
+    along the depth lie near each other in it."""
     c = layout.contraction
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
     few = computed and m <= FEW_ROWS
     form = find_form(c, dtype, target, few)
-    if form is None or n < MIN_COLUMNS or k < 4 or m * n * k < MIN_WORK:
+    if form is None or n < (MIN_COLUMNS if near else 2) or k < 4 or m * n * k < MIN_WORK:
         return None
     planner = Planner(layout, form, target, left, right, computed, moves)
     if m < 4 and not planner.streams:
