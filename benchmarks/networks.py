@@ -145,6 +145,34 @@ def gpt2_generate(random: np.random.Generator) -> Model:
 
 
 @model
+def gpt2_sample(random: np.random.Generator) -> Model:
+    """GPT-2 of 4 layers of 512: 4 tokens, the text so far read anew for each of them"""
+    normal = normal_of(random)
+    width, heads, words, length, start = 512, 8, 16384, 256, 100
+    p = {
+        "words": normal(words, width, scale=0.02),
+        "places": normal(length, width, scale=0.02),
+        "blocks": [block_weights(normal, width) for _ in range(4)],
+    }
+
+    def logits_of(p: Parameters, tokens: jax.Array) -> jax.Array:
+        x = p["words"][tokens] + p["places"]
+        for block in p["blocks"]:
+            x = transformer_block(block, x, heads, causal_bias(length))
+        return x @ p["words"].T
+
+    def sample(p: Parameters, tokens: jax.Array) -> jax.Array:
+        def write(place: jax.Array, tokens: jax.Array) -> jax.Array:
+            token = jnp.argmax(logits_of(p, tokens)[:, place - 1], -1)
+            return tokens.at[:, place].set(token.astype(jnp.int32))
+
+        return lax.fori_loop(start, start + 4, write, tokens)
+
+    tokens = random.integers(0, words, (1, length), np.int32)
+    return sample, (p, np.where(np.arange(length) < start, tokens, 0))
+
+
+@model
 def t5_translate(random: np.random.Generator) -> Model:
     """T5 of 2 + 2 layers of 512: forward, with relative positions and cross-attention"""
     normal = normal_of(random)

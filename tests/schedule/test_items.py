@@ -191,3 +191,32 @@ def test_casts_of_what_is_stored_are_done_where_it_is_read() -> None:
     back = matrix_product(cast(permute(narrow, (1, 0)), F32), h)
     graph = Graph((x.type, w.type, h.type), (ahead, back))
     assert set(find_items(graph, PLAIN).values) == {largest, narrow, ahead, back}
+
+
+def test_what_is_read_across_again_and_again_is_turned_once() -> None:
+    """sum over b, c of x[a, b, c] * y[c, b]: y in the order of x. Not where x lies as y does, where
+    little of it is read, where rows are short, or where tiles of a product read it."""
+
+    def stored(x_order: tuple[int, ...], a: int, b: int, c: int) -> bool:
+        shape = (a, b, c)
+        x = permute(param(0, tuple(shape[k] for k in x_order), F32), x_order)
+        y = permute(param(1, (c, b), F32), (1, 0))
+        repeated = broadcast(y, shape, (1, 2))
+        total = reduce(Op.MAX, elementwise(Op.ADD, x, repeated), (1, 2))
+        graph = Graph((x.type, y.type), (total,))
+        found = find_items(graph, PLAIN).values
+        assert total in found
+        return len(found) == 2
+
+    assert stored((0, 1, 2), 50, 32, 64)
+    assert not stored((0, 2, 1), 50, 32, 64)
+    assert not stored((0, 1, 2), 5, 64, 64)
+    assert not stored((0, 1, 2), 50, 64, 8)
+    x, y = param(0, (50, 64), F32), permute(param(1, (32, 64), F32), (0, 1))
+    factors = broadcast(x, (50, 32, 64), (0, 2)), broadcast(y, (50, 32, 64), (1, 2))
+    product = reduce(Op.ADD, elementwise(Op.MUL, *factors), (2,))
+    assert find_items(Graph((x.type, y.type), (product,)), PLAIN).values == (product,)
+    w = permute(param(1, (64, 32), F32), (1, 0))
+    factors = factors[0], broadcast(w, (50, 32, 64), (1, 2))
+    product = reduce(Op.ADD, elementwise(Op.MUL, *factors), (2,))
+    assert find_items(Graph((x.type, w.type), (product,)), PLAIN).values == (product,)

@@ -8,7 +8,8 @@ than reading it back, a dear value that a view would multiply, or a stage of a v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from math import prod
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
@@ -20,7 +21,7 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.planes import FEW_PRODUCTS
-from tinyhlo.target import Target
+from tinyhlo.target import NEAR, Target
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
@@ -32,6 +33,8 @@ MANY_SLICES = 16
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
+# Elements of a value, how often each is read, and how many follow each other.
+LARGE, REPEATED, LONG_RUN = 1 << 14, 8, 16
 FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
@@ -117,6 +120,7 @@ def find_items(graph: Graph, target: Target) -> Items:
         views = transform_views(node)
         inlined.update(views)
         forced.update(base(view) for view in views[-1:] if has_many_parts(base(view)))
+    forced.update(base(value) for value in turned(nodes, users) if value not in inlined)
     meeting = meeting_points(nodes, users, forced)
     windowed = read_by_windows(nodes, users)
     for node in nodes:
@@ -254,6 +258,43 @@ def one_by_one(node: Node) -> tuple[Node, ...]:
     count = len(node.results)
     whole = any(is_position(where) for where in node.inputs[2 * count :])
     return () if whole else node.inputs[count:]
+
+
+def turned(nodes: Sequence[Node], users: Mapping[Node, Sequence[Node]]) -> Iterator[Node]:
+    """Repeated values that lie across what they are combined with: read so again and again, where
+    all of one in the right order costs little. Tiles of products turn their factors themselves."""
+    across: set[Node] = set()
+    for node in nodes:
+        below = node.inputs if isinstance(node, (Elementwise, *VIEWS)) else ()
+        if (isinstance(node, ir.Permute) and crosses(node)) or not across.isdisjoint(below):
+            across.add(node)
+    for node in nodes:
+        if not isinstance(node, ir.Expand) or node.type.size < LARGE:
+            continue
+        source = node.inputs[0]
+        others = [child for user in users[node] for child in user.inputs if child is not node]
+        if (
+            source in across
+            and REPEATED * source.type.size <= node.type.size
+            and source.shape[-1] >= LONG_RUN
+            and across.isdisjoint(others)
+            and any(len(child.shape) - 1 in varies(child) for child in others)
+            and not all(is_tiled(user, users) for user in users[node])
+        ):
+            yield source
+
+
+def crosses(node: ir.Permute) -> bool:
+    """Whether neighbours along the last axis lie far apart in what is permuted."""
+    source = node.inputs[0].shape
+    last = next((axis for axis in reversed(node.order) if source[axis] > 1), 0)
+    return prod(source[last + 1 :]) > NEAR
+
+
+def is_tiled(factor: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether products of a value are those of two matrices."""
+    found = [find_contraction(user) for user in users[factor]]
+    return bool(found) and all(c is not None and c.m and c.n for c in found)
 
 
 def is_made_of(node: Node, targets: set[Node], order: Mapping[Node, int]) -> bool:
