@@ -2,12 +2,13 @@
 
 In: the outcomes of libraries' tests on tiny, and on XLA:CPU those of the tests that did not pass or
 took long. Out: a table with a row per library, then each test that passes on XLA:CPU and not on
-tiny, with the reason.
+tiny, and those for which a reason is known counted.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -42,12 +43,13 @@ class Comparison:
     def differences(self) -> list[tuple[Outcome, str]]:
         """Each test that passes on XLA:CPU alone, and the reason, or "" where none is known."""
         passed = {outcome.test for outcome in self.cpu.outcomes if outcome.outcome == "passed"}
-        known = [(re.compile(test), reason) for test, reason in self.library.known.items()]
-        return [
-            (outcome, next((reason for test, reason in known if test.search(outcome.test)), ""))
-            for outcome in self.tiny.defects
-            if outcome.test in passed
-        ]
+        known = [(re.compile(what), reason) for what, reason in self.library.known.items()]
+
+        def reason_of(outcome: Outcome) -> str:
+            said = f"{outcome.test}: {outcome.message}"
+            return next((reason for what, reason in known if what.search(said)), "")
+
+        return [(o, reason_of(o)) for o in self.tiny.defects if o.test in passed]
 
     @property
     def unexplained(self) -> list[tuple[str, str]]:
@@ -76,9 +78,12 @@ def section(compared: Sequence[Comparison]) -> str:
     lines += ["|---|---|" + "---:|" * 5, *map(row, compared)]
     different = [(one, *difference) for one in compared for difference in one.differences]
     lines += ["", "### Passed by XLA:CPU alone", ""] if different else []
+    known = Counter((one.library.name, reason) for one, _, reason in different if reason)
+    lines += [f"* {count} of {name}: {reason}" for (name, reason), count in known.items()]
     for one, outcome, reason in different:
-        message = shortened(outcome.message, MESSAGE)
-        lines.append(f"* {one.library.name} `{outcome.test}`: {reason or message}")
+        if not reason:
+            message = shortened(outcome.message, MESSAGE)
+            lines.append(f"* {one.library.name} `{outcome.test}`: {message}")
     left_out = [(one, *item) for one in compared for item in one.library.left_out.items()]
     lines += ["", "### Left out", ""] if left_out else []
     lines += [f"* {one.library.name} `{test}`: {reason}" for one, test, reason in left_out]
