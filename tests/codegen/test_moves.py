@@ -143,6 +143,15 @@ def test_a_turned_result_does_not_keep_sums_out_of_vectors() -> None:
     check(graph, [generator.normal(size=t.shape).astype("f4") for t in graph.params], atol=1e-4)
 
 
+def test_a_small_factor_does_not_decide_along_what_sums_run() -> None:
+    """w lies along the innermost loop, which is short; what it multiplies along the outermost."""
+    x, w = param(0, (50, 3, 64, 128), F32), param(1, (64, 3), F32)
+    factors = permute(x, (3, 1, 0, 2)), broadcast(permute(w, (1, 0)), (128, 3, 50, 64), (1, 3))
+    graph = Graph((x.type, w.type), (reduce(Op.ADD, mul(*factors), (3,)),))
+    assert any(move.startswith("vector i ") for move in moves_of(graph))
+    check(graph, [normal(50, 3, 64, 128), normal(64, 3)], atol=1e-4)
+
+
 def test_a_full_sum_is_the_same_on_any_number_of_threads() -> None:
     x = param(0, (1000, 1000), F32)
     graph = Graph((x.type,), (reduce(Op.ADD, x, (0, 1)),))

@@ -32,6 +32,7 @@ from tinyhlo.codegen.moves.basic import nest_of
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import ZERO
 
+OUTWEIGHS = 8  # times what lies along the innermost loop as it is
 MIN_ROWS = 16  # elements of a sum that outweigh a result which is stored across memory
 
 
@@ -68,10 +69,15 @@ def columns_inside(statement: Loop, moves: list[str]) -> Statement:
     if not sums or reduced(sums) < MIN_ROWS:
         return statement
     loads = [load for value in accumulated(sums) for load in loads_of(value)]
-    along = [sum(load.index.coefficient(loop.var) == 1 for load in loads) for loop in nest]
-    if along[-1] or not any(along):
+
+    def along(loop: Loop) -> int:
+        """Elements of what lies along a loop."""
+        return sum(load.memory.size for load in loads if load.index.coefficient(loop.var) == 1)
+
+    *lengths, innermost = map(along, nest)
+    if max(lengths) <= OUTWEIGHS * innermost:
         return statement
-    column = nest.pop(along.index(max(along)))
+    column = nest.pop(lengths.index(max(lengths)))
     moves.append(f"interchange {' '.join(loop.var.name for loop in (*nest, column))}")
     return around((*nest, column), body)[0]
 
