@@ -30,12 +30,12 @@ from tinyhlo.ir.graph import (
     Window,
     intern,
 )
-from tinyhlo.ir.regions import Need, Part, Parts, part_of, shape_in, types_in, whole
+from tinyhlo.ir.regions import Need, Part, Parts, Rows, part_of, shape_in, types_in, whole
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import axis_groups
 
 
-def of_elementwise(node: Elementwise, own: Parts) -> Need:
+def of_elementwise(node: Elementwise, own: Parts | Rows) -> Need:
     def made(inputs: list[Node]) -> Node:
         return build.elementwise(node.op, *inputs, dtype=node.dtype)
 
@@ -87,7 +87,7 @@ def with_whole(own: Parts, axes: Sequence[int], shape: Shape) -> Parts:
     return tuple(Part(0, 1, shape[k]) if k in axes else part for k, part in enumerate(own))
 
 
-def of_gather(node: Gather, own: Parts) -> Need:
+def of_gather(node: Gather, own: Parts | Rows) -> Need:
     asked = (None, *(own for _ in node.inputs[1:]))
     return Need(own, asked, lambda inputs: build.gather(inputs[0], inputs[1:]))
 

@@ -11,6 +11,7 @@ from math import gcd
 from typing import NamedTuple, Union
 
 from tinyhlo.ir import build
+from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.graph import MultiReduce, Node, Shape, Sort, TensorType
 from tinyhlo.ir.simplify import step
 from tinyhlo.records import dataclass
@@ -116,8 +117,9 @@ def taken(value: Node, given: Region, region: Region) -> Node:
 
 
 def gathered(value: Node, rows: Rows) -> Node:
+    """The rows of a whole value."""
     shape = shape_in(rows, value.shape)
-    dtype = rows.places[0].dtype
+    dtype = I32 if max(value.shape) < 1 << 31 else I64
     along = range(rows.rank)
     indices: dict[int, Node] = {
         axis: step(build.broadcast(place, shape, along))

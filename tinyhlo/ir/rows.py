@@ -26,6 +26,7 @@ from tinyhlo.ir.graph import (
     Slice,
     intern,
 )
+from tinyhlo.ir.parts import of_elementwise, of_gather
 from tinyhlo.ir.regions import Need, Region, Rows, shape_in, types_in
 from tinyhlo.ir.simplify import step
 from tinyhlo.ir.transform import find_transform
@@ -64,13 +65,6 @@ def one_each(index: Node, cut: list[int], shape: Shape) -> Node:
     return step(build.reshape(first, shape))
 
 
-def of_elementwise(node: Elementwise, own: Rows) -> Need:
-    def made(inputs: list[Node]) -> Node:
-        return build.elementwise(node.op, *inputs, dtype=node.dtype)
-
-    return Need(own, (own,) * len(node.inputs), made)
-
-
 def of_reduce(node: Reduce, own: Rows) -> Need | None:
     if find_transform(node) is not None:  # all rows are computed together
         return None
@@ -94,11 +88,6 @@ def before_reduce(own: Rows, axes: tuple[int, ...], rank: int) -> tuple[Rows, tu
     rows = Rows(tuple(kept[axis] for axis in own.axes), own.places)
     others = rows.others(rank)
     return rows, tuple(own.rank + others.index(axis) for axis in axes)
-
-
-def of_gather(node: Gather, own: Rows) -> Need:
-    asked = (None, *(own for _ in node.inputs[1:]))
-    return Need(own, asked, lambda inputs: build.gather(inputs[0], inputs[1:]))
 
 
 def of_permute(node: Permute, own: Rows) -> Need:
