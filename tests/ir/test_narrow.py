@@ -170,6 +170,19 @@ def test_elements_of_a_product_are_few_or_it_is_computed_whole() -> None:
         assert computed(narrowed(graph, normal(64, 16), normal(16, 64))) == [expected]
 
 
+def test_a_diagonal_and_its_sum() -> None:
+    left, right = param(0, (64, 16), F32), param(1, (16, 64), F32)
+    square = product(left, right)
+    places = build.iota((64,), I32, 0)
+    arrays = normal(64, 16), normal(16, 64)
+    graph = Graph((left.type, right.type), (build.gather(square, [places, places]),))
+    assert computed(narrowed(graph, *arrays)) == [(64,)]
+    rows, columns = (build.iota(square.shape, I32, axis) for axis in range(2))
+    masked = build.where(elementwise(Op.EQ, rows, columns), square, 0.0)
+    graph = Graph((left.type, right.type), (reduce(Op.ADD, masked, (0, 1)),))
+    assert computed(narrowed(graph, *arrays)) in ([()], [(64,), ()])
+
+
 def test_places_that_follow_from_other_rows() -> None:
     """The row that is read depends on what another row of another product is."""
     place = param(2, (), I32)

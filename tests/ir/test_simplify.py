@@ -89,6 +89,27 @@ def test_a_sum_of_nothing() -> None:
     assert total == 0 and largest.tolist() == [-np.inf] * 3
 
 
+@pytest.mark.parametrize("diagonal", [(0, 1), (1, 0), (1, 2), (0, 2)])
+@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2), (0, 2), (2,), (0,)])
+def test_a_trace_reads_the_diagonal(diagonal: tuple[int, int], axes: tuple[int, ...]) -> None:
+    """Infinities beside it do not count; sums along neither of its axes stay as they are."""
+    shape = [5, 5, 5]
+    shape[3 - sum(diagonal)] = 3
+    x = build.param(0, tuple(shape), F32)
+    places = (build.iota((5, 5), I32, axis) for axis in range(2))
+    on = build.broadcast(build.elementwise(Op.EQ, *places), x.shape, diagonal)
+    graph = Graph((x.type,), (build.reduce(Op.ADD, build.where(on, x, 0.0), axes),))
+    value = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+    (mask,) = run_graph(Graph((), (on,)), [])
+    value[~mask] = np.inf
+    small = simplify(graph)
+    for each in (graph, small):
+        (found,) = run_graph(each, [value])
+        np.testing.assert_array_equal(found, np.where(mask, value, 0).sum(axes))
+    gone = not set(axes).isdisjoint(diagonal)
+    assert any(isinstance(node, Gather) for node in small.nodes()) == gone
+
+
 def test_a_sum_within_joined_axes_stays() -> None:
     x = build.param(0, (4, 3, 5), F32)
     sums = build.reshape(build.reduce(Op.ADD, x, (1,)), (20, 1))

@@ -11,7 +11,18 @@ import numpy as np
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
-from tinyhlo.ir.graph import Elementwise, Iota, Node, Permute, Reduce, Reshape, TensorType, intern
+from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.graph import (
+    Elementwise,
+    Expand,
+    Iota,
+    Node,
+    Permute,
+    Reduce,
+    Reshape,
+    TensorType,
+    intern,
+)
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.steps import FEW, joined_axes
@@ -119,6 +130,38 @@ def sum_of_one(node: Reduce) -> Node | None:
     found = build.where(build.elementwise(Op.AND, after, before), value, none)
     found = build.elementwise(Op.NEG, found) if negative else found
     return from_zero(found)
+
+
+def sum_of_diagonal(node: Reduce) -> Node | None:
+    """Of elements that are zero but on the diagonal of two axes, only those there are added up:
+    sum(where(i == j, x[i, j], 0)) = sum(x[i, i]), a trace."""
+    match node.inputs[0]:
+        case Elementwise(op=Op.WHERE, inputs=(condition, value, other)) as source:
+            zero, found = splat_value(other), sorted(varies(condition))
+        case _:
+            return None
+    core = condition
+    while isinstance(core, (Expand, Reshape, Permute)):
+        core = core.inputs[0]
+    match core:
+        case Elementwise(op=Op.EQ, inputs=(Iota(axis=first), Iota(axis=second))):
+            pass
+        case _:
+            return None
+    extents = {source.shape[axis] for axis in found}
+    gone = [axis for axis in found if axis in node.axes]
+    if node.op is not Op.ADD or zero is None or zero != 0 or first == second:
+        return None
+    if len(found) != 2 or len(extents) != 1 or not gone:
+        return None
+    axis = gone[-1]
+    kept = [k for k in range(len(source.shape)) if k != axis]
+    shape = tuple(source.shape[k] for k in kept)
+    (along,) = (k for k in found if k != axis)
+    places = (kept.index(along if k == axis else k) for k in range(len(source.shape)))
+    diagonal = build.gather(value, [build.iota(shape, I32, place) for place in places])
+    rest = [kept.index(k) for k in node.axes if k != axis]
+    return build.reduce(Op.ADD, diagonal, rest) if rest else from_zero(diagonal)
 
 
 def from_zero(total: Node) -> Node:

@@ -39,11 +39,11 @@ def read_rows(node: Gather) -> Need | None:
     along: dict[int, int] = {}  # axis of the source -> axis of the result
     for axis, index in enumerate(indices):
         if isinstance(index, Iota) and node.shape[index.axis] == source.shape[axis]:
-            others = (other for other in indices if other is not index)
+            others = (other for k, other in enumerate(indices) if k != axis)
             if not any(index.axis in varies(other) for other in others):
                 along[axis] = index.axis
     axes = tuple(k for k, extent in enumerate(source.shape) if k not in along and extent > 1)
-    if len(set(along.values())) < len(along) or not axes:
+    if not axes:
         return None
     own = [axis for axis in range(len(node.shape)) if axis not in along.values()]
     kept = tuple(node.shape[axis] for axis in own)

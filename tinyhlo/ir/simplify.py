@@ -313,6 +313,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     Reduce: (
         reduce_steps.reduce_single,
         reduce_steps.sum_of_one,
+        reduce_steps.sum_of_diagonal,
         reduce_before_expand,
         reduce_steps.reduce_of_view,
         reduce_steps.reduce_of_reduce,
