@@ -156,6 +156,19 @@ def test_sums_of_rows_and_of_columns_walk_memory_apart() -> None:
     assert len(launches(program.body)) == 2
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "kernels"), [((100, 60), 0, 2), ((100, 60), 1, 1), ((9, 7), 0, 1)]
+)
+def test_maxima_of_columns_fill_vectors_before_they_are_added(
+    shape: tuple[int, int], axis: int, kernels: int
+) -> None:
+    """In one loop with their sum each would be found alone, across memory."""
+    x = param(0, shape, F32)
+    total = reduce(Op.ADD, reduce(Op.MAX, x, (axis,)), (0,))
+    program = planned(Graph((x.type,), (total,)), [normal(*shape)])
+    assert len(launches(program.body)) == kernels
+
+
 def test_columns_that_become_rows_are_summed_apart() -> None:
     """In one nest, vectors along the sums would store across memory."""
     x = param(0, (1000, 20), F32)

@@ -47,6 +47,7 @@ from tinyhlo.schedule.items import (
 from tinyhlo.target import Target
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
+VECTORS = 1 << 8  # elements that are worth them
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
 MIN_ROWS = 4
 MAX_RESULTS = 16
@@ -193,11 +194,12 @@ def can_join(consumer: Cluster, other: Cluster, values: Values) -> bool:
     stored = [item for item in every if not values.is_inside(item, {consumer, other})]
     if repeats_dear_sums(reads, stored, prod(rows)):
         return False
+    inner = [item for item in every if len(extents(item.shape)) > len(rows)]
+    if largest > VECTORS and any(runs_along(item, reads[item]) for item in inner):
+        return False  # its vectors run along its results, of which there is one at a time
     if largest > SERIAL_LIMIT:
-        inner = [item for item in every if len(extents(item.shape)) > len(rows)]
         found = directions(every, reads)
-        across = len(found) > 1 or (inner and True in found)
-        if across or any(runs_along(x, reads[x]) for x in inner):
+        if len(found) > 1 or (inner and True in found):
             return False  # vectors would run across memory, or along sums behind a test
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
