@@ -9,7 +9,7 @@ that the innermost walks along memory:
 
 `collapse` can then make one loop of both. Sums are added in another order, the same on every run.
 
-Of the loops around reduces the one along which most of their operands are neighbours becomes the
+Of the loops around reduces the one along which most of what they read is neighbours becomes the
 innermost one, which can run in vectors; results are few against what they are made of:
 
     for i in 128:                            for j in 128:
