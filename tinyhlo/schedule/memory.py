@@ -137,8 +137,9 @@ def share_swapped(body: Block, ranges: dict[Buffer, LiveRange]) -> None:
 def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:
     """Big buffers first, each into the smallest gap that is free during its whole range."""
     offsets: dict[Buffer, int] = {}
+    most = sum(buffer.type.nbytes + ALIGNMENT for buffer in ranges)  # `hand_over` refuses such
     # Start, end, first, last of each by start; before them nothing, that always lives.
-    placed = np.empty((4, len(ranges) + 1), np.int64)
+    placed = np.empty((4, len(ranges) + 1), np.int64 if most < 1 << 63 else object)
     placed[:, 0] = 0, 0, 0, np.iinfo(np.int64).max
     size = 0
     for count, buffer in enumerate(sorted(ranges, key=lambda b: (-b.type.nbytes, ranges[b].first))):
