@@ -48,6 +48,7 @@ from tinyhlo.target import Target
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
 VECTORS = 1 << 8  # elements that are worth them
+WRITTEN_OUT = 8  # terms, at most
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
 MIN_ROWS = 4
 MAX_RESULTS = 16
@@ -195,11 +196,12 @@ def can_join(consumer: Cluster, other: Cluster, values: Values) -> bool:
     if repeats_dear_sums(reads, stored, prod(rows)):
         return False
     inner = [item for item in every if len(extents(item.shape)) > len(rows)]
-    if largest > VECTORS and any(runs_along(item, reads[item]) for item in inner):
+    along = [item for item in inner if runs_along(item, reads[item])]
+    if largest > VECTORS and any(map(is_long, along)):
         return False  # its vectors run along its results, of which there is one at a time
     if largest > SERIAL_LIMIT:
         found = directions(every, reads)
-        if len(found) > 1 or (inner and True in found):
+        if along or len(found) > 1 or (inner and True in found):
             return False  # vectors would run across memory, or along sums behind a test
     same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
     plain = all(reducer_of(item) is None for item in every)
@@ -268,6 +270,11 @@ def runs_along(item: Node, reads: Reads) -> bool:
     kept = {index(v) for v in space_of(item).kept if v.extent > 1}
     every = ([i for i in at if not i.is_constant] for places in reads.values() for at in places)
     return any(moving and moving[-1] in kept for moving in every)
+
+
+def is_long(item: Node) -> bool:
+    """Whether a reduce stays a loop: a few terms are written out."""
+    return prod(v.extent for v in space_of(item).reduced) > WRITTEN_OUT
 
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
