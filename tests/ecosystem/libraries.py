@@ -29,7 +29,16 @@ LIBRARIES = (
     Library("rlax", ("rlax/**/*_test.py",)),
     Library("jaxopt", ("tests",), "google/jaxopt@jaxopt-v{version}"),
     Library("equinox", ("tests",), "patrick-kidger/equinox@v{version}"),
-    Library("diffrax", ("test",), "patrick-kidger/diffrax@v{version}"),
+    Library(
+        "diffrax",
+        ("test",),
+        "patrick-kidger/diffrax@v{version}",
+        known={
+            r"test_sde_strong_limit.*assert \d+ == \d+": "compares points of jnp.linspace of two "
+            "lengths bit by bit; which product of a * b + c * d is fused with the sum differs "
+            "between their loops"
+        },
+    ),
     Library("lineax", ("tests",), "patrick-kidger/lineax@v{version}"),
     Library("optimistix", ("tests",), "patrick-kidger/optimistix@v{version}"),
     Library("blackjax", ("tests",)),
