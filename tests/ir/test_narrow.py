@@ -200,6 +200,25 @@ def test_places_that_follow_from_the_value_itself() -> None:
     assert computed(narrowed(graph, *ARRAYS)) == [(128, 64), ()]
 
 
+def test_places_of_which_another_reader_needs_a_part() -> None:
+    """The places are those of the first row of an index that the graph has under the same form, and
+    of which it returns one alone."""
+    numbers = param(2, (4, 64), I32)
+    index = elementwise(Op.ABS, numbers)
+    logits = product(build.reshape(X, (128, 16)), W)
+    row = build.gather(logits, [index, build.iota((4, 64), I32, 1)])
+    first = elementwise(Op.NEG, build.strided(index, (0, 0), (4, 1), (1, 1)))
+    one = build.strided(first, (0, 0), (1, 1), (1, 1))
+    graph = Graph((X.type, W.type, numbers.type), (row, one))
+    narrowed(graph, *ARRAYS, np.full((4, 64), 7, np.int32))
+    places = build.reshape(build.strided(index, (0, 0), (4, 1), (1, 1)), (4,))
+    row = rows(logits, [places], (4, 64))
+    doubled = build.reshape(places + places, (4, 1))
+    one = build.strided(doubled, (0, 0), (1, 1), (1, 1))
+    for results in ((row, one), (one, row)):
+        narrowed(Graph(graph.params, results), *ARRAYS, np.full((4, 64), 7, np.int32))
+
+
 def test_what_a_loop_does_not_change_is_computed_before_it() -> None:
     """Its rows are not computed in every iteration; those of what changes are."""
     types = param(0, (), I32), param(1, (128, 16), F32), param(2, (16, 64), F32)

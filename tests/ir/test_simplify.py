@@ -110,6 +110,21 @@ def test_a_trace_reads_the_diagonal(diagonal: tuple[int, int], axes: tuple[int, 
     assert any(isinstance(node, Gather) for node in small.nodes()) == gone
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_mask_in_another_order_is_no_diagonal(turned: bool) -> None:
+    """Of 4 by 9 as 6 by 6, and with rows in another order."""
+    shape = (4, 4) if turned else (4, 9)
+    on = build.elementwise(Op.EQ, *(build.iota(shape, I32, axis) for axis in range(2)))
+    if turned:
+        on = build.reshape(build.permute(build.reshape(on, (2, 2, 4)), (1, 0, 2)), (4, 4))
+    else:
+        on = build.reshape(on, (6, 6))
+    x = build.param(0, on.shape, F32)
+    graph = Graph((x.type,), (build.reduce(Op.ADD, build.where(on, x, 0.0), (0, 1)),))
+    value = np.arange(x.type.size, dtype=np.float32).reshape(x.shape) ** 2
+    assert run_graph(simplify(graph), [value])[0] == run_graph(graph, [value])[0]
+
+
 def test_a_sum_within_joined_axes_stays() -> None:
     x = build.param(0, (4, 3, 5), F32)
     sums = build.reshape(build.reduce(Op.ADD, x, (1,)), (20, 1))

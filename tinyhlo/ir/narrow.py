@@ -86,8 +86,9 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
 
 def invariants(node: Node) -> frozenset[int]:
     """Positions of state that a loop hands through."""
-    state = range(len(node.inputs)) if isinstance(node, Loop) else ()
-    return frozenset(k for k in state if isinstance(node, Loop) and node.is_invariant(k))
+    if not isinstance(node, Loop):
+        return frozenset()
+    return frozenset(k for k in range(len(node.inputs)) if node.is_invariant(k))
 
 
 def in_order(graph: Graph, needs: Mapping[Node, Need]) -> list[Node]:
@@ -120,13 +121,17 @@ def needs_of(graph: Graph, still: frozenset[int]) -> dict[Node, Need]:
             ask(node.inputs[0], own)
             continue
         need = None if is_row_of(node, known) else need_of(node, own)
+        if (rows := rows_read(need)) is not None:  # places are made of what the graph has,
+            places = set(reachable(rows.places, lambda n: missing(n, nodes)))
+            if needs.keys().isdisjoint(places):  # all of it
+                asked.update(dict.fromkeys(places))
+            else:
+                need = None
         if need is not None:
             needs[node] = need
         for k, child in enumerate(node.inputs):
             region = need.asked[k] if need is not None else None
             ask(child, None if region == whole(child.shape) else region)
-        if (rows := rows_read(need)) is not None:  # places are made of what the graph has
-            asked.update(dict.fromkeys(reachable(rows.places, lambda n: missing(n, nodes))))
     for node, need in list(needs.items()):
         source = needs.get(node.inputs[0])
         if (rows := rows_read(need)) is not None and (source is None or source.own != rows):

@@ -141,7 +141,7 @@ def sum_of_diagonal(node: Reduce) -> Node | None:
         case _:
             return None
     core = condition
-    while isinstance(core, (Expand, Reshape, Permute)):
+    while isinstance(core, (Expand, Permute)) or keeps_axes(core):
         core = core.inputs[0]
     match core:
         case Elementwise(op=Op.EQ, inputs=(Iota(axis=first), Iota(axis=second))):
@@ -162,6 +162,13 @@ def sum_of_diagonal(node: Reduce) -> Node | None:
     diagonal = build.gather(value, [build.iota(shape, I32, place) for place in places])
     rest = [kept.index(k) for k in node.axes if k != axis]
     return build.reduce(Op.ADD, diagonal, rest) if rest else from_zero(diagonal)
+
+
+def keeps_axes(node: Node) -> bool:
+    """Whether a node is a reshape that adds or drops axes of one element."""
+    if not isinstance(node, Reshape):
+        return False
+    return [n for n in node.shape if n != 1] == [n for n in node.inputs[0].shape if n != 1]
 
 
 def from_zero(total: Node) -> Node:
