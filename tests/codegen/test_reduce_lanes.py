@@ -17,6 +17,7 @@ from tinyhlo.ir.build import elementwise, param, reduce
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
 LENGTHS = [1, 7, 8, 9, 12, 31, 40, 63, 120, 150, 1003]
@@ -48,6 +49,28 @@ def test_a_long_row_in_strips_the_last_of_which_is_short() -> None:
     check(graph, [value], atol=1e-2)
     one, two = (run_native(graph, [value], threads)[0] for threads in (1, 2))
     assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("length", [*LENGTHS, 65, 100, 127, 130, 200])
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+def test_an_extreme_may_take_an_element_twice(op: Op, length: int) -> None:
+    value = normal(9, length)
+    value[1, 0] = value[2, length // 2] = value[3, -1] = np.nan
+    value[4:, :] = np.where(value[4:] > 0, -0.0, 0.0)
+    x = param(0, value.shape, F32)
+    check(Graph((x.type,), (reduce(op, x, (1,)),)), [value])
+
+
+def test_what_ends_a_row_of_an_extreme_has_no_mask() -> None:
+    """Two turns of four vectors, the second over some of what the first has seen."""
+    x = param(0, (6, 100), F32)
+    here = named_target("x86-64-v4", threads=1)
+    text = {}
+    for op in (Op.MAX, Op.ADD):
+        kernel = Kernel("row", Graph((x.type,), (reduce(op, x, (1,)),)))
+        loops = choose_moves(lower_fused(kernel), here)
+        text[op] = str(render_kernel(loops, here, "row", False, {}))
+    assert "icmp uge" in text[Op.ADD] and "icmp uge" not in text[Op.MAX]
 
 
 def test_sums_of_columns_written_over_one_of_their_operands() -> None:

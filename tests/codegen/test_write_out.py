@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,3 +89,19 @@ def test_long_sums_of_products_stay_loops_where_lanes_run_beside_them() -> None:
     results = native(stages.module, stages.program, stages.compiled, Config())(*planes)
     for found, expected in zip(results, commutators(*planes), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_extremes_that_are_written_out_are_joined_in_pairs() -> None:
+    """As deep as a tree: a row of maxima would wait for one after the other."""
+
+    def softmax(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.nn.softmax(x, -1), jnp.argmax(x, -1)
+
+    x = np.random.default_rng(0).standard_normal((3000, 6)).astype(np.float32)
+    x[5, 2] = x[7, 5] = np.nan
+    stages = run_stages(jax.jit(softmax).lower(x).as_text(), Config(cache=False))
+    text = "\n".join(map(str, stages.compiled.loops))
+    assert re.search(r"max\(max\d+, max\(max\(max\(t\d+, t\d+\), max\(t\d+, t\d+\)\), max\(", text)
+    results = native(stages.module, stages.program, stages.compiled, Config())(x)
+    for found, expected in zip(results, jax.jit(softmax)(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

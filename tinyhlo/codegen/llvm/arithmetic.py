@@ -11,7 +11,7 @@ from functools import cache, partial
 from math import gcd
 
 from tinyhlo.codegen.expressions import literal
-from tinyhlo.codegen.legal import FLOATS, has_rule, legalised
+from tinyhlo.codegen.legal import FLOATS, has_rule, legalised, where
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import bitcast, plain_cast, saturates
 from tinyhlo.codegen.llvm.types import (
@@ -208,8 +208,28 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
         return value
     if lanes > 1 and not b.masks:
         return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
-    # LLVM would ask for the sign: of one number by a jump, of lanes by masks, one after the other
+    if b.masks:
+        return ranged(b, op, arguments, dtype, lanes)
+    # LLVM would ask for the sign of one number by a jump
     return FLOATS[op](*(Lanes(b, text, dtype, lanes) for text in arguments)).text
+
+
+def ranged(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
+    """By AVX-512's instruction, which knows the signs of zeros, but takes a number before NaN."""
+    bits = next((n for n in (128, 256) if lanes * dtype.bits <= n), 512)
+    whole = bits // dtype.bits
+    vector = value_type(dtype, whole)
+    name = f"llvm.x86.avx512.mask.range.{'ps' if dtype is F32 else 'pd'}.{bits}"
+    which = ("i32", "5" if op is Op.MAX else "4")  # with the sign of the one that is taken
+    mask = [(f"i{max(whole, 8)}", "-1"), ("i32", "4")][: 1 + (bits == 512)]
+
+    def better(parts: Sequence[str]) -> str:
+        operands = [*((vector, part) for part in parts), which, (vector, "poison"), *mask]
+        return b.intrinsic(name, vector, operands)
+
+    number = in_registers(b, better, arguments, dtype, dtype, lanes, bits)
+    x, y = (Lanes(b, text, dtype, lanes) for text in arguments)
+    return where(x.ordered(y), Lanes(b, number, dtype, lanes), x + y).text
 
 
 def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
@@ -271,9 +291,11 @@ def in_registers(
     operand: DType,
     result: DType,
     lanes: int,
+    register: int = 512,
 ) -> str:
-    """`instruction` on 512 bits, of which one lane and a shorter vector are the beginning."""
-    whole = 512 // operand.bits
+    """`instruction` on a `register` of bits, of which one lane and a shorter vector are the
+    beginning."""
+    whole = register // operand.bits
     scalar, vector = value_type(operand, 1), value_type(operand, whole)
     if lanes == 1:
         parts = [

@@ -5,6 +5,8 @@ for i in 0..1004 lanes 32 reduce: sum += x[i]
     sum8 = 0; 2 rounds of sum8 += x[i..i+8], the last at 996: its first four lanes add nothing
     sum += sum32 + sum8, halved until one is left
 
+A maximum may take an element twice: what remains is one more vector or turn, which ends the loop.
+
 Booleans accumulate as masks as wide as the lanes (all bits or none): vectors of i1 are bits packed
 and unpacked at every turn.
 """
@@ -14,18 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.bodies import changed
+from tinyhlo.codegen.bodies import accumulates, changed
 from tinyhlo.codegen.expressions import identity
 from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.dtypes import BOOL, I8, I16, I32, I64
+from tinyhlo.ir.index import ZERO
 from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
 
+TWICE = (Op.MAX, Op.MIN, Op.AND, Op.OR)  # of what is taken twice they are the same
 MASKED = (Op.AND, Op.OR, Op.XOR)
 MASKS = {8: I8, 16: I16, 32: I32, 64: I64}
 
@@ -55,6 +59,11 @@ def run(r: Statements, loop: Loop, end: str) -> None:
     if not may_overlap(loop, lanes):
         r.split(loop, end)
         return
+    extent, all_of_it = loop.var.extent, loop.start == ZERO and loop.count is None
+    twice = all_of_it and all(s.op in TWICE for s in accumulates(loop.body))
+    if twice and extent > loop.width and extent % loop.width > lanes:
+        r.run(loop, "0", end, loop.width, last=str(extent - loop.width))
+        return
     start = r.whole(loop, r.index(loop.start), end, loop.width)
     if start == end or not has_rest(loop, loop.width):
         return
@@ -62,7 +71,7 @@ def run(r: Statements, loop: Loop, end: str) -> None:
     if has_rest(loop, lanes):
         last = str(int(end) - lanes) if end.isdigit() else r.b.value(f"sub i64 {end}, {lanes}")
     empty = not (start.isdigit() and end.isdigit())
-    r.run(loop, start, end, lanes, may_be_empty=empty, last=last, once_each=True)
+    r.run(loop, start, end, lanes, may_be_empty=empty, last=last, once_each=not twice)
 
 
 def has_rest(loop: Loop, width: int) -> bool:

@@ -46,7 +46,7 @@ from tinyhlo.codegen.moves.write_out import iterations, uses_registers
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import ZERO, Var, index
-from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import NEAR, Target
 
 MOST_COLUMNS = 8
@@ -105,14 +105,14 @@ def streams_of(loop: Loop, target: Target) -> int:
     (along,) = (s for s in loop.body if isinstance(s, Loop))
     terms = only_sums(along.body)
     loads = {e for s in terms for e in loads_of(s.value) if e.depends_on(loop.var)}
-    if len(terms) > 1 or not are_far(loads, target):
+    if len(terms) > 1 or not are_far(loads, target.l2_bytes):
         return 1
     return next((n for n in STREAMS if loop.var.extent % n == 0), 0)
 
 
-def are_far(loads: Collection[Load], target: Target) -> bool:
-    """Whether the cache of a core does not hold what is read."""
-    return any(e.memory.size * e.dtype.itemsize > target.l2_bytes for e in loads)
+def are_far(loads: Collection[Load], cache_bytes: int) -> bool:
+    """Whether a cache does not hold what is read."""
+    return any(e.memory.size * e.dtype.itemsize > cache_bytes for e in loads)
 
 
 def rows_apart(loop: Loop, streams: int) -> Loop:
@@ -173,7 +173,9 @@ def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
     ops = {s.name: s.op for s in terms}
     loads = {load for value in values for load in loads_of(value)}
     sums = most or max(lanes, target.vector_registers // 2)
-    rows = rows_of(len(terms), lanes, sums, loads, loop.var, along.var, target)
+    # to put the lanes of an extreme together takes longer: it pays out of the third cache too
+    cache = target.l3_bytes if {*ops.values()} <= {Op.MAX, Op.MIN} else target.l2_bytes
+    rows = rows_of(len(terms), lanes, sums, loads, loop.var, along.var, target, cache)
     plain = (
         loop.axis is Axis.SERIAL
         and loop.count is None
@@ -195,10 +197,18 @@ def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
 
 
 def rows_of(
-    sums: int, lanes: int, most: int, loads: set[Load], row: Var, along: Var, target: Target
+    sums: int,
+    lanes: int,
+    most: int,
+    loads: set[Load],
+    row: Var,
+    along: Var,
+    target: Target,
+    cache_bytes: int,
 ) -> int:
     """Rows whose sums, so many each, fill a vector or less, or a vector each if registers do; and
-    which stay in half of the cache, unless they are so few that it keeps a line of each."""
+    which stay in half of the first cache, unless they are so few that it keeps a line of each. Of
+    single sums of what is beyond `cache_bytes` they stay in less."""
     of_row = [load for load in loads if load.depends_on(row)]
     still = sum(not load.depends_on(along) for load in of_row)  # these wait in registers
 
@@ -213,7 +223,7 @@ def rows_of(
     while rows * sums > most:
         rows //= 2
     if sums == 1:  # nothing but the last step is shared
-        share = FAR_SHARE if are_far(of_row, target) else 2
+        share = FAR_SHARE if are_far(of_row, cache_bytes) else 2
         return rows if nbytes() <= target.l1_bytes // share else 0
     while rows > 1 and registers() > target.vector_registers - SPARE:
         rows //= 2

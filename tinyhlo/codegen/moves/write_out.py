@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from math import inf
 
 from tinyhlo.codegen.bodies import all_indices, is_copy, rewritten, values_in
@@ -44,6 +45,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.vectors import score
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, substitute
+from tinyhlo.ir.ops import Op
 from tinyhlo.target import NEAR, Target
 
 MOST_ITERATIONS = 32
@@ -280,6 +282,23 @@ def iterations(
         done: Done = {}
         for statement in loop.body:
             result += specialised(statement, here, own, done, most_nodes)
+    return in_pairs(result) if loop.axis is Axis.REDUCE else result
+
+
+def in_pairs(terms: list[Statement]) -> list[Statement]:
+    """Extremes of terms are extremes of pairs of them: in a row each would wait for the one before.
+    Nothing is rounded, so their order does not matter."""
+    extremes = [s for s in terms if isinstance(s, Accumulate) and s.op in (Op.MAX, Op.MIN)]
+    names = {s.name: s for s in extremes}
+    if len(extremes) < len(terms) or any(s.value.free & names.keys() for s in extremes):
+        return terms
+    result: list[Statement] = []
+    for name, first in names.items():
+        values = [s.value for s in extremes if s.name == name]
+        while len(values) > 1:
+            pairs = zip_longest(values[::2], values[1::2])
+            values = [apply(first.op, (a, b), a.dtype) if b else a for a, b in pairs]
+        result.append(replace(first, value=values[0]))
     return result
 
 
