@@ -99,6 +99,32 @@ def test_small_images_of_an_array_beyond_the_last_cache_too() -> None:
         assert ("rows outside j" in moves) == turned
 
 
+@pytest.mark.parametrize("columns_", [8192, 9000, 20_011])
+def test_many_columns_of_few_far_rows_are_taken_in_parts(
+    columns_: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "is_far", lambda columns, target: True)
+    x = param(0, (40, columns_), F32)
+    mean = elementwise(Op.DIV, reduce(Op.ADD, x, (0,)), full(40.0, x.shape[1:], F32))
+    apart = elementwise(Op.SUB, x, broadcast(mean, x.shape, (1,)))
+    for result in (reduce(Op.MAX, x, (0,)), reduce(Op.ADD, mul(apart, apart), (0,))):
+        graph = graph_of(result, shape=x.shape)
+        (loops,) = compiled(graph).loops
+        assert loops.moves[0] == f"parts i {columns.PART}" and "parallel part" in loops.moves
+        check(graph, normal(*x.shape))
+
+
+def test_no_column_is_computed_twice_where_results_lie_over_operands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columns, "is_far", lambda columns, target: True)
+    x, y = param(0, (9000,), F32), param(1, (40, 9000), F32)
+    kernel = Kernel("sums", Graph((x.type, y.type), (add(x, reduce(Op.ADD, y, (0,))),)))
+    for places, parts in (((), True), (((0, 0),), False)):
+        loops = choose_moves(replace(lower_fused(kernel), in_place=places), target(2))
+        assert (f"parts i {columns.PART}" in loops.moves) == parts
+
+
 def test_a_sum_over_a_middle_axis_and_what_follows() -> None:
     x = param(0, (6, 200, 700), F32)
     mean = mul(reduce(Op.ADD, x, (1,)), reduce(Op.MAX, x, (1,)))

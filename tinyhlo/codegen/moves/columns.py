@@ -19,18 +19,21 @@ outside, the columns inside, so that memory is read from start to end:
 Column by column each row would give a line or two to a pass, which neither the prefetcher nor the
 page tables like. The number of strips depends on the shape alone, so results are the same bits on
 any number of threads. Where columns are many and rows few, each vector of columns takes whole lines
-of a row, and nothing is turned. Rows of one array are added four at a time, each from its own
-quarter of a strip (`in_streams`).
+of a row, and nothing is turned, unless no cache holds them: then the same is done with some columns
+after the other (`in_parts`). Rows of one array are added four at a time, each from its own quarter
+of a strip (`in_streams`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from itertools import takewhile
 from math import prod
 
 from tinyhlo.codegen.bodies import all_indices, names_set, only_sums, rewritten, substituted
+from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import (
     Expression,
     Load,
@@ -55,6 +58,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.parallel import split_reduce
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, index
 from tinyhlo.records import dataclass
@@ -65,6 +69,7 @@ MIN_ROWS = 16  # rows of a strip: fewer would be joined in the time they are sum
 WIDE = 4096  # columns: more make use of whole lines, and need many rows to share
 WIDEST = 1 << 16  # columns: their accumulators stay in L2
 VECTORS = 8  # of one row added in one turn
+PART = 2048  # columns, where they are many, the rows few, and all of it far: long runs of memory
 STREAMS = 4  # rows at a time, of which one vector is added in one turn
 
 
@@ -97,24 +102,44 @@ class Columns:
         return self.column.extent * self.row_count * largest
 
 
-def by_rows(body: Body, target: Target, moves: list[str], top: bool = True) -> Body:
+def by_rows(
+    body: Body, target: Target, moves: list[str], once: bool = False, top: bool = True
+) -> Body:
     """Turn every loop over columns below `body` that gains from it; those at the `top` may use all
-    threads."""
+    threads. `once`: no column may be computed twice."""
     result: list[Statement] = []
-    for statement in fissioned(body, target):
+    parts = body if once else (in_parts(s, target, moves) for s in body)
+    for statement in fissioned(parts, target):
         columns = find_columns(statement)
         if columns is not None and pays(columns, target):
             moves.append(f"rows outside {columns.column.name}")
             result.extend(turned(columns, top, target, moves))
         elif isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
-            inner = by_rows(statement.body, target, moves, top=False)
+            inner = by_rows(statement.body, target, moves, once, top=False)
             result.append(replace(statement, body=inner))
         else:
             result.append(statement)
     return tuple(result)
 
 
-def fissioned(body: Body, target: Target) -> Body:
+def in_parts(statement: Statement, target: Target, moves: list[str]) -> Statement:
+    """Many columns of few far rows: a loop over parts of them, and one over the columns of a part.
+    The last part begins earlier and computes some columns again."""
+    found = [columns for part in reduces_apart(statement) if (columns := find_columns(part))]
+    if not any(columns.column.extent >= 2 * WIDE and is_far(columns, target) for columns in found):
+        return statement
+    assert isinstance(statement, Loop)
+    extent = statement.var.extent
+    part, column = Var("part", ceil_div(extent, PART)), Var(statement.var.name, PART)
+    place = at_most(index(part) * PART, extent - PART) + index(column)
+    loop = Loop(column, Axis.SERIAL, substituted(statement.body, {statement.var: place}))
+    if not all(pays(c, target) for s in reduces_apart(loop) if (c := find_columns(s))):
+        return statement
+    moves.append(f"parts {column.name} {PART}")
+    return Loop(part, Axis.SERIAL, (loop,))
+
+
+def fissioned(body: Iterable[Statement], target: Target) -> Body:
     """Loops over columns with several reduces in parts of one reduce each, where all parts gain by
     being turned and no cache holds what they read: each is a pass over it as before."""
     result: list[Statement] = []

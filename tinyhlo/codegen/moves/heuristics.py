@@ -56,7 +56,7 @@ def choose_moves(
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),
         ("write out", lambda body: write_out(body, target, runs, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
-        ("rows", lambda body: by_rows(body, target, moves)),
+        ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),
         (
             "short rows",
