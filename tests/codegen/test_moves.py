@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,6 +144,16 @@ def test_a_turned_result_does_not_keep_sums_out_of_vectors() -> None:
     check(graph, [generator.normal(size=t.shape).astype("f4") for t in graph.params], atol=1e-4)
 
 
+def test_results_stored_across_do_not_keep_what_they_cost_out_of_vectors() -> None:
+    """However many loops stand around the one that stores them."""
+    x, y = param(0, (8, 30, 8, 128), F32), param(1, (8, 30), F32)
+    terms = elementwise(Op.TANH, add(x, broadcast(y, x.shape, (0, 1))))
+    graph = Graph((x.type, y.type), (permute(reduce(Op.MAX, terms, (2,)), (2, 0, 1)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert "vector i 64" in loops.moves
+    check(graph, [normal(*n.shape) for n in (x, y)], atol=1e-5)
+
+
 def test_a_small_factor_does_not_decide_along_what_sums_run() -> None:
     """w lies along the innermost loop, which is short; what it multiplies along the outermost."""
     x, w = param(0, (50, 3, 64, 128), F32), param(1, (64, 3), F32)
@@ -233,13 +244,13 @@ def test_rows_are_summed_as_many_at_a_time_as_there_are_lanes(
 
 @pytest.mark.parametrize(
     ("height", "width", "parts"),
-    [(6004, 64, 4), (6003, 50, 3), (6008, 61, 4), (6001, 60, 0), (4096, 127, 0)],
+    [(6004, 64, 4), (6003, 50, 3), (6008, 61, 4), (6001, 60, 0), (4096, 300, 0)],
 )
 @pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
 def test_short_rows_beyond_the_cache_are_taken_from_several_parts(
     height: int, width: int, parts: int, op: Op
 ) -> None:
-    """Those of 6,001 are no equal parts, and those of 127 not short."""
+    """Those of 6,001 are no equal parts, and those of 300 not short."""
     x, w, bias = param(0, (height, width), F32), param(1, (width,), F32), param(2, (height,), F32)
     y = add(reduce(op, mul(x, broadcast(w, x.shape, (1,))), (1,)), bias)
     graph = Graph((x.type, w.type, bias.type), (y,))
@@ -247,6 +258,20 @@ def test_short_rows_beyond_the_cache_are_taken_from_several_parts(
     assert (f"apart i {parts}" in loops.moves) == (parts > 0)
     assert ("rows i 2" in loops.moves) == (parts > 0)
     check(graph, [normal(*n.shape) for n in (x, w, bias)], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("height", "bytes_", "together"), [(6000, 32 << 20, 2), (6000, 1 << 20, 0)]
+)
+def test_longer_rows_that_a_cache_holds_share_the_last_step_of_extremes(
+    height: int, bytes_: int, together: int
+) -> None:
+    x = param(0, (height, 160), F32)
+    here = replace(named_target("x86-64-v4", threads=2), l3_bytes=bytes_)
+    for op, rows in ((Op.MAX, together), (Op.ADD, 0)):
+        graph = Graph((x.type,), (reduce(op, x, (1,)),))
+        loops = choose_moves(lower_fused(Kernel("k", graph)), here)
+        assert (f"rows i {rows}" in loops.moves) == (rows > 0)
 
 
 @pytest.mark.parametrize(("height", "width"), [(240, 64), (4096, 256)])

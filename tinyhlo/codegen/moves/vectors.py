@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import field, replace
 
 from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, is_copy, values_in
@@ -243,12 +244,7 @@ def score(loop: Loop, target: Target) -> Score:
     result = Score(copies=is_copy(loop))
     statements = flattened(loop.body)
     result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
-    outweighed = any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements)
-    for statement in statements:
-        if outweighed and isinstance(statement, Store) and stored_apart(statement, loop.var):
-            expression(statement.value, loop.var, result)  # only how it is computed counts
-        else:
-            visit(statement, loop.var, result)
+    visit_all(statements, loop.var, result)
     for (_, stride), count in result.far.items():
         if stride >= target.short_lanes(result.bits) and 2 * count > stride:
             result.near += count  # most of a row: whole vectors, turned around
@@ -268,6 +264,17 @@ def stored_apart(store: Store, var: Var) -> bool:
     return (store.index.coefficient(var) or 0) > 2
 
 
+def visit_all(statements: Sequence[Statement], var: Var, result: Score) -> None:
+    """Count what statements access; what is stored apart does not matter beside a loop that does
+    STORED_WORK for it."""
+    outweighed = any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements)
+    for statement in statements:
+        if outweighed and isinstance(statement, Store) and stored_apart(statement, var):
+            expression(statement.value, var, result)  # only how it is computed counts
+        else:
+            visit(statement, var, result)
+
+
 def visit(statement: Statement, var: Var, result: Score) -> None:
     match statement:
         case Store(memory=memory, index=where, value=value):
@@ -275,8 +282,7 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
             expression(value, var, result)
         case Loop(body=body, axis=axis):
             result.parts |= axis is Axis.ORDERED
-            for inner in flattened(body):
-                visit(inner, var, result)
+            visit_all(flattened(body), var, result)
         case If(conditions=conditions):
             names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
             result.parts |= var in names or has_registers(names)
