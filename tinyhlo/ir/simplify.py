@@ -300,7 +300,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.plain_power,
         compute_before_expand,
     ),
-    Permute: (steps.view_of_splat, steps.permute_of_repeats),
+    Permute: (steps.view_of_splat, steps.permute_of_repeats, steps.permute_of_positions),
     Reshape: (steps.view_of_splat, steps.reshape_of_repeats),
     Slice: (
         steps.view_of_splat,

@@ -216,6 +216,14 @@ def permute_of_repeats(node: Permute) -> Node | None:
     return build.expand(build.permute(inner.inputs[0], node.order), node.shape)
 
 
+def permute_of_positions(node: Permute) -> Node | None:
+    """Positions are counted along where the axis went."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Iota):
+        return None
+    return build.iota(node.shape, node.dtype, node.order.index(inner.axis))
+
+
 def reshape_of_repeats(node: Reshape) -> Node | None:
     """The same where each axis stays, or is joined with others that all repeat or all vary."""
     inner = node.inputs[0]

@@ -27,10 +27,7 @@ Users = dict[Node, list[Node]]
 def in_order(graph: Graph) -> Graph:
     """The same Graph if every product is read as it is; regions of loops and branches included."""
     nodes = graph.nodes()
-    users: Users = {node: [] for node in nodes}
-    for node in nodes:
-        for child in dict.fromkeys(node.inputs):
-            users[child].append(node)
+    users = users_of(nodes)
     kept = {*graph.results, *graph.effects}
     turned = {
         node.inputs[0]: node.order
@@ -48,6 +45,15 @@ def in_order(graph: Graph) -> Graph:
         return build.permute(with_axes(found, order), back)
 
     return graph.mapped(placed)
+
+
+def users_of(nodes: Sequence[Node]) -> Users:
+    """The nodes that read each, once each."""
+    users: Users = {node: [] for node in nodes}
+    for node in nodes:
+        for child in dict.fromkeys(node.inputs):
+            users[child].append(node)
+    return users
 
 
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
