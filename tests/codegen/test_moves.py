@@ -154,6 +154,29 @@ def test_results_stored_across_do_not_keep_what_they_cost_out_of_vectors() -> No
     check(graph, [normal(*n.shape) for n in (x, y)], atol=1e-5)
 
 
+def test_what_a_sum_reads_counts_more_than_what_is_stored_of_it() -> None:
+    """x lies along i, results and their factors across it."""
+    x, y, w = (
+        param(k, shape, F32) for k, shape in enumerate([(50, 64, 100), (50, 100), (64, 100)])
+    )
+    terms = mul(permute(x, (2, 1, 0)), broadcast(permute(y, (1, 0)), (100, 64, 50), (0, 2)))
+    scale = permute(w, (1, 0))
+    graph = Graph((x.type, y.type, w.type), (mul(reduce(Op.ADD, terms, (2,)), scale),))
+    assert any(move.startswith("vector i ") for move in moves_of(graph))
+    check(graph, [normal(*n.shape) for n in (x, y, w)], atol=1e-4)
+
+
+def test_a_loop_in_between_may_be_the_better_one() -> None:
+    """Rows of x lie along j, of w along i; a result is stored for every three products."""
+    x, w = param(0, (8, 3, 4096), F32), param(1, (3, 32), F32)
+    shape = (32, 8, 4096, 3)
+    factors = broadcast(permute(w, (1, 0)), shape, (0, 3)), broadcast(x, (32, *x.shape), (1, 2, 3))
+    terms = mul(factors[0], permute(factors[1], (0, 1, 3, 2)))
+    graph = Graph((x.type, w.type), (reduce(Op.ADD, terms, (3,)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), target(2))
+    assert any(move.startswith(("vector k ", "vector jk ")) for move in loops.moves)
+
+
 def test_a_small_factor_does_not_decide_along_what_sums_run() -> None:
     """w lies along the innermost loop, which is short; what it multiplies along the outermost."""
     x, w = param(0, (50, 3, 64, 128), F32), param(1, (64, 3), F32)

@@ -3,14 +3,14 @@
     for i in 64: for j in 100: y[i,j] = x[i,j] + b[i]   ->  j: two accesses side by side, one still
 
 In: loops. Out: the same, one of each nest with a `width`: lanes, times vectors side by side where
-that keeps the adders busy. Every access counts by the distance of what neighbours read or write.
+that keeps the adders busy. Every access counts by the distance of what neighbours read or write,
+and by how often it is made.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import field, replace
 
 from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, is_copy, values_in
@@ -39,6 +39,7 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
+FOLD = 0.5  # points
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
 COPIED = 4  # bytes of a vector, at least, where rows are copied
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
@@ -54,19 +55,32 @@ class Score:
     still: int = 0
     gathers: int = 0
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
-    far: Counter[tuple[object, int]] = field(default_factory=Counter)  # loads of rows, by stride
+    # loads of rows by stride: how many, and how often
+    far: dict[tuple[object, int], tuple[int, float]] = field(default_factory=dict)
     bits: int = 8
     copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
     parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
-    grouped: list[Index] = field(default_factory=list)  # loads that quotients take part in
+    grouped: list[tuple[Index, float]] = field(
+        default_factory=list
+    )  # loads that quotients take part in
+    inside: list[Var] = field(default_factory=list)  # of loops around what is being counted
+    points: list[tuple[float, float]] = field(default_factory=list)  # of accesses, and how often
 
     @property
     def value(self) -> float:
         if self.parts:
             return -math.inf
-        return self.unit + 0.5 * self.pairs + 0.25 * self.still - 2.0 * self.gathers
+        most = max((times for _, times in self.points), default=1.0)
+        return sum(points * times for points, times in self.points) / most
+
+    def often(self, where: Index) -> float:
+        """How often a place is accessed in one turn of the loop: outside of the innermost loops
+        that it does not depend on."""
+        names = index_free(where)
+        depth = max((k for k, var in enumerate(self.inside, 1) if var in names), default=0)
+        return float(math.prod(var.extent for var in self.inside[:depth]))
 
     @property
     def hides(self) -> bool:
@@ -91,8 +105,9 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
         return None
     lanes = whole(loop, own) or lanes_of(own, target, loop.var.extent)
     best = min((gain(inner, target) for inner in innermost(heavy(loop))), default=-1.0)
+    others = [s for s in below(heavy(loop).body) if isinstance(s, Loop) and s.axis is Axis.SERIAL]
     along = own.value > 0 and (own.value > best or loop in innermost(loop))
-    along = along and not (own.gathers and score(repeated(loop), target).value < best)
+    along = along and not any(gain(inner, target) >= own.value for inner in others)
     dear = work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
     dear = dear and (not own.gathers or computes(loop.body))
     dear = dear and not all(map(is_copy, innermost(loop)))  # in vectors of their own
@@ -117,14 +132,6 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     moves.append(f"vector {loop.var.name} {width}")
     axis = loop.axis if loop.axis is Axis.REDUCE else Axis.VECTOR
     return replace(loop, axis=axis, width=width, chains=chains)
-
-
-def repeated(loop: Loop) -> Loop:
-    """A loop without what it does outside of its loops, where they do OUTWEIGHED times as much."""
-    loops = tuple(s for s in loop.body if isinstance(s, Loop))
-    rest = sum(work(s) for s in loop.body if not isinstance(s, Loop))
-    inside = sum(map(work, loops))
-    return replace(loop, body=loops) if inside >= OUTWEIGHED * max(1.0, rest) else loop
 
 
 def heavy(loop: Loop) -> Loop:
@@ -174,9 +181,11 @@ def longest_inside(loop: Loop) -> int:
 
 
 def gain(loop: Loop, target: Target) -> float:
-    """The score of a loop that fills a vector."""
+    """The score of a loop that fills a vector, less what it takes to put the lanes of a sum
+    together."""
     found = score(loop, target)
-    return found.value if loop.var.extent >= lanes_of(found, target) else -1.0
+    value = found.value - FOLD * (loop.axis is Axis.REDUCE)
+    return value if loop.var.extent >= lanes_of(found, target) else -1.0
 
 
 def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
@@ -244,35 +253,22 @@ def score(loop: Loop, target: Target) -> Score:
     result = Score(copies=is_copy(loop))
     statements = flattened(loop.body)
     result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
-    visit_all(statements, loop.var, result)
-    for (_, stride), count in result.far.items():
+    for statement in statements:
+        visit(statement, loop.var, result)
+    for (_, stride), (count, times) in result.far.items():
         if stride >= target.short_lanes(result.bits) and 2 * count > stride:
             result.near += count  # most of a row: whole vectors, turned around
         else:
             result.gathers += count
+            result.points.append((-2.0 * count, times))
     lanes = lanes_of(result, target, loop.var.extent)
-    for where in result.grouped:
+    for where, times in result.grouped:
         stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
         result.unit += stride == 1
         result.still += stride == 0
         result.gathers += stride not in (0, 1)
+        result.points.append((1.0 if stride == 1 else 0.25 if stride == 0 else -2.0, times))
     return result
-
-
-def stored_apart(store: Store, var: Var) -> bool:
-    """Whether neighbours are stored at places that are known, but not side by side."""
-    return (store.index.coefficient(var) or 0) > 2
-
-
-def visit_all(statements: Sequence[Statement], var: Var, result: Score) -> None:
-    """Count what statements access; what is stored apart does not matter beside a loop that does
-    STORED_WORK for it."""
-    outweighed = any(isinstance(s, Loop) and work(s) >= STORED_WORK for s in statements)
-    for statement in statements:
-        if outweighed and isinstance(statement, Store) and stored_apart(statement, var):
-            expression(statement.value, var, result)  # only how it is computed counts
-        else:
-            visit(statement, var, result)
 
 
 def visit(statement: Statement, var: Var, result: Score) -> None:
@@ -280,9 +276,12 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
         case Store(memory=memory, index=where, value=value):
             access(memory, where, var, result, written=True)
             expression(value, var, result)
-        case Loop(body=body, axis=axis):
+        case Loop(body=body, axis=axis, var=inner):
             result.parts |= axis is Axis.ORDERED
-            visit_all(flattened(body), var, result)
+            result.inside.append(inner)
+            for each in flattened(body):
+                visit(each, var, result)
+            result.inside.pop()
         case If(conditions=conditions):
             names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
             result.parts |= var in names or has_registers(names)
@@ -296,25 +295,33 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     if (memory, where) in result.seen:
         return
     result.seen.add((memory, where))
-    stride = where.coefficient(var)
+    stride, times = where.coefficient(var), result.often(where)
     result.bits = max(result.bits, memory.dtype.bits)
     result.one_set |= bool(stride) and stride * memory.dtype.itemsize % WAY_BYTES == 0
+    points = 0.0
     if stride == 1:
         result.unit += 1
+        points = 1.0
     elif stride in (2, -1):
         result.pairs += 1
+        points = 0.5
     elif stride == 0:
         result.still += 1
+        points = 0.25
     elif stride is not None and 2 <= abs(stride) <= NEAR and not written:
         result.near += 1
     elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
-        result.far[(memory, where.terms), stride] += 1
+        count, _ = result.far.get(((memory, where.terms), stride), (0, times))
+        result.far[(memory, where.terms), stride] = count + 1, times
     elif stride is None and not written:
-        result.grouped.append(where)
+        result.grouped.append((where, times))
     elif stride and written and result.rows[memory, where.terms] == stride:
         result.unit += 1 if where.offset % stride == 0 else 0
+        points = 1.0 if where.offset % stride == 0 else 0.0
     else:
         result.gathers += 1
+        points = -2.0
+    result.points.append((points, times))
     for atom, _ in where.terms:
         inner = getattr(atom, "value", None)
         if inner is not None:
