@@ -5,6 +5,8 @@ plan             all of schedule
 planes           products of complex numbers: one sum a plane, where tiles are worse
 hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
 orders           products in the order in which they are read
+sink             values turned once, before the work on them
+terms            reduces in the order in which their terms lie
 depths           products along depths that steps do not divide, in two
 items            values that are worth a kernel's result
 access           at which indices a value is read

@@ -20,6 +20,7 @@ from tinyhlo.schedule.planes import sum_planes
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Buffer, Place, Program
 from tinyhlo.schedule.shared import share_kernels
+from tinyhlo.schedule.sink import sink
 from tinyhlo.schedule.terms import in_order_of_terms
 from tinyhlo.target import Target
 
@@ -29,6 +30,7 @@ PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
     "planes": lambda graph, target: sum_planes(graph),
     "hoist": hoist,
     "orders": lambda graph, target: in_order(graph),
+    "sink": lambda graph, target: sink(graph),
     "terms": lambda graph, target: in_order_of_terms(graph),
     "depths": even_depths,
 }

@@ -79,10 +79,10 @@ def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
 def parallel(loop: Loop, moves: list[str]) -> Loop:
     """The loop itself when it has no lanes and enough turns, else its strips or pieces. A loop in
     lanes of few turns goes inside of the one that it repeats."""
-    inner = only_loop(loop)
-    if loop.axis is Axis.VECTOR and inner and inner.axis is Axis.SERIAL:
-        if loop.var.extent < STRIPS * loop.width:
-            loop = replace(inner, body=(replace(loop, body=inner.body),))
+    inner = only_loop(loop) if loop.axis is Axis.VECTOR else None
+    few = loop.var.extent < STRIPS * loop.width
+    if inner and inner.axis is Axis.SERIAL and few:
+        loop = replace(inner, body=(replace(loop, body=inner.body),))
     if loop.axis is Axis.SERIAL and loop.var.extent >= 2:
         if loop.var.extent < STRIPS and (pieces := in_pieces(loop, moves)):
             return pieces
