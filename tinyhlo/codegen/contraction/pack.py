@@ -150,17 +150,25 @@ def pack_right(
         value = frame.value(frame.layout.contraction.right, at, memory.dtype)
         return Store(memory, place(unit, lane, member), existing(depth, member, value))
 
+    def zero(unit: int | Var, lane: Index, member: int) -> Store:
+        return Store(memory, place(unit, lane, member), literal(0, memory.dtype))
+
     def place(unit: int | Var, lane: Index, member: int) -> Index:
         number = index(unit) if isinstance(unit, Var) else constant(unit)
         return base + (number * lanes + lane) * plan.form.group + member
 
     unit = Var("unit", plan.vectors)
-    if lies_along_depth(frame, depth, source):
-        *outer, along = depth.loops
+    along = along_depth(frame, depth, source)
+    if along is not None:
+        outer = [loop for loop in depth.loops if loop is not along]
         fills_lines = lanes * plan.form.group * memory.dtype.itemsize >= LINE_BYTES
         units = [unit] if fills_lines else range(plan.vectors)
-        columns = [(u, constant(lane)) for u in units for lane in range(lanes)]
-        stores = tuple(store(u, lane, j) for u, lane in columns for j in members)
+        columns = [(u, lane) for u in units for lane in range(lanes)]
+        stores = tuple(
+            (store if lane < plan.n.inside[-1] else zero)(u, constant(lane), j)
+            for u, lane in columns
+            for j in members
+        )
         body: Body = (vector_loop(along, stores, lanes),)
         body = nested([unit], body) if fills_lines else body
         if plan.shared:
@@ -172,9 +180,8 @@ def pack_right(
     body = (vector_loop(lane, tuple(store(unit, index(lane), j) for j in members), lanes),)
     if lane.extent < lanes:
         rest = Var("rest", lanes - lane.extent)
-        zero = literal(0, memory.dtype)
-        places = [place(unit, index(rest) + lane.extent, j) for j in members]
-        body += (Loop(rest, Axis.SERIAL, tuple(Store(memory, at, zero) for at in places)),)
+        zeros = tuple(zero(unit, index(rest) + lane.extent, j) for j in members)
+        body += (Loop(rest, Axis.SERIAL, zeros),)
     body = nested(pieces, frame.panels(panel, nested([unit], body)))
     return by_all(frame, nested(walk(frame, depth), body))
 
@@ -198,14 +205,22 @@ def by_all(frame: Frame, nest: Body) -> Body:
     return (replace(first, axis=Axis.PARALLEL, body=nested([frame.step], first.body)),)
 
 
-def lies_along_depth(frame: Frame, depth: Depth, source: Source | None) -> bool:
-    """Whether neighbours of the right operand are neighbours along the depth."""
+def along_depth(frame: Frame, depth: Depth, source: Source | None) -> Var | None:
+    """The loop over the depth along which neighbours of the right operand lie."""
     plan, c = frame.plan, frame.layout.contraction
-    if source is None or depth.inside or plan.n.inside[-1] < plan.lanes:
-        return False
-    flat = source.flat()
-    contiguous = flat.coefficient(c.k[-1]) == 1 and flat.coefficient(c.n[-1]) != 1
-    return contiguous and depth.loops[-1].extent >= plan.lanes
+    if source is None or depth.inside:
+        return None
+    flat, runs = source.flat(), plan.k.runs[plan.k.number :]
+    if flat.coefficient(c.n[-1]) == 1:
+        return None
+    return next(
+        (
+            loop
+            for loop, run in zip(depth.loops, runs, strict=True)
+            if flat.coefficient(run[-1]) == 1 and loop.extent >= plan.lanes
+        ),
+        None,
+    )
 
 
 def existing(depth: Depth, member: int, value: Expression) -> Expression:
