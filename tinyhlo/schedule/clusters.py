@@ -54,12 +54,14 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Who computes and who reads each value; `results` are those that the graph returns.
-    `column_limit`: elements of a column that one kernel may walk several times."""
+    """Who computes and who reads each value; `results` are those that the graph returns, `copies`
+    those that no reader computes itself. `column_limit`: elements of a column that one kernel may
+    walk several times."""
 
     producer: dict[Node, Cluster]
     consumers: dict[Node, set[Cluster]]
     results: set[Node]
+    copies: frozenset[Node]
     column_limit: int
 
     def readers(self, value: Node) -> set[Cluster]:

@@ -43,11 +43,13 @@ LONGEST = 1024
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """In topological order; `depth`: operations one after the other that lead to each value."""
+    """In topological order; `depth`: operations one after the other that lead to each value. Of
+    them `copies` are made for who reads them in that order."""
 
     values: tuple[Node, ...]
     structures: tuple[Node, ...]
     depth: dict[Node, int]
+    copies: frozenset[Node]
 
 
 def base(node: Node) -> Node:
@@ -149,9 +151,11 @@ def find_items(graph: Graph, target: Target) -> Items:
         shared = is_shared(node, users, work, meeting)
         if node in forced or is_reduced(node) or shared or node in windowed:
             chosen.add(node)
+    copies = frozenset(across_others(nodes, chosen, target))
+    chosen |= copies
     values = tuple(node for node in nodes if node in chosen)
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
-    return Items(values, structures, depth)
+    return Items(values, structures, depth, copies)
 
 
 def operands(node: Node, bf16: bool, chosen: Set[Node]) -> tuple[Node, ...]:
@@ -282,6 +286,62 @@ def turned(nodes: Sequence[Node], users: Mapping[Node, Sequence[Node]]) -> Itera
             and not all(is_tiled(user, users) for user in users[node])
         ):
             yield source
+
+
+def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> Iterator[Node]:
+    """Values that lie across others in the terms of reduces, where other passes read both as well,
+    or either would be read in lines that the first cache does not keep until they are read again.
+    What only stores turns them on the way (`codegen/moves/turned.py`)."""
+    passes, reduced = Counter[Node](), set[Node]()
+    for node in nodes:
+        if node not in chosen or not isinstance(node, (Elementwise, ir.Reduce)):
+            continue
+        size, product = node.inputs[0].type.size, find_contraction(node)
+        if size < LARGE or (product and product.m and product.n):
+            continue
+        leaves = [leaf for leaf in leaves_of(node, chosen) if 2 * leaf.type.size > size]
+        across = {leaf for leaf in leaves if isinstance(leaf, ir.Permute) and crosses(leaf)}
+        others = [x for x in leaves if x not in across and len(x.shape) - 1 in varies(x)]
+        for leaf in across if others else ():
+            passes[leaf] += 1
+            if isinstance(node, ir.Reduce):
+                reduced.add(leaf)
+                if is_far(leaf, others, node.axes, 2 * target.l1_bytes):
+                    yield leaf
+    yield from (leaf for leaf in reduced if passes[leaf] > 1)
+
+
+def is_far(node: ir.Permute, others: Sequence[Node], reduced: Sequence[int], nbytes: int) -> bool:
+    """Whether a reduce that walks along memory of what `node` turns walks so far across others, and
+    one that walks along others so far across that."""
+    own, last = node.order.index(len(node.order) - 1), len(node.order) - 1
+    if own not in reduced:
+        return False  # lanes along that axis read rows of others, and turn them in registers
+    step = min(strides(other)[own] for other in others)
+    spans = step * node.shape[own], strides(node)[last] * node.shape[last]
+    return min(spans) * node.dtype.itemsize >= nbytes
+
+
+def strides(node: Node) -> list[int]:
+    """Elements from one position along each axis to the next, where a node lies."""
+    order: Sequence[int] = range(len(node.shape))
+    if isinstance(node, ir.Permute):
+        node, order = node.inputs[0], node.order
+    return [prod(node.shape[axis + 1 :]) for axis in order]
+
+
+def leaves_of(value: Node, chosen: Set[Node]) -> Iterator[Node]:
+    """What a value, or the terms of a reduce, is computed from element by element."""
+    pending, seen = [*value.inputs], set[Node]()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Elementwise) and node not in chosen:
+            pending += node.inputs
+        elif not isinstance(node, (ir.Expand, ir.Iota)):
+            yield node
 
 
 def crosses(node: ir.Permute) -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most
@@ -42,6 +43,7 @@ NEAR = 4  # elements apart: so few vectors are loaded and picked from
 FEWEST = 4  # rows and columns of a square
 FEW_ROWS = 48  # whose pages are at hand together: their blocks overlap, and share lines of memory
 OVERLAP = 1.03  # computed twice, rather than in blocks that are narrow
+SHARED = 16  # blocks: fewer are not taken out of the loops that they do not depend on
 MOST = 4  # operands: more have no room in the first cache
 
 
@@ -101,11 +103,15 @@ def turned_nest(
     columns = Block(column, size_of(column.extent, RUN_BYTES // widest, lanes))
     moves.append(f"turn {row.name} {rows.size} x {column.name} {columns.size}")
     outside = [v for v in variables if v not in (row, column)]
-    block = in_block(stores, loads, rows, columns, lanes, numbers)
     blocks = [rows.outer, columns.outer]
     if row.extent <= FEW_ROWS:
         blocks.reverse()
-    return nested([*outside, *blocks], block)
+    around = [v for v in outside if any(load.depends_on(v) for load in loads)]
+    if prod(v.extent for v in (*around, *blocks)) < SHARED:
+        around = outside
+    inside = [*(v for v in variables if v not in around and v is not column), column]
+    block = in_block(stores, loads, rows, columns, inside, lanes, numbers)
+    return nested([*around, *blocks], block)
 
 
 def has_many_pages(load: Load, column: Var, target: Target) -> bool:
@@ -139,11 +145,11 @@ def size_of(extent: int, most: int, lanes: int) -> int:
 
 
 def in_block(
-    stores: Sequence[Store], loads: Sequence[Load], rows: Block, columns: Block, lanes: int,
-    numbers: Iterator[int],
+    stores: Sequence[Store], loads: Sequence[Load], rows: Block, columns: Block,
+    variables: Sequence[Var], lanes: int, numbers: Iterator[int],
 ) -> Body:  # fmt: skip
-    """Fill scratch with each load's block, then compute and store from there. The scratch of nests
-    side by side has `numbers` of its own."""
+    """Fill scratch with each load's block, then compute and store from there, along `variables`.
+    The scratch of nests side by side has `numbers` of its own."""
     places = {rows.var: rows.at(index(rows.inner)), columns.var: columns.at(index(columns.inner))}
     allocates: list[Statement] = []
     fills: list[Statement] = []
@@ -164,5 +170,6 @@ def in_block(
         fills += nested([square], (Loop(rows.inner, Axis.VECTOR, tuple(copies), lanes),))
         values[load] = Load(scratch, stored * columns.size + index(columns.inner))
     computed = tuple(Store(s.memory, s.index, exchanged(s.value, values)) for s in stores)
-    inner = nested([rows.inner, columns.inner], substituted(computed, places))
+    inner_of = {rows.var: rows.inner, columns.var: columns.inner}
+    inner = nested([inner_of.get(v, v) for v in variables], substituted(computed, places))
     return (*allocates, *fills, *inner)

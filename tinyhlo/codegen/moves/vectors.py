@@ -113,6 +113,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     dear = dear and not all(map(is_copy, innermost(loop)))  # in vectors of their own
     short = longest_inside(loop) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
+    waits |= own.hides and loop.axis is Axis.REDUCE
     chains = 0  # vectors side by side
     if along or waits or (dear and short):
         chains = 1
@@ -170,9 +171,10 @@ def computes(body: Body) -> bool:
 
 
 def adds_up(body: Body) -> bool:
-    """Whether a loop directly in a body only adds up: each addition waits for the one before, but
-    not for those in other lanes."""
-    return any(isinstance(s, Loop) and is_plain_reduce(s) for s in body)
+    """Whether reduces in a body only add up: each addition waits for the one before, but not for
+    those in other lanes."""
+    reduces = (s for s in body if isinstance(s, Loop) and s.axis is Axis.REDUCE)
+    return any(is_plain_reduce(s) or adds_up(s.body) for s in reduces)
 
 
 def longest_inside(loop: Loop) -> int:
