@@ -446,6 +446,29 @@ def test_what_lies_across_is_packed_for_many_columns() -> None:
         compare(graph)
 
 
+@pytest.mark.parametrize(("columns", "depth"), [(32, (4, 100)), (14, (1, 100)), (5, (3, 40))])
+def test_vectors_along_any_axis_of_the_depth_fill_a_panel(
+    columns: int, depth: tuple[int, int]
+) -> None:
+    """einsum bdf,dfam->bm over d and f, f the longer and the one along memory."""
+    d, f = depth
+    left, right = build.param(0, (8, f, d, 7), F32), build.param(1, (columns, d, 8, f), F32)
+    turned = build.permute(left, (0, 3, 1, 2)), build.permute(right, (2, 0, 3, 1))
+    shape = (8, 7, columns, f, d)
+    factors = (
+        build.broadcast(turned[0], shape, (0, 1, 3, 4)),
+        build.broadcast(turned[1], shape, (0, 2, 3, 4)),
+    )
+    product = build.reduce(Op.ADD, build.elementwise(Op.MUL, *factors), (3, 4))
+    graph = Graph((left.type, right.type), (product,))
+    loops = lower_contraction(
+        Kernel("kernel", graph), named_target("x86-64-v3", threads=2), Moves()
+    )
+    assert loops is not None and "right packed" in loops.moves
+    assert re.search(rf"for k\d in {f} vector 8:\n( +t0.*\n)? +right", str(loops))
+    compare(graph)
+
+
 @pytest.mark.parametrize(("processor", "together"), [("x86-64-v3", 24), ("x86-64-v4", 16)])
 def test_what_is_turned_as_it_is_packed_fills_lines(processor: str, together: int) -> None:
     """Not all 48 columns of a panel where 16 do: LLVM takes 9 ms for the shuffles of those.

@@ -177,6 +177,44 @@ def test_a_loop_in_between_may_be_the_better_one() -> None:
     assert any(move.startswith(("vector k ", "vector jk ")) for move in loops.moves)
 
 
+@pytest.mark.parametrize("depth", [(), (5,)])
+def test_sums_run_in_lanes_whatever_lies_along_them(depth: tuple[int, ...]) -> None:
+    """One by one, each addition waits for the one before."""
+    x, y = param(0, (40, *depth, 30, 32), F32), param(1, (40, *depth, 32, 30), F32)
+    rank = len(x.shape)
+    turned = permute(y, (*range(rank - 2), rank - 1, rank - 2))
+    graph = Graph((x.type, y.type), (reduce(Op.ADD, mul(x, turned), range(1, rank)),))
+    assert any(move.startswith("vector ") for move in moves_of(graph))
+    check(graph, [normal(*n.shape) for n in (x, y)], atol=1e-4)
+
+
+def test_sums_over_two_axes_wait_for_themselves_as_well() -> None:
+    """Lanes run along the results, and rows of x are turned in registers."""
+    x, y, w = (
+        param(0, (7, 128, 64, 16), F32),
+        param(1, (16, 7, 128, 64), F32),
+        param(2, (16, 7), F32),
+    )
+    scaled = mul(y, broadcast(w, y.shape, (0, 1)))
+    terms = mul(permute(x, (3, 0, 1, 2)), scaled)
+    graph = Graph((x.type, y.type, w.type), (reduce(Op.ADD, terms, (0, 1)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    assert "vector ij 16" in loops.moves and "sums k 8" in loops.moves
+    check(graph, [normal(*n.shape) for n in (x, y, w)], atol=1e-4)
+
+
+def test_a_loop_of_one_vector_goes_inside_of_the_one_that_threads_share() -> None:
+    x, y = param(0, (40, 16, 128, 8), F32), param(1, (40, 128), F32)
+    terms = elementwise(
+        Op.TANH, add(permute(x, (3, 2, 0, 1)), broadcast(y, (8, 128, 40, 16), (2, 1)))
+    )
+    graph = Graph((x.type, y.type), (reduce(Op.MAX, terms, (3,)),))
+    loops = choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2))
+    (outermost,) = (s for s in loops.body if isinstance(s, Loop))
+    assert outermost.axis is Axis.PARALLEL
+    check(graph, [normal(*n.shape) for n in (x, y)], atol=1e-5)
+
+
 def test_a_small_factor_does_not_decide_along_what_sums_run() -> None:
     """w lies along the innermost loop, which is short; what it multiplies along the outermost."""
     x, w = param(0, (50, 3, 64, 128), F32), param(1, (64, 3), F32)

@@ -155,6 +155,17 @@ def test_a_slice_is_turned_within_its_bounds() -> None:
     check(Graph((x.type,), (permute(cut, (1, 0)),)), [numbers(x.shape, F32)])
 
 
+def test_blocks_are_turned_outside_of_loops_that_they_do_not_depend_on() -> None:
+    x, y = param(0, (16, 32, 20), F32), param(1, (64, 16, 32), F32)
+    shape = (16, 20, 64, 32)
+    turned_x = broadcast(permute(x, (0, 2, 1)), shape, (0, 1, 3))
+    result = mul(turned_x, broadcast(permute(y, (1, 0, 2)), shape, (0, 2, 3)))
+    graph = Graph((x.type, y.type), (result,))
+    text = str(choose_moves(lower_fused(Kernel("k", graph)), named_target("x86-64-v4", threads=2)))
+    assert text.index("turned0[") < text.index("for k in 64") < text.index("y0[")
+    check(graph, [numbers(x.shape, F32), numbers(y.shape, F32)])
+
+
 def innermost_loops(body: Body):  # type: ignore[no-untyped-def]
     for statement in body:
         if isinstance(statement, Loop):

@@ -387,6 +387,30 @@ def test_products_in_either_order_are_one_node() -> None:
     assert result.inputs[0] is result.inputs[1]
 
 
+def test_turned_positions_are_positions() -> None:
+    x = build.param(0, (3, 4, 5), I32)
+    turned = build.permute(build.iota((5, 3, 4), I32, 0), (1, 2, 0))
+    (result,) = simplify(Graph((x.type,), (x + turned,), ())).results
+    assert result.inputs[1] is build.iota((3, 4, 5), I32, 2)
+
+
+def test_elements_at_all_positions_in_turn_are_a_view() -> None:
+    """As the diagonal of a product leaves them: x[i, j] at i and j that count."""
+    x = build.param(0, (6, 8), F32)
+    row = build.expand(build.reshape(build.iota((6,), I32, 0), (6, 1)), (6, 8))
+    for places in ((row, build.iota((6, 8), I32, 1)), (build.iota((6, 8), I32, 0), None)):
+        first, second = places
+        second = build.full(3, (6, 8), I32) if second is None else second
+        graph = simplify(Graph((x.type,), (build.gather(x, [first, second]),), ()))
+        assert not any(isinstance(node, Gather) for node in graph.nodes())
+        value = np.arange(48, dtype=np.float32).reshape(6, 8)
+        (found,) = run_graph(graph, [value])
+        column = np.arange(8) if places[1] is not None else 3
+        np.testing.assert_array_equal(
+            found, value[np.arange(6)[:, None], column] + np.zeros((6, 8))
+        )
+
+
 @pytest.mark.parametrize(
     ("dtype", "end"),
     [(F32, 2), (F32, 2.5), (F32, float("nan")), (F32, float("inf")), (I32, 2), (I8, 2)],

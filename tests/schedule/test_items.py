@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce as folded
 
+from tests.schedule.graphs import launches, normal, planned
 from tinyhlo.ir.build import (
     broadcast,
     cast,
@@ -220,3 +221,53 @@ def test_what_is_read_across_again_and_again_is_turned_once() -> None:
     factors = factors[0], broadcast(w, (50, 32, 64), (1, 2))
     product = reduce(Op.ADD, elementwise(Op.MUL, *factors), (2,))
     assert find_items(Graph((x.type, w.type), (product,)), PLAIN).values == (product,)
+
+
+def across(x_order: tuple[int, ...], y_order: tuple[int, ...], n: int) -> tuple[Node, Node]:
+    """x[a, b, c] * y[a, b, c], the memory of each in an order of its own."""
+    x, y = (param(k, (n, n, n), F32) for k in (0, 1))
+    own = [sorted(range(3), key=order.__getitem__) for order in (x_order, y_order)]
+    return permute(x, own[0]), permute(y, own[1])
+
+
+def copies(result: Node) -> int:
+    types = (param(0, (64, 64, 64), F32).type,) * 2
+    return len(find_items(Graph(types, (result,)), PLAIN).copies)
+
+
+def test_what_lies_across_others_and_far_is_turned_for_a_reduce() -> None:
+    """Not where lanes run along an axis that is kept, lines are few, or both lie alike."""
+    in_order = (0, 1, 2)
+    for y_order, axes, n, expected in [
+        ((2, 1, 0), (0, 2), 64, 1),
+        ((2, 1, 0), (2,), 64, 0),
+        ((0, 2, 1), (1, 2), 64, 0),
+        ((0, 2, 1), (1, 2), 128, 1),
+        ((2, 1, 0), (0, 2), 16, 0),
+        (in_order, (1, 2), 128, 0),
+    ]:
+        x, y = across(in_order, y_order, n)
+        terms = elementwise(Op.MUL, x, y)
+        assert copies(reduce(Op.ADD, terms, axes)) == expected, (y_order, axes, n)
+    x, y = across((2, 1, 0), (2, 1, 0), 128)
+    assert copies(reduce(Op.ADD, elementwise(Op.MUL, x, y), (0, 2))) == 0
+    x, y = across(in_order, (2, 1, 0), 64)
+    assert copies(elementwise(Op.MUL, x, y)) == 0  # loops that store turn it themselves
+
+
+def test_what_lies_across_others_is_turned_for_several_passes() -> None:
+    x, y = across((0, 1, 2), (2, 1, 0), 32)
+    terms = elementwise(Op.ADD, x, y)
+    largest = reduce(Op.MAX, terms, (2,))
+    assert copies(largest) == 0
+    apart = elementwise(Op.SUB, terms, broadcast(largest, terms.shape, (0, 1)))
+    total = reduce(Op.ADD, elementwise(Op.EXP, apart), (2,))
+    assert copies(total) == 1
+
+
+def test_a_copy_for_its_readers_is_a_kernel_of_its_own() -> None:
+    x, y = across((0, 1, 2), (2, 1, 0), 64)
+    total = reduce(Op.MAX, elementwise(Op.ADD, x, y), (0, 2))
+    arrays = [normal(64, 64, 64, seed=k) for k in (0, 1)]
+    program = planned(Graph((x.type, x.type), (total,)), arrays)
+    assert len(launches(program.body)) == 2

@@ -292,9 +292,9 @@ def counted_from(index: Node) -> tuple[int, int | None] | None:
             return (start, 0) if np.array_equal(value, np.arange(start, start + extent)) else None
         case Expand(inputs=(source,)) if splat_value(source) is None:
             return counted_from(source)
-        case Reshape(
-            inputs=(Constant(shape=(extent,)) | Iota(shape=(extent,)) as source,)
-        ) if extent in index.shape:
+        case Reshape(inputs=(Constant(shape=(extent,)) | Iota(shape=(extent,)) as source,)) if (
+            extent in index.shape
+        ):
             found = counted_from(source)
             return None if found is None else (found[0], index.shape.index(extent))
         case _:
