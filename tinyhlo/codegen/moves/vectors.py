@@ -39,7 +39,7 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
-FOLD = 0.5  # points
+UNIT, PAIR, STILL, GATHER, FOLD = 1.0, 0.5, 0.25, -2.0, -0.5  # points
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
 COPIED = 4  # bytes of a vector, at least, where rows are copied
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
@@ -85,7 +85,9 @@ class Score:
     @property
     def hides(self) -> bool:
         """Whether enough lies side by side that the rest may be collected lane by lane."""
-        return self.unit > 0 and self.gathers <= 2 * self.unit
+        unit = sum(times for points, times in self.points if points == UNIT)
+        gathers = sum(times * points / GATHER for points, times in self.points if points < 0)
+        return 0 < unit >= gathers / 2
 
 
 def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
@@ -186,7 +188,7 @@ def gain(loop: Loop, target: Target) -> float:
     """The score of a loop that fills a vector, less what it takes to put the lanes of a sum
     together."""
     found = score(loop, target)
-    value = found.value - FOLD * (loop.axis is Axis.REDUCE)
+    value = found.value + FOLD * (loop.axis is Axis.REDUCE)
     return value if loop.var.extent >= lanes_of(found, target) else -1.0
 
 
@@ -262,14 +264,15 @@ def score(loop: Loop, target: Target) -> Score:
             result.near += count  # most of a row: whole vectors, turned around
         else:
             result.gathers += count
-            result.points.append((-2.0 * count, times))
+            result.points.append((GATHER * count, times))
     lanes = lanes_of(result, target, loop.var.extent)
     for where, times in result.grouped:
         stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
         result.unit += stride == 1
         result.still += stride == 0
         result.gathers += stride not in (0, 1)
-        result.points.append((1.0 if stride == 1 else 0.25 if stride == 0 else -2.0, times))
+        points = UNIT if stride == 1 else STILL if stride == 0 else GATHER
+        result.points.append((points, times))
     return result
 
 
@@ -303,13 +306,13 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     points = 0.0
     if stride == 1:
         result.unit += 1
-        points = 1.0
+        points = UNIT
     elif stride in (2, -1):
         result.pairs += 1
-        points = 0.5
+        points = PAIR
     elif stride == 0:
         result.still += 1
-        points = 0.25
+        points = STILL
     elif stride is not None and 2 <= abs(stride) <= NEAR and not written:
         result.near += 1
     elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
@@ -319,10 +322,10 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         result.grouped.append((where, times))
     elif stride and written and result.rows[memory, where.terms] == stride:
         result.unit += 1 if where.offset % stride == 0 else 0
-        points = 1.0 if where.offset % stride == 0 else 0.0
+        points = UNIT if where.offset % stride == 0 else 0.0
     else:
         result.gathers += 1
-        points = -2.0
+        points = GATHER
     result.points.append((points, times))
     for atom, _ in where.terms:
         inner = getattr(atom, "value", None)
