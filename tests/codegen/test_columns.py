@@ -110,7 +110,7 @@ def test_many_columns_of_few_far_rows_are_taken_in_parts(
     for result in (reduce(Op.MAX, x, (0,)), reduce(Op.ADD, mul(apart, apart), (0,))):
         graph = graph_of(result, shape=x.shape)
         (loops,) = compiled(graph).loops
-        assert loops.moves[0] == f"parts i {columns.PART}" and "parallel part" in loops.moves
+        assert loops.moves[0] == f"parts i {columns.PART}" and "parallel i_part" in loops.moves
         check(graph, normal(*x.shape))
 
 

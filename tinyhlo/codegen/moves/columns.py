@@ -130,7 +130,8 @@ def in_parts(statement: Statement, target: Target, moves: list[str]) -> Statemen
         return statement
     assert isinstance(statement, Loop)
     extent = statement.var.extent
-    part, column = Var("part", ceil_div(extent, PART)), Var(statement.var.name, PART)
+    name = statement.var.name
+    part, column = Var(f"{name}_part", ceil_div(extent, PART)), Var(name, PART)
     place = at_most(index(part) * PART, extent - PART) + index(column)
     loop = Loop(column, Axis.SERIAL, substituted(statement.body, {statement.var: place}))
     if not all(pays(c, target) for s in reduces_apart(loop) if (c := find_columns(s))):

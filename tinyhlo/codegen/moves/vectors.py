@@ -62,9 +62,8 @@ class Score:
     one_set: bool = False  # neighbours share a set of the first cache
     parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
-    grouped: list[tuple[Index, float]] = field(
-        default_factory=list
-    )  # loads that quotients take part in
+    # loads that quotients take part in, and how often
+    grouped: list[tuple[Index, float]] = field(default_factory=list)
     inside: list[Var] = field(default_factory=list)  # of loops around what is being counted
     points: list[tuple[float, float]] = field(default_factory=list)  # of accesses, and how often
 
