@@ -9,6 +9,7 @@ backends alternate in one process, a fresh process for each workload, errors aga
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import math
@@ -49,6 +50,9 @@ magnitude.
 
 def main() -> int:
     """Run and write; the exit code is 2 when the workloads are not there."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     script = workloads_script()
     if script is None:
         print("nothing recorded: bench/bench_jax.py is not in ../shared", file=sys.stderr)
