@@ -1,14 +1,18 @@
-"""What can be reached from somewhere, each once: nodes from nodes, kernels from kernels.
+"""What can be reached from somewhere, each once: nodes from nodes, kernels from kernels; and the
+other way, who reads each node of a graph.
 
 any(node is x for node in reachable([y], lambda node: node.inputs))      # does y need x?
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from tinyhlo.ir.graph import Node
+
 T = TypeVar("T")
+Users = dict[Node, list[Node]]
 
 
 def reachable(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
@@ -20,3 +24,12 @@ def reachable(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator
             seen.add(found)
             yield found
             pending += below(found)
+
+
+def users_of(nodes: Sequence[Node]) -> Users:
+    """The nodes that read each of a graph's nodes, once each."""
+    users: Users = {node: [] for node in nodes}
+    for node in nodes:
+        for child in dict.fromkeys(node.inputs):
+            users[child].append(node)
+    return users

@@ -9,6 +9,7 @@ sink             values turned once, before the work on them
 terms            reduces in the order in which their terms lie
 depths           products along depths that steps do not divide, in two
 items            values that are worth a kernel's result
+across           values that lie across others, turned once
 access           at which indices a value is read
 clusters         items that share a kernel, and merging two
 fusion           which clusters are merged

@@ -8,8 +8,7 @@ than reading it back, a dear value that a view would multiply, or a stage of a v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from math import prod
+from collections.abc import Mapping, Sequence, Set
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
@@ -18,10 +17,11 @@ from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.transform import find_transform
-from tinyhlo.ir.walks import reachable
+from tinyhlo.ir.walks import reachable, users_of
 from tinyhlo.records import dataclass
+from tinyhlo.schedule.across import across_others, repeated_across
 from tinyhlo.schedule.planes import FEW_PRODUCTS
-from tinyhlo.target import NEAR, Target
+from tinyhlo.target import Target
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
@@ -33,8 +33,6 @@ MANY_SLICES = 16
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
-# Elements of a value, how often each is read, and how many follow each other.
-LARGE, REPEATED, LONG_RUN = 1 << 14, 8, 16
 FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
@@ -104,11 +102,8 @@ def find_items(graph: Graph, target: Target) -> Items:
     """Walk the graph once, inputs first."""
     bf16 = "bf16 bf16" in target.dots  # products multiply it as it is stored
     nodes = graph.nodes()
-    users: dict[Node, list[Node]] = {node: [] for node in nodes}
+    users = users_of(nodes)
     order = {node: k for k, node in enumerate(nodes)}
-    for node in nodes:
-        for child in dict.fromkeys(node.inputs):
-            users[child].append(node)
     forced: set[Node] = {base(node) for node in graph.results}
     work: Counter[Node] = Counter()
     depth: dict[Node, int] = {}
@@ -122,7 +117,7 @@ def find_items(graph: Graph, target: Target) -> Items:
         views = transform_views(node)
         inlined.update(views)
         forced.update(base(view) for view in views[-1:] if has_many_parts(base(view)))
-    forced.update(base(value) for value in turned(nodes, users) if value not in inlined)
+    forced.update(base(value) for value in repeated_across(nodes, users) if value not in inlined)
     meeting = meeting_points(nodes, users, forced)
     windowed = read_by_windows(nodes, users)
     for node in nodes:
@@ -262,99 +257,6 @@ def one_by_one(node: Node) -> tuple[Node, ...]:
     count = len(node.results)
     whole = any(is_position(where) for where in node.inputs[2 * count :])
     return () if whole else node.inputs[count:]
-
-
-def turned(nodes: Sequence[Node], users: Mapping[Node, Sequence[Node]]) -> Iterator[Node]:
-    """Repeated values that lie across what they are combined with: read so again and again, where
-    all of one in the right order costs little. Tiles of products turn their factors themselves."""
-    across: set[Node] = set()
-    for node in nodes:
-        below = node.inputs if isinstance(node, (Elementwise, *VIEWS)) else ()
-        if (isinstance(node, ir.Permute) and crosses(node)) or not across.isdisjoint(below):
-            across.add(node)
-    for node in nodes:
-        if not isinstance(node, ir.Expand) or node.type.size < LARGE:
-            continue
-        source = node.inputs[0]
-        others = [child for user in users[node] for child in user.inputs if child is not node]
-        if (
-            source in across
-            and REPEATED * source.type.size <= node.type.size
-            and source.shape[-1] >= LONG_RUN
-            and across.isdisjoint(others)
-            and any(len(child.shape) - 1 in varies(child) for child in others)
-            and not all(is_tiled(user, users) for user in users[node])
-        ):
-            yield source
-
-
-def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> Iterator[Node]:
-    """Values that lie across others in the terms of reduces, where other passes read both as well,
-    or either would be read in lines that the first cache does not keep until they are read again.
-    What only stores turns them on the way (`codegen/moves/turned.py`)."""
-    passes, reduced = Counter[Node](), set[Node]()
-    for node in nodes:
-        if node not in chosen or not isinstance(node, (Elementwise, ir.Reduce)):
-            continue
-        size, product = node.inputs[0].type.size, find_contraction(node)
-        if size < LARGE or (product and product.m and product.n):
-            continue
-        leaves = [leaf for leaf in leaves_of(node, chosen) if 2 * leaf.type.size > size]
-        across = {leaf for leaf in leaves if isinstance(leaf, ir.Permute) and crosses(leaf)}
-        others = [x for x in leaves if x not in across and len(x.shape) - 1 in varies(x)]
-        for leaf in across if others else ():
-            passes[leaf] += 1
-            if isinstance(node, ir.Reduce):
-                reduced.add(leaf)
-                if is_far(leaf, others, node.axes, 2 * target.l1_bytes):
-                    yield leaf
-    yield from (leaf for leaf in reduced if passes[leaf] > 1)
-
-
-def is_far(node: ir.Permute, others: Sequence[Node], reduced: Sequence[int], nbytes: int) -> bool:
-    """Whether a reduce that walks along memory of what `node` turns walks so far across others, and
-    one that walks along others so far across that."""
-    own, last = node.order.index(len(node.order) - 1), len(node.order) - 1
-    if own not in reduced:
-        return False  # lanes along that axis read rows of others, and turn them in registers
-    step = min(strides(other)[own] for other in others)
-    spans = step * node.shape[own], strides(node)[last] * node.shape[last]
-    return min(spans) * node.dtype.itemsize >= nbytes
-
-
-def strides(node: Node) -> list[int]:
-    """Elements from one position along each axis to the next, where a node lies."""
-    order: Sequence[int] = range(len(node.shape))
-    if isinstance(node, ir.Permute):
-        node, order = node.inputs[0], node.order
-    return [prod(node.shape[axis + 1 :]) for axis in order]
-
-
-def leaves_of(value: Node, chosen: Set[Node]) -> Iterator[Node]:
-    """What a value, or the terms of a reduce, is computed from element by element."""
-    pending, seen = [*value.inputs], set[Node]()
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, Elementwise) and node not in chosen:
-            pending += node.inputs
-        elif not isinstance(node, (ir.Expand, ir.Iota)):
-            yield node
-
-
-def crosses(node: ir.Permute) -> bool:
-    """Whether neighbours along the last axis lie far apart in what is permuted."""
-    source = node.inputs[0].shape
-    last = next((axis for axis in reversed(node.order) if source[axis] > 1), 0)
-    return prod(source[last + 1 :]) > NEAR
-
-
-def is_tiled(factor: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
-    """Whether products of a value are those of two matrices."""
-    found = [find_contraction(user) for user in users[factor]]
-    return bool(found) and all(c is not None and c.m and c.n for c in found)
 
 
 def is_made_of(node: Node, targets: set[Node], order: Mapping[Node, int]) -> bool:

@@ -20,8 +20,7 @@ from tinyhlo.ir.graph import Branch, Elementwise, Graph, Loop, Node, Permute, Re
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, step
-
-Users = dict[Node, list[Node]]
+from tinyhlo.ir.walks import Users, users_of
 
 
 def in_order(graph: Graph) -> Graph:
@@ -45,15 +44,6 @@ def in_order(graph: Graph) -> Graph:
         return build.permute(with_axes(found, order), back)
 
     return graph.mapped(placed)
-
-
-def users_of(nodes: Sequence[Node]) -> Users:
-    """The nodes that read each, once each."""
-    users: Users = {node: [] for node in nodes}
-    for node in nodes:
-        for child in dict.fromkeys(node.inputs):
-            users[child].append(node)
-    return users
 
 
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from tinyhlo.ir import build
 from tinyhlo.ir.graph import Branch, Elementwise, Graph, Loop, Node, Permute
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.schedule.orders import Users, users_of
+from tinyhlo.ir.walks import Users, users_of
 from tinyhlo.schedule.terms import Order, small_among
 
 

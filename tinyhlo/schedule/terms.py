@@ -30,8 +30,8 @@ from tinyhlo.ir.graph import (
     Reduce,
 )
 from tinyhlo.ir.simplify import rebuild, step
+from tinyhlo.ir.walks import Users, users_of
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.orders import Users, users_of
 
 LEAST = 1 << 11  # terms: of fewer, a launch takes longer than what is won
 SMALL = 4  # times smaller than the terms is what is repeated in them and may lie across

@@ -83,8 +83,8 @@ def is_short(nest: Sequence[Loop], target: Target) -> bool:
         return False  # what is taken apart or put together is a power of two
     found = score(row, target)
     many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
-    apart = found.gathers or found.pairs
-    return not apart and not (many and (2 * lanes < short or found.near or not sums))
+    apart = found.gathers or found.counts["pair"]
+    return not apart and not (many and (2 * lanes < short or found.counts["near"] or not sums))
 
 
 def is_plain(statement: Statement) -> bool:

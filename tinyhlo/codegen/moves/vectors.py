@@ -39,7 +39,10 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
-UNIT, PAIR, STILL, GATHER, FOLD = 1.0, 0.5, 0.25, -2.0, -0.5  # points
+# What an access is worth. A pair is every second element, or in reverse: vectors and a shuffle. Near
+# is a few elements apart: as many vectors and shuffles.
+POINTS = {"unit": 1.0, "pair": 0.5, "still": 0.25, "near": 0.0, "gather": -2.0}
+FOLD = 0.5  # what it takes to put the lanes of a sum together
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
 COPIED = 4  # bytes of a vector, at least, where rows are copied
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
@@ -47,46 +50,50 @@ GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector 
 
 @dataclass(slots=True)
 class Score:
-    """How the accesses of a loop body run along one variable."""
+    """How the accesses of a loop body run along one variable: how many are of each kind (`POINTS`),
+    and how often those are made in one turn."""
 
-    unit: int = 0
-    pairs: int = 0  # every second element, or in reverse: vectors and a shuffle
-    near: int = 0  # a few elements apart: as many vectors and shuffles
-    still: int = 0
-    gathers: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    times: Counter[str] = field(default_factory=Counter)
+    most: int = 1  # of one access
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
-    # loads of rows by stride: how many, and how often
-    far: dict[tuple[object, int], tuple[int, float]] = field(default_factory=dict)
+    # loads of rows by stride, and how often each is made
+    far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
     bits: int = 8
     copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
     parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
     seen: set[object] = field(default_factory=set)
-    # loads that quotients take part in, and how often
-    grouped: list[tuple[Index, float]] = field(default_factory=list)
+    # loads that quotients take part in, and how often each is made
+    grouped: list[tuple[Index, int]] = field(default_factory=list)
     inside: list[Var] = field(default_factory=list)  # of loops around what is being counted
-    points: list[tuple[float, float]] = field(default_factory=list)  # of accesses, and how often
+
+    def add(self, kind: str, times: int) -> None:
+        self.counts[kind] += 1
+        self.times[kind] += times
+        self.most = max(self.most, times)
 
     @property
     def value(self) -> float:
         if self.parts:
             return -math.inf
-        most = max((times for _, times in self.points), default=1.0)
-        return sum(points * times for points, times in self.points) / most
+        return sum(POINTS[kind] * times for kind, times in self.times.items()) / self.most
 
-    def often(self, where: Index) -> float:
-        """How often a place is accessed in one turn of the loop: outside of the innermost loops
-        that it does not depend on."""
-        names = index_free(where)
-        depth = max((k for k, var in enumerate(self.inside, 1) if var in names), default=0)
-        return float(math.prod(var.extent for var in self.inside[:depth]))
+    @property
+    def gathers(self) -> int:
+        return self.counts["gather"]
 
     @property
     def hides(self) -> bool:
         """Whether enough lies side by side that the rest may be collected lane by lane."""
-        unit = sum(times for points, times in self.points if points == UNIT)
-        gathers = sum(times * points / GATHER for points, times in self.points if points < 0)
-        return 0 < unit >= gathers / 2
+        return 0 < self.times["unit"] >= self.times["gather"] / 2
+
+    def often(self, where: Index) -> int:
+        """How often a place is accessed in one turn of the loop: outside of the innermost loops
+        that it does not depend on."""
+        names = index_free(where)
+        depth = max((k for k, var in enumerate(self.inside, 1) if var in names), default=0)
+        return math.prod(var.extent for var in self.inside[:depth])
 
 
 def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
@@ -187,7 +194,7 @@ def gain(loop: Loop, target: Target) -> float:
     """The score of a loop that fills a vector, less what it takes to put the lanes of a sum
     together."""
     found = score(loop, target)
-    value = found.value + FOLD * (loop.axis is Axis.REDUCE)
+    value = found.value - FOLD * (loop.axis is Axis.REDUCE)
     return value if loop.var.extent >= lanes_of(found, target) else -1.0
 
 
@@ -258,20 +265,15 @@ def score(loop: Loop, target: Target) -> Score:
     result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
     for statement in statements:
         visit(statement, loop.var, result)
-    for (_, stride), (count, times) in result.far.items():
-        if stride >= target.short_lanes(result.bits) and 2 * count > stride:
-            result.near += count  # most of a row: whole vectors, turned around
-        else:
-            result.gathers += count
-            result.points.append((GATHER * count, times))
+    for (_, stride), loads in result.far.items():
+        # most of a row: whole vectors, turned around
+        turns = stride >= target.short_lanes(result.bits) and 2 * len(loads) > stride
+        for times in loads:
+            result.add("near" if turns else "gather", times)
     lanes = lanes_of(result, target, loop.var.extent)
     for where, times in result.grouped:
         stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
-        result.unit += stride == 1
-        result.still += stride == 0
-        result.gathers += stride not in (0, 1)
-        points = UNIT if stride == 1 else STILL if stride == 0 else GATHER
-        result.points.append((points, times))
+        result.add({1: "unit", 0: "still"}.get(stride, "gather"), times)
     return result
 
 
@@ -302,30 +304,23 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     stride, times = where.coefficient(var), result.often(where)
     result.bits = max(result.bits, memory.dtype.bits)
     result.one_set |= bool(stride) and stride * memory.dtype.itemsize % WAY_BYTES == 0
-    points = 0.0
     if stride == 1:
-        result.unit += 1
-        points = UNIT
+        result.add("unit", times)
     elif stride in (2, -1):
-        result.pairs += 1
-        points = PAIR
+        result.add("pair", times)
     elif stride == 0:
-        result.still += 1
-        points = STILL
+        result.add("still", times)
     elif stride is not None and 2 <= abs(stride) <= NEAR and not written:
-        result.near += 1
+        result.add("near", times)
     elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
-        count, _ = result.far.get(((memory, where.terms), stride), (0, times))
-        result.far[(memory, where.terms), stride] = count + 1, times
+        result.far.setdefault(((memory, where.terms), stride), []).append(times)
     elif stride is None and not written:
         result.grouped.append((where, times))
     elif stride and written and result.rows[memory, where.terms] == stride:
-        result.unit += 1 if where.offset % stride == 0 else 0
-        points = UNIT if where.offset % stride == 0 else 0.0
+        if where.offset % stride == 0:  # the others are stored with it
+            result.add("unit", times)
     else:
-        result.gathers += 1
-        points = GATHER
-    result.points.append((points, times))
+        result.add("gather", times)
     for atom, _ in where.terms:
         inner = getattr(atom, "value", None)
         if inner is not None:

@@ -81,7 +81,7 @@ def fills(loop: Loop, target: Target) -> bool:
     """Whether a loop runs in lanes over what lies side by side."""
     found = score(loop, target)
     enough = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(found.bits)
-    return enough and found.unit > 0 and not found.gathers and not chooses(loop)
+    return enough and found.counts["unit"] > 0 and not found.gathers and not chooses(loop)
 
 
 def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str]) -> Loop:
