@@ -39,8 +39,8 @@ COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two ad
 LIGHT = 8.0
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
-# What an access is worth. A pair is every second element, or in reverse: vectors and a shuffle. Near
-# is a few elements apart: as many vectors and shuffles.
+# What an access is worth. A pair is every second element, or in reverse: vectors and a shuffle.
+# Near is a few elements apart: as many vectors and shuffles.
 POINTS = {"unit": 1.0, "pair": 0.5, "still": 0.25, "near": 0.0, "gather": -2.0}
 FOLD = 0.5  # what it takes to put the lanes of a sum together
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
