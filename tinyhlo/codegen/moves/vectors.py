@@ -273,7 +273,7 @@ def score(loop: Loop, target: Target) -> Score:
     lanes = lanes_of(result, target, loop.var.extent)
     for where, times in result.grouped:
         stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
-        result.add({1: "unit", 0: "still"}.get(stride, "gather"), times)
+        result.add("unit" if stride == 1 else "still" if stride == 0 else "gather", times)
     return result
 
 
