@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, replace
 from typing import Any
@@ -95,3 +97,20 @@ def test_what_refers_to_itself_is_written(dataclass: Callable[..., Any]) -> None
     one = count()
     one.number = one
     assert "number=..." in repr(one)
+
+
+def test_generic_bases() -> None:
+    """Dataclasses of Python 3.12.3, which is Ubuntu 24.04's, take Generic for a class with all
+    slots, and give the classes below it no weak references."""
+    program = """
+import dataclasses, typing
+slots_of = dataclasses._get_slots
+dataclasses._get_slots = lambda cls: (
+    ("__dict__", "__weakref__") if cls is typing.Generic else slots_of(cls))
+from tinyhlo.codegen.expressions import literal
+from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.graph import Param, TensorType
+literal(2.0, F32), Param(TensorType((2,), F32), 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert not done.returncode, done.stderr

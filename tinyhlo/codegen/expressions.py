@@ -77,7 +77,7 @@ class _Interning(type):
         return found
 
 
-@dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class _Expression(Operators["Expression"], metaclass=_Interning):
     """What all expressions know of themselves: `free` names (loop variables and registers), and
     whether they load from memory (0 no, 1 from constant memory only, 2 from any)."""

@@ -53,7 +53,7 @@ class TensorType(NamedTuple):
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Node(Operators["Node"]):
     """Base of all nodes: `type` of the value, `inputs` the nodes it reads. Compared by identity."""
 

@@ -39,7 +39,8 @@ def alike(value: Operators[T], other: Operand[T]) -> T:
 class Operators(Generic[T]):
     """What values of type T, which have a `dtype`, can do element by element."""
 
-    __slots__ = ()
+    # Said here, not by dataclasses: Python 3.12.3 forgets it in classes with a generic base.
+    __slots__ = ("__weakref__",)
     __array_ufunc__ = None  # NumPy's numbers leave the operator to the value
     known: int | None = None  # the integer that the value is known to be
 
