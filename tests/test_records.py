@@ -110,7 +110,7 @@ dataclasses._get_slots = lambda cls: (
 from tinyhlo.codegen.expressions import literal
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Param, TensorType
-literal(2.0, F32), Param(TensorType((2,), F32), 0)
+literal(2.0, F32), Param(TensorType((2,), F32), (), 0)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert not done.returncode, done.stderr
