@@ -107,8 +107,10 @@ class Driver:
             "current": (WORD,),
             "launch": (WORD, *[ctypes.c_uint32] * 7, WORD, ctypes.POINTER(WORD), WORD),
             "copy": (WORD, WORD, ctypes.c_size_t, WORD),
+            "put": (WORD, WORD, ctypes.c_size_t, WORD),
+            "get": (WORD, WORD, ctypes.c_size_t, WORD),
             "wait": (WORD,),
-            "allocate": (ctypes.POINTER(WORD), ctypes.c_size_t, ctypes.c_uint32),
+            "allocate": (ctypes.POINTER(WORD), ctypes.c_size_t),
             "free": (WORD,),
         }
         self.functions = [
@@ -120,6 +122,7 @@ class Driver:
             "written down",
             TARGET,
             lambda *_: ({}, None),
+            1 << 30,
             (11, 22),
             self.functions,
             None,
@@ -141,6 +144,14 @@ class Driver:
 
     def copy(self, to: int, from_: int, count: int, stream: int) -> int:
         self.calls.append(("copy", to, from_, count, stream))
+        return 0
+
+    def put(self, to: int, from_: int, count: int, stream: int) -> int:
+        self.calls.append(("put", to, from_, count, stream))
+        return 0
+
+    def get(self, to: int, from_: int, count: int, stream: int) -> int:
+        self.calls.append(("get", to, from_, count, stream))
         return 0
 
     def wait(self, stream: int) -> int:
@@ -186,7 +197,10 @@ def test_a_copy_and_a_wait() -> None:
     assert core.library().tiny_device_copy(address, 1000, 2000, 8) == 0
     assert core.library().tiny_device_copy(address, 1000, 1000, 8) == 0  # nothing to do
     assert core.library().tiny_device_wait(address) == 0
+    assert core.library().tiny_device_read(address, 3000, 1000, 1) == 0  # waits once it is queued
     assert [call for call in driver.calls if call[0] != "current"] == [
         ("copy", 1000, 2000, 8, 22),
+        ("wait", 22),
+        ("get", 3000, 1000, 1, 22),
         ("wait", 22),
     ]

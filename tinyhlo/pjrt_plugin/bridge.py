@@ -128,6 +128,10 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
         raise TinyhloError(
             f"the program is for {devices} devices, and to be run on {len(given.devices)}"
         )
+    if executable.on_host and core.library().tiny_memory_is_apart():
+        from tinyhlo.runtime.host import for_buffers
+
+        return for_buffers(executable)
     return executable
 
 

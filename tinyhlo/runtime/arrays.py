@@ -2,6 +2,7 @@
 
 view(address, f32[2,3])  ->  the array that lies there, not copied
 pointers([x, y])         ->  void*[2]
+got(put(x))              ->  x, by way of where programs find arrays
 mismatch(x, f32[2,3])    ->  "must be f32[2,3], got f64[2,3]: convert it to float32"
 """
 
@@ -38,23 +39,13 @@ def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
 
 
-def raw_bytes(count: int) -> np.ndarray:
-    """Uninitialised memory that programs may be given: a device's, once it has been installed."""
-    library = core.library()
-    if not library.tiny_memory_is_shared():
-        return np.empty(count, np.uint8)
-    address = library.tiny_allocate_buffer(count)
-    if not address:
-        raise OutOfMemory(f"out of memory: {count} bytes for an array")
-    raw = (ctypes.c_uint8 * count).from_address(address)
-    finalizer = weakref.finalize(raw, library.tiny_free_buffer, address, count)
-    finalizer.atexit = False
-    return np.ctypeslib.as_array(raw)
-
-
 def aligned_empty(type_: TensorType) -> np.ndarray:
-    """An uninitialised array whose data start on a cache line."""
-    raw = raw_bytes(type_.nbytes + ALIGNMENT)
+    """An uninitialised array of the host's whose data start on a cache line."""
+    return aligned(np.empty(type_.nbytes + ALIGNMENT, np.uint8), type_)
+
+
+def aligned(raw: np.ndarray, type_: TensorType) -> np.ndarray:
+    """The array that begins on the first cache line of some bytes."""
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + type_.nbytes].view(type_.dtype.numpy).reshape(type_.shape)
 
@@ -66,9 +57,54 @@ def aligned_copy(value: np.ndarray) -> np.ndarray:
     return copy
 
 
-def shared(values: list[np.ndarray]) -> list[np.ndarray]:
-    """The same arrays where programs find them: copies, when a device has memory of its own."""
-    return list(map(aligned_copy, values)) if core.library().tiny_memory_is_shared() else values
+# --- buffers: arrays where programs find them ----------------------------------------------------
+
+
+def buffer(type_: TensorType) -> np.ndarray:
+    """An uninitialised one. Where the memory of a device is apart, only programs, `put` and `got`
+    may look at its elements."""
+    library = core.library()
+    if not library.tiny_memory_is_devices():
+        return aligned_empty(type_)
+    count = type_.nbytes + ALIGNMENT
+    address = library.tiny_allocate_buffer(count)
+    if not address:
+        raise OutOfMemory(f"out of memory: {count} bytes for an array")
+    raw = (ctypes.c_uint8 * count).from_address(address)
+    finalizer = weakref.finalize(raw, library.tiny_free_buffer, address, count)
+    finalizer.atexit = False
+    return aligned(np.ctypeslib.as_array(raw), type_)
+
+
+def put(value: np.ndarray) -> np.ndarray:
+    """A copy as a buffer. Raises ExecutionError with what the device says."""
+    copy = buffer(TensorType(value.shape, BY_NUMPY[value.dtype]))
+    dense = np.ascontiguousarray(value)
+    moved("tiny_put", copy, dense)
+    return copy
+
+
+def got(copy: np.ndarray) -> np.ndarray:
+    """What is in a buffer: itself, or an array of the host's where the device's memory is apart."""
+    if not core.library().tiny_memory_is_apart():
+        return copy
+    values = np.empty(copy.shape, copy.dtype)
+    moved("tiny_get", values, copy)
+    return values
+
+
+def copied(to: np.ndarray, source: np.ndarray, on_host: bool) -> None:
+    """All elements of one array into another, both of the host's or both buffers."""
+    if on_host:
+        np.copyto(to, source)
+    else:
+        moved("tiny_copy", to, source)
+
+
+def moved(function: str, to: np.ndarray, source: np.ndarray) -> None:
+    """All bytes of one array into another, of which either may be a buffer."""
+    if getattr(core.library(), function)(to.ctypes.data, source.ctypes.data, source.nbytes):
+        raise ExecutionError(core.last_error() or "a copy failed")
 
 
 def checked(

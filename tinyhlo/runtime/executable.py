@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.errors import ExecutionError
+from tinyhlo.ir.dtypes import U8
+from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport, Timing
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import ALIGNMENT, aligned_empty, checked, pointers, raw_bytes, shared
+from tinyhlo.runtime.arrays import aligned_empty, buffer, checked, copied, got, pointers, put
 from tinyhlo.runtime.library import Pointers, causes
 from tinyhlo.signature import Signature
 
@@ -32,7 +34,8 @@ Arrays = tuple[np.ndarray, ...]
 @dataclass(frozen=True, eq=False, slots=True)
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs.
-    `effects`: it calls functions for what they do. `synchronous`: it is over when its call is."""
+    `effects`: it calls functions for what they do. `synchronous`: it is over when its call is.
+    `on_host`: it reads and writes the host's memory, not buffers of a device's."""
 
     name: str
     signature: Signature
@@ -46,6 +49,7 @@ class Executable:
     keepalive: Any = field(default=None, repr=False)
     effects: bool = False
     synchronous: bool = False
+    on_host: bool = True
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
 
@@ -65,20 +69,23 @@ class Executable:
         Raises ExecutionError when number, shapes or dtypes do not match the inputs, with what the
         program says, or when its scratch does not fit.
         """
-        given = shared(checked(arguments, self.signature.inputs))
+        given = checked(arguments, self.signature.inputs)
+        empty = aligned_empty if self.on_host else buffer
+        if not self.on_host:
+            given = [*map(put, given)]
         needed = self.arena_bytes + self.scratch_bytes
         if needed > core.MOST_BYTES or not core.library().tiny_has_room(self.scratch_bytes):
             raise ExecutionError(f"out of memory: {needed} bytes of scratch for {self.name}")
-        results = [aligned_empty(type_) for type_ in self.signature.outputs]
+        results = [empty(type_) for type_ in self.signature.outputs]
         for output, position in self.aliases:
-            np.copyto(results[output], given[position])
+            copied(results[output], given[position], self.on_host)
             given[position] = results[output]
-        arena = raw_bytes(self.arena_bytes + ALIGNMENT)
-        start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+        arena = empty(TensorType((self.arena_bytes,), U8))
         entry = ENTRY(self.entry)
         with causes() as raised:
-            if status := entry(pointers(given), pointers(results), start, pointers(self.constants)):
+            tables = pointers(given), pointers(results), arena.ctypes.data, pointers(self.constants)
+            if status := entry(*tables):
                 reason = core.last_error() or f"code {status}"
                 failed = f"{self.name} failed: {reason}"
                 raise ExecutionError(failed) from next(reversed(raised), None)
-        return tuple(results)
+        return tuple(results if self.on_host else map(got, results))

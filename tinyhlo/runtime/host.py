@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from tinyhlo.config import Config
+from tinyhlo.devices import kind_of
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
+from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.report import KernelReport, Timing, kernel_line
+from tinyhlo.report import Timing, kernel_line
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import aligned_copy
+from tinyhlo.runtime.arrays import aligned_copy, put
 from tinyhlo.runtime.compile import Compiled
 from tinyhlo.runtime.executable import ENTRY, Executable
 from tinyhlo.runtime.jit import link
-from tinyhlo.runtime.library import Function, python_call
+from tinyhlo.runtime.library import Function, Library, host_call, python_call
 from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
+from tinyhlo.signature import Signature
 
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
@@ -30,8 +37,18 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         from tinyhlo.runtime.webgpu.run import Running
 
         plan, running = compiled.plan, Running(compiled.plan, open_named(config.device))
-        return calling(module, running, compiled.kernels, len(plan.source), bool(plan.calls))
-    constants = tuple(aligned_copy(constant.value) for constant in program.constants)
+        made = calling(module.name, module.signature, called(running, module.signature))
+        return replace(
+            made,
+            kernels=compiled.kernels,
+            code_bytes=len(plan.source),
+            synchronous=bool(plan.calls),
+            effects=bool(module.graph.effects),
+        )
+    on_host = kind_of(config.device).on_host
+    constants = tuple(
+        map(aligned_copy if on_host else put, [each.value for each in program.constants])
+    )
     constants += tuple(library.descriptor for library in compiled.libraries)
     linked = link(compiled.pieces, program.name)
     entry = ENTRY(linked.entry)
@@ -56,6 +73,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         keepalive=(compiled, linked, constants, entry),
         effects=bool(module.graph.effects),
         synchronous=any(library.synchronous for library in compiled.libraries),
+        on_host=on_host,
         counters=compiled.counters,
     )
 
@@ -78,21 +96,48 @@ def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., in
 
 def interpreted(module: Module) -> Executable:
     """An Executable that runs the Graph in the NumPy interpreter (TINYHLO_DEVICE=PYTHON)."""
-    return calling(module, lambda arrays: run_graph(module.graph, arrays))
+    function = called(partial(run_graph, module.graph), module.signature)
+    made = calling(module.name, module.signature, function)
+    return replace(made, effects=bool(module.graph.effects))
 
 
-def calling(
-    module: Module,
-    function: Function,
-    kernels: tuple[KernelReport, ...] = (),
-    code_bytes: int = 0,
-    synchronous: bool = False,
-) -> Executable:
-    """An Executable that calls a Python function of arrays as they are stored."""
-    signature = module.signature
-    library = python_call(
-        function, tuple(map(stored, signature.inputs)), tuple(map(stored, signature.outputs))
+def for_buffers(executable: Executable) -> Executable:
+    """One of the host's for callers whose arrays it cannot read: it runs on copies."""
+    signature = executable.signature
+
+    def function(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        given = map(same_bytes, arrays, signature.inputs)
+        return [*map(same_bytes, executable(*given), map(stored, signature.outputs))]
+
+    library = host_call(called(function, signature), *types_of(signature))
+    made = calling(executable.name, signature, library)
+    return replace(
+        made,
+        kernels=executable.kernels,
+        code_bytes=executable.code_bytes,
+        effects=executable.effects,
+        counters=executable.counters,
+        keepalive=(made.keepalive, executable),
     )
+
+
+def same_bytes(array: np.ndarray, type_: TensorType) -> np.ndarray:
+    """An array as one of another type: complex numbers as their parts, and back."""
+    return array.reshape(-1).view(type_.dtype.numpy).reshape(type_.shape)
+
+
+def types_of(signature: Signature) -> tuple[list[TensorType], list[TensorType]]:
+    """Of the inputs and the outputs, as they are stored."""
+    return [*map(stored, signature.inputs)], [*map(stored, signature.outputs)]
+
+
+def called(function: Function, signature: Signature) -> Library:
+    """A Python function of arrays as they are stored."""
+    return python_call(function, *types_of(signature))
+
+
+def calling(name: str, signature: Signature, library: Library) -> Executable:
+    """An Executable that calls a function of the whole program."""
 
     def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
         address = library.descriptor.ctypes.data
@@ -100,16 +145,14 @@ def calling(
 
     entry = ENTRY(run)
     return Executable(
-        name=module.name,
+        name=name,
         signature=signature,
         aliases=(),
         entry=core.address_of(entry),
         arena_bytes=0,
         constants=(),
         estimated_seconds=1.0,  # never worth blocking the caller for
-        kernels=kernels,
-        code_bytes=code_bytes,
+        kernels=(),
+        code_bytes=0,
         keepalive=(entry, library),
-        effects=bool(module.graph.effects),
-        synchronous=synchronous,
     )

@@ -19,7 +19,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,16 @@ def run(
             reason = core.last_error() or "a library call failed"
             raise ExecutionError(reason) from next(reversed(raised), None)
     return made
+
+
+def host_call(
+    function: Library, inputs: Sequence[TensorType], outputs: Sequence[TensorType]
+) -> Library:
+    """The same function for buffers, which may lie in a device's memory (TinyHostCall)."""
+    sizes = [np.array([type_.nbytes for type_ in each], np.int64) for each in (inputs, outputs)]
+    words = [core.address("tiny_host_call"), function.descriptor.ctypes.data, *map(len, sizes)]
+    descriptor = np.array([*words, *(size.ctypes.data for size in sizes)], np.int64)
+    return replace(function, descriptor=descriptor, keepalive=(function, sizes))
 
 
 # --- Python functions --------------------------------------------------------------------------

@@ -18,17 +18,21 @@ int cuGetErrorName(int status, const char** name) {
 
 int cuCtxSetCurrent(void*) { return SUCCESS; }
 
-int cuMemcpyAsync(void* to, const void* from, size_t bytes, void*) {
-  memcpy(to, from, bytes);
-  return SUCCESS;
+int cuMemcpyDtoDAsync_v2(void* to, void* from, size_t bytes, void*) {
+  return copy(DEVICE, to, DEVICE, from, bytes);
+}
+
+int cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t bytes, void*) {
+  return copy(DEVICE, to, HOST, from, bytes);
+}
+
+int cuMemcpyDtoHAsync_v2(void* to, void* from, size_t bytes, void*) {
+  return copy(HOST, to, DEVICE, from, bytes);
 }
 
 int cuStreamSynchronize(void*) { return SUCCESS; }
 
-int cuMemAllocManaged(void** block, size_t bytes, unsigned) { return allocate(block, bytes); }
+int cuMemAlloc_v2(void** block, size_t bytes) { return allocate_apart(block, bytes); }
 
-int cuMemFree_v2(void* block) {
-  free(block);
-  return SUCCESS;
-}
+int cuMemFree_v2(void* block) { return free_apart(block); }
 }

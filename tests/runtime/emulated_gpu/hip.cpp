@@ -10,7 +10,6 @@
 #include <string>
 
 const int NO_DEVICE = 100, INVALID_IMAGE = 200, NOT_FOUND = 500;
-const unsigned ATTACH_GLOBAL = 1;
 enum { PROPERTIES_BYTES = 1472, ARCHITECTURE_AT = 1160 };
 
 extern "C" {
@@ -31,7 +30,6 @@ int hipDeviceGetName(char* name, int length, int) {
 
 int hipDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {
-    case 9: *value = 1; return SUCCESS;           /* ConcurrentManagedAccess */
     case 19: *value = 4 << 20; return SUCCESS;    /* L2CacheSize */
     case 56: *value = 1024; return SUCCESS;       /* MaxThreadsPerBlock */
     case 63: *value = 304; return SUCCESS;        /* MultiprocessorCount */
@@ -39,6 +37,11 @@ int hipDeviceGetAttribute(int* value, int attribute, int) {
     case 10002: *value = 64 << 10; return SUCCESS; /* MaxSharedMemoryPerMultiprocessor */
     default: return INVALID_VALUE;
   }
+}
+
+int hipDeviceTotalMem(size_t* bytes, int) {
+  *bytes = (size_t)4 << 30;
+  return SUCCESS;
 }
 
 int hipGetDevicePropertiesR0600(char* properties, int) {
@@ -85,18 +88,20 @@ int hipDrvGetErrorName(int status, const char** name) {
 }
 
 int hipMemcpyDtoDAsync(void* to, void* from, size_t bytes, void*) {
-  memcpy(to, from, bytes);
-  return SUCCESS;
+  return copy(DEVICE, to, DEVICE, from, bytes);
+}
+
+int hipMemcpyHtoDAsync(void* to, const void* from, size_t bytes, void*) {
+  return copy(DEVICE, to, HOST, from, bytes);
+}
+
+int hipMemcpyDtoHAsync(void* to, void* from, size_t bytes, void*) {
+  return copy(HOST, to, DEVICE, from, bytes);
 }
 
 int hipStreamSynchronize(void*) { return SUCCESS; }
 
-int hipMallocManaged(void** block, size_t bytes, unsigned flags) {
-  return flags == ATTACH_GLOBAL ? allocate(block, bytes) : INVALID_VALUE;
-}
+int hipMalloc(void** block, size_t bytes) { return allocate_apart(block, bytes); }
 
-int hipFree(void* block) {
-  free(block);
-  return SUCCESS;
-}
+int hipFree(void* block) { return free_apart(block); }
 }

@@ -31,12 +31,20 @@ static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x
 static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 static inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
 
+/* What a kernel is given: an address without the mark of memory apart (groups.h). */
+template <class T> struct EmulatedArgument {
+  static T at(void* where) { return *(T*)where; }
+};
+template <class T> struct EmulatedArgument<T*> {
+  static T* at(void* where) { return (T*)(*(unsigned long*)where & ~(1ul << 62)); }
+};
+
 /* Calls a kernel; its arguments lie where the driver says. Braces are evaluated in order. */
 template <class... T> struct EmulatedCall {
   EmulatedCall(void (*kernel)(T...), T... given) { kernel(given...); }
 };
 template <class... T> static inline void emulated_call(void (*kernel)(T...), void** where) {
-  EmulatedCall<T...>{kernel, *(T*)*where++...};
+  EmulatedCall<T...>{kernel, EmulatedArgument<T>::at(*where++)...};
 }
 
 /* Instructions for matrices: all items of a group come here, each with its words of both fragments.

@@ -4,7 +4,7 @@ In: as `llvm/entry.py`, every kernel being a library call; the entries of the ta
 that are device kernels' and the device's own, the bytes of the arena where kernels' scratch is.
 
 The host waits for the device where it looks at memory itself: before it decides on a branch or on a
-loop whose length is not known, before it calls a function of the host, and at the end. Flags and
+loop whose length is not known, and at the end. A function of the host waits by itself. Flags and
 selectors lie in memory, in no stack slot, for `schedule` gives a device no scalars.
 """
 
@@ -35,6 +35,7 @@ class DeviceEntryRenderer(EntryRenderer):
         self.host = host
         declarations["copy"] = "declare i32 @tiny_device_copy(ptr, ptr, ptr, i64)"
         declarations["wait"] = "declare i32 @tiny_device_wait(ptr)"
+        declarations["read"] = "declare i32 @tiny_device_read(ptr, ptr, ptr, i64)"
         self.head += [
             f"  %device.at = getelementptr ptr, ptr %constants, i64 {device}",
             "  %device = load ptr, ptr %device.at",
@@ -43,7 +44,6 @@ class DeviceEntryRenderer(EntryRenderer):
 
     def library_call(self, launch: Launch) -> None:
         if launch.kernel in self.host:
-            self.wait()
             super().library_call(launch)
             return
         reads = [*starmap(self.piece, launch.pieces)]
@@ -79,12 +79,12 @@ class DeviceEntryRenderer(EntryRenderer):
         self.leave_on(self.b.value(f"call i32 @tiny_device_copy({given})"))
 
     def read(self, kind: str, buffer: Buffer) -> str:
-        self.wait()
-        return super().read(kind, buffer)
+        slot = f"%{self.b.fresh()}.read"
+        self.head.append(f"  {slot} = alloca {kind}")
+        given = f"ptr %device, ptr {slot}, ptr {self.pointer(buffer)}, i64 {buffer.type.nbytes}"
+        self.leave_on(self.b.value(f"call i32 @tiny_device_read({given})"))
+        return self.b.value(f"load {kind}, ptr {slot}")
 
     def finish(self) -> None:
-        self.wait()
-
-    def wait(self) -> None:
         """Until the queue is empty; the entry returns when something in it failed."""
         self.leave_on(self.b.value("call i32 @tiny_device_wait(ptr %device)"))

@@ -167,9 +167,7 @@ class EntryRenderer:
     def library_call(self, launch: Launch) -> None:
         """Call through a descriptor; the entry returns when it fails."""
         kernel = launch.kernel
-        root = kernel.graph.results[0] if kernel.graph.results else kernel.graph.effects[0]
-        call = root.inputs[0] if isinstance(root, Output) else root
-        reads = [self.pointer(launch.reads[param_of(child)]) for child in call.inputs]
+        reads = [self.pointer(launch.reads[param_of(child)]) for child in called(kernel).inputs]
         self.call_through(kernel, reads, [*map(self.pointer, launch.writes)])
 
     def call_through(self, kernel: Kernel, reads: Sequence[str], writes: Sequence[str]) -> None:
@@ -275,6 +273,12 @@ class EntryRenderer:
             self.block(block)
             self.b.line(f"br label %{after}")
         self.b.lines.append(f"{after}:")
+
+
+def called(kernel: Kernel) -> Node:
+    """The call that a kernel of a library call is."""
+    root = kernel.graph.results[0] if kernel.graph.results else kernel.graph.effects[0]
+    return root.inputs[0] if isinstance(root, Output) else root
 
 
 def param_of(operand: Node) -> int:

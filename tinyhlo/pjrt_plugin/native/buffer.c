@@ -167,7 +167,7 @@ GETTER(Buffer_OnDeviceSizeInBytes,
 
 GETTER(Buffer_Device, SET(args, device, ((Buffer*)args->buffer)->memory->device))
 GETTER(Buffer_Memory, SET(args, memory, ((Buffer*)args->buffer)->memory))
-GETTER(Buffer_IsOnCpu, SET(args, is_on_cpu, true))
+GETTER(Buffer_IsOnCpu, SET(args, is_on_cpu, !tiny_memory_is_apart()))
 
 /* False when it has been deleted, and nobody outside views it. Another thread may donate it just
    now: then the storage is gone before long. */
@@ -229,14 +229,30 @@ typedef struct {
   int64_t dims[MOST_AXES], strides[MOST_AXES];
 } HostCopy;
 
-static void finish_host_copy(void* argument) {
-  HostCopy* copy = argument;
+/* What a gather reads: the buffer, or a copy of it where the host may not look. */
+static Error* gather(const HostCopy* copy, const char* from) {
+  bool apart = tiny_memory_is_apart();
+  char* dense = apart ? tiny_allocate(copy->bytes) : NULL;
+  if (apart && !dense) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  int32_t status = apart ? tiny_get(dense, from, copy->bytes) : TINY_OK;
+  const char* source = apart ? dense : from;
+  if (!status) copy_dense(copy->target, source, copy->dims, copy->strides, copy->rank, copy->item);
+  tiny_free(dense, copy->bytes);
+  return status ? error_from_thread("a copy from the device") : NULL;
+}
+
+static Error* copied_to_host(const HostCopy* copy) {
   const Error* error = event_error(copy->source);
   const char* from = (char*)copy->storage->data + copy->offset;
-  if (!error && copy->rank)
-    copy_dense(copy->target, from, copy->dims, copy->strides, copy->rank, copy->item);
-  else if (!error) memcpy(copy->target, from, (size_t)copy->bytes);
-  event_set(copy->copied, error_copy(error));
+  if (error) return error_copy(error);
+  if (copy->rank) return gather(copy, from);
+  int32_t status = tiny_get(copy->target, from, copy->bytes);
+  return status ? error_from_thread("a copy from the device") : NULL;
+}
+
+static void finish_host_copy(void* argument) {
+  HostCopy* copy = argument;
+  event_set(copy->copied, copied_to_host(copy));
   event_release(copy->copied);
   event_release(copy->source);
   release_hold(copy->storage);

@@ -240,15 +240,18 @@ static void run_free(Run* run, bool outputs) {
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* An aliased input that had to stay as it is: the program works on a copy. */
-static void copy_kept_inputs(Run* run) {
+static int32_t copy_kept_inputs(Run* run) {
   const Executable* executable = run->executable;
-  for (int64_t k = 0; k < executable->alias_count; k++) {
+  int32_t status = TINY_OK;
+  for (int64_t k = 0; k < executable->alias_count && !status; k++) {
     Alias alias = executable->aliases[k];
     void* output = run->outputs[alias.output];
     if (run->inputs[alias.input] == output) continue;
-    memcpy(output, run->inputs[alias.input], (size_t)executable->outputs[alias.output].bytes);
+    int64_t bytes = executable->outputs[alias.output].bytes;
+    status = tiny_copy(output, run->inputs[alias.input], bytes);
     run->inputs[alias.input] = output;
   }
+  return status;
 }
 
 static int64_t now(void) {
@@ -259,7 +262,7 @@ static int64_t now(void) {
 
 static Error* call_entry(Run* run) {
   Executable* executable = run->executable;
-  copy_kept_inputs(run);
+  if (copy_kept_inputs(run)) return error_from_thread(executable->name);
   int64_t needed = executable->arena_bytes + executable->scratch_bytes;
   void* arena = NULL;
   if (executable->arena_bytes) arena = tiny_allocate_buffer(executable->arena_bytes);

@@ -1,5 +1,5 @@
 /* New buffers: from host arrays (shared where alignment allows), around foreign memory, empty.
-   A device that has memory of its own gets copies. */
+   A device's memory gets copies. */
 #include "plugin.h"
 
 #include <string.h>
@@ -54,6 +54,18 @@ char* copy_dense(char* to, const char* from, const int64_t* dims, const int64_t*
   return to;
 }
 
+/* A strided host array into a buffer; one that the host may not look into gets what was gathered. */
+static bool gather(void* buffer, const char* from, int64_t bytes, const int64_t* dims,
+                   const int64_t* strides, size_t rank, int64_t item) {
+  if (!tiny_memory_is_apart()) return copy_dense(buffer, from, dims, strides, rank, item) != NULL;
+  char* dense = tiny_allocate(bytes);
+  if (!dense) return false;
+  copy_dense(dense, from, dims, strides, rank, item);
+  bool is_done = !tiny_put(buffer, dense, bytes);
+  tiny_free(dense, bytes);
+  return is_done;
+}
+
 /* ---- slots ----------------------------------------------------------------------------------- */
 
 static Storage* alias_host(PJRT_Client_BufferFromHostBuffer_Args* args, int64_t bytes) {
@@ -85,14 +97,15 @@ Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* a
   bool lent = args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
               args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy;
   bool aligned = !((uintptr_t)args->data % TINY_ALIGNMENT);
-  bool alias = dense && lent && aligned && bytes && !tiny_memory_is_shared();
+  bool alias = dense && lent && aligned && bytes && !tiny_memory_is_devices();
   Storage* storage = alias ? alias_host(args, bytes) : NULL;
   if (!storage) {
     storage = storage_new(bytes);
     if (!storage) return out_of_memory(bytes);
-    if (dense && bytes) memcpy(storage->data, args->data, (size_t)bytes);
-    else if (bytes)
-      copy_dense(storage->data, args->data, dims, strides, args->num_dims, item);
+    bool is_done = dense ? !tiny_put(storage->data, args->data, bytes)
+                         : !bytes || gather(storage->data, args->data, bytes, dims, strides,
+                                            args->num_dims, item);
+    if (!is_done) return storage_free(storage), error_from_thread("a copy to the device");
     args->done_with_host_buffer = READY;
   }
   args->buffer = buffer_new(memory_of(args->device, args->memory), storage, READY, args->type,
@@ -105,11 +118,12 @@ Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer
   if (bytes < 0) return invalid_shape(args->element_type, args->num_dims);
   const Layout* layout = layout_of(args->layout, (int64_t)args->num_dims);
   if (!layout) return invalid_layout();
-  bool copied = tiny_memory_is_shared();
+  bool copied = tiny_memory_is_devices();
   Storage* storage = copied ? storage_new(bytes) : storage_foreign(args->device_buffer_ptr, bytes);
   if (!storage) return out_of_memory(bytes);
   void (*release)(void*, void*) = args->on_delete_callback;
-  if (copied) memcpy(storage->data, args->device_buffer_ptr, (size_t)bytes);
+  if (copied && tiny_put(storage->data, args->device_buffer_ptr, bytes))
+    return storage_free(storage), error_from_thread("a copy to the device");
   if (copied && release) release(args->device_buffer_ptr, args->on_delete_callback_arg);
   storage->release = copied ? NULL : release;
   storage->release_argument = args->on_delete_callback_arg;

@@ -18,15 +18,17 @@ from types import MappingProxyType
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.codegen.grid.entry import DeviceEntryRenderer
 from tinyhlo.codegen.grid.resident import Resident
+from tinyhlo.codegen.llvm.entry import called
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config
+from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.compile import Compiled, bind_libraries, profile_of
 from tinyhlo.runtime.devices.device import Device
-from tinyhlo.runtime.library import Library
+from tinyhlo.runtime.library import Library, host_call
 from tinyhlo.runtime.object_code import ObjectCode
 from tinyhlo.runtime.processors import host_target, thread_count
 from tinyhlo.schedule.program import Kernel, Program
@@ -71,8 +73,9 @@ def compile_program(
     calls = {each.symbol: each for kernel in code.kernels.values() for each in kernel.dispatches}
     functions, alive = device.build(code.source, calls, config) if calls else ({}, None)
     libraries = {
-        kernel: host.get(kernel)
-        or device.kernel(code.kernels[kernel], functions, len(kernel.graph.params))
+        kernel: host_call(host[kernel], *types_of_call(kernel))
+        if kernel in host
+        else device.kernel(code.kernels[kernel], functions, len(kernel.graph.params))
         for kernel in kernels
     }
     places = {kernel: len(program.constants) + k for k, kernel in enumerate(kernels)}
@@ -121,6 +124,12 @@ def compile_program(
         first_number=first,
         source=code.source,
     )
+
+
+def types_of_call(kernel: Kernel) -> tuple[list[TensorType], list[TensorType]]:
+    """Of what a kernel's function of the host reads and writes, as it lies in memory."""
+    inputs = [child.type for child in called(kernel).inputs]
+    return inputs, [node.type for node in kernel.graph.results]
 
 
 def joined(whole: KernelReport, parts: Sequence[tuple[KernelReport, float]]) -> KernelReport:

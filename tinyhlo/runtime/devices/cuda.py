@@ -34,9 +34,11 @@ FUNCTIONS = (
     "cuGetErrorName",
     "cuCtxSetCurrent",
     "cuLaunchKernel",
-    "cuMemcpyAsync",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
     "cuStreamSynchronize",
-    "cuMemAllocManaged",
+    "cuMemAlloc_v2",
     "cuMemFree_v2",
 )
 
@@ -77,7 +79,7 @@ def names() -> list[str]:
 
 
 def open_device(number: int) -> Device:
-    """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
+    """Raises TinyhloError when there is no such device."""
     driver = imported()
     name = name_of(API, names(), number)
     device = asked(driver, "cuDeviceGet", number)
@@ -86,7 +88,6 @@ def open_device(number: int) -> Device:
         which = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return asked(driver, "cuDeviceGetAttribute", which, device)
 
-    stream.check_memory(API, name, attribute)
     context = asked(driver, "cuDevicePrimaryCtxRetain", device)
     asked(driver, "cuCtxSetCurrent", context)
     queue = asked(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
@@ -104,8 +105,8 @@ def open_device(number: int) -> Device:
     library = ctypes.CDLL(LIBRARY)
     functions = [getattr(library, each) for each in FUNCTIONS]
     handles, alive = (int(context), int(queue)), (context, queue, library)
-    label = label_of("NV", number)
-    return stream.stream_device(API, label, name, target, build, handles, functions, alive)
+    label, memory = label_of("NV", number), asked(driver, "cuDeviceTotalMem", device)
+    return stream.stream_device(API, label, name, target, build, memory, handles, functions, alive)
 
 
 def target_of(attribute: Attribute) -> Target:

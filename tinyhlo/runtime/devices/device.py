@@ -1,4 +1,4 @@
-"""The device of this process, which runs kernels over memory that it shares with the host.
+"""The device of this process, which runs kernels over memory of its own, the host's too or not.
 
     device = open_device("CL")          # "CL:1": the second OpenCL device
     device.target                       # what the code generator asks
@@ -33,7 +33,7 @@ from tinyhlo.target import Target
 Functions = Mapping[str, int]  # handles of the driver by symbol
 Build = Callable[[str, Mapping[str, Dispatch], Config], tuple[Functions, Any]]  # by symbol
 
-HEAD_WORDS = 5  # of a TinyDevice, which native code fills in
+HEAD_WORDS = 8  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
 
 
@@ -118,7 +118,7 @@ def open_device(name: str) -> Device:
     """
     with _lock:
         device = open_named(name)
-        if not core.library().tiny_share_memory(device.words.ctypes.data):
+        if not core.library().tiny_install_device(device.words.ctypes.data):
             raise TinyhloError(
                 f"device {name} cannot be opened any more: the arrays of this process lie in other "
                 f"memory. A process has one device, which TINYHLO_DEVICE={name} names at its start"

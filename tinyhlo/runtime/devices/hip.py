@@ -34,13 +34,14 @@ FUNCTIONS = (
     "hipSetDevice",
     "hipModuleLaunchKernel",
     "hipMemcpyDtoDAsync",
+    "hipMemcpyHtoDAsync",
+    "hipMemcpyDtoHAsync",
     "hipStreamSynchronize",
-    "hipMallocManaged",
+    "hipMalloc",
     "hipFree",
 )
 # hipDeviceAttribute_t, by the names that CUDA has for them
 ATTRIBUTES = {
-    "CONCURRENT_MANAGED_ACCESS": 9,
     "L2_CACHE_SIZE": 19,
     "MAX_THREADS_PER_BLOCK": 56,
     "MULTIPROCESSOR_COUNT": 63,
@@ -107,7 +108,7 @@ def names() -> list[str]:
 
 
 def open_device(number: int) -> Device:
-    """Raises TinyhloError when there is no such device, or it cannot share the host's memory."""
+    """Raises TinyhloError when there is no such device."""
     hip = imported()
     name = name_of(API, names(), number)
 
@@ -115,7 +116,6 @@ def open_device(number: int) -> Device:
         which = ATTRIBUTES[name]
         return answer(hip, "hipDeviceGetAttribute", ctypes.c_int, which, number).value
 
-    stream.check_memory(API, name, attribute)
     asked(hip, "hipSetDevice", number)
     queue = answer(hip, "hipStreamCreateWithFlags", ctypes.c_void_p, NON_BLOCKING)
     architecture = architecture_of(hip, number)
@@ -136,7 +136,8 @@ def open_device(number: int) -> Device:
 
     functions = [getattr(hip, each) for each in FUNCTIONS]
     label, handles = label_of("AMD", number), (number, queue.value)
-    return stream.stream_device(API, label, name, target, build, handles, functions, hip)
+    memory = answer(hip, "hipDeviceTotalMem", ctypes.c_size_t, number).value
+    return stream.stream_device(API, label, name, target, build, memory, handles, functions, hip)
 
 
 def matrices_of(architecture: str) -> str:

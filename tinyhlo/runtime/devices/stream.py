@@ -1,8 +1,8 @@
-"""What CUDA and HIP have in common: streams of work, managed memory, modules of machine code.
+"""What CUDA and HIP have in common: streams of work, memory apart, modules of machine code.
 
 In: what a driver says, and its functions. Out: a `Device` over native/stream.c.
 
-Buffers are managed memory: pointers that host and device both follow.
+Buffers lie in the device's own memory, which the host reads and writes by copies.
 """
 
 from __future__ import annotations
@@ -11,22 +11,12 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
-
-
-def check_memory(api: str, name: str, attribute: Attribute) -> None:
-    """Raises TinyhloError when the device cannot share the host's memory."""
-    if not attribute("CONCURRENT_MANAGED_ACCESS"):
-        raise TinyhloError(
-            f"the {api} device {name} does not share memory with the host while it works "
-            "(CONCURRENT_MANAGED_ACCESS), as tinyhlo needs it"
-        )
 
 
 def target_of(
@@ -54,15 +44,17 @@ def stream_device(
     name: str,
     target: Target,
     build: Build,
+    memory_bytes: int,
     handles: tuple[int, int],
     functions: Sequence[Any],
     keepalive: Any,
 ) -> Device:
-    """`handles`: the context and a stream; `functions` of the driver, as native/stream.c lists
-    them."""
+    """`memory_bytes`: what the device has; `handles`: the context and a stream; `functions` of the
+    driver, as native/stream.c lists them."""
     words = Words()
     text = ctypes.c_char_p(api.encode())
     addresses = map(core.address_of, (text, *functions))
-    struct = words.array([*[0] * HEAD_WORDS, next(addresses), *handles, *addresses])
+    head = [*[0] * HEAD_WORDS, next(addresses), memory_bytes]
+    struct = words.array([*head, *handles, *addresses])
     core.library().tiny_stream_open(struct.ctypes.data)
     return Device(label, name, target, build, struct, (words, text, functions, keepalive))

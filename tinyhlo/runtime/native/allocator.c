@@ -5,8 +5,8 @@
    memory of the step before, still warm. A fresh 16 MiB costs about 5 ms of page faults, a cached
    one nothing.
 
-   There are two pools: the host's own memory, and that which a device shares with it. Without a
-   device buffers are in the first one too. */
+   There are two pools: the host's own memory, and a device's, which it shares with the host or has
+   to itself. Without a device buffers are in the first one too. */
 #define _GNU_SOURCE
 #include "device.h"
 
@@ -15,8 +15,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Lies in the block that it speaks of, or beside it where that is a device's. */
 typedef struct FreeBlock {
   struct FreeBlock* next;
+  void* start;
 } FreeBlock;
 
 enum {
@@ -34,9 +36,13 @@ typedef struct {
 } Pool;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Pool own, shared;
+static Pool own, devices;
 static int64_t own_buffers; /* handed out by the first pool */
-static TinyMemoryStats stats;
+static TinyMemoryStats hosts, apart; /* of memory that is the host's too, and of a device's own */
+
+static bool is_apart(const Pool* pool) { return pool->device && pool->device->own_bytes; }
+
+static TinyMemoryStats* stats_of(const Pool* pool) { return is_apart(pool) ? &apart : &hosts; }
 
 /* Class 0 is 64 bytes; class s of octave o holds 2^(6+o) * (1 + s/4) bytes. */
 static int class_of(int64_t bytes) {
@@ -59,6 +65,10 @@ static int64_t machine_bytes(void) {
   return bytes;
 }
 
+static int64_t limit_of(const Pool* pool) {
+  return is_apart(pool) ? pool->device->own_bytes : machine_bytes();
+}
+
 static void* fresh_block(const Pool* pool, int64_t bytes) {
   if (pool->device) return pool->device->allocate(pool->device, bytes);
   bool huge = bytes >= HUGE_BYTES;
@@ -70,12 +80,13 @@ static void* fresh_block(const Pool* pool, int64_t bytes) {
   return block;
 }
 
-static void count_allocation(int64_t bytes, bool fresh) {
-  stats.bytes_in_use += bytes;
-  stats.allocations++;
-  if (fresh) stats.pool_bytes += bytes;
-  if (bytes > stats.largest_bytes) stats.largest_bytes = bytes;
-  if (stats.bytes_in_use > stats.peak_bytes) stats.peak_bytes = stats.bytes_in_use;
+static void count_allocation(const Pool* pool, int64_t bytes, bool fresh) {
+  TinyMemoryStats* stats = stats_of(pool);
+  stats->bytes_in_use += bytes;
+  stats->allocations++;
+  if (fresh) stats->pool_bytes += bytes;
+  if (bytes > stats->largest_bytes) stats->largest_bytes = bytes;
+  if (stats->bytes_in_use > stats->peak_bytes) stats->peak_bytes = stats->bytes_in_use;
 }
 
 static void give_back(const Pool* pool, void* block) {
@@ -83,22 +94,36 @@ static void give_back(const Pool* pool, void* block) {
   else free(block);
 }
 
-static FreeBlock* pop_cached(Pool* pool, int size_class) {
-  FreeBlock* block = pool->cached[size_class];
-  if (block) pool->cached[size_class] = block->next;
+static void* pop_cached(Pool* pool, int size_class) {
+  FreeBlock* found = pool->cached[size_class];
+  if (!found) return NULL;
+  pool->cached[size_class] = found->next;
+  void* block = found->start;
+  if (found != block) free(found);
   return block;
+}
+
+static bool push_cached(Pool* pool, int size_class, void* block) {
+  FreeBlock* found = pool->device ? malloc(sizeof *found) : block;
+  if (!found) return false;
+  *found = (FreeBlock){.next = pool->cached[size_class], .start = block};
+  pool->cached[size_class] = found;
+  return true;
 }
 
 /* The system hands out more memory than there is, and ends the process that then uses it: an
    allocation that cannot be used must fail instead. */
-bool tiny_has_room(int64_t bytes) {
+static bool has_room(const Pool* pool, int64_t bytes) {
   pthread_mutex_lock(&lock);
-  bool used_fits = bytes <= machine_bytes() - stats.bytes_in_use;
-  bool pool_fits = bytes <= machine_bytes() - stats.pool_bytes;
+  const TinyMemoryStats* stats = stats_of(pool);
+  bool used_fits = bytes <= limit_of(pool) - stats->bytes_in_use;
+  bool pool_fits = bytes <= limit_of(pool) - stats->pool_bytes;
   pthread_mutex_unlock(&lock);
   if (used_fits && !pool_fits) tiny_trim();
   return used_fits;
 }
+
+bool tiny_has_room(int64_t bytes) { return has_room(&own, bytes); }
 
 /* By asking for them, and giving them back untouched: limits of address space (RLIMIT_AS), of what
    may be promised (vm.overcommit_memory) and of mappings (vm.max_map_count) answer at once. */
@@ -126,10 +151,10 @@ static void* allocate(Pool* pool, int64_t bytes) {
   int64_t rounded = class_bytes(size_class);
   pthread_mutex_lock(&lock);
   void* block = pop_cached(pool, size_class);
-  if (block) count_allocation(rounded, false);
+  if (block) count_allocation(pool, rounded, false);
   pthread_mutex_unlock(&lock);
   if (block) return block;
-  if (!tiny_has_room(rounded)) return NULL;
+  if (!has_room(pool, rounded)) return NULL;
   block = fresh_block(pool, rounded);
   if (!block) { /* what the cache holds in other classes may be enough */
     tiny_trim();
@@ -137,7 +162,7 @@ static void* allocate(Pool* pool, int64_t bytes) {
   }
   if (!block) return NULL;
   pthread_mutex_lock(&lock);
-  count_allocation(rounded, true);
+  count_allocation(pool, rounded, true);
   pthread_mutex_unlock(&lock);
   return block;
 }
@@ -145,9 +170,9 @@ static void* allocate(Pool* pool, int64_t bytes) {
 void* tiny_allocate(int64_t bytes) { return allocate(&own, bytes); }
 
 void* tiny_allocate_buffer(int64_t bytes) {
-  bool is_shared = tiny_memory_is_shared();
-  void* block = allocate(is_shared ? &shared : &own, bytes);
-  if (block && !is_shared) __atomic_add_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
+  bool is_devices = tiny_memory_is_devices();
+  void* block = allocate(is_devices ? &devices : &own, bytes);
+  if (block && !is_devices) __atomic_add_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
   return block;
 }
 
@@ -157,7 +182,7 @@ void* tiny_scratch(int64_t bytes) {
   int64_t rounded = class_bytes(class_of(bytes));
   block = fresh_block(&own, rounded);
   pthread_mutex_lock(&lock);
-  if (block) count_allocation(rounded, true);
+  if (block) count_allocation(&own, rounded, true);
   pthread_mutex_unlock(&lock);
   return block;
 }
@@ -165,16 +190,12 @@ void* tiny_scratch(int64_t bytes) {
 static void put_back(Pool* pool, void* block, int64_t bytes) {
   if (!block) return;
   int size_class = class_of(bytes);
-  FreeBlock* head = block;
   pthread_mutex_lock(&lock);
-  stats.bytes_in_use -= class_bytes(size_class);
-  bool keep = stats.pool_bytes - stats.bytes_in_use <= machine_bytes() / CACHED_SHARE;
-  if (keep) {
-    head->next = pool->cached[size_class];
-    pool->cached[size_class] = head;
-  } else {
-    stats.pool_bytes -= class_bytes(size_class);
-  }
+  TinyMemoryStats* stats = stats_of(pool);
+  stats->bytes_in_use -= class_bytes(size_class);
+  bool keep = stats->pool_bytes - stats->bytes_in_use <= limit_of(pool) / CACHED_SHARE &&
+              push_cached(pool, size_class, block);
+  if (!keep) stats->pool_bytes -= class_bytes(size_class);
   pthread_mutex_unlock(&lock);
   if (!keep) give_back(pool, block);
 }
@@ -182,15 +203,15 @@ static void put_back(Pool* pool, void* block, int64_t bytes) {
 void tiny_free(void* block, int64_t bytes) { put_back(&own, block, bytes); }
 
 void tiny_free_buffer(void* block, int64_t bytes) {
-  bool is_shared = tiny_memory_is_shared();
-  if (block && !is_shared) __atomic_sub_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
-  put_back(is_shared ? &shared : &own, block, bytes);
+  bool is_devices = tiny_memory_is_devices();
+  if (block && !is_devices) __atomic_sub_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
+  put_back(is_devices ? &devices : &own, block, bytes);
 }
 
 static void trim(Pool* pool) {
   for (int size_class = 0; size_class < CLASSES; size_class++) {
-    for (FreeBlock* block; (block = pop_cached(pool, size_class));) {
-      stats.pool_bytes -= class_bytes(size_class);
+    for (void* block; (block = pop_cached(pool, size_class));) {
+      stats_of(pool)->pool_bytes -= class_bytes(size_class);
       give_back(pool, block);
     }
   }
@@ -199,29 +220,32 @@ static void trim(Pool* pool) {
 void tiny_trim(void) {
   pthread_mutex_lock(&lock);
   trim(&own);
-  trim(&shared);
+  trim(&devices);
   pthread_mutex_unlock(&lock);
 }
 
-bool tiny_memory_is_shared(void) { return shared.device != NULL; }
+bool tiny_memory_is_devices(void) { return devices.device != NULL; }
 
-bool allocator_share(TinyDevice* device) {
-  if (shared.device != device && (shared.device || __atomic_load_n(&own_buffers, __ATOMIC_RELAXED)))
-    return false;
-  shared.device = device;
+TinyDevice* allocator_device(void) { return devices.device; }
+
+bool allocator_install(TinyDevice* device) {
+  bool has_buffers = __atomic_load_n(&own_buffers, __ATOMIC_RELAXED);
+  if (devices.device != device && (devices.device || has_buffers)) return false;
+  devices.device = device;
   return true;
 }
 
 void tiny_memory_stats(TinyMemoryStats* out) {
   pthread_mutex_lock(&lock);
-  *out = stats;
+  *out = *stats_of(&devices);
+  out->bytes_limit = limit_of(&devices);
   pthread_mutex_unlock(&lock);
-  out->bytes_limit = machine_bytes();
 }
 
 void tiny_reset_memory_peak(void) {
   pthread_mutex_lock(&lock);
-  stats.peak_bytes = stats.bytes_in_use;
+  TinyMemoryStats* stats = stats_of(&devices);
+  stats->peak_bytes = stats->bytes_in_use;
   pthread_mutex_unlock(&lock);
 }
 

@@ -39,12 +39,18 @@ TINY_API void tiny_clear_error(void);
    than the kernels that fill them. `bytes` given to tiny_free must be those asked for. */
 TINY_API void* tiny_allocate(int64_t bytes);
 TINY_API void tiny_free(void* block, int64_t bytes);
-/* The same for what programs read and write: a device's own memory once it has been installed
-   (device.h), which it shares with the host. */
+/* The same for what programs read and write: a device's memory once it has been installed
+   (device.h), which the host may look into or not. */
 TINY_API void* tiny_allocate_buffer(int64_t bytes);
 TINY_API void tiny_free_buffer(void* block, int64_t bytes);
-/* Whether buffers must lie in memory of that kind. */
-TINY_API bool tiny_memory_is_shared(void);
+/* Whether buffers must lie in memory of that kind, and whether it is one that the host may not look
+   into but by the functions below, which wait until the device is done. */
+TINY_API bool tiny_memory_is_devices(void);
+TINY_API bool tiny_memory_is_apart(void);
+TINY_API int32_t tiny_put(void* buffer, const void* host, int64_t bytes);
+TINY_API int32_t tiny_get(void* host, const void* buffer, int64_t bytes);
+/* From one buffer to another; programs that start afterwards find it done. */
+TINY_API int32_t tiny_copy(void* to, const void* from, int64_t bytes);
 /* Whether that much more may be allocated: asked before a program runs, for its kernels cannot fail. */
 TINY_API bool tiny_has_room(int64_t bytes);
 /* Whether the system would give LLVM, which ends the process when it does not, so many bytes now,
@@ -64,6 +70,7 @@ typedef struct {
   int64_t largest_bytes; /* largest block so far */
 } TinyMemoryStats;
 
+/* Of the memory that buffers lie in. */
 TINY_API void tiny_memory_stats(TinyMemoryStats* stats);
 void tiny_reset_memory_peak(void);
 

@@ -1,7 +1,8 @@
-/* Devices: what runs kernels beside the host, over memory that both can read and write.
+/* Devices: what runs kernels beside the host.
 
    A device takes its work from one queue, in order; nobody waits but in `wait`. Its functions
-   return 0, or a code after tiny_set_error. */
+   return 0, or a code after tiny_set_error. Its memory is the host's too, or apart: then the host
+   reads and writes it by `get` and `put` alone. */
 #ifndef TINYHLO_DEVICE_H
 #define TINYHLO_DEVICE_H
 
@@ -18,6 +19,9 @@ struct TinyDevice {
   int32_t (*wait)(TinyDevice* self);
   void* (*allocate)(TinyDevice* self, int64_t bytes); /* TINY_ALIGNMENT; NULL: there is none */
   void (*release)(TinyDevice* self, void* block);
+  int64_t own_bytes; /* of memory apart; 0: it is the host's too, and there are no `put` and `get` */
+  int32_t (*put)(TinyDevice* self, void* block, const void* host, int64_t bytes);
+  int32_t (*get)(TinyDevice* self, void* host, const void* block, int64_t bytes);
 };
 
 /* One function of a kernel and its grid; `arguments` are positions among the kernel's inputs, then
@@ -27,6 +31,14 @@ typedef struct {
   int64_t groups, items, argument_count;
   const int64_t* arguments;
 } TinyDispatch;
+
+/* A function of the host's that works on buffers, as a library call; sizes are in bytes. */
+typedef struct {
+  TinyLibrary head;
+  TinyLibrary* function;
+  int64_t input_count, output_count;
+  const int64_t *input_bytes, *output_bytes;
+} TinyHostCall;
 
 /* A kernel of a device, as a library call. */
 typedef struct {
@@ -40,12 +52,19 @@ typedef struct {
 TINY_API int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs);
 TINY_API int32_t tiny_device_copy(TinyDevice* device, void* to, const void* from, int64_t bytes);
 TINY_API int32_t tiny_device_wait(TinyDevice* device);
+/* What is in a buffer once the queue is empty. */
+TINY_API int32_t tiny_device_read(TinyDevice* device, void* host, const void* buffer,
+                                  int64_t bytes);
+/* The `run` of functions of the host's: it waits for the device, and gives them copies of buffers
+   that they cannot read. */
+TINY_API int32_t tiny_host_call(TinyLibrary* self, void** inputs, void** outputs);
 
 /* Make the memory of buffers a device's from now on; false when some have other memory. */
-TINY_API bool tiny_share_memory(TinyDevice* device);
+TINY_API bool tiny_install_device(TinyDevice* device);
 
 /* The allocator's part of it, which shared libraries of programs have without devices. */
-bool allocator_share(TinyDevice* device);
+bool allocator_install(TinyDevice* device);
+TinyDevice* allocator_device(void);
 
 /* The functions of an API, for the head of a struct whose other fields are filled in. */
 TINY_API void tiny_opencl_open(TinyDevice* device);

@@ -132,5 +132,5 @@ static void release(TinyDevice* self, void* start) {
 }
 
 void tiny_opencl_open(TinyDevice* device) {
-  *device = (TinyDevice){launch, copy, wait, allocate, release};
+  *device = (TinyDevice){launch, copy, wait, allocate, release, 0, NULL, NULL};
 }

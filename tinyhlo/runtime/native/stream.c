@@ -7,21 +7,22 @@
 
 #include <stdio.h>
 
-enum { ATTACH_GLOBAL = 1 };
-
 /* Filled in by Python. */
 typedef struct {
   TinyDevice head;
   const char* api; /* for errors */
+  int64_t memory_bytes;
   void *context, *stream;
   int32_t (*get_error_name)(int32_t status, const char** name);
   int32_t (*set_current)(void* context);
   int32_t (*launch_kernel)(void* function, uint32_t groups_x, uint32_t groups_y, uint32_t groups_z,
                            uint32_t items_x, uint32_t items_y, uint32_t items_z,
                            uint32_t shared_bytes, void* stream, void** parameters, void** extra);
-  int32_t (*memcpy_async)(void* to, const void* from, size_t bytes, void* stream);
+  int32_t (*copy_on_device)(void* to, const void* from, size_t bytes, void* stream);
+  int32_t (*copy_to_device)(void* to, const void* from, size_t bytes, void* stream);
+  int32_t (*copy_to_host)(void* to, const void* from, size_t bytes, void* stream);
   int32_t (*stream_synchronize)(void* stream);
-  int32_t (*mem_alloc_managed)(void** block, size_t bytes, uint32_t flags);
+  int32_t (*mem_alloc)(void** block, size_t bytes);
   int32_t (*mem_free)(void* block);
 } Stream;
 
@@ -48,11 +49,24 @@ static int32_t launch(TinyDevice* self, void* function, int64_t groups, int64_t 
   return checked(own, "a launch", status);
 }
 
-static int32_t copy(TinyDevice* self, void* to, const void* from, int64_t bytes) {
-  Stream* own = (Stream*)self;
+typedef int32_t (*Copy)(void* to, const void* from, size_t bytes, void* stream);
+
+static int32_t copied(Stream* own, Copy by, void* to, const void* from, int64_t bytes) {
   int32_t status = own->set_current(own->context);
-  if (!status) status = own->memcpy_async(to, from, (size_t)bytes, own->stream);
+  if (!status) status = by(to, from, (size_t)bytes, own->stream);
   return checked(own, "a copy", status);
+}
+
+static int32_t copy(TinyDevice* self, void* to, const void* from, int64_t bytes) {
+  return copied((Stream*)self, ((Stream*)self)->copy_on_device, to, from, bytes);
+}
+
+static int32_t put(TinyDevice* self, void* block, const void* host, int64_t bytes) {
+  return copied((Stream*)self, ((Stream*)self)->copy_to_device, block, host, bytes);
+}
+
+static int32_t get(TinyDevice* self, void* host, const void* block, int64_t bytes) {
+  return copied((Stream*)self, ((Stream*)self)->copy_to_host, host, block, bytes);
 }
 
 static int32_t wait(TinyDevice* self) {
@@ -66,7 +80,7 @@ static void* allocate(TinyDevice* self, int64_t bytes) {
   Stream* own = (Stream*)self;
   void* block = NULL;
   if (own->set_current(own->context)) return NULL;
-  return own->mem_alloc_managed(&block, (size_t)bytes, ATTACH_GLOBAL) ? NULL : block;
+  return own->mem_alloc(&block, (size_t)bytes) ? NULL : block;
 }
 
 static void release(TinyDevice* self, void* block) {
@@ -75,5 +89,6 @@ static void release(TinyDevice* self, void* block) {
 }
 
 void tiny_stream_open(TinyDevice* device) {
-  *device = (TinyDevice){launch, copy, wait, allocate, release};
+  int64_t bytes = ((Stream*)device)->memory_bytes;
+  *device = (TinyDevice){launch, copy, wait, allocate, release, bytes, put, get};
 }

@@ -13,7 +13,6 @@ NAME = b"emulated H200"
 class CUdevice_attribute(Enum):  # noqa: N801
     """With what each says of an H200."""
 
-    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 1
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 9
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 0
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 233472
@@ -45,6 +44,10 @@ def cuDeviceGetName(length: int, device: int) -> tuple[int, bytes]:
 
 def cuDeviceGetAttribute(attribute: CUdevice_attribute, device: int) -> tuple[int, int]:
     return 0, attribute.value
+
+
+def cuDeviceTotalMem(device: int) -> tuple[int, int]:
+    return 0, 4 << 30
 
 
 def cuDevicePrimaryCtxRetain(device: int) -> tuple[int, int]:
