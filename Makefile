@@ -163,8 +163,8 @@ programs: .venv-programs/.installed  ## run programs of PyPI packages against XL
 ecosystem: .venv-ecosystem/.installed  ## run the tests of libraries written on JAX, write their section
 	@.venv-ecosystem/bin/python -m tests.ecosystem $(NAMES) --most $(or $(MOST),150)
 
-bench-workloads: .venv/.installed  ## time 41 workloads against XLA:CPU, write docs/benchmarks.md
-	@.venv/bin/python -m benchmarks.record
+bench-workloads: .venv/.installed  ## time 41 workloads against XLA, write docs/benchmarks.md; DEVICE=NV: docs/benchmarks-nv.md
+	@.venv/bin/python -m benchmarks.record $(if $(DEVICE),--device $(DEVICE))
 
 bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.sweep

@@ -1,7 +1,9 @@
 """Time the 41 workloads and the real programs beside the checkout, and write docs/benchmarks.md,
-or the page of the machine's kind (`PAGES`).
+or the page of the machine's kind (`PAGES`). On a GPU, the 41 workloads against XLA's own backend
+for it, into a page of that device.
 
     python -m benchmarks.record
+    python -m benchmarks.record --device NV     # docs/benchmarks-nv.md; needs jax[cuda13] too
 
 `bench/bench_jax.py` (in ../shared, or in the folder beside TINYHLO_SUITES) does the timing: both
 backends alternate in one process, a fresh process for each workload, errors against float64.
@@ -25,56 +27,69 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tinyhlo.runtime.devices.device import available
 from tinyhlo.runtime.processors import host_target
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # by bytes of a vector: processors with AVX-512 have one page, those with AVX2 another
 PAGES = {64: "benchmarks.md", 32: "benchmarks-avx2.md", 16: "benchmarks-128.md"}
 PAGE = CHECKOUT / "docs" / PAGES[host_target(1).vector_bytes]
-ARGUMENTS = ["--backend", "cpu,tiny", "--fresh", "--rounds", "2", "--budget", "0.1"]
+RIVALS = {"CPU": "cpu", "NV": "cuda", "AMD": "rocm"}  # JAX's names of XLA's backends
+ARGUMENTS = ["--rounds", "2", "--budget", "0.1"]
+FRESH = ["--fresh"]  # a process for each workload
 
-INTRODUCTION = """# Benchmarks
+INTRODUCTION = """# Benchmarks{where}
 
-Written by `make bench-workloads`; do not edit. {date}, {cpu}, {threads} threads,
+Written by `make bench-workloads{option}`; do not edit. {date}, {machine},
 Python {python}, {versions}.
 
 Milliseconds are medians of calls that wait for their result, the two backends alternating in one
-process. *Ratio* is XLA:CPU's time over tiny's: above 1 tiny is faster. *Compile* is cold, without
+process. *Ratio* is {rival}'s time over tiny's: above 1 tiny is faster. *Compile* is cold, without
 caches. *Error* is the largest difference from the same function in float64, over the largest
 magnitude.
-
-| workload | tiny ms | XLA:CPU ms | ratio | GFLOP/s | GB/s | compile tiny | compile XLA | error tiny | error XLA |
+{remark}
+| workload | tiny ms | {rival} ms | ratio | GFLOP/s | GB/s | compile tiny | compile XLA | error tiny | error XLA |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 """  # noqa: E501
+ON_GPUS = """
+XLA multiplies f32 by TF32, of 10 bits, where a program does not ask for more; tiny by f32.
+"""
 
 
 def main() -> int:
     """Run and write; the exit code is 2 when the workloads are not there."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.add_argument("--device", choices=RIVALS, default="CPU")
+    device = parser.parse_args().device
+    page_of_device = PAGE if device == "CPU" else PAGE.with_name(f"benchmarks-{device.lower()}.md")
     script = workloads_script()
     if script is None:
         print("nothing recorded: bench/bench_jax.py is not in ../shared", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "results.json"
-        command = [sys.executable, str(script), *ARGUMENTS, "--json", str(out)]
-        environment = os.environ | {"TINYHLO_CACHE": "0"}  # compile times are cold
+        backends = ["--backend", f"{RIVALS[device]},tiny"]
+        arguments = [*backends, *ARGUMENTS, *(FRESH if device == "CPU" else [])]
+        command = [sys.executable, str(script), *arguments, "--json", str(out)]
+        # Compile times are cold; XLA leaves a GPU's memory to others.
+        environment = os.environ | {"TINYHLO_CACHE": "0", "TINYHLO_DEVICE": device}
+        environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         subprocess.run(command, check=True, cwd=CHECKOUT, env=environment)
         results = json.loads(out.read_text())
     if not any("tiny" in row for row in results.values()):
         print("nothing recorded: JAX has no backend tiny; pip install -e . first", file=sys.stderr)
         return 2
-    sections = [page(results)]
-    for name in ("corpus", "models", "large", "memory", "sweep"):
+    sections = [page(results, device)]
+    for name in ("corpus", "models", "large", "memory", "sweep") if device == "CPU" else ():
         command = [sys.executable, "-m", f"benchmarks.{name}", "--markdown"]
         found = subprocess.run(
             command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True
         )
         sections.append(found.stdout)
-    PAGE.write_text("\n".join(sections))
-    print(f"wrote {PAGE}")
+    page_of_device.write_text("\n".join(sections))
+    print(f"wrote {page_of_device}")
     return 0
 
 
@@ -85,19 +100,24 @@ def workloads_script() -> Path | None:
     return script if script.exists() else None
 
 
-def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """The whole of docs/benchmarks.md."""
+def page(results: dict[str, dict[str, dict[str, Any]]], device: str) -> str:
+    """The table of the workloads, with what is above and below it."""
+    is_cpu, rival = device == "CPU", RIVALS[device]
+    machine = f"{llvm.get_host_cpu_name()}, {len(os.sched_getaffinity(0))} threads"
     text = INTRODUCTION.format(
+        where="" if is_cpu else f" on {device}",
+        option="" if is_cpu else f" DEVICE={device}",
         date=datetime.date.today().isoformat(),
-        cpu=llvm.get_host_cpu_name(),
-        threads=len(os.sched_getaffinity(0)),
+        machine=machine if is_cpu else dict(available())[device],
+        rival=f"XLA:{rival.upper()}",
+        remark="" if is_cpu else ON_GPUS,
         python=sys.version.split()[0],
         versions=", ".join(f"{name} {version(name)}" for name in ("jax", "jaxlib", "llvmlite")),
     )
     ratios: list[float] = []
     failures: list[str] = []
     for name, row in results.items():
-        ours, theirs = row.get("tiny", {}), row.get("cpu", {})
+        ours, theirs = row.get("tiny", {}), row.get(rival, {})
         ratio = theirs.get("median_ms", math.nan) / ours.get("median_ms", math.nan)
         if not math.isnan(ratio):
             ratios.append(ratio)
