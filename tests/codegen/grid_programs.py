@@ -142,6 +142,15 @@ PROGRAMS: dict[str, Program] = {
         lambda x, w: jax.grad(lambda w: jnp.sin(conv(1)(x, w)).sum())(w),
         (of(4, 33, 12, 13), of(34, 33, 3, 3)),
     ),
+    "many elements, in blocks of rows": (
+        lambda x, y: (x + y, x > y),
+        (of(2500, 1024), of(1024)),
+    ),
+    "many elements, in quarters": (lambda x, y: jnp.maximum(x, y), (of(4, 641000), of(641000))),
+    "many elements, in ranges that overlap": (
+        lambda x, y: x + y,
+        (of(4999, 1001, dtype=jnp.bfloat16), of(1001, dtype=jnp.bfloat16)),
+    ),
     "sum of all": (jnp.sum, (of(100, 1001),)),
     "sum of all and what follows": (lambda x: x / x.sum(), (of(100, 1001),)),
     "sums of few rows": (lambda x: x.sum(1), (of(3, 70001),)),

@@ -54,7 +54,7 @@ def rows_divided(x: Node) -> Node:
 
 
 def shape_of(k: Kernel) -> list[tuple[int, int, bool]]:
-    pieces, _ = pieces_of(lower_fused(k), DEVICE)
+    pieces, _ = pieces_of(lower_fused(k), replace(DEVICE, threads=20))
     return [(piece.groups, piece.items, piece.alone) for piece in pieces]
 
 
@@ -110,6 +110,17 @@ def test_arithmetic_of_every_type_is_printed(dtype: DType) -> None:
     k = Kernel("kernel", Graph((x.type, y.type), tuple(elementwise(op, x, y) for op in ops)))
     code = device_code([k], DEVICE)
     assert len(code.kernels[k].dispatches) == 1
+
+
+@pytest.mark.parametrize(("dtype", "letter"), [(F32, "f"), (F16, "h"), (BF16, "h")], ids=str)
+def test_extremes_are_instructions_of_nvidia(dtype: DType, letter: str) -> None:
+    x, y = param(0, (8,), dtype), param(1, (8,), dtype)
+    k = Kernel("kernel", Graph((x.type, y.type), (elementwise(Op.MAX, x, y),)))
+    asm = f'asm("max.NaN.{dtype} %0, %1, %2;" : "={letter}"(z) : "{letter}"(x), "{letter}"(y));'
+    source = device_code([k], replace(DEVICE, device="NV")).source
+    assert source.count(asm) == 1
+    assert source.count(f"max_{dtype}(") == 3  # of others too, as it is written out
+    assert "asm" not in device_code([k], replace(DEVICE, device="AMD")).source
 
 
 def test_a_sum_is_put_together_in_memory_that_the_group_shares() -> None:

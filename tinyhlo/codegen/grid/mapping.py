@@ -25,6 +25,7 @@ from tinyhlo.codegen.bodies import (
     values_in,
 )
 from tinyhlo.codegen.expressions import Load, Memory, Read
+from tinyhlo.codegen.grid.several import elements_of, several
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -71,7 +72,8 @@ def pieces_of(program: LoopProgram, target: Target) -> tuple[list[Piece], tuple[
     kept = [s.memory for s in program.body if isinstance(s, Allocate)]
     segments = split(tuple(s for s in program.body if not isinstance(s, Allocate)))
     spilled, saved = across(segments)
-    return [mapped(segment, items) for segment in spilled], (*kept, *saved)
+    in_place = bool(program.in_place)
+    return [mapped(segment, items, target, in_place) for segment in spilled], (*kept, *saved)
 
 
 # --- dispatches ----------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ def across(segments: Sequence[Body]) -> tuple[list[Body], tuple[Memory, ...]]:
 # --- groups and items ----------------------------------------------------------------------------
 
 
-def mapped(body: Body, items: int) -> Piece:
+def mapped(body: Body, items: int, target: Target, in_place: bool) -> Piece:
     """One segment as a grid. What is declared before an independent loop, each item declares."""
     *before, last = body
     if is_grid(last):
@@ -172,6 +174,9 @@ def mapped(body: Body, items: int) -> Piece:
             items = min(items, row_items(inner))
             loop = Loop(flat, Axis.GRID, (*head, *dealt(inner, items)))
             return Piece((loop,), count, items, False)
+        each = elements_of(inner, count, items, target)
+        if each > 1 and (found := several(before, variables, inner, each, items, in_place)):
+            return Piece((found.loop,), found.groups, items, found.alone)
         loop = Loop(flat, Axis.GRID, (*head, *inner))
         return Piece((loop,), -(-count // items), items, True)
     body = dealt(body, items)
