@@ -12,6 +12,7 @@ from tinyhlo.codegen.bodies import all_indices, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
 from tinyhlo.codegen.c.language import C_OF_32_BITS
+from tinyhlo.codegen.c.library import by_instructions
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
@@ -52,7 +53,8 @@ def device_code(
         symbol = f"k{len(rendered)}_{clean}"
         rendered[kernel] = render(lower(kernel, target), target, symbol, functions, texts)
     prelude = PRELUDES[target.device]
-    return DeviceCode("\n".join([prelude, *functions.values(), *texts]), rendered)
+    given = [by_instructions(target.device, *function) for function in functions.items()]
+    return DeviceCode("\n".join([prelude, *given, *texts]), rendered)
 
 
 def render(
