@@ -8,6 +8,8 @@ SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it,
 LINE_BYTES = 64  # of a line of any cache
 WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the first cache
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
+WARP = 32  # work-items that exchange registers on a device with the feature of that name
+WARPS = "warps"
 PROCESSOR = "processor"  # feature of a device whose work-items become lanes of vectors
 
 
@@ -50,6 +52,11 @@ class Target:
     def is_processor(self) -> bool:
         """Whether items of a group become lanes of the vectors of a processor."""
         return PROCESSOR in self.features.split()
+
+    @property
+    def has_warps(self) -> bool:
+        """Whether neighbouring items of a group exchange registers."""
+        return WARPS in self.features.split()
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""

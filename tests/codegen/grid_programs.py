@@ -151,6 +151,19 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y: x + y,
         (of(4999, 1001, dtype=jnp.bfloat16), of(1001, dtype=jnp.bfloat16)),
     ),
+    "many short rows": (
+        lambda x: (jax.nn.softmax(x), x.max(1), (x > 3).any(1), (x > -3).all(1)),
+        (of(9801, 65),),
+    ),
+    "many short rows of bf16": (
+        lambda x: (x.sum(1), jnp.argmax(x, 1)),
+        (of(9800, 40, dtype=jnp.bfloat16),),
+    ),
+    "many short rows, by a combiner": (best(1), (of(9801, 40),)),
+    "many short rows of i8": (
+        lambda x: x - jnp.sum(x, 1, dtype="i1", keepdims=True) * x.min(1, keepdims=True),
+        (of(9801, 64, dtype="i1"),),
+    ),
     "sum of all": (jnp.sum, (of(100, 1001),)),
     "sum of all and what follows": (lambda x: x / x.sum(), (of(100, 1001),)),
     "sums of few rows": (lambda x: x.sum(1), (of(3, 70001),)),

@@ -8,6 +8,19 @@ HIP_WORD void __syncthreads() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
+template <class T> HIP_WORD T __shfl(T x, int lane, int width) {
+  int number = __builtin_amdgcn_mbcnt_hi(-1, __builtin_amdgcn_mbcnt_lo(-1, 0));
+  int from = (number / width * width + lane) * 4, words[2] = {};
+  __builtin_memcpy(words, &x, sizeof x);
+  words[0] = __builtin_amdgcn_ds_bpermute(from, words[0]);
+  if (sizeof x > 4) words[1] = __builtin_amdgcn_ds_bpermute(from, words[1]);
+  __builtin_memcpy(&x, words, sizeof x);
+  return x;
+}
+template <class T> HIP_WORD T __shfl_xor(T x, int lanes, int width) {
+  int number = __builtin_amdgcn_mbcnt_hi(-1, __builtin_amdgcn_mbcnt_lo(-1, 0));
+  return __shfl(x, number % width ^ lanes, width);
+}
 HIP_WORD int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
 HIP_WORD unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
 HIP_WORD float __int_as_float(int x) { return __builtin_bit_cast(float, x); }

@@ -36,8 +36,8 @@ def items_of(kernel: Kernel, target: Target = GPU) -> list[tuple[int, int]]:
     return [(piece.groups, piece.items) for piece in pieces]
 
 
-def text_of(kernel: Kernel) -> str:
-    source = device_code([kernel], GPU).source
+def text_of(kernel: Kernel, target: Target = GPU) -> str:
+    source = device_code([kernel], target).source
     return source[source.index("\nKERNEL(") :]
 
 

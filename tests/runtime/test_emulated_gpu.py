@@ -1,4 +1,4 @@
-"""The emulated GPU itself: barriers that not all items reach, barriers that are missing."""
+"""The emulated GPU itself: barriers that not all items reach, barriers that are missing, warps."""
 
 from __future__ import annotations
 
@@ -32,6 +32,15 @@ extern "C" __global__ void two_barriers(const int* x, int* y) {
   else
     __syncthreads();
 }
+extern "C" __global__ void warps(const int* x, int* y) {  // 32 apart from the other 32
+  int own = x[blockIdx.x * 64 + 63 - threadIdx.x];
+  for (unsigned turn = 0; turn < 2 * (threadIdx.x / 32); turn++)
+    own = __shfl_xor_sync(0xffffffffu, own, 5);
+  y[blockIdx.x * 64 + threadIdx.x] = own;
+}
+extern "C" __global__ void torn_warp(const int* x, int* y) {
+  if (threadIdx.x < 16) __syncwarp();
+}
 '''
 _, program = nvrtc.nvrtcCreateProgram(SOURCE)
 assert nvrtc.nvrtcCompileProgram(program, 0, []) == (0,)
@@ -39,7 +48,7 @@ _, module = driver.cuModuleLoadData(program.image)
 launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
 x = np.arange(128, dtype=np.int32)
 expected = x.reshape(2, 64)[:, ::-1]
-for name in (b"turned", b"missing", b"divergent", b"two_barriers"):
+for name in (b"turned", b"missing", b"divergent", b"two_barriers", b"warps", b"torn_warp"):
     y = np.zeros_like(x)
     _, kernel = driver.cuModuleGetFunction(module, name)
     given = [ctypes.c_void_p(each.ctypes.data) for each in (x, y)]
@@ -60,4 +69,6 @@ def test_barriers() -> None:
         "missing 0 [False, False]",
         "divergent 719 [False, False]",
         "two_barriers 719 [False, False]",
+        "warps 0 [True, True]",
+        "torn_warp 719 [False, False]",
     ], done.stderr

@@ -20,7 +20,8 @@ enum Status { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED =
 namespace {
 
 enum { MOST_ITEMS = 1024, STACK_BYTES = 1 << 16 };
-enum State { READY, WAITS, DONE };
+enum { WARP = 32 };
+enum State { READY, WAITS, WAITS_FOR_WARP, DONE };
 typedef void (*Kernel)(void** where);
 
 struct Fiber {
@@ -64,6 +65,7 @@ void leave(State state) {
 
 void item() {
   kernel(arguments);
+  current->line = 0; /* wherever its warp has waited */
   leave(DONE);
 }
 
@@ -73,17 +75,39 @@ void start(Fiber& fiber, char* stack) {
   fiber = {top - 6, READY, 0};
 }
 
-/* Whether all items of a group ended, and waited at the same barriers. */
-bool run_group(char* stacks, unsigned items) {
-  for (unsigned k = 0; k < items; k++) start(fibers[k], stacks + k * STACK_BYTES);
-  for (bool falling = blockIdx.x % 2;; falling = !falling) {
-    for (unsigned k = 0; k < items; k++) {
-      threadIdx = {falling ? items - 1 - k : k, 0, 0};
+/* Whether some items are at the same place. */
+bool are_together(unsigned first, unsigned end) {
+  const Fiber& one = fibers[first];
+  for (unsigned k = first; k < end; k++)
+    if (fibers[k].state != one.state || fibers[k].line != one.line) return false;
+  return true;
+}
+
+/* Up to where a warp waits for the others of its group; whether its items came to the same places. */
+bool run_warp(unsigned first, unsigned end, bool falling) {
+  do {
+    for (unsigned k = first; k < end; k++) {
+      threadIdx = {falling ? first + end - 1 - k : k, 0, 0};
       current = &fibers[threadIdx.x];
       emulated_switch(&scheduler, current->stack);
     }
-    for (unsigned k = 1; k < items; k++)
-      if (fibers[k].state != fibers[0].state || fibers[k].line != fibers[0].line) return false;
+    if (!are_together(first, end)) return false;
+    falling = !falling;
+  } while (fibers[first].state == WAITS_FOR_WARP);
+  return true;
+}
+
+/* Whether all items of a group ended, and waited at the same barriers. */
+bool run_group(char* stacks, unsigned items) {
+  for (unsigned k = 0; k < items; k++) start(fibers[k], stacks + k * STACK_BYTES);
+  unsigned warps = (items + WARP - 1) / WARP;
+  for (bool falling = blockIdx.x % 2;; falling = !falling) {
+    for (unsigned k = 0; k < warps; k++) {
+      unsigned first = (falling ? warps - 1 - k : k) * WARP;
+      unsigned end = first + WARP < items ? first + WARP : items;
+      if (!run_warp(first, end, falling)) return false;
+    }
+    if (!are_together(0, items)) return false;
     if (fibers[0].state == DONE) return true;
   }
 }
@@ -141,4 +165,9 @@ int free_apart(void* block) {
 extern "C" void emulated_wait(int line) {
   current->line = line;
   leave(WAITS);
+}
+
+extern "C" void emulated_wait_for_warp(int line) {
+  current->line = line;
+  leave(WAITS_FOR_WARP);
 }

@@ -6,12 +6,16 @@
 struct Place { unsigned x, y, z; };
 extern "C" Place threadIdx, blockIdx, blockDim, gridDim; /* of the item that runs */
 extern "C" void emulated_wait(int line);
+extern "C" void emulated_wait_for_warp(int line);
 
 #define __global__
 #define __device__
 #define __shared__ static /* groups run one after another */
 #define __restrict__ __restrict
 #define __syncthreads() emulated_wait(__LINE__)
+#define __syncwarp() emulated_wait_for_warp(__LINE__)
+#define __builtin_amdgcn_wave_barrier() emulated_wait_for_warp(__LINE__)
+#define __builtin_amdgcn_fence(order, scope) ((void)(order))
 #define __launch_bounds__(items)
 
 template <class To, class From> static inline To same_bits(From x) {
@@ -38,6 +42,21 @@ template <class T> struct EmulatedArgument {
 template <class T> struct EmulatedArgument<T*> {
   static T* at(void* where) { return (T*)(*(unsigned long*)where & ~(1ul << 62)); }
 };
+
+/* What another item of the warp has in its register. */
+static unsigned long long emulated_registers[1024];
+template <class T> static inline T emulated_shuffle(T x, unsigned lane) {
+  memcpy(&emulated_registers[threadIdx.x], &x, sizeof x);
+  emulated_wait_for_warp(__LINE__);
+  T y;
+  memcpy(&y, &emulated_registers[threadIdx.x / 32 * 32 + lane], sizeof y);
+  emulated_wait_for_warp(__LINE__);
+  return y;
+}
+#define __shfl_xor_sync(mask, own, lanes) emulated_shuffle(own, threadIdx.x % 32 ^ (lanes))
+#define __shfl_sync(mask, x, lane) emulated_shuffle(x, lane)
+#define __shfl_xor(own, lanes, width) emulated_shuffle(own, threadIdx.x % 32 ^ (lanes))
+#define __shfl(x, lane, width) emulated_shuffle(x, lane)
 
 /* Calls a kernel; its arguments lie where the driver says. Braces are evaluated in order. */
 template <class... T> struct EmulatedCall {

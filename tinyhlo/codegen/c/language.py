@@ -41,6 +41,9 @@ class Language:
     is_native: Callable[[Op, DType, DType], bool]
     far_remainder: str
     rolled: str = ""  # before a loop that no compiler shall write out
+    unrolled: str = ""  # before one that it shall
+    item: str = "ITEM"  # the number of an item among those who work together
+    rows: int = 1  # how many work together in a group, each by a warp
 
 
 def element(name: str, place: str, dtype: DType) -> str:
@@ -68,6 +71,12 @@ C = Language(
     is_native=arithmetic.is_native,
     far_remainder=FAR_REMAINDER,
     rolled="ROLLED ",
+    unrolled="UNROLLED ",
 )
 # Where all indices fit: units of GPUs compute with 32 bits, and two of their registers hold 64.
 C_OF_32_BITS = replace(C, index=I32)
+
+
+def of_warps(language: Language, rows: int) -> Language:
+    """Where each warp of a group has work of its own."""
+    return replace(language, item="LANE", barrier="WARP_BARRIER;", rows=rows)

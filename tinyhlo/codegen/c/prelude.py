@@ -31,6 +31,7 @@ typedef float f32;
 #define GROUP ((i64)get_group_id(0))
 #define ITEM ((i32)get_local_id(0))
 #define ROLLED
+#define UNROLLED
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define count_ones(x) popcount(x)
 #define count_zeros(x) clz(x)
@@ -72,7 +73,9 @@ typedef unsigned long long u64; typedef float f32; typedef double f64;
 #define FUNCTION static __device__ inline
 #define GROUP ((i64)blockIdx.x)
 #define ITEM ((i32)threadIdx.x)
+#define LANE (ITEM % 32)
 #define ROLLED _Pragma("unroll 1")
+#define UNROLLED _Pragma("unroll")
 #define BARRIER __syncthreads()
 FUNCTION i32 as_i32(f32 x) { return __float_as_int(x); }
 FUNCTION u32 as_u32(f32 x) { return __float_as_uint(x); }
@@ -133,6 +136,7 @@ typedef float f32;
 #define GROUP ((i64)GROUP_NUMBER)
 #define ITEM ((i32)ITEM_NUMBER)
 #define ROLLED
+#define UNROLLED
 #define BARRIER threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)
 FUNCTION u32 count_ones(u32 x) { return popcount(x); }
 FUNCTION u64 count_ones(u64 x) { return popcount((u32)x) + popcount((u32)(x >> 32)); }
@@ -142,9 +146,19 @@ FUNCTION f32 f32_of_f16(u16 x) { return (f32)as_type<half>(x); }
 FUNCTION u16 f16_of_f32(f32 x) { return as_type<u16>((half)x); }
 """
 
+# What 32 items of a group exchange, each with the one whose number differs by a power of two.
+WARPS = """\
+template <class T> FUNCTION T across(T x, i32 lanes) { return (T)ACROSS(x, lanes); }
+template <class T> FUNCTION T of_first(T x) { return (T)OF_FIRST(x); }
+"""
+
 # NVRTC has no _Float16.
 CUDA = f"""\
 #define KERNEL(items) extern "C" __global__ __launch_bounds__(items)
+#define WARP_BARRIER __syncwarp()
+#define ACROSS(x, lanes) __shfl_xor_sync(0xffffffffu, x, lanes)
+#define OF_FIRST(x) __shfl_sync(0xffffffffu, x, 0)
+{WARPS}\
 #ifdef __CUDACC__
 {PTX_FLOAT16}#else
 {FLOAT16}#endif
@@ -153,6 +167,11 @@ CUDA = f"""\
 HIP = f"""\
 #define KERNEL(items) \\
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(items, items)))
+#define WARP_BARRIER \\
+  (__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"), __builtin_amdgcn_wave_barrier())
+#define ACROSS(x, lanes) __shfl_xor(x, lanes, 32)
+#define OF_FIRST(x) __shfl(x, 0, 32)
+{WARPS}\
 {FLOAT16}"""
 
 PRELUDES = {

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyhlo.codegen.bodies import in_order, stores_in, substituted, ways_together
+from tinyhlo.codegen.bodies import (
+    all_values,
+    below,
+    in_order,
+    stores_in,
+    substituted,
+    ways_together,
+)
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.c.language import Language
@@ -35,13 +42,18 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
     WriteTexel,
+    guarded,
 )
 from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.numbers import ceil_div
+from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.dtypes import F32, DType
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import Var, constant, index
+from tinyhlo.ir.index import ZERO, Condition, Var, constant, index
 from tinyhlo.ir.ops import Op
-from tinyhlo.target import Target
+from tinyhlo.target import WARP, Target
+
+WRITTEN_OUT = 1024  # ops of a loop, at most, that is written out
 
 
 class Statements(Values):
@@ -152,7 +164,7 @@ class Statements(Values):
         lines = [self.stored_line(*each) for each in texts]
         if not self.alone:
             self.out.line(self.language.barrier)
-            self.out.line("if (ITEM == 0) {")
+            self.out.line(f"if ({self.language.item} == 0) {{")
             self.out.lines += [f"  {line}" for line in lines]
             self.out.lines += ["}", self.language.barrier]
         else:
@@ -204,7 +216,7 @@ class Statements(Values):
         texts = [self.text(value) for value in keep.values]
         kept = zip(keep.memories, texts, strict=True)
         lines = [f"  {self.stored_line(memory, str(count), text)}" for memory, text in kept]
-        test = condition if self.alone else f"{condition} && ITEM == 0"
+        test = condition if self.alone else f"{condition} && {self.language.item} == 0"
         self.out.lines += [f"if ({test}) {{", *lines, "}"]
         if not self.alone:
             self.out.line(self.language.barrier)
@@ -266,7 +278,7 @@ class Statements(Values):
         text = self.out.value(self.index_type, self.index(end))
         return self.out.value(self.index_type, self.choice(f"{text} < {extent}", text, str(extent)))
 
-    def run(self, loop: Loop, start: str, step: str) -> None:
+    def run(self, loop: Loop, start: str, step: str, before_it: str = "") -> None:
         name, end = self.variable(loop), self.end(loop)
         self.open("")
         before, variable = self.bind(loop.var), self.variables.get(loop.var)
@@ -281,17 +293,20 @@ class Statements(Values):
         )
         waits = any(isinstance(s, Synchronize) for s in loop.body)
         # A tile's steps, written out, take all registers for their indices.
-        self.close_block(f"{self.language.rolled}{head}" if waits else head)
+        self.close_block(f"{self.language.rolled if waits else before_it}{head}")
         self.settle(loop.body)
 
     def grid(self, loop: Loop) -> None:
         """The loop whose iterations are the work-items, or the groups."""
         name = self.variable(loop)
+        rows = self.language.rows
         place = f"GROUP * {self.items} + ITEM" if self.alone else "GROUP"
+        if rows > 1:
+            place = f"GROUP * {rows} + ITEM / {self.items}"
         self.out.constant(self.index_type, name, place)
         self.variables[loop.var] = name
         self.bind(loop.var)
-        if self.alone and loop.var.extent % self.items:
+        if loop.var.extent % (self.items if self.alone else rows):
             self.block(f"if ({name} < {loop.var.extent})", loop.body, guard=True)
         else:
             self.body(loop.body)
@@ -320,10 +335,8 @@ class Statements(Values):
                     first = self.language.literal_text(identity(way, dtype).bits, dtype)
                 self.out.variable(self.language.type_name(dtype), own, first)
                 self.registers[name] = own
-        start, alone = self.index(loop.start), self.alone
-        first = "ITEM" if start == "0" else f"{start} + ITEM"
-        self.alone = True
-        self.run(loop, first, f"{self.variable(loop)} += {self.items}")
+        alone, self.alone = self.alone, True
+        self.turns(loop)
         self.alone = alone
         for group, way in ways.items():
             totals = self.together(group, way)
@@ -335,14 +348,81 @@ class Statements(Values):
         if stores_in(loop.body):
             self.out.line(self.language.barrier)
 
+    def turns(self, loop: Loop) -> None:
+        """The iterations of one item. Where they are few and cheap, a compiler writes them out, and
+        keeps what they load in registers for the loops that follow."""
+        item, extent = self.language.item, loop.var.extent
+        turns = ceil_div(extent, self.items)
+        work = work_of(all_values(below(loop.body)))
+        few = turns <= WARP and turns * work <= WRITTEN_OUT
+        if not (self.target.has_warps and few and loop.start == ZERO and loop.count is None):
+            first = item if loop.start == ZERO else f"{self.index(loop.start)} + {item}"
+            self.run(loop, first, f"{self.variable(loop)} += {self.items}")
+            return
+        turn, own = Var("turn", turns), Var("own", self.items)
+        # The remainder tells a compiler which turns are whole ones.
+        self.variables[own] = f"({item} % {self.items})" if extent % self.items else item
+        self.bind(own)
+        place = index(turn) * self.items + index(own)
+        body = (Bind(loop.var, place), *loop.body)
+        steps = Loop(turn, Axis.SERIAL, guarded(body, Condition(place, 0, extent)))
+        self.run(steps, "0", f"{self.variable(steps)} += 1", self.language.unrolled)
+
     def together(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
         """The registers of all items of a group put together, always in the same order."""
-        memories = [
-            Memory(f"all_{self.out.fresh()}", self.dtypes[name], self.items, local=True)
-            for name in group
-        ]
+        if not self.target.has_warps:
+            return self.in_halves(group, way)
+        self.exchanged(group, way, WARP)
+        if self.items > WARP:
+            self.of_warps(group, way)
+        return [self.registers[name] for name in group]
+
+    def of_warps(self, group: tuple[str, ...], way: Op | Graph) -> None:
+        """What the warps of a group have found put together, by each of them."""
+        warps = self.items // WARP
+        memories = [self.memory_of_all(name, warps) for name in group]
+        self.out.line("if (LANE == 0) {")
         for name, memory in zip(group, memories, strict=True):
-            self.share(memory, memory.name)
+            line = self.stored_line(memory, f"ITEM / {WARP}", self.registers[name])
+            self.out.line(f"  {line}")
+        self.out.lines += ["}", self.language.barrier]
+        for name, memory in zip(group, memories, strict=True):
+            found = self.element(memory, f"ITEM % {warps}")
+            self.out.line(f"{self.registers[name]} = {found};")
+        self.forget(group)
+        self.exchanged(group, way, warps)
+        if self.current:  # in a loop, maybe, who comes around writes there again
+            self.out.line(self.language.barrier)
+
+    def exchanged(self, group: tuple[str, ...], way: Op | Graph, lanes: int) -> None:
+        """The registers of so many neighbours put together. What a combiner gives may depend on the
+        order: the first item says what it is."""
+        dtypes = [self.dtypes[name] for name in group]
+        others = [f"other_{name}" for name in group]
+        while lanes > 1:
+            lanes //= 2
+            for name, other, dtype in zip(group, others, dtypes, strict=True):
+                self.declare(other, dtype, f"across({self.registers[name]}, {lanes})")
+            reads = tuple(map(Read, others, dtypes))
+            if isinstance(way, Op):
+                self.accumulate(group[0], way, reads[0])
+            else:
+                own = tuple(map(Read, group, dtypes))
+                self.assign(group, inline(way, (*own, *reads)))
+        if isinstance(way, Graph):
+            for name in group:
+                self.out.line(f"{self.registers[name]} = of_first({self.registers[name]});")
+
+    def memory_of_all(self, name: str, size: int) -> Memory:
+        """Memory of the group for a register of some of its items."""
+        memory = Memory(f"all_{self.out.fresh()}", self.dtypes[name], size, local=True)
+        self.share(memory, memory.name)
+        return memory
+
+    def in_halves(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
+        """The same through memory that the group shares."""
+        memories = [self.memory_of_all(name, self.items) for name in group]
+        for name, memory in zip(group, memories, strict=True):
             self.out.line(self.stored_line(memory, "ITEM", self.registers[name]))
         half = self.out.fresh()
         self.out.line(self.language.barrier)

@@ -20,6 +20,7 @@ from math import prod
 from tinyhlo.codegen.bodies import (
     all_indices,
     below,
+    memories_read,
     names_in,
     names_set,
     values_in,
@@ -35,6 +36,7 @@ from tinyhlo.codegen.loops import (
     Body,
     Declare,
     If,
+    Keep,
     Loop,
     LoopProgram,
     Statement,
@@ -46,7 +48,7 @@ from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
 from tinyhlo.records import dataclass
-from tinyhlo.target import Target
+from tinyhlo.target import WARP, Target
 
 INDEPENDENT = (Axis.SERIAL, Axis.PARALLEL, Axis.VECTOR)
 ITEMS = 256  # of a group
@@ -54,16 +56,19 @@ SMALL = 4096  # iterations of a kernel that are not worth several dispatches
 ROW = 32  # iterations from which a loop is worth a group
 PRIVATE_BYTES = 512  # memory of an item: what registers hold
 MANY = 1 << 15  # items that fill a device
+WARPS_OF_A_UNIT = 32  # that fill it well enough
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Piece:
-    """A body that `groups` groups of `items` items run; `alone`: each item by itself."""
+    """A body that `groups` groups of `items` items run; `alone`: each item by itself; several
+    `rows` of a group: each warp by itself."""
 
     body: Body
     groups: int
     items: int
     alone: bool
+    rows: int = 1
 
 
 def pieces_of(program: LoopProgram, target: Target) -> tuple[list[Piece], tuple[Memory, ...]]:
@@ -170,6 +175,9 @@ def mapped(body: Body, items: int, target: Target, in_place: bool) -> Piece:
         count = prod(var.extent for var in variables)
         flat = Var("item", count)
         head = (*before, *recovered(flat, variables))
+        if is_row(inner, variables, count) and for_warps(inner, count, target):
+            loop = Loop(flat, Axis.GRID, (*head, *dealt(inner, WARP)))
+            return Piece((loop,), ceil_div(count, items // WARP), items, False, items // WARP)
         if is_row(inner, variables, count):
             items = min(items, row_items(inner))
             loop = Loop(flat, Axis.GRID, (*head, *dealt(inner, items)))
@@ -233,6 +241,17 @@ def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
         return True
     along = sum(is_contiguous(loop, innermost(loop)) for loop in loops)
     return along > sum(is_contiguous(loop, variables[-1]) for loop in loops)
+
+
+def for_warps(body: Body, count: int, target: Target) -> bool:
+    """Whether each warp of a group is given an iteration: it is short, there are enough of them to
+    fill the device, and its items exchange registers alone."""
+    if not target.has_warps or count < WARPS_OF_A_UNIT * target.threads:
+        return False
+    written = {s.memory for s in below(body) if isinstance(s, Store)}
+    shares = any(isinstance(s, (Allocate, Keep)) for s in below(body))
+    longest = max((iterations(s) for s in body), default=0)
+    return not shares and longest <= WARP * WARP and written.isdisjoint(memories_read(body))
 
 
 def row_items(body: Body) -> int:

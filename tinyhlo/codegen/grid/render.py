@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tinyhlo.codegen.bodies import all_indices, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
-from tinyhlo.codegen.c.language import C_OF_32_BITS
+from tinyhlo.codegen.c.language import C_OF_32_BITS, C, of_warps
 from tinyhlo.codegen.c.library import by_instructions
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.statements import Statements
@@ -145,8 +145,10 @@ def function(
         way = "write_only" if image in written else "read_only"
         parameters.append(Parameter(f"{way} image2d_t", image.name))
     narrow = not target.is_processor and fits_32_bits(piece)
-    language = C_OF_32_BITS if narrow else None
-    renderer = Statements(target, names, functions, piece.items, piece.alone, language)
+    language = C_OF_32_BITS if narrow else C
+    language = of_warps(language, piece.rows) if piece.rows > 1 else language
+    items = piece.items // piece.rows
+    renderer = Statements(target, names, functions, items, piece.alone, language)
     renderer.body(piece.body)
     lines = (*renderer.shared, *head, *renderer.out.lines)
     return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)

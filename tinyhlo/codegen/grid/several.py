@@ -19,12 +19,10 @@ from collections.abc import Sequence
 from math import prod
 
 from tinyhlo.codegen.bodies import memories_read, substituted, values_in
-from tinyhlo.codegen.expressions import Apply
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Statement, Store
 from tinyhlo.codegen.numbers import ceil_div, round_up
-from tinyhlo.codegen.walks import parts, walk
+from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.index import Index, Var, index, unravel
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
@@ -32,7 +30,6 @@ BYTES = 16  # of an array that an item has under way
 MOST = 8  # elements of an item
 RESIDENT = 2048  # items that a unit of a device has at the same time
 WORK = 256  # ops of an item, at most
-SLOW = 16  # ops that a function is about
 LINE = 32  # elements that begin together in memory
 
 
@@ -50,9 +47,7 @@ def elements_of(body: Body, count: int, items: int, target: Target) -> int:
     stores = [s for s in body if isinstance(s, Store)]
     if target.is_processor or len(stores) < len(body):
         return 1
-    values = list(walk([v for s in stores for v in values_in(s)], below=parts))
-    ops = [e.op for e in values if isinstance(e, Apply)]
-    work = sum(SLOW if op in TRANSCENDENTAL or op is Op.REM else 1 for op in ops)
+    work = work_of([value for s in stores for value in values_in(s)])
     memories = memories_read(body) | {s.memory for s in stores}
     wide = max(memory.dtype.itemsize for memory in memories)
     most = min(BYTES // wide, MOST, WORK // max(work, 1), count // (RESIDENT * target.threads))
