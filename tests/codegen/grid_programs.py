@@ -151,6 +151,24 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y: x + y,
         (of(4999, 1001, dtype=jnp.bfloat16), of(1001, dtype=jnp.bfloat16)),
     ),
+    "a large matrix, turned": (lambda x: x.T * 2, (of(320, 256),)),
+    "a large matrix, turned, no multiples of anything": (
+        lambda x, y, b: (x.T * b + y, y < x.T),
+        (of(271, 301), of(301, 271), of(271)),
+    ),
+    "large arrays, turned in batches": (
+        lambda x, y: jnp.tanh(x.transpose(0, 2, 1)) + y.transpose(1, 0, 2),
+        (of(3, 200, 147), of(147, 3, 200)),
+    ),
+    "large arrays of 16 bits, turned": (
+        lambda x, y: x.transpose(0, 3, 1, 2) + y.transpose(0, 3, 1, 2),
+        (of(2, 20, 70, 65, dtype=jnp.bfloat16), of(2, 20, 70, 65, dtype=jnp.bfloat16)),
+    ),
+    "large arrays of bytes, turned": (
+        lambda x, y: jnp.where(y, x.T, 3),
+        (of(300, 500, dtype="i1"), of(500, 300, dtype="?")),
+    ),
+    "a large array, turned and padded": (lambda x: jnp.pad(x.T, 3) + 1, (of(300, 333),)),
     "many short rows": (
         lambda x: (jax.nn.softmax(x), x.max(1), (x > 3).any(1), (x > -3).all(1)),
         (of(9801, 65),),

@@ -2,7 +2,7 @@
 
 code          what is handed to `runtime/devices`; `types` that a device computes with
 lower         which way a Kernel goes; `mapping`: which iterations become work-items
-several       elements of an item, where arrays are large
+several       elements of an item, where arrays are large; `across`: arrays read across, in tiles
 contraction   products in `tiles`, by `matrices` and their `fragments`, or from `images` of `texels`
 parts         long sums; `scan`, `sort`, `scatter`
 resident      small statements that follow each other, as one kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tinyhlo.codegen.grid.across import turned
 from tinyhlo.codegen.grid.contraction import find_product, in_tiles
 from tinyhlo.codegen.grid.images import in_images
 from tinyhlo.codegen.grid.matrices import in_fragments
@@ -35,4 +36,5 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     if tiled:
         return tiled
     program = lower_fused(kernel)
-    return in_parts(replace(program, body=join(program.body)), target)
+    program = in_parts(replace(program, body=join(program.body)), target)
+    return turned(program, target)
