@@ -104,3 +104,15 @@ def test_axes_around_tiles_are_groups() -> None:
     doubled = elementwise(Op.MUL, permute(x, (0, 2, 1)), full(2.0, (3, 512, 128), F32))
     text = printed(kernel_of(doubled, x))
     assert "for group in 192 grid" in text and "i = (group)//64" in text
+
+
+def test_axes_that_count_on_are_one() -> None:
+    """Channels from last to first: rows of an image are no edges."""
+    x = param(0, (2, 20, 72, 64), F32)
+    moved = permute(x, (0, 3, 1, 2))
+    doubled = elementwise(Op.MUL, moved, full(2.0, moved.shape, F32))
+    text = printed(kernel_of(doubled, x))
+    assert "for group in 180 grid" in text and "local tile0" in text  # 2 of 45 by 2
+    rows = broadcast(param(1, (20,), F32), moved.shape, (2,))
+    text = printed(kernel_of(elementwise(Op.MUL, moved, rows), x, param(1, (20,), F32)))
+    assert "for group in 240 grid" in text and "local tile0" in text  # 2 of 20 of 3 by 2

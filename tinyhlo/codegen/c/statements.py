@@ -355,6 +355,7 @@ class Statements(Values):
         turns = ceil_div(extent, self.items)
         work = work_of(all_values(below(loop.body)))
         few = turns <= WARP and turns * work <= WRITTEN_OUT
+        few = few and not any(isinstance(s, Loop) for s in below(loop.body))
         if not (self.target.has_warps and few and loop.start == ZERO and loop.count is None):
             first = item if loop.start == ZERO else f"{self.index(loop.start)} + {item}"
             self.run(loop, first, f"{self.variable(loop)} += {self.items}")

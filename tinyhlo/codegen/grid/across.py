@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
-from tinyhlo.codegen.bodies import memories_read, rewritten, values_in
+from tinyhlo.codegen.bodies import all_indices, memories_read, rewritten, substituted, values_in
 from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
@@ -71,7 +72,7 @@ def tiled(statement: Statement, items: int, in_place: bool) -> Loop | None:
     if not is_independent(statement):
         return None
     assert isinstance(statement, Loop)
-    variables, body = collapsed(statement)
+    variables, body = merged(*collapsed(statement))
     stores = [s for s in body if isinstance(s, Store)]
     if len(stores) < len(body) or prod(var.extent for var in variables) < LEAST:
         return None
@@ -84,6 +85,24 @@ def tiled(statement: Statement, items: int, in_place: bool) -> Loop | None:
             tiles = Tiles(variables, inner[0], along, loads, items) if inner else None
             return tiles.loop(body) if tiles and tiles.pay(in_place) else None
     return None
+
+
+def merged(variables: list[Var], body: Body) -> tuple[list[Var], Body]:
+    """The same with one loop for two around each other that no index tells from one."""
+    indices = list(all_indices(body))
+    for k, (outer, inner) in enumerate(pairwise(variables)):
+        if all(is_one(where, outer, inner) for where in indices):
+            both = Var(f"{outer.name}{inner.name}", outer.extent * inner.extent)
+            places = (index(both) // inner.extent, index(both) % inner.extent)
+            body = substituted(body, dict(zip((outer, inner), places, strict=True)))
+            return merged([*variables[:k], both, *variables[k + 2 :]], body)
+    return variables, body
+
+
+def is_one(where: Index, outer: Var, inner: Var) -> bool:
+    """Whether an index counts on through the iterations of two loops."""
+    step = where.coefficient(inner)
+    return step is not None and where.coefficient(outer) == step * inner.extent
 
 
 def unconditional_loads(body: Iterable[Statement]) -> list[Load]:
