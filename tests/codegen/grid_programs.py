@@ -21,6 +21,8 @@ import numpy as np
 from jax import lax
 
 from tinyhlo import compiler
+from tinyhlo.codegen.grid import tiles
+from tinyhlo.codegen.grid import wide as by_fours
 from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.grid.resident import gathered
@@ -82,6 +84,14 @@ def best(axis: int) -> Callable[[jax.Array], Any]:
 PROGRAMS: dict[str, Program] = {
     "product": (dot, (of(64, 128), of(128, 96))),
     "product, no multiples of anything": (dot, (of(67, 131), of(131, 77))),
+    "product by fours": (
+        lambda x, y, b: x @ y + b,
+        (of(132, 600), of(600, 148), of(148)),
+    ),
+    "product of picked rows": (
+        lambda x, i, y: x[i] @ y,
+        (of(300, 128), of(64, dtype="i4"), of(128, 96)),
+    ),
     "product, all turned": (lambda x, y: x.T @ y.T, (of(131, 67), of(77, 131))),
     "product of rows and rows": (lambda x, y: x @ y.T, (of(67, 131), of(77, 131))),
     "product, long sums": (lambda x, y: jnp.tanh((x @ y) / 100), (of(40, 3000), of(3000, 50))),
@@ -342,6 +352,21 @@ def targets_of(name: str) -> dict[str, Target]:
     return {"own": own, "many units": many}
 
 
+def by_each_tile(name: str, target: Target) -> dict[str, str]:
+    """Products that only few tiles are chosen for, by all."""
+    wrong: dict[str, str] = {}
+    titles = "product by fours", "product, no multiples of anything", "convolution of many channels"
+    for number, tile in enumerate(tiles.WIDE):
+        by_fours.WIDE = (tile,)
+        title = titles[0] if number % 4 else titles[number // 4 % len(titles)]
+        try:
+            check(PROGRAMS[title], name, target)
+        except Exception:
+            wrong[f"{title}, {tile}"] = traceback.format_exc()[-3000:]
+    by_fours.WIDE = tiles.WIDE
+    return wrong
+
+
 def main(name: str, kind: str) -> None:
     target = targets_of(name)[kind]
     wrong: dict[str, str] = {}
@@ -350,6 +375,8 @@ def main(name: str, kind: str) -> None:
             check(program, name, target)
         except Exception:
             wrong[title] = traceback.format_exc()[-3000:]
+    if kind == "own" and by_fours.FEATURE in target.features.split():
+        wrong |= by_each_tile(name, target)
     print(json.dumps(wrong))
 
 

@@ -34,6 +34,7 @@ from tinyhlo.codegen.loops import (
     If,
     Keep,
     Loop,
+    Put,
     ReadTexel,
     Statement,
     Store,
@@ -70,7 +71,7 @@ def values_in(statement: Statement) -> tuple[Expression, ...]:
             return (value,)
         case Assign(values=values) | TileProduct(values=values) | FragmentProduct(words=values):
             return values
-        case WriteTexel(values=values):
+        case WriteTexel(values=values) | Put(values=values):
             return values
         case Keep(values=values, condition=condition):
             return (*values, condition)
@@ -82,6 +83,8 @@ def indices_in(statement: Statement) -> tuple[Index, ...]:
     """The indices that a statement itself has, those of its values aside."""
     match statement:
         case Store(index=where) | Bind(index=where) | Loop(start=where) | Fetch(index=where):
+            return (where,)
+        case Put(index=where):
             return (where,)
         case ReadTexel(x=x, y=y) | WriteTexel(x=x, y=y):
             return (x, y)
@@ -118,7 +121,7 @@ def memories_in(body: Body) -> set[Memory]:
     """Memory that a body reads or writes."""
     found = memories_read(body)
     for statement in below(body):
-        if isinstance(statement, (Store, Fetch)):
+        if isinstance(statement, (Store, Fetch, Put)):
             found.add(statement.memory)
         elif isinstance(statement, (ReadTexel, WriteTexel)):
             found.add(statement.image)
@@ -202,7 +205,7 @@ def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
 
 
 def stores_in(body: Iterable[Statement]) -> bool:
-    return any(isinstance(s, (Store, Keep, TileProduct, WriteTexel)) for s in below(body))
+    return any(isinstance(s, (Store, Put, Keep, TileProduct, WriteTexel)) for s in below(body))
 
 
 def is_copy(loop: Loop) -> bool:
@@ -355,6 +358,8 @@ def rewritten(
             return statement.over(value_of, index_of)
         case Fetch(names=names, memory=memory, index=where):
             return Fetch(tuple(map(name_of, names)), memory, index_of(where))
+        case Put(memory=memory, index=where, values=values):
+            return Put(memory, index_of(where), tuple(map(value_of, values)))
         case ReadTexel(names=names, image=image, x=x, y=y):
             return ReadTexel(tuple(map(name_of, names)), image, index_of(x), index_of(y))
         case WriteTexel(image=image, x=x, y=y, values=values):

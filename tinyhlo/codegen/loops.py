@@ -219,6 +219,16 @@ class Fetch:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Put:
+    """Four neighbours in memory by one store, memory[index + k] = values[k], as a Fetch takes them.
+    All values are computed before."""
+
+    memory: Memory
+    index: Index
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class ReadTexel:
     """Four new registers (f32), the elements of a texel of an image; outside of it, zeros. A piece
     of a kernel either reads an image or writes it."""
@@ -241,7 +251,7 @@ class WriteTexel:
 
 Statement = Union[
     *(Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep),
-    *(TileProduct, Synchronize, FragmentProduct, Fetch, ReadTexel, WriteTexel),
+    *(TileProduct, Synchronize, FragmentProduct, Fetch, Put, ReadTexel, WriteTexel),
 ]
 Body = tuple[Statement, ...]
 
@@ -261,6 +271,7 @@ class LoopProgram:
     moves: tuple[str, ...] = ()
     streamed: tuple[Memory, ...] = ()  # written around the cache
     views: tuple[tuple[Memory, Memory], ...] = ()  # of a read, as another type
+    together: int = 0  # groups of a grid that share a multiprocessor's registers; 0: any number
 
     def __str__(self) -> str:
         from tinyhlo.codegen.printer import format_program

@@ -40,6 +40,7 @@ from tinyhlo.codegen.loops import (
     Keep,
     Loop,
     LoopProgram,
+    Put,
     ReadTexel,
     Statement,
     Store,
@@ -146,6 +147,9 @@ class _Printer:
                 self.line("synchronize")
             case Fetch(names=names, memory=memory, index=index):
                 self.line(f"{', '.join(names)} = {memory.name}[{self.index(index)} ..]")
+            case Put(memory=memory, index=index, values=values):
+                texts = [self.value(value) for value in values]
+                self.line(f"{memory.name}[{self.index(index)} ..] = {', '.join(texts)}")
             case ReadTexel(names=names, image=image, x=x, y=y):
                 at = f"{image.name}({self.index(x)}, {self.index(y)})"
                 self.line(f"{', '.join(names)} = {at}")

@@ -18,7 +18,7 @@ HEADERS = Path(__file__).parent
 COMMAND = ("g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-march=native")
 # not what instructions for matrices stand behind
 KERNEL = re.compile(
-    r'^(?:KERNEL\(\d+\)|FUNCTION|extern "C" __global__|kernel) void (\w+)\((?!\w+&)',
+    r'^(?:KERNEL\(\d+(?:, \d+)?\)|FUNCTION|extern "C" __global__|kernel) void (\w+)\((?!\w+&)',
     re.MULTILINE,
 )
 

@@ -16,7 +16,7 @@ extern "C" void emulated_wait_for_warp(int line);
 #define __syncwarp() emulated_wait_for_warp(__LINE__)
 #define __builtin_amdgcn_wave_barrier() emulated_wait_for_warp(__LINE__)
 #define __builtin_amdgcn_fence(order, scope) ((void)(order))
-#define __launch_bounds__(items)
+#define __launch_bounds__(...)
 
 template <class To, class From> static inline To same_bits(From x) {
   static_assert(sizeof(To) == sizeof(From));

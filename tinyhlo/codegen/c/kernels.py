@@ -28,27 +28,34 @@ class Parameter(NamedTuple):
         return f"{self.type} {self.name}"
 
 
-def separate(symbol: str, items: int, parameters: Sequence[Parameter]) -> list[str]:
+def separate(symbol: str, size: str, parameters: Sequence[Parameter]) -> list[str]:
     """The head of a kernel whose arguments are pointers."""
-    return [f"KERNEL({items}) void {symbol}({', '.join(map(str, parameters))}) {{"]
+    return [f"KERNEL({size}) void {symbol}({', '.join(map(str, parameters))}) {{"]
 
 
-def together(symbol: str, items: int, parameters: Sequence[Parameter]) -> list[str]:
+def together(symbol: str, size: str, parameters: Sequence[Parameter]) -> list[str]:
     """The head of one whose argument is a struct of pointers."""
     given = (f"constant {symbol}_given& given [[buffer(0)]]", *METAL_PARAMETERS)
     return [
         f"struct {symbol}_given {{ {' '.join(f'{each};' for each in parameters)} }};",
-        f"KERNEL({items}) void {symbol}({', '.join(given)}) {{",
+        f"KERNEL({size}) void {symbol}({', '.join(given)}) {{",
         *(f"  {each} = given.{each.name};" for each in parameters),
     ]
 
 
-HEADS: dict[str, Callable[[str, int, Sequence[Parameter]], list[str]]] = {"METAL": together}
+HEADS: dict[str, Callable[[str, str, Sequence[Parameter]], list[str]]] = {"METAL": together}
 
 
 def kernel_text(
-    device: str, symbol: str, items: int, parameters: Sequence[Parameter], lines: Iterable[str]
+    device: str,
+    symbol: str,
+    items: int,
+    parameters: Sequence[Parameter],
+    lines: Iterable[str],
+    together: int = 0,
 ) -> str:
-    """A kernel for groups of so many items."""
-    head = HEADS.get(device, separate)(symbol, items, parameters)
+    """A kernel for groups of so many items. The registers of a multiprocessor shall hold so many
+    groups `together`; 0: as its compiler likes."""
+    size = f"{items}, {together}" if together else f"{items}"
+    head = HEADS.get(device, separate)(symbol, size, parameters)
     return "\n".join([*head, *(f"  {line}" for line in lines), "}"])

@@ -42,6 +42,7 @@ class Language:
     far_remainder: str
     rolled: str = ""  # before a loop that no compiler shall write out
     unrolled: str = ""  # before one that it shall
+    eights: str = ""  # before one of which it shall write out eight turns
     item: str = "ITEM"  # the number of an item among those who work together
     rows: int = 1  # how many work together in a group, each by a warp
 
@@ -72,6 +73,7 @@ C = Language(
     far_remainder=FAR_REMAINDER,
     rolled="ROLLED ",
     unrolled="UNROLLED ",
+    eights="EIGHTS ",
 )
 # Where all indices fit: units of GPUs compute with 32 bits, and two of their registers hold 64.
 C_OF_32_BITS = replace(C, index=I32)

@@ -32,6 +32,7 @@ typedef float f32;
 #define ITEM ((i32)get_local_id(0))
 #define ROLLED
 #define UNROLLED
+#define EIGHTS
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define count_ones(x) popcount(x)
 #define count_zeros(x) clz(x)
@@ -61,7 +62,8 @@ constant sampler_t TEXELS =
   write_imageui(image, AT(x, y), as_uint4((float4)(a, b, c, d)) >> 16)
 """
 
-# What CUDA and HIP have in common. A kernel names the items of its groups, who share registers.
+# What CUDA and HIP have in common. A kernel names the items of its groups, who share registers, and
+# how many groups shall.
 CUDA_WORDS = """\
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
@@ -76,6 +78,7 @@ typedef unsigned long long u64; typedef float f32; typedef double f64;
 #define LANE (ITEM % 32)
 #define ROLLED _Pragma("unroll 1")
 #define UNROLLED _Pragma("unroll")
+#define EIGHTS _Pragma("unroll 8")
 #define BARRIER __syncthreads()
 FUNCTION i32 as_i32(f32 x) { return __float_as_int(x); }
 FUNCTION u32 as_u32(f32 x) { return __float_as_uint(x); }
@@ -92,6 +95,13 @@ FUNCTION u64 count_zeros(u64 x) { return __clzll(x); }
 struct __attribute__((aligned(16))) words_4 { u32 a, b, c, d; };
 FUNCTION void load_4(u32& a, u32& b, u32& c, u32& d, const u32* from) {
   const words_4 all = *(const words_4*)from; a = all.a; b = all.b; c = all.c; d = all.d;
+}
+struct __attribute__((aligned(16))) floats_4 { f32 a, b, c, d; };
+FUNCTION void load_4(f32& a, f32& b, f32& c, f32& d, const f32* from) {
+  const floats_4 all = *(const floats_4*)from; a = all.a; b = all.b; c = all.c; d = all.d;
+}
+FUNCTION void store_4(f32* to, f32 a, f32 b, f32 c, f32 d) {
+  const floats_4 all = {a, b, c, d}; *(floats_4*)to = all;
 }
 """
 
@@ -137,6 +147,7 @@ typedef float f32;
 #define ITEM ((i32)ITEM_NUMBER)
 #define ROLLED
 #define UNROLLED
+#define EIGHTS
 #define BARRIER threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)
 FUNCTION u32 count_ones(u32 x) { return popcount(x); }
 FUNCTION u64 count_ones(u64 x) { return popcount((u32)x) + popcount((u32)(x >> 32)); }
@@ -154,7 +165,7 @@ template <class T> FUNCTION T of_first(T x) { return (T)OF_FIRST(x); }
 
 # NVRTC has no _Float16.
 CUDA = f"""\
-#define KERNEL(items) extern "C" __global__ __launch_bounds__(items)
+#define KERNEL(...) extern "C" __global__ __launch_bounds__(__VA_ARGS__)
 #define WARP_BARRIER __syncwarp()
 #define ACROSS(x, lanes) __shfl_xor_sync(0xffffffffu, x, lanes)
 #define OF_FIRST(x) __shfl_sync(0xffffffffu, x, 0)
@@ -165,7 +176,7 @@ CUDA = f"""\
 """
 
 HIP = f"""\
-#define KERNEL(items) \\
+#define KERNEL(items, ...) \\
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(items, items)))
 #define WARP_BARRIER \\
   (__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"), __builtin_amdgcn_wave_barrier())

@@ -37,6 +37,7 @@ from tinyhlo.codegen.loops import (
     If,
     Keep,
     Loop,
+    Put,
     ReadTexel,
     Statement,
     Store,
@@ -109,6 +110,10 @@ class Statements(Values):
                 given = ", ".join(self.registers[name] for name in names)
                 self.out.line(f"load_4({given}, {self.names[memory]} + {self.index(index)});")
                 self.forget(names)
+            case Put(memory=memory, index=index, values=values):
+                given = ", ".join(map(self.text, values))
+                self.out.line(f"store_4({self.names[memory]} + {self.index(index)}, {given});")
+                self.stored()
             case ReadTexel():
                 self.read_texel(statement)
             case WriteTexel(image=image, values=values):
@@ -293,7 +298,10 @@ class Statements(Values):
         )
         waits = any(isinstance(s, Synchronize) for s in loop.body)
         # A tile's steps, written out, take all registers for their indices.
-        self.close_block(f"{self.language.rolled if waits else before_it}{head}")
+        fetches = any(isinstance(s, Fetch) for s in loop.body)
+        # Loads of some iterations, written out, are under way at once.
+        word = before_it or (self.language.eights if fetches else "")
+        self.close_block(f"{self.language.rolled if waits else word}{head}")
         self.settle(loop.body)
 
     def grid(self, loop: Loop) -> None:

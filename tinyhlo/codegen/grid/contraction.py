@@ -19,7 +19,7 @@ sums of each part lie in scratch, and a second piece adds them, in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -58,6 +58,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 Positions = dict[int, Index]  # by axis of the product
+Keeps = Callable[[Index, Index, Expression], Store]  # of the sum of a row and a column
 FEW = 16  # columns that leave lanes empty
 MIN_WORK = 1 << 15  # multiply-adds from which tiles pay
 
@@ -149,15 +150,14 @@ class Product:
         inner: list[Statement] = [Declare(f"sum{k}", zero) for k in range(tile.sums)]
         inner += [*before, Loop(step, Axis.ORDERED, body, 1, start, count)]
         memory = Memory("parts", self.node.dtype, parts * prod(self.extents[:3]), local=True)
-        for k, (y, x) in enumerate(tile.places(index(item))):
-            here, there = row + y, column + x
-            total = Read(f"sum{k}", self.node.dtype)
-            if parts > 1:
-                spot = linear((part, batch, here, there), (parts, *self.extents[:3]))
-                store: Body = (Store(memory, spot, total),)
-            else:
-                store = self.stored(batch, here, there, total)
-            inner += guarded(store, *self.bounds(here, there))
+
+        def keep(here: Index, there: Index, total: Expression) -> Store:
+            if parts == 1:
+                return self.stored(batch, here, there, total)
+            spot = linear((part, batch, here, there), (parts, *self.extents[:3]))
+            return Store(memory, spot, total)
+
+        inner += self.finished(tile, place, memories, keep)
         shared = (Allocate(each) for each in memories)
         grid = Loop(group, Axis.GRID, (*shared, Loop(item, Axis.ITEM, tuple(inner))))
         if parts == 1:
@@ -177,6 +177,15 @@ class Product:
         loads = [s for each in sides for s in self.staged(*each, step, tile, item)]
         multiply = self.multiply(left, right, tile, item)
         return [left, right], (), (Synchronize(), *loads, Synchronize(), multiply)
+
+    def finished(self, tile: Tile, place: Place, memories: Sequence[Memory], keep: Keeps) -> Body:
+        """What an item does with its sums behind the last step."""
+        found: list[Statement] = []
+        for k, (y, x) in enumerate(tile.places(index(place.item))):
+            here, there = place.row + y, place.column + x
+            store = keep(here, there, Read(f"sum{k}", self.node.dtype))
+            found += guarded((store,), *self.bounds(here, there))
+        return tuple(found)
 
     # --- operands ----------------------------------------------------------------------------
 
@@ -267,7 +276,7 @@ class Product:
         batch, row, column = unravel(index(element), self.extents[:3])
         name = "total"
         stored = self.stored(batch, row, column, Read(name, self.node.dtype))
-        return Loop(element, Axis.PARALLEL, (Declare(name, total), *stored))
+        return Loop(element, Axis.PARALLEL, (Declare(name, total), stored))
 
     # --- results -----------------------------------------------------------------------------
 
@@ -275,14 +284,14 @@ class Product:
         """Whether there are such a row and column."""
         return Condition(row, 0, self.rows), Condition(column, 0, self.columns)
 
-    def stored(self, batch: Index, row: Index, column: Index, total: Expression) -> Body:
+    def stored(self, batch: Index, row: Index, column: Index, total: Expression) -> Store:
         result = self.kernel.graph.results[0]
         at = self.along(self.c.batch, batch)
         at |= self.along(self.c.m, row) | self.along(self.c.n, column)
         where = self.layout.in_result(at, result)
         self.lowering.read = lambda _: total
         value = self.lowering.value(result, where, needed(*self.bounds(row, column)))
-        return (Store(self.lowering.writes[0], linear(where, result.shape), value),)
+        return Store(self.lowering.writes[0], linear(where, result.shape), value)
 
     def written(self) -> float:
         """Operations of an epilogue, which is written out for each of an item's sums."""

@@ -12,6 +12,7 @@ from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.scan import lower_scan
 from tinyhlo.codegen.grid.scatter import lower_scatter
 from tinyhlo.codegen.grid.sort import lower_sort
+from tinyhlo.codegen.grid.wide import in_fours
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS as PROCESSOR_LOWERINGS
@@ -20,6 +21,7 @@ from tinyhlo.ir.graph import Output, Scan, Scatter, Sort
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
+PRODUCTS = (in_fragments, in_images, in_fours, in_tiles)  # the best one first
 LOWERINGS = {**PROCESSOR_LOWERINGS, Scan: lower_scan, Scatter: lower_scatter, Sort: lower_sort}
 
 
@@ -32,7 +34,7 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     if lowering is not None:
         return lowering(kernel, target)
     product = find_product(kernel, target)
-    tiled = product and (in_fragments(product) or in_images(product) or in_tiles(product))
+    tiled = product and next(filter(None, (way(product) for way in PRODUCTS)), None)
     if tiled:
         return tiled
     program = lower_fused(kernel)

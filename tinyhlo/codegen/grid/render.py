@@ -151,7 +151,10 @@ def function(
     renderer = Statements(target, names, functions, items, piece.alone, language)
     renderer.body(piece.body)
     lines = (*renderer.shared, *head, *renderer.out.lines)
-    return kernel_text(target.device, symbol, piece.items, parameters, lines), tuple(arguments)
+    grids = any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body))
+    together = loops.together if grids else 0
+    text = kernel_text(target.device, symbol, piece.items, parameters, lines, together)
+    return text, tuple(arguments)
 
 
 def fits_32_bits(piece: Piece, most: int = MOST_INDEX, of_data: bool = True) -> bool:

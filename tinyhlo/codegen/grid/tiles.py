@@ -6,6 +6,7 @@ choose_tile(Extents(1, 4096, 4096, 4096), 4, 1, target)  ->  tile 128x128x8 of 8
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple, TypeVar
 
 from tinyhlo.codegen.numbers import ceil_div
@@ -90,6 +91,119 @@ class Tile:
         )
 
 
+RUN = 4  # numbers of 16 bytes
+WARP = (4, 8)  # items of a warp along the rows and the columns
+
+
+@dataclass(frozen=True, slots=True)
+class WideTile(Tile):
+    """An item's sums lie in squares of 4x4. As many items more share the depth of a step as there
+    are `slices` of it."""
+
+    slices: int = 1
+
+    @property
+    def items(self) -> int:
+        return prod(self.shape) * self.slices
+
+    @property
+    def stage(self) -> int:
+        """Words of both operands."""
+        return self.depth * (self.pitch(self.rows) + self.pitch(self.columns))
+
+    @property
+    def words(self) -> int:
+        """Of shared memory: two stages, or what the slices give each other."""
+        given = self.sums // self.slices * self.items
+        return max(2 * self.stage, given if self.slices > 1 else 0)
+
+    @property
+    def together(self) -> int:
+        """Groups of a multiprocessor at once."""
+        return max(1, RESIDENT // self.items)
+
+    def pitch(self, count: int) -> int:
+        """Words from one depth to the next: neighbours along the depth, of 8 and fewer rows, lie
+        in different banks."""
+        return count + RUN
+
+    def fits(self, target: Target) -> bool:
+        return self.words * 4 <= target.group_bytes and self.items <= target.group_items
+
+    def slice_of(self, item: Index) -> tuple[Index, Index]:
+        """The slice of an item, and its number in it."""
+        count = prod(self.shape)
+        return item // count, item % count
+
+    def square(self, number: Index) -> tuple[Index, Index]:
+        """The first square of an item along the rows and the columns. Lanes that differ in one bit,
+        or in the next, read the same numbers of an operand: so does a half warp at once."""
+        warp, lane = number // prod(WARP), number % prod(WARP)
+        y, x = unravel(warp, (self.shape[0] // WARP[0], self.shape[1] // WARP[1]))
+        return y * WARP[0] + lane // 16 * 2 + lane % 2, x * WARP[1] + lane // 2 % WARP[1]
+
+    def places(self, item: Index) -> list[tuple[Index, Index]]:
+        y, x = self.square(self.slice_of(item)[1])
+        down, across = self.shape
+        return [
+            (y * RUN + r // RUN * RUN * down + r % RUN, x * RUN + c // RUN * RUN * across + c % RUN)
+            for r in range(self.item_rows)
+            for c in range(self.item_columns)
+        ]
+
+    def parts(self, extents: Extents, target: Target) -> int:
+        """As many as make it soonest done."""
+        steps = ceil_div(extents.depth, self.depth)
+        most = max(1, min(MOST_PARTS, extents.depth // PART))
+        ways = {ceil_div(steps, ceil_div(steps, parts)) for parts in range(1, most + 1)}
+        return min(sorted(ways), key=lambda parts: self.time_of(parts, extents, target))
+
+    def time(self, extents: Extents, target: Target) -> float:
+        return self.time_of(self.parts(extents, target), extents, target)
+
+    def time_of(self, parts: int, extents: Extents, target: Target) -> float:
+        """In multiply-adds of a multiprocessor, which keeps busier the more warps it has."""
+        groups = ceil_div(self.count(extents) * parts, target.threads)  # of a multiprocessor
+        together = min(groups, self.together)
+        warps = together * self.items / prod(WARP)
+        depth = self.depth * ceil_div(ceil_div(extents.depth, self.depth), parts)
+        loads = 1 + 1 / self.item_rows + 1 / self.item_columns
+        loads += STAGED * (1 / self.rows + 1 / self.columns)
+        time = groups * self.rows * self.columns * depth * loads * (1 + IDLE / warps)
+        time += START * ceil_div(groups, together)
+        if parts > 1:
+            time += ANOTHER + ADDED * parts * prod(extents[:3]) / target.threads
+        return time
+
+    def __str__(self) -> str:
+        text = Tile.__str__(self)
+        return f"{text} by fours" + (f" in {self.slices} slices" if self.slices > 1 else "")
+
+
+RESIDENT = 512  # items whose sums the registers of a multiprocessor hold
+# In multiply-adds of a multiprocessor, 128 a cycle:
+STAGED = 8  # an element on its way to shared memory, of an item
+IDLE = 3  # warps that wait for memory or each other
+START = 128 << 10  # of a group, until its first loads are there, and behind its last step
+ANOTHER = 600_000  # another dispatch
+ADDED = 60  # a sum of a part, to memory and back
+
+
+WIDE = (
+    WideTile(128, 128, 8, 8, 8),
+    WideTile(128, 64, 8, 8, 8),
+    WideTile(64, 128, 8, 8, 8),
+    WideTile(128, 64, 16, 8, 8, 2),
+    WideTile(64, 128, 16, 8, 8, 2),
+    WideTile(64, 64, 16, 8, 8, 2),
+    WideTile(64, 64, 32, 8, 8, 4),
+    WideTile(128, 32, 16, 8, 4, 2),
+    WideTile(64, 32, 16, 8, 4, 4),
+    WideTile(32, 64, 16, 4, 8, 4),
+    WideTile(32, 32, 16, 4, 4, 4),
+    WideTile(16, 128, 16, 4, 4, 2),
+    WideTile(16, 32, 16, 4, 4, 4),
+)
 SQUARE = (  # items of a group read few different rows and columns
     Tile(128, 128, 8, 8, 8),
     Tile(64, 64, 16, 4, 4),
