@@ -134,17 +134,9 @@ class Product:
     def program(self, tile: Tile) -> LoopProgram:
         """A group for each tile and each part of the depth."""
         parts = tile.parts(self.extents, self.target)
-        across = ceil_div(self.rows, tile.rows), ceil_div(self.columns, tile.columns)
-        group = Var("tile", parts * self.batch * across[0] * across[1])
-        part, batch, row, column = unravel(index(group), (parts, self.batch, *across))
-        row, column = row * tile.rows, column * tile.columns
-        item = Var("item", tile.items)
-        steps = ceil_div(self.depth, tile.depth)
-        step = Var("step", steps)
-        at = self.along(self.c.batch, batch)
-        count = ceil_div(steps, parts) if parts > 1 else None
-        start = part * (count or 0)
-        place = Place(item, batch, at, row, column, step, start)
+        group, part, place = self.place(tile, parts)
+        item, step, start = place.item, place.step, place.start
+        count = ceil_div(step.extent, parts) if parts > 1 else None
         memories, before, body = self.multiplied(tile, place)
         zero = literal(0, self.node.dtype)
         inner: list[Statement] = [Declare(f"sum{k}", zero) for k in range(tile.sums)]
@@ -153,8 +145,8 @@ class Product:
 
         def keep(here: Index, there: Index, total: Expression) -> Store:
             if parts == 1:
-                return self.stored(batch, here, there, total)
-            spot = linear((part, batch, here, there), (parts, *self.extents[:3]))
+                return self.stored(place.batch, here, there, total)
+            spot = linear((part, place.batch, here, there), (parts, *self.extents[:3]))
             return Store(memory, spot, total)
 
         inner += self.finished(tile, place, memories, keep)
@@ -164,6 +156,17 @@ class Product:
             return self.lowering.program((grid,), (str(tile),))
         moves = (str(tile), f"{parts} parts")
         return self.lowering.program((Allocate(memory), grid, self.added(memory, parts)), moves)
+
+    def place(self, tile: Tile, parts: int) -> tuple[Var, Index, Place]:
+        """The number of a group, and which part of the depth and what else it is for."""
+        across = ceil_div(self.rows, tile.rows), ceil_div(self.columns, tile.columns)
+        group = Var("tile", parts * self.batch * across[0] * across[1])
+        part, batch, row, column = unravel(index(group), (parts, self.batch, *across))
+        step = Var("step", ceil_div(self.depth, tile.depth))
+        start = part * (ceil_div(step.extent, parts) if parts > 1 else 0)
+        at, item = self.along(self.c.batch, batch), Var("item", tile.items)
+        row, column = row * tile.rows, column * tile.columns
+        return group, part, Place(item, batch, at, row, column, step, start)
 
     def multiplied(self, tile: Tile, place: Place) -> tuple[list[Memory], Body, Body]:
         """Memory that the group shares, what comes before the first step, and a step."""

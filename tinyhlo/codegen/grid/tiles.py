@@ -98,9 +98,11 @@ WARP = (4, 8)  # items of a warp along the rows and the columns
 @dataclass(frozen=True, slots=True)
 class WideTile(Tile):
     """An item's sums lie in squares of 4x4. As many items more share the depth of a step as there
-    are `slices` of it."""
+    are `slices` of it. `staged`: instructions for an element of each operand until it is in shared
+    memory."""
 
     slices: int = 1
+    staged: tuple[int, int] = (2, 2)
 
     @property
     def items(self) -> int:
@@ -167,8 +169,8 @@ class WideTile(Tile):
         together = min(groups, self.together)
         warps = together * self.items / prod(WARP)
         depth = self.depth * ceil_div(ceil_div(extents.depth, self.depth), parts)
-        loads = 1 + 1 / self.item_rows + 1 / self.item_columns
-        loads += STAGED * (1 / self.rows + 1 / self.columns)
+        loads = 1 + READ * (1 / self.item_rows + 1 / self.item_columns)
+        loads += self.staged[0] / self.columns + self.staged[1] / self.rows
         time = groups * self.rows * self.columns * depth * loads * (1 + IDLE / warps)
         time += START * ceil_div(groups, together)
         if parts > 1:
@@ -182,7 +184,7 @@ class WideTile(Tile):
 
 RESIDENT = 512  # items whose sums the registers of a multiprocessor hold
 # In multiply-adds of a multiprocessor, 128 a cycle:
-STAGED = 8  # an element on its way to shared memory, of an item
+READ = 1.5  # a number of shared memory, of an item
 IDLE = 3  # warps that wait for memory or each other
 START = 128 << 10  # of a group, until its first loads are there, and behind its last step
 ANOTHER = 600_000  # another dispatch

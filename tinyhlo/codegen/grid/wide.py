@@ -49,16 +49,28 @@ from tinyhlo.codegen.loops import (
     guarded,
     needed,
 )
+from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.numbers import ceil_div
-from tinyhlo.codegen.walks import computed_in
+from tinyhlo.codegen.walks import computed_in, parts, places, walk
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, unravel
+from tinyhlo.ir.index import (
+    ZERO,
+    Condition,
+    Index,
+    Quotient,
+    Remainder,
+    Var,
+    constant,
+    index,
+    unravel,
+)
 from tinyhlo.ir.ops import Op
 
 FEATURE = "wide"  # of a device whose items load and store 16 bytes at once
-LEAST = 16  # rows and columns that are worth a square of items
-MOST_WRITTEN = 2048  # operations of all epilogues of an item
+LEAST = 8  # rows and columns that are worth a square of items
+MOST_WRITTEN = 4096  # operations of all epilogues of an item
+BY_FOURS, BY_ITSELF = 2, 6  # instructions an element that is staged, but those of its indices
 NEAR = 8  # of a depth, from which neighbouring items load
 
 
@@ -71,12 +83,11 @@ def in_fours(product: Product) -> LoopProgram | None:
         return None
     if min(product.rows, product.columns) < LEAST:
         return None
-    tiles = [t for t in WIDE if t.fits(product.target)]
-    tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, product.target)
-    if tile is None:
-        return None
     wide = WideProduct(product.kernel, product.node, product.layout, product.target)
-    return replace(wide.program(tile), together=tile.together)
+    staged = wide.staged_work()
+    tiles = [replace(t, staged=staged) for t in WIDE if t.fits(product.target)]
+    tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, product.target)
+    return tile and replace(wide.program(tile), together=tile.together)
 
 
 class Side(NamedTuple):
@@ -155,6 +166,18 @@ class WideProduct(Product):
         return [stages], tuple(before), tuple(body)
 
     # --- operands ----------------------------------------------------------------------------
+
+    def staged_work(self) -> tuple[int, int]:
+        """Instructions, roughly, for an element of each operand on its way to a stage."""
+        tile = WIDE[0]
+        _, _, place = self.place(tile, 1)
+        found: list[int] = []
+        for side in self.sides(tile, place):
+            (value, *_), *_ = [t.values for t in self.turns(side, tile, place, index(place.step))]
+            found.append(
+                BY_FOURS if side.run == RUN else BY_ITSELF + int(cost(value)) + atoms(value)
+            )
+        return found[0], found[1]
 
     def sides(self, tile: WideTile, place: Place) -> list[Side]:
         found: list[Side] = []
@@ -275,10 +298,10 @@ class WideProduct(Product):
             values = tuple(Read(name, F32) for name in names)
             given.append(Put(stages, spot(which, slice_), values))
             added.append(Fetch(names, stages, spot(which, ZERO)))
-            parts = tuple(f"a{n}" for n in range(RUN))
+            given_by = tuple(f"a{n}" for n in range(RUN))
             for other in range(1, tile.slices):
-                added.append(Fetch(parts, stages, spot(which, constant(other))))
-                more = (Read(part, F32) for part in parts)
+                added.append(Fetch(given_by, stages, spot(which, constant(other))))
+                more = (Read(name, F32) for name in given_by)
                 totals = (Apply(Op.ADD, pair, F32) for pair in zip(values, more, strict=True))
                 added.append(Assign(names, tuple(totals)))
         return tuple(given), tuple(added)
@@ -342,6 +365,16 @@ def fetched(
             if beside and memory.dtype is F32:
                 return conditions, Fetch(names, memory, place)
     return conditions, Assign(names, tuple(values))
+
+
+def atoms(value: Expression) -> int:
+    """Of all indices in a value, those inside others too."""
+
+    def inside(where: Index) -> int:
+        divided = (a.dividend for a, _ in where.terms if isinstance(a, (Quotient, Remainder)))
+        return len(where.terms) + sum(map(inside, divided))
+
+    return sum(inside(where) for e in walk([value], lambda _: True, parts) for where in places(e))
 
 
 def is_known(where: Index) -> bool:
