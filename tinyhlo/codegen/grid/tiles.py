@@ -18,6 +18,17 @@ MOST_PARTS = 16  # of a depth
 PART = 256  # of a depth, at least
 MOST_WRITTEN = 512  # operations of all epilogues of an item
 LOADS = 0.25  # of the time of a multiply-add, when no operand had to be loaded
+RUN = 4  # numbers of 16 bytes
+WARP = (4, 8)  # items of a warp along the rows and the columns
+RESIDENT = 512  # items whose sums the registers of a multiprocessor hold
+# The rest is in multiply-adds of a multiprocessor, 128 a cycle; docs/decisions/0052.
+READ = 1.5  # a number of shared memory, of an item
+IDLE = 3  # warps that wait for memory or each other
+START = 128 << 10  # of a group, until its first loads are there, and behind its last step
+GIVEN = 8  # a sum of a slice, to the one that adds it up
+WAITS = 10_000  # of a group for each of its slices
+ANOTHER = 600_000  # another dispatch
+ADDED = 60  # a sum of a part, to memory and back
 
 
 class Extents(NamedTuple):
@@ -89,10 +100,6 @@ class Tile:
         return (
             f"tile {self.rows}x{self.columns}x{self.depth} of {self.item_rows}x{self.item_columns}"
         )
-
-
-RUN = 4  # numbers of 16 bytes
-WARP = (4, 8)  # items of a warp along the rows and the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,8 @@ class WideTile(Tile):
         loads += self.staged[0] / self.columns + self.staged[1] / self.rows
         time = groups * self.rows * self.columns * depth * loads * (1 + IDLE / warps)
         time += START * ceil_div(groups, together)
+        if self.slices > 1:
+            time += groups * (GIVEN * self.sums * self.items + WAITS * self.slices)
         if parts > 1:
             time += ANOTHER + ADDED * parts * prod(extents[:3]) / target.threads
         return time
@@ -182,26 +191,19 @@ class WideTile(Tile):
         return f"{text} by fours" + (f" in {self.slices} slices" if self.slices > 1 else "")
 
 
-RESIDENT = 512  # items whose sums the registers of a multiprocessor hold
-# In multiply-adds of a multiprocessor, 128 a cycle:
-READ = 1.5  # a number of shared memory, of an item
-IDLE = 3  # warps that wait for memory or each other
-START = 128 << 10  # of a group, until its first loads are there, and behind its last step
-ANOTHER = 600_000  # another dispatch
-ADDED = 60  # a sum of a part, to memory and back
-
-
-WIDE = (
+WIDE = (  # groups of 256 items where tiles are few, by slices; steps of 512 multiply-adds an item
     WideTile(128, 128, 8, 8, 8),
     WideTile(128, 64, 8, 8, 8),
     WideTile(64, 128, 8, 8, 8),
     WideTile(128, 64, 16, 8, 8, 2),
     WideTile(64, 128, 16, 8, 8, 2),
+    WideTile(64, 64, 8, 8, 8),
     WideTile(64, 64, 16, 8, 8, 2),
     WideTile(64, 64, 32, 8, 8, 4),
     WideTile(128, 32, 16, 8, 4, 2),
     WideTile(64, 32, 16, 8, 4, 4),
     WideTile(32, 64, 16, 4, 8, 4),
+    WideTile(32, 32, 16, 4, 4),
     WideTile(32, 32, 16, 4, 4, 4),
     WideTile(16, 128, 16, 4, 4, 2),
     WideTile(16, 32, 16, 4, 4, 4),
