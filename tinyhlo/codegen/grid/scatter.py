@@ -6,15 +6,16 @@
 
 Updates of one place keep their order, so results have the same bits in every run. Items side by
 side read the same update, or, of windows, neighbours. Where no place comes twice each update is an
-item's own.
+item's own. Many updates are sorted first (`grouped.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from tinyhlo.codegen.expressions import as_index
+from tinyhlo.codegen.grid.grouped import by_runs
 from tinyhlo.codegen.grid.mapping import by_item, recovered
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import Lowering, Scope, letter
@@ -31,7 +32,11 @@ UNIT = 1024  # items for each unit of a device
 
 def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
     """Combine each update into its place."""
-    return with_operand(kernel, lambda updates, lowering: by_items(updates, lowering(), target))
+
+    def in_grids(updates: Updates, lowering: Callable[[], Lowering]) -> Body:
+        return by_runs(updates, lowering(), target) or by_items(updates, lowering(), target)
+
+    return with_operand(kernel, in_grids)
 
 
 def by_items(updates: Updates, block: Lowering, target: Target) -> Body:

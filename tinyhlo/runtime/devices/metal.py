@@ -180,7 +180,7 @@ def target_of(objc: Objc, device: int, name: str) -> Target:
     return Target(
         device="METAL",
         cpu=name,
-        features="fp16 subgroups",
+        features="fp16 subgroups data_loops",
         vector_registers=128,
         half=True,
         l1_bytes=16 << 10,

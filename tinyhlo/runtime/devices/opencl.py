@@ -217,7 +217,7 @@ def target_of(device: Any, name: str, is_processor: bool) -> Target:
     """What the driver says of the device."""
     extensions = set(device.extensions.split())
     has = [feature for feature, extension in EXTENSIONS.items() if extension in extensions]
-    has += [PROCESSOR] * is_processor
+    has += ["data_loops", *[PROCESSOR] * is_processor]
     cache = int(device.global_mem_cache_size)
     return Target(
         device="CL",
