@@ -49,7 +49,7 @@ def join_transform_chain(last: Cluster, values: Values, target: Target) -> None:
     """Merge into a product with a small constant matrix those before it that nothing else needs,
     as many as fit a tile."""
     chain = sums_of(last)
-    if target.runs_grids:
+    if target.runs_grids and target.is_processor:
         return
     if len(chain) != 1 or find_transform(chain[0]) is None:
         return

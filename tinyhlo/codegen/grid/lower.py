@@ -12,6 +12,7 @@ from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.scan import lower_scan
 from tinyhlo.codegen.grid.scatter import lower_scatter
 from tinyhlo.codegen.grid.sort import lower_sort
+from tinyhlo.codegen.grid.transform import lower_transform
 from tinyhlo.codegen.grid.wide import in_fours
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
@@ -33,6 +34,9 @@ def lower(kernel: Kernel, target: Target) -> LoopProgram:
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel, target)
+    transformed = lower_transform(kernel, target)
+    if transformed:
+        return transformed
     product = find_product(kernel, target)
     tiled = product and next(filter(None, (way(product) for way in PRODUCTS)), None)
     if tiled:

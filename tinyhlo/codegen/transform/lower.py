@@ -81,26 +81,10 @@ class ChainBuilder:
 
     def stage(self, stage: Stage, last: bool) -> Body | None:
         """The loops of one product; the last one's results are those of the kernel."""
-        fma, scratch = self.target.fma, self.scratch
-        lowering = NetworkLowering(
-            self.kernel, stage.node, stage.transform, fma, scratch, self.tables
-        )
-        part = self.part(stage)
-        allocate: Body = ()
-        if last:
-            for result, memory in zip(self.kernel.graph.results, lowering.writes, strict=True):
-                rows = lowering.find_rows(result, part)
-                if rows is None:
-                    return None
-                lowering.store_rows(result, memory, rows, whole(result.shape))
-        else:
-            node = stage.node
-            memory = Memory(f"part{len(self.scratch)}", node.dtype, prod(part.extents), local=True)
-            allocate = (Allocate(memory),)
-            rows = lowering.find_rows(node, part)
-            assert rows is not None
-            lowering.store_rows(node, memory, rows, part)
-            self.scratch[node] = memory, part
+        lowered = self.lowered(stage, last)
+        if lowered is None:
+            return None
+        allocate, lowering = lowered
         lanes = self.target.vector_bytes // stage.node.dtype.itemsize
         body = lowering.root.body()
         if any(remainder(statement, lanes) for statement in body):
@@ -113,6 +97,27 @@ class ChainBuilder:
             # what is stored side by side is computed before: the next stage reads it after the loop
             body = (Loop(Var("once", 1), Axis.SERIAL, body),)
         return (*allocate, *body)
+
+    def lowered(self, stage: Stage, last: bool) -> tuple[Body, NetworkLowering] | None:
+        """The scratch of one product, and its loops as they are."""
+        lowering = NetworkLowering(
+            self.kernel, stage.node, stage.transform, self.target.fma, self.scratch, self.tables
+        )
+        part = self.part(stage)
+        if last:
+            for result, memory in zip(self.kernel.graph.results, lowering.writes, strict=True):
+                rows = lowering.find_rows(result, part)
+                if rows is None:
+                    return None
+                lowering.store_rows(result, memory, rows, whole(result.shape))
+            return (), lowering
+        node = stage.node
+        memory = Memory(f"part{len(self.scratch)}", node.dtype, part.size, local=True)
+        rows = lowering.find_rows(node, part)
+        assert rows is not None
+        lowering.store_rows(node, memory, rows, part)
+        self.scratch[node] = memory, part
+        return (Allocate(memory),), lowering
 
     def part(self, stage: Stage) -> Part:
         starts = tuple(ZERO if axis is None else self.starts[axis] for axis in stage.shared)

@@ -30,15 +30,27 @@ from tinyhlo.schedule.program import Kernel
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
-    """The part of an array that a tile holds: along each axis `extents` points from `starts`."""
+    """The part of an array that a tile holds: along each axis `extents` points from `starts`, each
+    row of the last axis longer by `padding`."""
 
     starts: tuple[Index, ...]
     extents: tuple[int, ...]
+    padding: int = 0
+
+    @property
+    def room(self) -> tuple[int, ...]:
+        """Extents of the memory that holds it."""
+        axis = max((k for k, n in enumerate(self.extents) if n > 1), default=-1)
+        return tuple(n + self.padding * (k == axis) for k, n in enumerate(self.extents))
+
+    @property
+    def size(self) -> int:
+        return prod(self.room)
 
     def inside(self, at: Position) -> Index:
         """The element of the part at a position of the array."""
         local = [place - start for place, start in zip(at, self.starts, strict=True)]
-        return linear(local, self.extents)
+        return linear(local, self.room)
 
 
 def whole(shape: tuple[int, ...]) -> Part:

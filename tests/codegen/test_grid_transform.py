@@ -1,0 +1,63 @@
+"""Fourier transforms on a grid: an item for each column of a pass, groups for chains of passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.native import DEVICE, run_native, target
+from tests.import_stablehlo.test_fft import FUNCTIONS, LIMIT, case, relative_error
+from tests.runtime.test_cuda import TARGET
+from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.render import kernels_of
+from tinyhlo.codegen.wgsl.plan import plan_of
+from tinyhlo.compiler import device_target
+from tinyhlo.import_stablehlo.fft_passes import passes
+from tinyhlo.import_stablehlo.fft_tables import ROW, groups
+from tinyhlo.ir.build import param
+from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.webgpu.device import BROWSER
+from tinyhlo.schedule import schedule
+
+SHAPES = [
+    ((1,), 1), ((2,), 1), ((16,), 1), ((2, 7), 1), ((5, 12), 1), ((3, 61), 1), ((2, 131), 1),
+    ((256,), 1), ((1 << 14,), 1), ((40, 8), 1), ((6, 10), 2), ((2, 3, 4, 10), 3), ((30, 64), 1),
+    ((3, 1000), 1), ((2, 4096), 1), ((64, 48), 2),
+]  # fmt: skip
+
+
+def transform_of(n: int) -> Graph:
+    x = param(0, (2, n), F32)
+    found = groups(n, ROW)
+    assert found is not None
+    return Graph((x.type,), (passes(x, 1, found),))
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize(("shape", "axes"), SHAPES)
+def test_on_the_device(kind: str, shape: tuple[int, ...], axes: int) -> None:
+    graph, inputs, wanted = case(shape, kind, axes, np.float32)
+    where = device_target(DEVICE) or target(2)
+    assert where.threads
+    found = list(run_native(simplify(graph), inputs))
+    assert relative_error(found, wanted) < LIMIT[np.float32]
+
+
+@pytest.mark.parametrize(
+    ("n", "dispatches"), [(1 << 20, [(256, 256), (256, 256), (512, 256)]), (1024, [(1, 128)])]
+)
+def test_passes_share_a_tile(n: int, dispatches: list[tuple[int, int]]) -> None:
+    program = schedule(simplify(transform_of(n)), "main", (), TARGET)
+    kernels = device_code(kernels_of(program.body), TARGET).kernels.values()
+    found = [(d.groups, d.items) for kernel in kernels for d in kernel.dispatches]
+    assert found == dispatches
+
+
+@pytest.mark.parametrize("n", [1000, 4096, 1 << 16])
+def test_tiles_fit_the_memory_of_a_group_of_any_device(n: int) -> None:
+    program = schedule(simplify(transform_of(n)), "main", (), BROWSER)
+    shared = [line for line in plan_of(program, BROWSER).source.split("\n") if "workgroup>" in line]
+    sizes = [int(line.split(",")[-1].strip(" >;")) * 4 for line in shared]
+    assert sum(sizes) < len(list(kernels_of(program.body))) * BROWSER.group_bytes
