@@ -122,6 +122,25 @@ def test_rows(shape: Shape, op: Op) -> None:
     check(graph, arguments(graph, -2, FEW + 2))
 
 
+@pytest.mark.parametrize("columns", [3, 64])
+@pytest.mark.parametrize("op", [Op.ADD, Op.DIV])
+def test_sums_of_many_rows(columns: int, op: Op) -> None:
+    """Of segments: rows of a tile are added first, where their order may be another."""
+    shape = (MANY, columns)
+    table, updates, where = (
+        param(0, (7, columns), F32),
+        param(1, shape, F32),
+        param(2, (MANY,), I32),
+    )
+    places = [broadcast(where, shape, (0,)), iota(shape, I32, 1)]
+    results = scatter([table], [updates], places, combining(op, F32), False)
+    graph = Graph((table.type, updates.type, where.type), results)
+    assert is_grouped(graph)
+    given = arguments(graph, -1, 8)
+    given[1] = np.where(given[1] > 4, 0.5, 2).astype(np.float32) if op is Op.DIV else given[1]
+    check(graph, given)
+
+
 def test_places_that_differ_within_a_row() -> None:
     """x.at[where[i, j], j]: a column is a place of its own."""
     shape = (700, 6)

@@ -10,12 +10,13 @@
         y[place] = y[place] + partials of the place, in order of tiles
 
 No two groups write to one place, and nothing depends on time. Where combining is not associative,
-or an update is a row, the tiles keep the numbers of updates in place of partials.
+or updates are rows of which few have one place, the tiles keep numbers of updates in place of
+partials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from tinyhlo.codegen.expressions import (
@@ -62,6 +63,7 @@ FEWEST, TILE = 256, 2048  # updates that are sorted together
 LEAST, MOST = 16, 512  # of the updates of a range, were all ranges alike
 RANGES = 4096
 WORK = 4096  # elements of the updates of a range
+OFTEN = 8  # updates of a place, on the average, whose rows are combined in tiles first
 LIMIT = 1 << 29  # places, and updates: what keeps all indices within 32 bits
 WAITS = "data_loops"  # feature of a device whose groups may wait in loops as long as data says
 ASSOCIATIVE = {Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR}
@@ -115,9 +117,9 @@ class Grouped:
         self.columns = prod(v.extent for v in own.values())
         (dtype, *more) = [node.dtype for node in updates.sources]
         alike = updates.root.results[0].dtype is dtype
-        self.merges = (
-            not more and self.columns == 1 and alike and is_associative(updates.root.combiner)
-        )
+        merges = not more and alike and is_associative(updates.root.combiner)
+        self.merges = merges and (self.columns == 1 or self.many >= OFTEN * self.places)
+        self.in_hand = self.merges and self.columns == 1
         self.held_type = dtype if self.merges else I32
         tile = min(TILE, max(FEWEST, power_of_two(self.many // target.threads)))
         self.tile, self.key_type = self.keys_of(tile)
@@ -130,8 +132,9 @@ class Grouped:
         wanted = ceil_div(4 * target.threads, self.ranges)
         self.width = ceil_div(self.columns, min(ceil_div(self.columns, ITEMS), wanted))
         entries = self.tiles * self.tile
+        elements = entries * self.columns if self.merges else entries
         self.entry_places = Memory("places", I32, entries, local=True)
-        self.entries = Memory("entries", self.held_type, entries, local=True)
+        self.entries = Memory("entries", self.held_type, elements, local=True)
         self.begins = Memory("begins", I32, self.tiles * (self.ranges + 1), local=True)
 
     def body(self) -> Body:
@@ -152,6 +155,11 @@ class Grouped:
         at |= dict(zip(self.own.values(), along, strict=False))
         at |= zip(self.others, unravel(number, tuple(v.extent for v in self.others)), strict=True)
         return self.block.position(tuple(at[v] for v in self.variables))
+
+    def values(self, number: Index) -> Sequence[Expression]:
+        """Of an update, where variables of its row are bound."""
+        position = self.position(number, tuple(map(index, self.own.values())))
+        return self.updates.values(self.block, position, self.block.root)
 
     def place(self, at: Position, guards: Conditions) -> Expression:
         """Of an update, row-major among all `places`, or that number, for one that lies outside."""
@@ -187,35 +195,33 @@ class Grouped:
         if present:
             place = Guard(present, place, literal(self.places, I32))
         load: Body = (Store(runs.keys, at, runs.key(place, at)),)
-        if self.merges:
+        if self.in_hand:
             value = self.block.emit(self.updates.sources[0], position, self.block.root, present)
             load = (*guarded((Store(held, at, value),), *present), *load)
         body = (
             Loop(turn, Axis.SERIAL, load),
             Synchronize(),
             *runs.found(),
-            self.each_run(runs, held, tile, item),
+            self.each_run(runs, tile, item),
+            *([self.merging(runs, held, tile, item)] if self.merges else []),
         )
-        shared = (*runs.memories, *([Allocate(held)] if self.merges else []))
+        shared = (*runs.memories, *([Allocate(held)] if self.in_hand else []))
         return Loop(tile, Axis.GRID, (*shared, Loop(item, Axis.ITEM, body)))
 
-    def each_run(self, runs: Runs, held: Memory, tile: Var, item: Var) -> Statement:
+    def each_run(self, runs: Runs, tile: Var, item: Var) -> Statement:
         """Save the runs of a tile; one behind the last ends all ranges that follow."""
         turn, run = Var("turn", runs.size // item.extent + 1), Var("run", runs.size + 1)
         here = index(run)
         is_run = Condition(here - runs.count, -runs.size, 0)
         place = runs.place(runs.first(here))
-        entry = Var("entry", self.entries.size)
-        if self.merges:
-            saved = self.merged(runs, held, here, entry)
-        else:
-            number = index(tile) * runs.size + runs.number(runs.first(here))
-            saved = (Store(self.entries, index(entry), IndexValue(number, I32)),)
-        save = (
+        entry = Var("entry", self.entry_places.size)
+        save: Body = (
             Bind(entry, index(tile) * runs.size + here),
-            *saved,
             Store(self.entry_places, index(entry), place),
         )
+        if not self.merges:
+            number = index(tile) * runs.size + runs.number(runs.first(here))
+            save = (*save, Store(self.entries, index(entry), IndexValue(number, I32)))
         last = literal(self.ranges, I32)
         before = runs.place(runs.first(here - 1))
         low, high = Read("low", I32), Read("high", I32)
@@ -240,23 +246,31 @@ class Grouped:
     def range_of(self, place: Expression) -> Expression:
         return IndexValue(divide(as_index(place, (0, self.places - 1)), self.each)[0], I32)
 
-    def merged(self, runs: Runs, held: Memory, run: Index, entry: Var) -> Body:
-        """The updates of a run as one."""
+    def merging(self, runs: Runs, held: Memory, tile: Var, item: Var) -> Statement:
+        """The updates of each run as one, an item for each column of the row."""
         first, more = Var("first", runs.size), Var("more", runs.size)
-        total = Read("merged", held.dtype)
-        start = index(first) - runs.first(run + 1) + (more.extent + 1)
-        value = Load(held, runs.number(index(first) + 1 + index(more) - start))
-        return (
-            Bind(first, runs.first(run)),
-            Declare(total.name, Load(held, runs.number(index(first)))),
-            Loop(
-                more,
-                Axis.ORDERED,
-                (Assign((total.name,), self.combined((total,), (value,))),),
-                start=start,
-            ),
-            Store(self.entries, index(entry), total),
-        )
+        column, total = Var("column", self.columns), Read("merged", self.held_type)
+
+        def value(key: Index) -> Expression:
+            if self.in_hand:
+                return Load(held, runs.number(key))
+            return self.values(index(tile) * runs.size + runs.number(key))[0]
+
+        def merged(run: Index, along: Index) -> Body:
+            start = index(first) - runs.first(run + 1) + (more.extent + 1)
+            following = value(index(first) + 1 + index(more) - start)
+            step = (Assign((total.name,), self.combined((total,), (following,))),)
+            at = (index(tile) * runs.size + run) * self.columns + along
+            return (
+                Bind(column, along),
+                *recovered(column, tuple(self.own.values())),
+                Bind(first, runs.first(run)),
+                Declare(total.name, value(index(first))),
+                Loop(more, Axis.ORDERED, step, start=start),
+                Store(self.entries, at, total),
+            )
+
+        return pairs(runs, self.columns, item, merged)
 
     # --- ranges ------------------------------------------------------------------------------
 
@@ -271,7 +285,7 @@ class Grouped:
         runs = Runs(
             I32 if self.each * self.window < 1 << 30 else I64, self.window, self.each, item, False
         )
-        listed = Memory("listed", self.held_type, self.window, local=True)
+        listed = Memory("listed", self.held_type if self.in_hand else I32, self.window, local=True)
         tiles = Var("own", ceil_div(self.tiles, item.extent))
         tile = index(item) * tiles.extent + index(tiles)
         window = Var("window", ceil_div(self.tiles * self.tile, self.window))
@@ -321,13 +335,16 @@ class Grouped:
         slot = Var("slot", runs.size)
         start = low - high + own.extent
         local = index(own) - start
-        entry = Var("place", self.entries.size)
+        entry = Var("place", self.entry_places.size)
         place = Load(self.entry_places, index(entry)) - IndexValue(part * self.each, I32)
+        kept: Expression = IndexValue(index(entry), I32)
+        if self.in_hand or not self.merges:
+            kept = Load(self.entries, index(entry))
         listing = (
             Bind(slot, above + local),
             Bind(entry, tile * self.tile + low + local),
             Store(runs.keys, index(slot), runs.key(place, index(slot))),
-            Store(listed, index(slot), Load(self.entries, index(entry))),
+            Store(listed, index(slot), kept),
         )
         fits = Condition(above + local, 0, runs.size)
         meets = Condition(above, -self.many, runs.size), Condition(above + high - low, 1, LIMIT)
@@ -350,38 +367,41 @@ class Grouped:
         self, runs: Runs, listed: Memory, part: Index, share: Index, item: Var
     ) -> Statement:
         """Each run into its place, an item for each column of the row."""
-        turn = Var("turn", ceil_div(runs.size * self.width, item.extent))
-        wanted = runs.count * self.width
-        start = divide(wanted + (item.extent - 1), item.extent)[0] * -1 + turn.extent
-        number = (index(turn) - start) * item.extent + index(item)
-        pair, column = Var("pair", runs.size * self.width), Var("column", self.columns)
-        run, along = divide(index(pair), self.width)
-        along = share * self.width + along
-        each = (Bind(column, along), *recovered(column, tuple(self.own.values())))
-        inside = (Condition(index(v), 0, self.updates.operand[k]) for k, v in self.own.items())
-        each += guarded(self.into_place(runs, listed, part, run), *inside)
-        bound = (Bind(pair, number), *guarded(each, Condition(along, 0, self.columns)))
-        wanted = Condition(number - wanted, -pair.extent, 0)
-        return Loop(turn, Axis.ORDERED, (If((wanted,), bound),), start=start)
+        column = Var("column", self.columns)
+        inside = [Condition(index(v), 0, self.updates.operand[k]) for k, v in self.own.items()]
 
-    def into_place(self, runs: Runs, listed: Memory, part: Index, run: Index) -> Body:
+        def combined(run: Index, along: Index) -> Body:
+            along = share * self.width + along
+            each = (
+                Bind(column, along),
+                *recovered(column, tuple(self.own.values())),
+                *guarded(self.into_place(runs, listed, part, run, index(column)), *inside),
+            )
+            return guarded(each, Condition(along, 0, self.columns))
+
+        return pairs(runs, self.width, item, combined)
+
+    def into_place(
+        self, runs: Runs, listed: Memory, part: Index, run: Index, column: Index
+    ) -> Body:
         """The values of a run, in order, combined with what is in their place."""
         targets, operand = self.updates.targets, self.updates.operand
         first, more = Var("first", runs.size), Var("more", runs.size)
-        place, number = Var("place", self.places), Var("number", self.many)
+        place = Var("place", self.places)
         at = dict(zip(self.data, unravel(index(place), self.extents), strict=True))
         at |= {axis: index(var) for axis, var in self.own.items()}
         address = linear([at[k] for k in range(len(operand))], operand)
         held = [Read(f"held{k}", memory.dtype) for k, memory in enumerate(targets)]
         start = index(first) - runs.first(run + 1) + more.extent
-        entry = Load(listed, runs.number(index(first) + index(more) - start))
-        head: Body = ()
-        values: Sequence[Expression] = (entry,)
-        if not self.merges:
-            head = (Bind(number, as_index(entry, (0, self.many - 1))),)
-            position = self.position(index(number), tuple(map(index, self.own.values())))
-            values = self.updates.values(self.block, position, self.block.root)
-        step = (*head, Assign(tuple(h.name for h in held), self.combined(held, values)))
+        entry: Expression = Load(listed, runs.number(index(first) + index(more) - start))
+        if self.in_hand:
+            values: Sequence[Expression] = (entry,)
+        elif self.merges:
+            row = as_index(entry, (0, self.entry_places.size - 1))
+            values = (Load(self.entries, row * self.columns + column),)
+        else:
+            values = self.values(as_index(entry, (0, self.many - 1)))
+        step = (Assign(tuple(h.name for h in held), self.combined(held, values)),)
         within = as_index(runs.place(index(first)), (0, self.each - 1))
         return (
             Bind(first, runs.first(run)),
@@ -390,6 +410,18 @@ class Grouped:
             Loop(more, Axis.ORDERED, step, start=start),
             *(Store(m, address, h) for h, m in zip(held, targets, strict=True)),
         )
+
+
+def pairs(runs: Runs, width: int, item: Var, body: Callable[[Index, Index], Body]) -> Statement:
+    """`body` of each run and each of `width` columns, columns side by side."""
+    turn = Var("turn", ceil_div(runs.size * width, item.extent))
+    wanted = runs.count * width
+    start = divide(wanted + (item.extent - 1), item.extent)[0] * -1 + turn.extent
+    number = (index(turn) - start) * item.extent + index(item)
+    pair = Var("pair", runs.size * width)
+    inner = (Bind(pair, number), *body(*divide(index(pair), width)))
+    less = Condition(number - wanted, -pair.extent, 0)
+    return Loop(turn, Axis.ORDERED, (If((less,), inner),), start=start)
 
 
 def is_below(node: Node, value: Expression, extent: int) -> Expression:
