@@ -25,7 +25,7 @@ from tinyhlo.target import Target
 
 NEAR = 2  # elements apart along an axis that memory runs along: parts of complex numbers lie so
 MIN_BLOCK, MAX_BLOCK = 8, 32  # elements of such an axis in a tile: whole cache lines
-BUSY = 16 << 10  # bytes of a tile that all items of a group work on
+LEAST, BUSY = 4 << 10, 16 << 10  # bytes of a tile that a warp, or all items, of a group work on
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -130,20 +130,22 @@ def tiled(
         for s in stages[:-1]
     )
     blocks = dict.fromkeys(extents, 1)
-    held = target.group_bytes * 7 // 8 if target.runs_grids else target.l1_bytes
+    room = target.group_bytes * 7 // 8 if target.runs_grids else target.l1_bytes
     for axis in sorted(near):
-        most = min(MAX_BLOCK, held // (point * prod(blocks.values())))
+        most = min(MAX_BLOCK, room // (point * prod(blocks.values())))
         fitting = [d for d in range(1, most + 1) if extents[axis] % d == 0]
         blocks[axis] = fitting[-1] if fitting else 1
         if blocks[axis] < min(MIN_BLOCK, extents[axis]):
             return None
-    if target.runs_grids:  # work for the items of a group
+    if target.runs_grids:  # work for the items of a group, and for all groups
         for axis in sorted(extents.keys() - near):
-            most = BUSY // (point * prod(blocks.values()))
+            left = prod(n // blocks[k] for k, n in extents.items())
+            held = point * prod(blocks.values())
+            most = min(BUSY // held, max(LEAST // held, left // (2 * target.threads)))
             blocks[axis] = max((d for d in range(1, most + 1) if extents[axis] % d == 0), default=1)
     tiles = prod(n // blocks[axis] for axis, n in extents.items())
     # A whole row may go to L2: from separate kernels each pass would come from farther away.
-    budget = held if near or tiles == 1 or target.runs_grids else target.l2_bytes // 2
+    budget = room if near or tiles == 1 or target.runs_grids else target.l2_bytes // 2
     if point * prod(blocks.values()) > budget:
         return None
     return Chain(stages, extents, blocks)

@@ -60,7 +60,7 @@ from tinyhlo.target import Target
 
 FEW = 512  # updates that every item may pass over
 FEWEST, TILE = 256, 2048  # updates that are sorted together
-LEAST, MOST = 16, 512  # of the updates of a range, were all ranges alike
+LEAST, MOST = 16, 800  # updates of a range, were all ranges alike
 RANGES = 4096
 WORK = 4096  # elements of the updates of a range
 OFTEN = 8  # updates of a place, on the average, whose rows are combined in tiles first
@@ -128,7 +128,8 @@ class Grouped:
         share = max(share, LEAST, ceil_div(self.many, RANGES))
         self.each = ceil_div(self.places, min(self.places, ceil_div(self.many, share)))
         self.ranges = ceil_div(self.places, self.each)
-        self.window = max(64, min(power_of_two(4 * share - 1), self.keys_of(TILE)[0]))
+        room = power_of_two(share * 5 // 4) * 2  # a few ranges have more
+        self.window = max(64, min(room, self.keys_of(TILE)[0]))
         wanted = ceil_div(4 * target.threads, self.ranges)
         self.width = ceil_div(self.columns, min(ceil_div(self.columns, ITEMS), wanted))
         entries = self.tiles * self.tile

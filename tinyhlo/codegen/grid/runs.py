@@ -9,6 +9,8 @@ the numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tinyhlo.codegen.expressions import (
     Expression,
     Guard,
@@ -19,7 +21,6 @@ from tinyhlo.codegen.expressions import (
     as_index,
     literal,
 )
-from tinyhlo.codegen.grid.sort import steps_of
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -36,7 +37,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, DType
-from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 
 COUNT = Read("runs", I32)  # of the runs
@@ -90,7 +91,7 @@ class Runs:
         )
         counted = Accumulate(here.name, Op.ADD, begins.cast(I32))
         return (
-            self.sorted(),
+            *self.sorted(),
             Declare(here.name, literal(0, I32)),
             Loop(own, Axis.ORDERED, guarded((counted,), present)),
             *summed(self.counts, self.item, here, COUNT),
@@ -109,24 +110,71 @@ class Runs:
         inside = Condition(at, 0, self.size)
         return Guard((inside,), self.place(at), literal(outside, I32))
 
-    def sorted(self) -> Statement:
+    def sorted(self) -> Body:
+        """A bitonic network (see `sort.py`), two steps at once: an item has four keys in registers.
+        Level l merges runs of 2^l keys in l + 1 steps; of an odd number, the first is alone."""
         levels = self.size.bit_length() - 1
-        turn = Var("pair", ceil_div(self.size // 2, self.item.extent))
+        half = levels // 2
+        level, step = Var("level", half), Var("step", half)
+        apart = power(index(step) * -2 + 2 * (half - 1))
+        merge = self.step(4, lambda number: quad(number, apart, False), QUAD)
+
+        def steps(start: Index) -> Statement:
+            return Loop(step, Axis.ORDERED, merge, start=start)
+
+        def alone(level: Index) -> Body:
+            return self.step(2, lambda number: mirrored_pair(number, power(level)), ((0, 1),))
+
+        own = power(index(level) * 2)
+        both = self.step(4, lambda number: quad(number, own, True), MIRRORED)
+        rest = steps(index(level) * -1 + half)
+        result = Loop(level, Axis.ORDERED, (*alone(index(level) * 2), rest, *both, rest))
+        if levels % 2 == 0:
+            return (result,)
+        return (result, *alone(constant(levels - 1)), steps(ZERO))
+
+    def step(
+        self,
+        count: int,
+        places: Callable[[Expression], Sequence[Expression]],
+        compared: Sequence[tuple[int, int]],
+    ) -> Body:
+        """Put keys at `count` places in order, two after two; all items wait at the end."""
+        turn = Var("turn", ceil_div(self.size // count, self.item.extent))
         number = index(turn) * self.item.extent + index(self.item)
-        one, other = (Read(name, self.keys.dtype) for name in ("one", "other"))
+        at = [as_index(e, (0, self.size - 1)) for e in places(IndexValue(number, I32))]
+        values: list[Expression] = [Read(f"key{k}", self.keys.dtype) for k in range(count)]
+        load = [Declare(f"key{k}", Load(self.keys, where)) for k, where in enumerate(at)]
+        for one, other in compared:
+            pair = values[one], values[other]
+            values[one], values[other] = pair[0].at_most(pair[1]), pair[0].at_least(pair[1])
+        save = (Store(self.keys, where, value) for where, value in zip(at, values, strict=True))
+        body = guarded((*load, *save), Condition(number, 0, self.size // count))
+        return (Loop(turn, Axis.SERIAL, body), Synchronize())
 
-        def step(first: Expression, second: Expression) -> Body:
-            low, high = (as_index(e, (0, self.size - 1)) for e in (first, second))
-            exchanged = (Store(self.keys, low, other), Store(self.keys, high, one))
-            pair = (
-                Declare(one.name, Load(self.keys, low)),
-                Declare(other.name, Load(self.keys, high)),
-                If(holding(other < one), exchanged),
-            )
-            held = guarded(pair, Condition(number, 0, self.size // 2))
-            return (Loop(turn, Axis.SERIAL, held), Synchronize())
 
-        return steps_of(levels, IndexValue(number, I32), step)
+QUAD = (0, 2), (1, 3), (0, 1), (2, 3)
+MIRRORED = (0, 3), (1, 2), (0, 1), (2, 3)
+
+
+def power(exponent: Index) -> Expression:
+    return literal(1, I32) << IndexValue(exponent, I32)
+
+
+def mirrored_pair(number: Expression, distance: Expression) -> tuple[Expression, Expression]:
+    """Of a number, the places of a pair, the mirror images of each other in a run."""
+    low = number & (distance - 1)
+    one = number + number - low
+    return one, one + (distance + distance - 1 - low - low)
+
+
+def quad(number: Expression, apart: Expression, mirrored: bool) -> tuple[Expression, ...]:
+    """The places of four keys, `apart` from each other, or two and their mirror images."""
+    low = number & (apart - 1)
+    first = (number - low) * 4 + low
+    second = first + apart
+    third = second + (apart + apart - 1 - low - low) if mirrored else second + apart
+    return first, second, third, third + apart
 
 
 def holding(value: Expression) -> tuple[Condition, ...]:

@@ -165,18 +165,26 @@ class Network:
     def network(self, data: Sequence[Memory], item: Var, start: Index, whole: bool) -> Statement:
         """All steps within a block: of every level, or the last ones of a merge."""
         levels = self.run.bit_length() - 1
+        level, step = Var("level", levels), Var("step", levels)
         turn = Var("pair", self.block // 2 // self.items)
         pair = IndexValue(index(turn) * self.items + index(item), I32)
-
-        def step(one: Expression, other: Expression) -> Body:
-            along = (other & (self.run - 1)) + IndexValue(start, I32)
-            ends = (0, self.block - 1)
-            compared = self.compared(
-                data, as_index(one, ends), as_index(other, ends), along < self.length
-            )
-            return (Loop(turn, Axis.SERIAL, compared), Synchronize())
-
-        return steps_of(levels, pair, step, whole)
+        distance = literal(1, I32) << IndexValue(index(step) * -1 + (levels - 1), I32)
+        low = pair & (distance - 1)
+        one, apart = pair + pair - low, distance
+        if whole:  # the first step of a level compares with the mirror image
+            mirrored = IndexValue(index(step) + index(level), I32).equals(levels - 1)
+            apart = where(mirrored, distance + distance - 1 - low - low, distance)
+        other = one + apart
+        along = (other & (self.run - 1)) + IndexValue(start, I32)
+        ends = (0, self.block - 1)
+        compared = self.compared(
+            data, as_index(one, ends), as_index(other, ends), along < self.length
+        )
+        body = (Loop(turn, Axis.SERIAL, compared), Synchronize())
+        if not whole:
+            return Loop(step, Axis.ORDERED, body)
+        inner = Loop(step, Axis.ORDERED, body, 1, index(level) * -1 + (levels - 1))
+        return Loop(level, Axis.ORDERED, (inner,))
 
     def step(self, memories: Sequence[Memory], distance: int, mirrored: bool) -> Statement:
         """One step of a merge, over memory of all: an item for each pair."""
@@ -241,25 +249,3 @@ class Network:
             assert isinstance(node, Output)
             stores.append(Store(memory, place, values[node.position]))
         return guarded(tuple(stores), Condition(along, 0, self.limit))
-
-
-def steps_of(
-    levels: int,
-    pair: Expression,
-    step: Callable[[Expression, Expression], Body],
-    whole: bool = True,
-) -> Statement:
-    """Loops over the steps of a network of 2^levels elements, all or those of a last merge: `step`
-    compares the two elements of the pair with the number `pair`."""
-    level, number = Var("level", levels), Var("step", levels)
-    distance = literal(1, I32) << IndexValue(index(number) * -1 + (levels - 1), I32)
-    low = pair & (distance - 1)
-    one, apart = pair + pair - low, distance
-    if whole:  # the first step of a level compares with the mirror image
-        mirrored = IndexValue(index(number) + index(level), I32).equals(levels - 1)
-        apart = where(mirrored, distance + distance - 1 - low - low, distance)
-    body = step(one, one + apart)
-    if not whole:
-        return Loop(number, Axis.ORDERED, body)
-    inner = Loop(number, Axis.ORDERED, body, 1, index(level) * -1 + (levels - 1))
-    return Loop(level, Axis.ORDERED, (inner,))

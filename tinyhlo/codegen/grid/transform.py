@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tinyhlo.codegen.grid.mapping import ITEMS, collapsed, recovered
+from tinyhlo.codegen.grid.mapping import ITEMS, SMALL, collapsed, iterations, recovered
 from tinyhlo.codegen.loops import (
     Axis,
     Bind,
@@ -38,6 +38,8 @@ from tinyhlo.ir.index import Condition, Var, index
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Stage, find_chain
 from tinyhlo.target import Target
+
+LONG = 8  # points of a row, from which one more fits what a group shares
 
 
 def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
@@ -62,8 +64,9 @@ class TileBuilder(ChainBuilder):
                 return None
             scratch += lowered[0]
             bodies.append(lowered[1].root.body())
-        if len(stages) == 1:
-            return Lowering(self.kernel, self.tables).program(bodies[0])
+        plain = tuple(s for body in bodies for s in body)
+        if len(stages) == 1 or (self.tile.extent == 1 and sum(map(iterations, plain)) <= SMALL):
+            return Lowering(self.kernel, self.tables).program((*scratch, *plain))
         loops = [[s for s in body if isinstance(s, Loop)] for body in bodies]
         if any(len(found) != len(body) for found, body in zip(loops, bodies, strict=True)):
             return None
@@ -78,7 +81,9 @@ class TileBuilder(ChainBuilder):
         return Lowering(self.kernel, self.tables).program((grid,))
 
     def part(self, stage: Stage) -> Part:
-        return replace(super().part(stage), padding=1)
+        part = super().part(stage)
+        row = next((n for n in reversed(part.extents) if n > 1), 1)
+        return replace(part, padding=int(row >= LONG and row % 2 == 0))
 
 
 def shared_by_items(loop: Loop, item: Var) -> Statement:
