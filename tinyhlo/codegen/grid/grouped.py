@@ -1,10 +1,10 @@
 """Scatter of many updates: sorted by place in tiles, and then each group combines those of a range.
 
-    for tile in 489 grid:           # of 2048 updates
+    for tile in 512 grid:           # of 2048 updates
       keys, held = place | number, updates;  sort the keys
       partials = the updates of each place in the tile, combined in order of their numbers
       begins[tile, range] = the first of them in each range
-    for range in 1954 grid:         # of 52 places
+    for range in 1299 grid:         # of 77 places
       for window:                   # what the tiles have of the range, some 1024 at a time
         keys = place | order;  sort the keys
         y[place] = y[place] + partials of the place, in order of tiles
@@ -195,7 +195,7 @@ class Grouped:
         place = self.place(position, present)
         if present:
             place = Guard(present, place, literal(self.places, I32))
-        load: Body = (Store(runs.keys, at, runs.key(place, at)),)
+        load: Body = (Store(runs.keys, runs.at(at), runs.key(place, at)),)
         if self.in_hand:
             value = self.block.emit(self.updates.sources[0], position, self.block.root, present)
             load = (*guarded((Store(held, at, value),), *present), *load)
@@ -329,7 +329,7 @@ class Grouped:
         item = runs.item
         turn, own = Var("turn", ceil_div(runs.size, item.extent)), Var("entry", self.tile)
         at = index(turn) * item.extent + index(item)
-        clear = Store(runs.keys, at, runs.key(literal(self.each, I32), at))
+        clear = Store(runs.keys, runs.at(at), runs.key(literal(self.each, I32), at))
         here, begin, end = (Read(name, I32) for name in ("here", "begin", "end"))
         low, high = (as_index(each, (0, self.tile)) for each in (begin, end))
         above = as_index(here, (-self.many, self.many))
@@ -344,7 +344,7 @@ class Grouped:
         listing = (
             Bind(slot, above + local),
             Bind(entry, tile * self.tile + low + local),
-            Store(runs.keys, index(slot), runs.key(place, index(slot))),
+            Store(runs.keys, runs.at(index(slot)), runs.key(place, index(slot))),
             Store(listed, index(slot), kept),
         )
         fits = Condition(above + local, 0, runs.size)

@@ -37,10 +37,12 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, DType
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, divide, index
 from tinyhlo.ir.ops import Op
 
 COUNT = Read("runs", I32)  # of the runs
+BANKS, SKEW = 32, 5  # words of a row of shared memory, and what is left free behind each: keys at
+# strides of 4, 8 and 16 then lie in different banks, but for two of a warp at most
 
 
 class Runs:
@@ -49,7 +51,7 @@ class Runs:
 
     def __init__(self, dtype: DType, size: int, places: int, item: Var, apart: bool) -> None:
         self.size, self.places, self.item, self.apart = size, places, item, apart
-        self.keys = Memory("keys", dtype, size, local=True)
+        self.keys = Memory("keys", dtype, size + ceil_div(size, BANKS) * SKEW, local=True)
         self.firsts = Memory("firsts", I32, size + 1, local=True)
         self.counts = Memory("counts", I32, item.extent, local=True)
 
@@ -64,13 +66,17 @@ class Runs:
     def key(self, place: Expression, number: Index) -> Expression:
         return place.cast(self.keys.dtype) * self.size + IndexValue(number, self.keys.dtype)
 
+    def at(self, number: Index) -> Index:
+        """Where a key lies."""
+        return number + divide(number, BANKS)[0] * SKEW
+
     def place(self, at: Index) -> Expression:
         """Of the key there."""
-        return (Load(self.keys, at) >> (self.size.bit_length() - 1)).cast(I32)
+        return (Load(self.keys, self.at(at)) >> (self.size.bit_length() - 1)).cast(I32)
 
     def number(self, at: Index) -> Index:
         """Of the key there."""
-        number = (Load(self.keys, at) & (self.size - 1)).cast(I32)
+        number = (Load(self.keys, self.at(at)) & (self.size - 1)).cast(I32)
         return as_index(number, (0, self.size - 1))
 
     def first(self, run: Index) -> Index:
@@ -142,7 +148,7 @@ class Runs:
         """Put keys at `count` places in order, two after two; all items wait at the end."""
         turn = Var("turn", ceil_div(self.size // count, self.item.extent))
         number = index(turn) * self.item.extent + index(self.item)
-        at = [as_index(e, (0, self.size - 1)) for e in places(IndexValue(number, I32))]
+        at = [self.at(as_index(e, (0, self.size - 1))) for e in places(IndexValue(number, I32))]
         values: list[Expression] = [Read(f"key{k}", self.keys.dtype) for k in range(count)]
         load = [Declare(f"key{k}", Load(self.keys, where)) for k, where in enumerate(at)]
         for one, other in compared:
