@@ -3,7 +3,8 @@
 code          what is handed to `runtime/devices`; `types` that a device computes with
 lower         which way a Kernel goes; `mapping`: which iterations become work-items
 several       elements of an item, where arrays are large; `across`: arrays read across, in tiles
-contraction   products in `tiles`, by `matrices` and their `fragments`, or from `images` of `texels`
+contraction   products in `tiles`, `wide` ones by fours, by `matrices` and their `fragments`, or
+              from `images` of `texels`
 parts         long sums; `scan`, `sort`, `scatter`
 resident      small statements that follow each other, as one kernel
 render        the kernels of a program; `entry` puts them into a queue
