@@ -46,8 +46,13 @@ def test_each_sum_of_a_tile_is_one_items(tile: WideTile) -> None:
 
 @pytest.mark.parametrize("tile", WIDE, ids=str)
 def test_tiles_fit(tile: WideTile) -> None:
-    """All of a group's items have a turn in the loads of an operand, or a fixed part of them."""
-    assert tile.fits(NV) and tile.depth % (8 * tile.slices) in (0, 4 * tile.slices)
+    """Items have as many turns in the loads of an operand, or some have the only one; a step is
+    long."""
+    assert tile.fits(NV) and tile.depth % (8 * tile.slices) == 0
+    for lines in (tile.rows, tile.columns):
+        fours = lines * tile.depth // 4
+        assert fours % tile.items == 0 or fours < tile.items
+    assert tile.sums * tile.depth // tile.slices >= 256
     assert tile.shape[0] % 4 == tile.shape[1] % 8 == 0
     assert tile.sums % (4 * tile.slices) == 0
 

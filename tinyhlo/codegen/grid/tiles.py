@@ -23,6 +23,7 @@ WARP = (4, 8)  # items of a warp along the rows and the columns
 RESIDENT = 512  # items whose sums the registers of a multiprocessor hold
 # The rest is in multiply-adds of a multiprocessor, 128 a cycle; docs/decisions/0052.
 READ = 1.5  # a number of shared memory, of an item
+STEP = 40  # of an item, besides what it stages
 IDLE = 3  # warps that wait for memory or each other
 START = 128 << 10  # of a group, until its first loads are there, and behind its last step
 GIVEN = 8  # a sum of a slice, to the one that adds it up
@@ -178,6 +179,7 @@ class WideTile(Tile):
         depth = self.depth * ceil_div(ceil_div(extents.depth, self.depth), parts)
         loads = 1 + READ * (1 / self.item_rows + 1 / self.item_columns)
         loads += self.staged[0] / self.columns + self.staged[1] / self.rows
+        loads += STEP * self.slices / (self.sums * self.depth)
         time = groups * self.rows * self.columns * depth * loads * (1 + IDLE / warps)
         time += START * ceil_div(groups, together)
         if self.slices > 1:
@@ -191,7 +193,8 @@ class WideTile(Tile):
         return f"{text} by fours" + (f" in {self.slices} slices" if self.slices > 1 else "")
 
 
-WIDE = (  # groups of 256 items where tiles are few, by slices; steps of 512 multiply-adds an item
+# By slices a group has 256 items where tiles are few; a step is 256 multiply-adds of an item or more.
+WIDE = (
     WideTile(128, 128, 8, 8, 8),
     WideTile(128, 64, 8, 8, 8),
     WideTile(64, 128, 8, 8, 8),
@@ -200,13 +203,13 @@ WIDE = (  # groups of 256 items where tiles are few, by slices; steps of 512 mul
     WideTile(64, 64, 8, 8, 8),
     WideTile(64, 64, 16, 8, 8, 2),
     WideTile(64, 64, 32, 8, 8, 4),
-    WideTile(128, 32, 16, 8, 4, 2),
-    WideTile(64, 32, 16, 8, 4, 4),
-    WideTile(32, 64, 16, 4, 8, 4),
+    WideTile(128, 32, 32, 8, 4, 2),
+    WideTile(64, 32, 32, 8, 4, 4),
+    WideTile(32, 64, 32, 4, 8, 4),
     WideTile(32, 32, 16, 4, 4),
-    WideTile(32, 32, 16, 4, 4, 4),
-    WideTile(16, 128, 16, 4, 4, 2),
-    WideTile(16, 32, 16, 4, 4, 4),
+    WideTile(32, 32, 64, 4, 4, 4),
+    WideTile(16, 128, 32, 4, 4, 2),
+    WideTile(16, 32, 64, 4, 4, 4),
 )
 SQUARE = (  # items of a group read few different rows and columns
     Tile(128, 128, 8, 8, 8),
