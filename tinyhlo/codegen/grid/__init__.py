@@ -5,7 +5,8 @@ lower         which way a Kernel goes; `mapping`: which iterations become work-i
 several       elements of an item, where arrays are large; `across`: arrays read across, in tiles
 contraction   products in `tiles`, `wide` ones by fours, by `matrices` and their `fragments`, or
               from `images` of `texels`
-parts         long sums; `scan`, `sort`, `scatter`
+parts         long sums; `scan`, `sort`, `transform` of Fourier's, `scatter`, which is `grouped` by
+              place, in sorted `runs`, where updates are many
 resident      small statements that follow each other, as one kernel
 render        the kernels of a program; `entry` puts them into a queue
 """

@@ -193,7 +193,7 @@ class WideTile(Tile):
         return f"{text} by fours" + (f" in {self.slices} slices" if self.slices > 1 else "")
 
 
-# By slices a group has 256 items where tiles are few; a step is 256 multiply-adds of an item or more.
+# Slices: more items where tiles are few. A step is 256 multiply-adds of an item or more.
 WIDE = (
     WideTile(128, 128, 8, 8, 8),
     WideTile(128, 64, 8, 8, 8),
