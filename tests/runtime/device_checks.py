@@ -112,7 +112,7 @@ class Checks:
     ) -> Render:
         text = source(self.device.target.device, **own)
         return lambda kernels, _: DeviceCode(
-            text, {kernel: kernel_of(kernel) for kernel in kernels}
+            text, dict.fromkeys(kernels, ""), {kernel: kernel_of(kernel) for kernel in kernels}
         )
 
     def compile(self, text: str, render: Render, **options: Any) -> Executable:

@@ -35,9 +35,42 @@ class DeviceKernel:
     scratch_bytes: int = 0
 
 
+LEAST_PART = 4096  # characters: the head alone takes a compiler as long
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class DeviceCode:
-    """The kernels of a program; equal ones share their functions."""
+    """The kernels of a program; equal ones share their functions. `head` is what the `texts` of all
+    kernels need before them."""
 
-    source: str
+    head: str
+    texts: Mapping[Kernel, str]
     kernels: Mapping[Kernel, DeviceKernel]
+
+    @property
+    def dispatches(self) -> dict[str, Dispatch]:
+        """Of all kernels, by symbol."""
+        return {each.symbol: each for kernel in self.kernels.values() for each in kernel.dispatches}
+
+    @property
+    def source(self) -> str:
+        return "\n".join([self.head, *self.texts.values()])
+
+    def parts(self, most: int) -> list[tuple[str, list[str]]]:
+        """The same in at most so many parts of about one length, to be compiled side by side: each
+        one's text, and the symbols in it."""
+        total = sum(map(len, self.texts.values()))
+        count = max(1, min(most, len(self.texts), total // LEAST_PART))
+        parts: list[list[Kernel]] = [[] for _ in range(count)]
+        lengths = [0] * count
+        for kernel in sorted(self.texts, key=lambda kernel: -len(self.texts[kernel])):
+            least = lengths.index(min(lengths))
+            parts[least].append(kernel)
+            lengths[least] += len(self.texts[kernel])
+        return [
+            (
+                "\n".join([self.head, *(self.texts[kernel] for kernel in part)]),
+                [each.symbol for kernel in part for each in self.kernels[kernel].dispatches],
+            )
+            for part in parts
+        ]

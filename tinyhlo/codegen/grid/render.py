@@ -40,21 +40,23 @@ def device_code(
     Raises UnsupportedOp for what the device cannot compute.
     """
     functions: Functions = {}
-    texts: list[str] = []
+    texts: dict[Kernel, str] = {}
     rendered: dict[Kernel, DeviceKernel] = {}
     kernels, residents = list(kernels), residents or {}
     check_types(kernels, residents, target)
     for kernel in kernels:
         clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
+        own: list[str] = []
         if kernel in residents:
             symbol = f"r{len(rendered)}_{clean}"
-            rendered[kernel] = render_resident(residents[kernel], target, symbol, functions, texts)
-            continue
-        symbol = f"k{len(rendered)}_{clean}"
-        rendered[kernel] = render(lower(kernel, target), target, symbol, functions, texts)
+            rendered[kernel] = render_resident(residents[kernel], target, symbol, functions, own)
+        else:
+            symbol = f"k{len(rendered)}_{clean}"
+            rendered[kernel] = render(lower(kernel, target), target, symbol, functions, own)
+        texts[kernel] = "\n".join(own)
     prelude = PRELUDES[target.device]
     given = [by_instructions(target.device, *function) for function in functions.items()]
-    return DeviceCode("\n".join([prelude, *given, *texts]), rendered)
+    return DeviceCode("\n".join([prelude, *given]), texts, rendered)
 
 
 def render(

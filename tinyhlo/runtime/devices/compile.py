@@ -70,8 +70,7 @@ def compile_program(
     kernels = kernels_of(program.body)
     host = bind_libraries(kernels)
     code = render([kernel for kernel in kernels if kernel not in host], device.target)
-    calls = {each.symbol: each for kernel in code.kernels.values() for each in kernel.dispatches}
-    functions, alive = device.build(code.source, calls, config) if calls else ({}, None)
+    functions, alive = device.build(code, config) if code.dispatches else ({}, None)
     libraries = {
         kernel: host_call(host[kernel], *types_of_call(kernel))
         if kernel in host

@@ -10,15 +10,17 @@ certain age to run.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.devices import stream
 from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.devices.stream import Attribute
+from tinyhlo.runtime.processors import thread_count
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
@@ -93,14 +95,18 @@ def open_device(number: int) -> Device:
     queue = asked(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
     target = target_of(attribute)
 
-    def build(source: str, symbols: Iterable[str], config: Config) -> tuple[Functions, Any]:
+    def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
+        parts = code.parts(thread_count(config))
+        with ThreadPoolExecutor(len(parts)) as pool:
+            images = [*pool.map(lambda part: cubin(part[0], target.cpu, config), parts)]
         asked(driver, "cuCtxSetCurrent", context)
-        module = asked(driver, "cuModuleLoadData", cubin(source, target.cpu, config))
+        modules = [asked(driver, "cuModuleLoadData", image) for image in images]
         functions = {
             symbol: int(asked(driver, "cuModuleGetFunction", module, symbol.encode()))
+            for module, (_, symbols) in zip(modules, parts, strict=True)
             for symbol in symbols
         }
-        return functions, module
+        return functions, modules
 
     library = ctypes.CDLL(LIBRARY)
     functions = [getattr(library, each) for each in FUNCTIONS]

@@ -2,7 +2,7 @@
 
     device = open_device("CL")          # "CL:1": the second OpenCL device
     device.target                       # what the code generator asks
-    functions = device.build(source, dispatches, config)
+    functions = device.build(code, config)
     device.kernel(device_kernel, functions, 2)     # its descriptor: a Library
 
 What a device does for generated code is in native/device.h. All buffers of a process lie in one
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
+from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.config import Config
 from tinyhlo.devices import DEVICES, kind_of
 from tinyhlo.errors import TinyhloError
@@ -31,7 +31,7 @@ from tinyhlo.runtime.library import Library
 from tinyhlo.target import Target
 
 Functions = Mapping[str, int]  # handles of the driver by symbol
-Build = Callable[[str, Mapping[str, Dispatch], Config], tuple[Functions, Any]]  # by symbol
+Build = Callable[[DeviceCode, Config], tuple[Functions, Any]]
 
 HEAD_WORDS = 8  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
@@ -40,7 +40,7 @@ LOG_LINES = 12  # of a failed build
 @dataclass(frozen=True, eq=False, slots=True)
 class Device:
     """`label`: as users ask for it, `name`: as its driver calls it, `words`: its TinyDevice.
-    `build` makes functions of source text; what it returns beside them keeps them alive."""
+    `build` makes functions of a program's code; what it returns beside them keeps them alive."""
 
     label: str
     name: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.cache import cache_of, kept, key_of
@@ -122,17 +122,17 @@ def open_device(number: int) -> Device:
     matrices = matrices_of(architecture)
     target = stream.target_of("AMD", architecture, matrices, REGISTERS, attribute)
 
-    def build(source: str, symbols: Iterable[str], config: Config) -> tuple[Functions, Any]:
+    def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
         asked(hip, "hipSetDevice", number)
-        code = code_object(source, target.cpu, config)
-        module = answer(hip, "hipModuleLoadData", ctypes.c_void_p, code)
+        image = code_object(code.source, target.cpu, config)
+        module = answer(hip, "hipModuleLoadData", ctypes.c_void_p, image)
         functions = {
             symbol: answer(
                 hip, "hipModuleGetFunction", ctypes.c_void_p, module, symbol.encode()
             ).value
-            for symbol in symbols
+            for symbol in code.dispatches
         }
-        return functions, (module, code)
+        return functions, (module, image)
 
     functions = [getattr(hip, each) for each in FUNCTIONS]
     label, handles = label_of("AMD", number), (number, queue.value)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from ctypes.util import find_library
 from typing import Any
 
+from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
@@ -166,9 +167,10 @@ def open_device(number: int) -> Device:
     if not core.library().tiny_metal_open(struct.ctypes.data):
         raise TinyhloError("device METAL: there is no memory left")
 
-    def build(source: str, symbols: Iterable[str], config: Config) -> tuple[Functions, Any]:
+    def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
+        symbols = code.dispatches
         with objc.pool():
-            pipelines = built(objc, device, source, symbols, name)
+            pipelines = built(objc, device, code.source, symbols, name)
         return {s: p.address for s, p in zip(symbols, pipelines, strict=True)}, pipelines
 
     label = label_of("METAL", number)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from tinyhlo.codegen.expressions import Memory
-from tinyhlo.codegen.grid.code import Dispatch
+from tinyhlo.codegen.grid.code import DeviceCode, Dispatch
 from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import TinyhloError
@@ -148,8 +148,8 @@ def opened(cl: Any, device: Any, label: str, name: str, target: Target) -> Devic
 
     images = Images(cl, context)
 
-    def build(source: str, calls: Mapping[str, Dispatch], config: Config) -> tuple[Functions, Any]:
-        program = built(cl, context, device, source, config)
+    def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
+        calls, program = code.dispatches, built(cl, context, device, code.source, config)
         kernels = {symbol: cl.Kernel(program, symbol) for symbol in calls}
         taken = [images.give(kernels[symbol], call) for symbol, call in calls.items()]
         functions = {symbol: kernel.int_ptr for symbol, kernel in kernels.items()}
