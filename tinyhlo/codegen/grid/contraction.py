@@ -116,7 +116,10 @@ class Product:
         return Extents(self.batch, self.rows, self.columns, self.depth)
 
     def is_read_once(self) -> bool:
-        """Whether a row times a matrix of long rows, each of which a group can sum by itself."""
+        """Whether a row times a matrix, whose elements no two sums share: on GPUs any, elsewhere
+        one of long rows, each of which a group can sum by itself."""
+        if not self.target.is_processor:
+            return 1 in (self.rows, self.columns)
         return self.rows == 1 and self.lies_along_depth(self.c.right, self.c.n)
 
     def is_safe_in_place(self) -> bool:

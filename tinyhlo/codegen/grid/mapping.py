@@ -266,10 +266,13 @@ def innermost(loop: Loop) -> Var:
     return loop.var
 
 
-def is_contiguous(loop: Loop, var: Var) -> bool:
-    """Whether memory that the loop reads or writes lies side by side along `var`."""
-    return any(place.coefficient(var) == 1 for place in all_indices(loop.body)) or any(
-        e.index.coefficient(var) == 1 for e in loads_below(loop.body)
+def is_contiguous(loop: Loop, var: Var, others: Var | None = None) -> bool:
+    """Whether memory that the loop reads or writes lies side by side along `var`; that which is the
+    same for all of `others` does not count."""
+    places = [*all_indices(loop.body), *(load.index for load in loads_below(loop.body))]
+    return any(
+        place.coefficient(var) == 1 and (others is None or place.coefficient(others) != 0)
+        for place in places
     )
 
 
