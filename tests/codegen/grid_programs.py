@@ -130,6 +130,19 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y, b: jnp.tanh(wide(jnp.abs(x), y) + b),
         (of(48, 64, dtype=jnp.bfloat16), of(64, 80, dtype=jnp.bfloat16), of(80)),
     ),
+    "matrices of bf16, columns of both side by side": (
+        lambda x, y: wide(x.T, y),
+        (of(200, 256, dtype=jnp.bfloat16), of(200, 136, dtype=jnp.bfloat16)),
+    ),
+    "matrices of f16, borders": (wide, (of(200, 104, dtype="f2"), of(104, 136, dtype="f2"))),
+    "matrices of f16, one with borders of any size": (
+        wide,
+        (of(200, 104, dtype="f2"), of(104, 137, dtype="f2")),
+    ),
+    "matrices of bf16, large": (
+        wide,
+        (of(1024, 72, dtype=jnp.bfloat16), of(72, 2048, dtype=jnp.bfloat16)),
+    ),
     "convolution of bf16": (
         lambda x, w: lax.conv(x, w, (1, 1), "SAME", preferred_element_type=jnp.float32),
         (of(1, 16, 20, 20, dtype=jnp.bfloat16), of(32, 16, 3, 3, dtype=jnp.bfloat16)),

@@ -10,12 +10,16 @@ import jax.numpy as jnp
 import pytest
 
 from tests.codegen.grid_programs import code_of, dot, of, wide
-from tests.codegen.test_grid_programs import NV
+from tests.codegen.test_grid_programs import AMD, NV
 from tinyhlo.codegen.c.fragments import fragment_function
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.ahead import Shelf
 from tinyhlo.codegen.grid.fragments import FRAGMENTS, Fragment
-from tinyhlo.ir.index import Index, Var, constant, index, substitute
+from tinyhlo.ir.dtypes import U32
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, substitute
 from tinyhlo.target import Target
 
+MFMA = replace(AMD, features="fp64 mfma", threads=128)
 BF16, F16, F32 = jnp.bfloat16, "f2", "f4"
 
 
@@ -69,18 +73,95 @@ def test_operands_that_are_computed_in_more_than_16_bits() -> None:
 
 def test_runs_are_loaded_by_one_instruction() -> None:
     """Of the left operand along the depth, of the right one along the columns, two rows."""
-    text = kernels(NV, BF16, 4096, 4096, 4096)
+    text = kernels(MFMA, BF16, 4096, 4096, 4096)
     assert text.count("load_4(left") == text.count("load_4(right") == 2 * 2
     assert "x0[" not in text and "x1[" not in text
-    odd = kernels(NV, BF16, 64, 64, 61)
+    odd = kernels(MFMA, BF16, 64, 64, 61)
     assert "load_4(left" in odd and "load_4(right" not in odd and "x1[" in odd
 
 
 def test_a_stage_or_two() -> None:
     """Two where several groups find room on a multiprocessor, with one barrier a step."""
-    large = replace(NV, l1_bytes=228 << 10)
+    large = replace(MFMA, l1_bytes=228 << 10)
     assert kernels(large, BF16, 4096, 4096, 4096).count("BARRIER") == 1
-    assert kernels(NV, BF16, 4096, 4096, 4096).count("BARRIER") == 2
+    assert kernels(MFMA, BF16, 4096, 4096, 4096).count("BARRIER") == 2
+
+
+def step_of(text: str) -> str:
+    """What a kernel does in each step."""
+    return text[text.index("ROLLED for") :].partition("\n  }\n")[0]
+
+
+def test_runs_are_copied_steps_ahead() -> None:
+    """Past registers, and both operands as they lie in memory; one barrier a step."""
+    text = kernels(NV, BF16, 4096, 4096, 4096)
+    step = step_of(text)
+    assert "load_4" not in text and "x0[" not in text and "x1[" not in text
+    assert "copy_4(left" in step and "copy_4(right" in step and "left0_0" not in text
+    assert step.count("END_COPIES") == step.count("AWAIT_COPIES") == step.count("BARRIER") == 1
+    assert step.count("load_matrices(a") == step.count("load_matrices_turned(b") > 0
+    behind = int(step.partition("AWAIT_COPIES(")[2].partition(")")[0])
+    assert text.count("END_COPIES") == behind + 1 + 1  # of the first steps, and in the loop
+
+
+def test_what_is_no_run_passes_through_registers() -> None:
+    """An operand alone, when the other one is copied, into the same places."""
+    step = step_of(kernels(NV, BF16, 64, 64, 61))
+    assert "copy_4(left" in step and "copy_4(right" not in step and "x1[" in step
+    assert "load_matrices_turned(b" in step and "END_COPIES" in step
+
+    def positive(x: jnp.ndarray, y: jnp.ndarray) -> jnp.ndarray:
+        return wide(jnp.maximum(x, 0), jnp.maximum(y, 0))
+
+    text = kernels(NV, BF16, 64, 64, 64, function=positive)
+    assert "COPIES" not in text and step_of(text).count("BARRIER") == 1
+
+
+@pytest.mark.parametrize("runs", [4, 8, 16])
+def test_neighbours_are_in_different_banks(runs: int) -> None:
+    """Eight runs of a line, and those below each other, cover all banks of shared memory, for any
+    eight that items store or load at once; each run has a place of its own."""
+    lines = 32
+    memory = Memory("left", U32, lines * runs * 4, local=True)
+    shelf = Shelf("a", memory, lines, runs, True, ZERO, 1)
+    place = [
+        [shelf.place(constant(y), constant(x)).offset for x in range(runs)] for y in range(lines)
+    ]
+    flat = [word for line in place for word in line]
+    assert sorted(flat) == list(range(0, lines * runs * 4, 4))
+    stored = (flat[k : k + 8] for k in range(0, len(flat), 8))
+    loaded = ([place[y + k][x] for k in range(8)] for y in range(0, lines, 8) for x in range(runs))
+    for eight in (*stored, *loaded):
+        assert len({word // 4 % 8 for word in eight}) == 8
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("along", [True, False])
+def test_loads_give_a_warp_its_fragments(side: str, along: bool) -> None:
+    """The word of each lane, from the row that the instruction takes it from, is what `left` and
+    `right` say."""
+    mma = FRAGMENTS["mma"]
+    memory = Memory("operand", U32, 16 * 2 * 4, local=True)
+    shelf = Shelf(side, memory, 16, 2, along, ZERO, 1)
+    lane = Var("lane", 32)
+    load = shelf.load(0, 0, ZERO, index(lane))
+    home = {  # where a run is: its line, and which one it is there
+        shelf.place(constant(y), constant(x)).offset: (y, x) for y in range(16) for x in range(2)
+    }
+    for number in range(32):
+        for k in range(4):
+            words = mma.left(index(lane)) if side == "a" else mma.right(index(lane))
+            row, word = words[k] if side == "a" else words[k % 2]
+            beside = at(row, lane, number) + (0 if side == "a" else k // 2 * 8)
+            depth = at(word, lane, number) * 2
+            for half in range(2):
+                if along:  # lane l gets of row l // 4 its numbers l % 4 * 2 and the next
+                    giver, number_in_run = number // 4, number % 4 * 2 + half
+                else:  # turned: of rows l % 4 * 2 and the next, number l // 4
+                    giver, number_in_run = number % 4 * 2 + half, number // 4
+                line, run = home[at(load.index, lane, k * 8 + giver)]
+                got = (line, run * 8 + number_in_run)
+                assert got == ((beside, depth + half) if along else (depth + half, beside))
 
 
 def test_indices_of_32_bits_where_they_suffice() -> None:

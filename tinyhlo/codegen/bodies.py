@@ -28,6 +28,7 @@ from tinyhlo.codegen.loops import (
     Assign,
     Bind,
     Body,
+    Copy,
     Declare,
     Fetch,
     FragmentProduct,
@@ -88,6 +89,8 @@ def indices_in(statement: Statement) -> tuple[Index, ...]:
             return (where,)
         case ReadTexel(x=x, y=y) | WriteTexel(x=x, y=y):
             return (x, y)
+        case Copy(index=where, origin=origin, conditions=conditions):
+            return (where, origin, *(c.index for c in conditions))
         case If(conditions=conditions):
             return tuple(c.index for c in conditions)
         case TileProduct(indices=indices):
@@ -123,6 +126,8 @@ def memories_in(body: Body) -> set[Memory]:
     for statement in below(body):
         if isinstance(statement, (Store, Fetch, Put)):
             found.add(statement.memory)
+        elif isinstance(statement, Copy):
+            found.update((statement.memory, statement.source))
         elif isinstance(statement, (ReadTexel, WriteTexel)):
             found.add(statement.image)
         elif isinstance(statement, Keep):
@@ -205,7 +210,8 @@ def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
 
 
 def stores_in(body: Iterable[Statement]) -> bool:
-    return any(isinstance(s, (Store, Put, Keep, TileProduct, WriteTexel)) for s in below(body))
+    written = (Store, Copy, Put, Keep, TileProduct, WriteTexel)
+    return any(isinstance(s, written) for s in below(body))
 
 
 def is_copy(loop: Loop) -> bool:
@@ -356,8 +362,11 @@ def rewritten(
             return Keep(memories, kept, value_of(condition), name_of(count))
         case TileProduct():
             return statement.over(value_of, index_of)
-        case Fetch(names=names, memory=memory, index=where):
-            return Fetch(tuple(map(name_of, names)), memory, index_of(where))
+        case Fetch(names=names, index=where):
+            return replace(statement, names=tuple(map(name_of, names)), index=index_of(where))
+        case Copy(memory=memory, index=where, source=source, origin=origin, conditions=conditions):
+            held = tuple(c.of(index_of(c.index)) for c in conditions)
+            return Copy(memory, index_of(where), source, index_of(origin), held)
         case Put(memory=memory, index=where, values=values):
             return Put(memory, index_of(where), tuple(map(value_of, values)))
         case ReadTexel(names=names, image=image, x=x, y=y):

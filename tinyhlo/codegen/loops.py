@@ -195,7 +195,28 @@ class TileProduct:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Synchronize:
-    """All items of a group come here before any goes on, and see what the others have stored."""
+    """All items of a group come here before any goes on, and see what the others have stored. With
+    `behind`, what they copied too, but for the last so many groups of Copies."""
+
+    behind: int | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Copy:
+    """Four words of `memory`, shared by a group, from `index` on, become those of `source` from
+    `origin` on, or zeros unless all conditions hold; both are multiples of four. It takes no
+    register, and is over when a Synchronize says so."""
+
+    memory: Memory
+    index: Index
+    source: Memory
+    origin: Index
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EndCopies:
+    """The end of a group of an item's Copies; there may be none in it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -211,11 +232,13 @@ class FragmentProduct:
 @dataclass(frozen=True, eq=False, slots=True)
 class Fetch:
     """Four neighbours in memory by one load, names[k] = memory[index + k]: words of 32 bits, the
-    first at a multiple of four."""
+    first at a multiple of four. Or what a warp gets together `by` another function of a device's
+    prelude, to which each item gives such a place."""
 
     names: tuple[str, ...]
     memory: Memory
     index: Index
+    by: str = "load_4"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -251,7 +274,8 @@ class WriteTexel:
 
 Statement = Union[
     *(Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep),
-    *(TileProduct, Synchronize, FragmentProduct, Fetch, Put, ReadTexel, WriteTexel),
+    *(TileProduct, Synchronize, Copy, EndCopies, FragmentProduct, Fetch, Put),
+    *(ReadTexel, WriteTexel),
 ]
 Body = tuple[Statement, ...]
 

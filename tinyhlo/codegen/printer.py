@@ -33,7 +33,9 @@ from tinyhlo.codegen.loops import (
     Axis,
     Bind,
     Body,
+    Copy,
     Declare,
+    EndCopies,
     Fetch,
     FragmentProduct,
     If,
@@ -143,10 +145,15 @@ class _Printer:
                 self.line(self.tile_product(statement))
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
-            case Synchronize():
-                self.line("synchronize")
-            case Fetch(names=names, memory=memory, index=index):
-                self.line(f"{', '.join(names)} = {memory.name}[{self.index(index)} ..]")
+            case Synchronize(behind=behind):
+                self.line(f"synchronize{'' if behind is None else f', {behind} behind'}")
+            case Copy(memory=memory, index=index, source=source, origin=origin):
+                places = f"{memory.name}[{self.index(index)} ..]", self.index(origin)
+                self.line(f"copy {places[0]} = {source.name}[{places[1]} ..]")
+            case EndCopies():
+                self.line("end copies")
+            case Fetch(names=names, memory=memory, index=index, by=by):
+                self.line(f"{', '.join(names)} = {by}({memory.name}[{self.index(index)} ..])")
             case Put(memory=memory, index=index, values=values):
                 texts = [self.value(value) for value in values]
                 self.line(f"{memory.name}[{self.index(index)} ..] = {', '.join(texts)}")

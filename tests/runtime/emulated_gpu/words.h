@@ -2,6 +2,7 @@
 #pragma once
 #include <math.h>
 #include <string.h>
+#include <vector>
 
 struct Place { unsigned x, y, z; };
 extern "C" Place threadIdx, blockIdx, blockDim, gridDim; /* of the item that runs */
@@ -122,6 +123,64 @@ static inline void emulated_mfma(float& c0, float& c1, float& c2, float& c3, Wor
   unsigned words[] = {given...};
   emulated_product<Mfma, 64>(Bf16, sums, words, sizeof...(given));
 }
+
+/* Matrices of 8 x 8: lane l says where row l % 8 of matrix l / 8 lies, and gets of each matrix, or of
+   the turned one, row l / 4, numbers l % 4 * 2 and the next. */
+static const unsigned* emulated_rows[1024];
+
+static inline void emulated_load(bool turned, unsigned* (&words)[4], const unsigned* row) {
+  unsigned item = threadIdx.x, warp = item / 32 * 32, lane = item % 32;
+  emulated_rows[item] = row;
+  emulated_wait(__LINE__);
+  for (unsigned k = 0; k < 4; k++) {
+    unsigned short pair[2];
+    for (unsigned h = 0; h < 2; h++) {
+      unsigned one = lane / 4, two = lane % 4 * 2 + h;
+      const unsigned* from = emulated_rows[warp + k * 8 + (turned ? two : one)];
+      pair[h] = ((const unsigned short*)from)[turned ? one : two];
+    }
+    *words[k] = pair[0] | (unsigned)pair[1] << 16;
+  }
+  emulated_wait(__LINE__);
+}
+static inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
+                                 const unsigned* row) {
+  unsigned* words[4] = {&a, &b, &c, &d};
+  emulated_load(false, words, row);
+}
+static inline void load_matrices_turned(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
+                                        const unsigned* row) {
+  unsigned* words[4] = {&a, &b, &c, &d};
+  emulated_load(true, words, row);
+}
+
+/* Copies past registers: what an item began comes when it waits for it, no sooner. */
+struct EmulatedCopy {
+  void* to;
+  const void* from;
+  unsigned group;
+};
+static std::vector<EmulatedCopy> emulated_copies[1024];
+static unsigned emulated_ended[1024]; /* groups */
+
+static inline void copy_4(unsigned& to, const unsigned* from, bool inside) {
+  unsigned item = threadIdx.x;
+  emulated_copies[item].push_back({&to, inside ? from : nullptr, emulated_ended[item]});
+}
+static inline void emulated_await(unsigned behind) {
+  std::vector<EmulatedCopy> left;
+  for (const EmulatedCopy& each : emulated_copies[threadIdx.x]) {
+    if (each.group + behind >= emulated_ended[threadIdx.x])
+      left.push_back(each);
+    else if (each.from)
+      memcpy(each.to, each.from, 16);
+    else
+      memset(each.to, 0, 16);
+  }
+  emulated_copies[threadIdx.x] = left;
+}
+#define END_COPIES emulated_ended[threadIdx.x]++
+#define AWAIT_COPIES emulated_await
 #define mma_bf16 emulated_mma<true>
 #define mma_f16 emulated_mma<false>
 #define mfma_bf16 emulated_mfma<true>

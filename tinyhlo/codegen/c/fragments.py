@@ -16,6 +16,28 @@ FUNCTION void {name}(f32& c0, f32& c1, f32& c2, f32& c3, u32 a0, u32 a1, u32 a2,
 }}
 #endif"""  # noqa: E501
 
+# Four matrices of 8 x 8 numbers: an item says where a row lies, number item % 8 of matrix
+# item / 8 % 4, and gets of each the word that it has of a fragment of 8 x 8.
+PTX_LOAD = """\
+#ifdef __CUDACC__
+FUNCTION void {name}(u32& a, u32& b, u32& c, u32& d, const u32* row) {{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4{way}.shared.b16 {{%0,%1,%2,%3}}, [%4];"
+      : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
+}}
+#endif"""
+WAYS = {"load_matrices": "", "load_matrices_turned": ".trans"}
+
+# 16 bytes from memory to memory that a group shares, past registers; what is outside is zeros.
+COPIES = """\
+#ifdef __CUDACC__
+FUNCTION void copy_4(u32& to, const u32* from, bool inside) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+      :: "r"((u32)__cvta_generic_to_shared(&to)), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+#define END_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
+#define AWAIT_COPIES(behind) asm volatile("cp.async.wait_group %0;" :: "n"(behind) : "memory")
+#endif"""
+
 CLANG = """\
 #ifdef __HIP__
 FUNCTION void {name}({parameters}) {{
@@ -38,6 +60,11 @@ BUILTINS = {
 }
 # words of a fragment, and sums; what the builtin wants besides
 COUNTS = {"mfma": (2, 4, ", 0, 0, 0"), "wmma": (8, 8, "")}
+
+
+def load_function(name: str) -> dict[str, str]:
+    """The definition of a load of matrices; nothing for one that preludes have."""
+    return {name: PTX_LOAD.format(name=name, way=WAYS[name])} if name in WAYS else {}
 
 
 def fragment_function(name: str) -> str:

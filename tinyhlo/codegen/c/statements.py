@@ -20,7 +20,7 @@ from tinyhlo.codegen.bodies import (
     ways_together,
 )
 from tinyhlo.codegen.c.arithmetic import Functions
-from tinyhlo.codegen.c.fragments import fragment_function
+from tinyhlo.codegen.c.fragments import COPIES, fragment_function, load_function
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.c.values import Values
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, apply, identity
@@ -31,7 +31,9 @@ from tinyhlo.codegen.loops import (
     Axis,
     Bind,
     Body,
+    Copy,
     Declare,
+    EndCopies,
     Fetch,
     FragmentProduct,
     If,
@@ -103,13 +105,16 @@ class Statements(Values):
                 self.keep_values(statement)
             case Allocate(memory=memory):
                 self.allocate(memory)
-            case Synchronize():
+            case Synchronize(behind=behind):
+                self.out.lines += [] if behind is None else [f"AWAIT_COPIES({behind});"]
                 self.out.line(self.language.barrier)
                 self.stored()
-            case Fetch(names=names, memory=memory, index=index):
-                given = ", ".join(self.registers[name] for name in names)
-                self.out.line(f"load_4({given}, {self.names[memory]} + {self.index(index)});")
-                self.forget(names)
+            case Copy():
+                self.copy(statement)
+            case EndCopies():
+                self.out.line("END_COPIES;")
+            case Fetch():
+                self.fetch(statement)
             case Put(memory=memory, index=index, values=values):
                 given = ", ".join(map(self.text, values))
                 self.out.line(f"store_4({self.names[memory]} + {self.index(index)}, {given});")
@@ -228,6 +233,20 @@ class Statements(Values):
         self.out.line(f"if ({condition}) {{ {count} += 1; }}")
         self.forget((keep.count,))
         self.stored()
+
+    def fetch(self, fetch: Fetch) -> None:
+        given = ", ".join(self.registers[name] for name in fetch.names)
+        where = f"{self.names[fetch.memory]} + {self.index(fetch.index)}"
+        self.functions.update(load_function(fetch.by))
+        self.out.line(f"{fetch.by}({given}, {where});")
+        self.forget(fetch.names)
+
+    def copy(self, copy: Copy) -> None:
+        self.functions["copy_4"] = COPIES
+        to = f"{self.names[copy.memory]}[{self.index(copy.index)}]"
+        origin = f"{self.names[copy.source]} + {self.index(copy.origin)}"
+        inside = self.hold(copy.conditions) if copy.conditions else "true"
+        self.out.line(f"copy_4({to}, {origin}, {inside});")
 
     def fragment_product(self, name: str, sums: Sequence[str], words: Sequence[Expression]) -> None:
         self.functions[name] = fragment_function(name)

@@ -21,7 +21,8 @@ Places = Callable[[Index], Sequence[tuple[Index, Index]]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fragment:
-    """`rows` x `columns` sums over a `depth` of numbers of 16 bits, by `lanes` items together."""
+    """`rows` x `columns` sums over a `depth` of numbers of 16 bits, by `lanes` items together. A
+    device that has it `copies` past registers to shared memory, too, and loads fragments of it."""
 
     name: str
     rows: int
@@ -31,6 +32,7 @@ class Fragment:
     left: Places
     right: Places
     sums: Places
+    copies: bool = False
 
 
 def of_16_lanes(count: int, own: Callable[[Index], Index]) -> Places:
@@ -45,6 +47,7 @@ MMA = Fragment(
     lambda lane: [(lane // 4 + 8 * (k % 2), lane % 4 + 4 * (k // 2)) for k in range(4)],
     lambda lane: [(lane // 4, lane % 4 + 4 * k) for k in range(2)],
     lambda lane: [(lane // 4 + 8 * (k // 2), (lane % 4) * 2 + k % 2) for k in range(4)],
+    copies=True,
 )
 # AMD's matrix calculator: v_mfma_f32_16x16x16_f16 of CDNA, v_wmma_f32_16x16x16_f16 of RDNA 3
 MFMA = Fragment(

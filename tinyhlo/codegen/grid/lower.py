@@ -7,7 +7,7 @@ from dataclasses import replace
 from tinyhlo.codegen.grid.across import turned
 from tinyhlo.codegen.grid.contraction import find_product, in_tiles
 from tinyhlo.codegen.grid.images import in_images
-from tinyhlo.codegen.grid.matrices import in_fragments
+from tinyhlo.codegen.grid.narrow import in_fragments
 from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.scan import lower_scan
 from tinyhlo.codegen.grid.scatter import lower_scatter

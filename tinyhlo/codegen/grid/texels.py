@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.grid.matrices import holds
+from tinyhlo.codegen.grid.operands import holds
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, ReadTexel, Statement, WriteTexel, needed
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BF16, F16, F32

@@ -1,0 +1,51 @@
+"""Products of floats of 16 bits: whether a device has an instruction for one, by which tile, and
+which way its operands come to shared memory.
+
+In: a Product. Out: a LoopProgram, or None.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.grid.ahead import AheadProduct
+from tinyhlo.codegen.grid.contraction import Product
+from tinyhlo.codegen.grid.fragments import Fragment, fragment_of
+from tinyhlo.codegen.grid.matrices import MatrixProduct
+from tinyhlo.codegen.grid.operands import holds
+from tinyhlo.codegen.grid.tiles import soonest
+from tinyhlo.codegen.grid.warps import COPIED, HELD, tiles_of
+from tinyhlo.codegen.loops import LoopProgram
+from tinyhlo.ir.dtypes import BF16, F16, F32, DType
+
+LEAST = 16  # rows and columns that are worth a fragment
+MOST_WRITTEN = 2048  # operations of all epilogues of an item
+
+
+def in_fragments(product: Product) -> LoopProgram | None:
+    """None where the device has no such instruction, or not for this product."""
+    fragment, dtype = fragment_of(product.target), dtype_of(product)
+    if fragment is None or dtype is None or product.node.dtype is not F32:
+        return None
+    if min(product.rows, product.columns) < LEAST or product.depth < LEAST:
+        return None
+    if fragment.copies:
+        return ahead(product, dtype, fragment)
+    room = product.target.group_bytes
+    tiles = [t for t in tiles_of(fragment, HELD) if t.stage_bytes <= room]
+    tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, product.target)
+    return MatrixProduct(product, dtype, fragment).program(tile) if tile else None
+
+
+def ahead(product: Product, dtype: DType, fragment: Fragment) -> LoopProgram | None:
+    """Two stages at least must fit."""
+    copying, room = AheadProduct(product, dtype, fragment), product.target.group_bytes
+    shapes = COPIED if all(copying.copies(*each) for each in copying.operands) else HELD
+    tiles = [t for t in tiles_of(fragment, shapes) if 2 * t.stage_bytes <= room]
+    tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, product.target)
+    return copying.program(tile) if tile else None
+
+
+def dtype_of(product: Product) -> DType | None:
+    """What both operands are."""
+    operands = product.c.left, product.c.right
+    found = (d for d in (BF16, F16) if all(holds(product, each, d) for each in operands))
+    return next(found, None)

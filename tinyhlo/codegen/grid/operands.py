@@ -1,0 +1,185 @@
+"""Operands of 16 bits of a product, as words of two numbers and in runs of eight.
+
+In: a Product whose operands are bf16 or f16, widened. Out: the numbers as they were before, and
+what an item loads of them. What only `known` conditions make an element is 0 elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tinyhlo.codegen.expressions import (
+    Apply,
+    Expression,
+    Guard,
+    Literal,
+    Load,
+    Memory,
+    apply,
+    literal,
+    where,
+)
+from tinyhlo.codegen.grid.contraction import Positions, Product, points
+from tinyhlo.codegen.grid.fragments import Fragment
+from tinyhlo.codegen.grid.tiles import Tile
+from tinyhlo.codegen.grid.warps import MatrixTile
+from tinyhlo.codegen.loops import (
+    Assign,
+    Body,
+    Fetch,
+    FragmentProduct,
+    If,
+    LoopProgram,
+    Statement,
+    needed,
+)
+from tinyhlo.ir.dtypes import U16, U32, DType
+from tinyhlo.ir.graph import Node
+from tinyhlo.ir.index import ZERO, Condition, Index, constant
+from tinyhlo.ir.ops import Op
+from tinyhlo.records import dataclass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Staged:
+    """A run that an item takes from memory to shared memory: `names` are the registers it passes
+    through, `values` what they are where `conditions` hold, `words` what is stored at `places`."""
+
+    names: tuple[str, ...]
+    values: tuple[Expression, ...]
+    conditions: tuple[Condition, ...]
+    places: tuple[Index, ...]
+    words: tuple[Expression, ...]
+
+    def loads(self) -> Body:
+        load = tuple(
+            fetch(self.names[k : k + 4], self.values[k : k + 4])
+            for k in range(0, len(self.names), 4)
+        )
+        if not self.conditions:
+            return load
+        zeros = tuple(literal(0, U32) for _ in self.names)
+        return (Assign(self.names, zeros), If(self.conditions, load))
+
+
+def fetch(names: tuple[str, ...], values: tuple[Expression, ...]) -> Statement:
+    """Set registers, by one load where it can be."""
+    match values[0]:
+        case Load(memory=memory, index=index) if is_multiple(index, 4) and all(
+            isinstance(v, Load) and v.memory == memory and v.index - index == constant(k)
+            for k, v in enumerate(values)
+        ):
+            return Fetch(names, memory, index)
+    return Assign(names, values)
+
+
+class NarrowProduct(Product):
+    """A product whose operands are `dtype`, by a fragment's instruction."""
+
+    def __init__(self, product: Product, dtype: DType, fragment: Fragment) -> None:
+        super().__init__(product.kernel, product.node, product.layout, product.target)
+        self.dtype, self.fragment = dtype, fragment
+        self.views: dict[Memory, Memory] = {}
+
+    def program(self, tile: Tile) -> LoopProgram:
+        return replace(super().program(tile), views=tuple(self.views.items()))
+
+    def cells(
+        self, operand: Node, axes: Sequence[int], at: Positions, beside: Index, depth: Index,
+        sides: int, deep: int,
+    ) -> tuple[tuple[Condition, ...], list[list[Expression]]]:  # fmt: skip
+        """The numbers of `sides` rows (or columns) over `deep` of the depth, and under which
+        conditions there are any."""
+        # Where extents are multiples of a run's, all of it is inside or nothing.
+        extent = self.c.extent(tuple(axes))
+        whole = (extent % sides == 0, self.depth % deep == 0)
+        known = needed(
+            *([Condition(beside, 0, extent)] * whole[0]),
+            *([Condition(depth, 0, self.depth)] * whole[1]),
+        )
+        return known, [
+            [
+                self.number(operand, axes, at, beside + r, depth + d, whole, known)
+                for d in range(deep)
+            ]
+            for r in range(sides)
+        ]
+
+    def products(self, tile: MatrixTile, held: Mapping[str, Sequence[Expression]]) -> Body:
+        """Those of a warp: of words `a0` .. of its rows' fragments with `b0` .. of its columns'."""
+        down, across = tile.counts
+        size = len(self.fragment.sums(ZERO))
+        body: list[Statement] = []
+        for number in range(down * across):
+            r, c = divmod(number, across)
+            sums = tuple(f"sum{number * size + k}" for k in range(size))
+            words = (*held[f"a{r}"], *held[f"b{c}"])
+            body.append(FragmentProduct(f"{self.fragment.name}_{self.dtype.name}", sums, words))
+        return tuple(body)
+
+    def number(
+        self, operand: Node, axes: Sequence[int], at: Positions, beside: Index, depth: Index,
+        whole: tuple[bool, bool], known: tuple[Condition, ...],
+    ) -> Expression:  # fmt: skip
+        """An element of an operand in 16 bits; 0 where there is none. The `known` conditions hold:
+        those along the sides that are `whole`."""
+        spot = at | self.along(axes, beside) | self.along(self.c.k, depth)
+        place = [spot.get(axis, ZERO) for axis in range(len(self.c.left.shape))]
+        own = needed(
+            *([Condition(beside, 0, self.c.extent(tuple(axes)))] * (not whole[0])),
+            *([Condition(depth, 0, self.depth)] * (not whole[1])),
+        )
+        value = narrowed(self.lowering.value(operand, place, (*known, *own)), self.dtype)
+        assert value is not None
+        return Guard(own, value, literal(0, self.dtype)) if own else value
+
+    def word(self, low: Expression, high: Expression) -> Expression | None:
+        """Two numbers by one load, where they are neighbours at an even place."""
+        match low, high:
+            case Load(memory=memory, index=one), Load(memory=other, index=two):
+                beside = memory == other and two - one == constant(1)
+                if memory.local or not beside or not is_multiple(one, 2):
+                    return None
+                view = Memory(f"{memory.name}_words", U32, memory.size // 2)
+                self.views[view] = memory
+                terms = tuple((atom, factor // 2) for atom, factor in one.terms)
+                return Load(view, Index(one.offset // 2, terms))
+        return None
+
+
+def is_multiple(where: Index, of: int) -> bool:
+    """Whether an index is known to be one."""
+    return all(factor % of == 0 for factor in (where.offset, *(f for _, f in where.terms)))
+
+
+def holds(product: Product, operand: Node, dtype: DType) -> bool:
+    """Whether all values of an operand are computed in 16 bits and widened then."""
+    value = product.lowering.value(operand, list(points(operand.shape)), ())
+    return narrowed(value, dtype) is not None
+
+
+def narrowed(value: Expression, dtype: DType) -> Expression | None:
+    """The same value as it was before it was widened; None where it never was `dtype`."""
+    match value:
+        case Apply(op=Op.CAST, arguments=(inner,)) if inner.dtype is dtype:
+            return inner
+        case Apply(op=Op.WHERE, arguments=(condition, then, other)):
+            one, two = narrowed(then, dtype), narrowed(other, dtype)
+            return where(condition, one, two) if one and two else None
+        case Guard(conditions=conditions, value=inner, otherwise=otherwise):
+            one, two = narrowed(inner, dtype), narrowed(otherwise, dtype)
+            return Guard(conditions, one, two) if one and two else None
+        case Literal(bits=0):
+            return literal(0, dtype)
+        case _:
+            return None
+
+
+def bits_of(value: Expression) -> Expression:
+    return apply(Op.CAST, (apply(Op.BITCAST, (value,), U16),), U32)
+
+
+def packed(low: Expression, high: Expression) -> Expression:
+    """Two numbers of 16 bits as a word."""
+    return bits_of(low) | bits_of(high) << literal(16, U32)

@@ -1,0 +1,107 @@
+"""Tiles of products by instructions for matrices: what the warps of a group compute.
+
+tile_of(tiles, Extents(1, 1024, 1024, 1024), ..)  ->  tile 128x64x32 by mma
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.grid.fragments import Fragment
+from tinyhlo.codegen.grid.tiles import MOST_PARTS, PART, Extents, Tile
+from tinyhlo.codegen.numbers import ceil_div
+from tinyhlo.ir.dtypes import U16
+from tinyhlo.ir.index import Index
+from tinyhlo.records import dataclass
+from tinyhlo.target import Target
+
+DEPTH = 32  # of a step
+RUN = 8  # numbers that an item loads: 16 bytes
+# In multiply-adds that a multiprocessor does meanwhile, 1280 a cycle: a number from the 2nd cache
+# (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch (4 us).
+NUMBER, PARTIAL, DISPATCH = 90, 512, 1 << 23
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixTile(Tile):
+    """`warps` along the rows and the columns, each of which has its part of them."""
+
+    fragment: Fragment
+    warps: tuple[int, int]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Fragments of a warp along the rows and the columns."""
+        (down, across), fragment = self.warps, self.fragment
+        return self.rows // down // fragment.rows, self.columns // across // fragment.columns
+
+    def corner(self, item: Index) -> tuple[Index, Index, Index]:
+        """Where the part of an item's warp begins, and the item's lane."""
+        warp, lane = item // self.fragment.lanes, item % self.fragment.lanes
+        down, across = self.counts
+        row = warp // self.warps[1] * (down * self.fragment.rows)
+        return row, warp % self.warps[1] * (across * self.fragment.columns), lane
+
+    def places(self, item: Index) -> list[tuple[Index, Index]]:
+        row, column, lane = self.corner(item)
+        down, across = self.counts
+        own = self.fragment.sums(lane)
+        return [
+            (row + r * self.fragment.rows + y, column + c * self.fragment.columns + x)
+            for r in range(down)
+            for c in range(across)
+            for y, x in own
+        ]
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of both operands' numbers of a step; rows that words are read from are longer."""
+        padding = 0 if self.fragment.copies else RUN
+        return (self.rows + self.columns) * (self.depth + padding) * U16.itemsize
+
+    def parts(self, extents: Extents, target: Target) -> int:
+        """As many as are soonest done; each has some depth to itself."""
+        short = ceil_div(target.threads, self.count(extents))
+        most = max(1, min(short, MOST_PARTS, extents.depth // PART))
+        best = min(range(1, most + 1), key=lambda n: self.time_of(n, extents, target))
+        steps = ceil_div(extents.depth, self.depth)
+        return ceil_div(steps, ceil_div(steps, best))
+
+    def time(self, extents: Extents, target: Target) -> float:
+        return self.time_of(self.parts(extents, target), extents, target)
+
+    def time_of(self, parts: int, extents: Extents, target: Target) -> float:
+        """In multiply-adds of a multiprocessor, whose groups share it."""
+        turns = ceil_div(self.count(extents) * parts, target.threads)
+        each = self.rows * self.columns * (1 + NUMBER / self.rows + NUMBER / self.columns)
+        total = turns * each * ceil_div(extents.depth, parts)
+        if parts == 1:
+            return total
+        outputs = extents.batch * extents.rows * extents.columns
+        return total + DISPATCH + PARTIAL * outputs * parts / target.threads
+
+    def __str__(self) -> str:
+        return f"tile {self.rows}x{self.columns}x{self.depth} by {self.fragment.name}"
+
+
+# Rows and columns of a group and of an item, and warps one above the other; more lie side by side.
+Shape = tuple[int, int, int, int, int]
+# Registers hold a step of operands on its way, or words of two parts of a step.
+HELD: tuple[Shape, ...] = ((128, 128, 8, 8, 2), (64, 64, 8, 4, 2), (32, 32, 4, 4, 1))
+# Copies take none: warps of 64 x 64 read the fewest words for each product.
+COPIED: tuple[Shape, ...] = (
+    (128, 128, 16, 8, 2),
+    (128, 64, 8, 8, 2),
+    (64, 128, 8, 8, 1),
+    (64, 64, 8, 4, 2),
+    (32, 64, 4, 4, 1),
+    (32, 32, 4, 4, 1),
+)
+
+
+def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:
+    """The tiles to choose from."""
+    found: list[MatrixTile] = []
+    for rows, columns, item_rows, item_columns, down in shapes:
+        warps = (rows // item_rows) * (columns // item_columns) // fragment.lanes
+        layout = (min(down, warps), max(1, warps // down))
+        found.append(MatrixTile(rows, columns, DEPTH, item_rows, item_columns, fragment, layout))
+    return found
