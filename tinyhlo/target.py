@@ -37,6 +37,7 @@ class Target:
     scales: bool = False  # floats times powers of two (vscalefps)
     group_items: int = 0  # work-items of a group at most, a power of 2; 0: of a processor
     group_bytes: int = 0  # of memory that the items of a group share
+    asked_bytes: int = 0  # of it, where a launch asks for more
     images: int = 0  # texels along a side of an image, at most; 0: there are none
 
     @property

@@ -15,10 +15,13 @@ from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.ahead import Shelf
 from tinyhlo.codegen.grid.fragments import FRAGMENTS, Fragment
+from tinyhlo.codegen.grid.tiles import Extents
+from tinyhlo.codegen.grid.warps import COPIED, tiles_of
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, substitute
 from tinyhlo.target import Target
 
+H200 = replace(NV, threads=132, asked_bytes=227 << 10, l1_bytes=228 << 10)
 MFMA = replace(AMD, features="fp64 mfma", threads=128)
 BF16, F16, F32 = jnp.bfloat16, "f2", "f4"
 
@@ -115,6 +118,40 @@ def test_what_is_no_run_passes_through_registers() -> None:
 
     text = kernels(NV, BF16, 64, 64, 64, function=positive)
     assert "COPIES" not in text and step_of(text).count("BARRIER") == 1
+
+
+def test_stages_beyond_what_kernels_have_by_themselves() -> None:
+    """The launch asks for them; without that, tiles are smaller or steps shorter."""
+    program = (wide, (of(4096, 4096, dtype=BF16), of(4096, 4096, dtype=BF16)))
+    code = code_of(program, H200)
+    ((dispatch,),) = (kernel.dispatches for kernel in code.kernels.values())
+    assert NV.group_bytes < dispatch.asked_bytes <= H200.asked_bytes
+    assert f"ASKED({dispatch.asked_bytes});" in code.source and "SHARED u32" not in code.source
+    ((dispatch,),) = (kernel.dispatches for kernel in code_of(program, NV).kernels.values())
+    assert dispatch.asked_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("extents", "tile", "parts"),
+    [
+        (Extents(1, 4096, 4096, 4096), (256, 128), 1),
+        (Extents(1, 1024, 1024, 1024), (128, 64), 1),  # a group for each multiprocessor
+        (Extents(1, 256, 256, 256), (32, 32), 1),
+        (Extents(1, 128, 128, 65536), (32, 64), 16),
+    ],
+)
+def test_tiles(extents: Extents, tile: tuple[int, int], parts: int) -> None:
+    """Large ones load less, small ones are more; a depth is shared where that alone helps."""
+    tiles = tiles_of(FRAGMENTS["mma"], COPIED)
+    found = min(tiles, key=lambda each: each.time(extents, H200))
+    assert (found.rows, found.columns) == tile
+    assert found.parts(extents, H200) == parts
+
+
+def test_neighbours_are_stored_together() -> None:
+    assert kernels(NV, BF16, 64, 64, 64).count("store_2(y0[") > 0
+    assert "store_2" not in kernels(NV, BF16, 64, 64, 61)  # no even places
+    assert "store_2" not in kernels(replace(NV, device="CL"), F32, 64, 64, 64, function=dot)
 
 
 @pytest.mark.parametrize("runs", [4, 8, 16])

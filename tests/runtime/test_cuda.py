@@ -22,7 +22,7 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import pointers
 from tinyhlo.runtime.devices import cuda
-from tinyhlo.runtime.devices.stream import stream_device
+from tinyhlo.runtime.devices.stream import called, stream_device
 from tinyhlo.schedule import schedule
 
 H200 = {
@@ -30,6 +30,7 @@ H200 = {
     "COMPUTE_CAPABILITY_MINOR": 0,
     "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 233472,
     "MAX_SHARED_MEMORY_PER_BLOCK": 49152,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448,
     "MAX_THREADS_PER_BLOCK": 1024,
     "MULTIPROCESSOR_COUNT": 132,
     "L2_CACHE_SIZE": 60 << 20,
@@ -137,9 +138,9 @@ class Driver:
         return 0
 
     def launch(self, function: int, *rest: Any) -> int:
-        groups, items, (stream, parameters) = rest[:3], rest[3:6], rest[7:9]
+        groups, items, (shared, stream, parameters) = rest[:3], rest[3:6], rest[6:9]
         given = [ctypes.cast(parameters[k], ctypes.POINTER(WORD))[0] for k in range(2)]
-        self.calls.append(("launch", function, groups, items, stream, given))
+        self.calls.append(("launch", function, groups, items, shared, stream, given))
         return 500 if function == NO_SUCH_FUNCTION else 0
 
     def copy(self, to: int, from_: int, count: int, stream: int) -> int:
@@ -167,11 +168,13 @@ class Driver:
 
 def launched(driver: Driver, function: int) -> tuple[int, list[int]]:
     """The status of a launch, and the addresses given to it."""
-    kernel = DeviceKernel((Dispatch("k", 3, 64, (0, 1)),))
-    library = driver.device.kernel(kernel, {"k": function}, 1)
+    call = Dispatch("k", 3, 64, (0, 1), asked_bytes=70000)
+    functions, words = called({"k": function}, {"k": call})
+    library = driver.device.kernel(DeviceKernel((call,)), functions, 1)
+    assert words.alive
     x, y = np.zeros(4), np.zeros(4)
-    call = core.library().tiny_library_call
-    status = call(library.descriptor.ctypes.data, pointers([x]), pointers([y]))
+    run = core.library().tiny_library_call
+    status = run(library.descriptor.ctypes.data, pointers([x]), pointers([y]))
     return status, [x.ctypes.data, y.ctypes.data]
 
 
@@ -179,7 +182,7 @@ def test_a_launch() -> None:
     driver = Driver()
     status, given = launched(driver, 77)
     assert status == 0
-    expected = ("launch", 77, (3, 1, 1), (64, 1, 1), 22, given)
+    expected = ("launch", 77, (3, 1, 1), (64, 1, 1), 70000, 22, given)
     assert driver.calls == [("current", 11), expected]
 
 

@@ -261,6 +261,11 @@ def substitute(
     return result
 
 
+def is_multiple(where: Index, of: int) -> bool:
+    """Whether an index is known to be one."""
+    return all(factor % of == 0 for factor in (where.offset, *(f for _, f in where.terms)))
+
+
 def linear(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     """Row-major element number of `indices` within `shape`."""
     offset, stride = 0, 1

@@ -103,6 +103,10 @@ FUNCTION void load_4(f32& a, f32& b, f32& c, f32& d, const f32* from) {
 FUNCTION void store_4(f32* to, f32 a, f32 b, f32 c, f32 d) {
   const floats_4 all = {a, b, c, d}; *(floats_4*)to = all;
 }
+template <class T> struct alignas(2 * sizeof(T)) two_of { T a, b; };
+template <class T, class A, class B> FUNCTION void store_2(T& to, A a, B b) {
+  *(two_of<T>*)&to = {(T)a, (T)b};
+}
 """
 
 FLOAT16 = """\
@@ -163,7 +167,7 @@ template <class T> FUNCTION T across(T x, i32 lanes) { return (T)ACROSS(x, lanes
 template <class T> FUNCTION T of_first(T x) { return (T)OF_FIRST(x); }
 """
 
-# NVRTC has no _Float16.
+# NVRTC has no _Float16. A launch says how many bytes of shared memory were asked for.
 CUDA = f"""\
 #define KERNEL(...) extern "C" __global__ __launch_bounds__(__VA_ARGS__)
 #define WARP_BARRIER __syncwarp()
@@ -171,7 +175,9 @@ CUDA = f"""\
 #define OF_FIRST(x) __shfl_sync(0xffffffffu, x, 0)
 {WARPS}\
 #ifdef __CUDACC__
+#define ASKED(bytes) extern SHARED u8 asked[]
 {PTX_FLOAT16}#else
+#define ASKED(bytes) SHARED u8 asked[bytes]
 {FLOAT16}#endif
 """
 
@@ -192,3 +198,4 @@ PRELUDES = {
     "METAL": METAL,
     "QCOM": IMAGES,
 }
+STORES_2 = ("NV", "AMD")  # those with a store of two neighbours

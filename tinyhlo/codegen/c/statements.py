@@ -22,6 +22,7 @@ from tinyhlo.codegen.bodies import (
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.fragments import COPIES, fragment_function, load_function
 from tinyhlo.codegen.c.language import Language
+from tinyhlo.codegen.c.prelude import STORES_2
 from tinyhlo.codegen.c.values import Values
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import (
@@ -52,7 +53,7 @@ from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.dtypes import F32, DType
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import ZERO, Condition, Var, constant, index
+from tinyhlo.ir.index import ZERO, Condition, Var, constant, index, is_multiple
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import WARP, Target
 
@@ -76,6 +77,7 @@ class Statements(Values):
         self.alone = alone
         self.dtypes: dict[str, DType] = {}  # of registers
         self.shared: list[str] = []  # declarations of memory that a group shares
+        self.shares: list[tuple[str, Memory]] = []  # its names
 
     # --- bodies ------------------------------------------------------------------------------
 
@@ -161,6 +163,7 @@ class Statements(Values):
     def share(self, memory: Memory, name: str) -> None:
         """Memory of the group, under this name."""
         self.names[memory] = name
+        self.shares.append((name, memory))
         self.shared.append(self.array(self.language.shared, memory, name))
 
     def stored_line(self, memory: Memory, place: str, text: str) -> str:
@@ -171,7 +174,15 @@ class Statements(Values):
         """Stores whose values are all computed before any is stored; of a group one item stores,
         and all wait for it."""
         texts = [(s.memory, self.index(s.index), self.kept_text(s.value)) for s in group]
-        lines = [self.stored_line(*each) for each in texts]
+        lines: list[str] = []
+        while texts:
+            place = len(group) - len(texts)
+            if self.target.device in STORES_2 and are_pair(group[place : place + 2]):
+                (memory, at, one), (*_, two) = texts[:2]
+                lines.append(f"store_2({self.names[memory]}[{at}], {one}, {two});")
+                texts = texts[2:]
+            else:
+                lines.append(self.stored_line(*texts.pop(0)))
         if not self.alone:
             self.out.line(self.language.barrier)
             self.out.line(f"if ({self.language.item} == 0) {{")
@@ -474,3 +485,11 @@ class Statements(Values):
         totals = [self.named(memory.dtype, self.element(memory, "0")) for memory in memories]
         self.out.line(self.language.barrier)
         return totals
+
+
+def are_pair(stores: Sequence[Store]) -> bool:
+    """Whether two stores are of neighbours in an array, the first at a multiple of two."""
+    if len(stores) < 2 or stores[0].memory.local or stores[0].memory != stores[1].memory:
+        return False
+    one, two = stores[0].index, stores[1].index
+    return two - one == constant(1) and is_multiple(one, 2)

@@ -53,7 +53,6 @@ from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.records import dataclass
 
-STAGES = 4  # at most
 WORDS = RUN // 2  # of a run
 SIDE = 16  # rows, or columns, of a load of fragments, and its depth
 
@@ -118,7 +117,8 @@ class AheadProduct(NarrowProduct):
 
     def multiplied(self, tile: Tile, place: Place) -> tuple[list[Memory], Body, Body]:
         assert isinstance(tile, MatrixTile)
-        stages = self.stages(tile)
+        copied = any(self.copies(*each) for each in self.operands)
+        stages = tile.stages(self.target) if copied else 2
         shelves = self.shelves(tile, place, stages)
         moves = self.moves(shelves, tile, place, stages)
         step, lane = index(place.step), tile.corner(index(place.item))[2]
@@ -127,10 +127,8 @@ class AheadProduct(NarrowProduct):
         arrived = Synchronize(stages - 2 if moves.copies else None)
 
         def moved(body: Body, at: Index) -> Body:
-            """What moves a step's operands, of another step, if there is one."""
-            own = Condition(
-                at - place.start, 0, ceil_div(steps, groups)
-            )  # of a depth that is shared
+            """What moves a step's operands, of another step, if there is one to this group."""
+            own = Condition(at - place.start, 0, ceil_div(steps, groups))
             inside = Condition(at, 0, steps), *([own] * (groups > 1))
             return guarded(substituted(body, {place.step: at}), *inside) if body else ()
 
@@ -148,17 +146,13 @@ class AheadProduct(NarrowProduct):
         body: list[Statement] = []
         for part in range(parts - 1):
             body += fragments(part + 1, step)
-            if part == 0 and moves.copies:  # to where all items have read the step before
-                body += [*moved(moves.copies, step + (stages - 1)), EndCopies()]
+            # To where all items have read the step before; some by some, as loads wait for them.
+            body += moved(moves.copies[part :: parts - 1], step + (stages - 1))
             body += self.products(tile, held(shelves, part))
+        body += [EndCopies()] if moves.copies else []
         body += [*moved(moves.stores, step + 1), arrived, *moved(moves.loads, step + 2)]
         body += [*fragments(0, step + 1), *self.products(tile, held(shelves, parts - 1))]
         return [shelf.memory for shelf in shelves], tuple(before), tuple(body)
-
-    def stages(self, tile: MatrixTile) -> int:
-        """As many as find room; what passes through registers needs two."""
-        copied = any(self.copies(*each) for each in self.operands)
-        return min(STAGES, self.target.group_bytes // tile.stage_bytes) if copied else 2
 
     def shelves(self, tile: MatrixTile, place: Place, stages: int) -> list[Shelf]:
         row, column, _ = tile.corner(index(place.item))

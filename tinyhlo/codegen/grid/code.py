@@ -18,13 +18,15 @@ from tinyhlo.schedule.program import Kernel
 class Dispatch:
     """Run the function `symbol` in `groups` groups of `items` work-items each. `arguments` are
     positions among the kernel's reads, then its writes, then its scratch; after them it takes
-    `images`: the device has one of each, whoever uses it."""
+    `images`: the device has one of each, whoever uses it. `asked_bytes` are of memory that a group
+    shares and that the launch asks for."""
 
     symbol: str
     groups: int
     items: int
     arguments: tuple[int, ...]
     images: tuple[Memory, ...] = ()
+    asked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

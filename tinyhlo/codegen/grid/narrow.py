@@ -6,18 +6,21 @@ In: a Product. Out: a LoopProgram, or None.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyhlo.codegen.grid.ahead import AheadProduct
 from tinyhlo.codegen.grid.contraction import Product
 from tinyhlo.codegen.grid.fragments import Fragment, fragment_of
 from tinyhlo.codegen.grid.matrices import MatrixProduct
 from tinyhlo.codegen.grid.operands import holds
 from tinyhlo.codegen.grid.tiles import soonest
-from tinyhlo.codegen.grid.warps import COPIED, HELD, tiles_of
+from tinyhlo.codegen.grid.warps import COPIED, DEEP, HELD, tiles_of
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.ir.dtypes import BF16, F16, F32, DType
 
 LEAST = 16  # rows and columns that are worth a fragment
-MOST_WRITTEN = 2048  # operations of all epilogues of an item
+LEAST_STAGES = 3
+MOST_WRITTEN = 4096  # operations of all epilogues of an item
 
 
 def in_fragments(product: Product) -> LoopProgram | None:
@@ -36,10 +39,14 @@ def in_fragments(product: Product) -> LoopProgram | None:
 
 
 def ahead(product: Product, dtype: DType, fragment: Fragment) -> LoopProgram | None:
-    """Two stages at least must fit."""
-    copying, room = AheadProduct(product, dtype, fragment), product.target.group_bytes
-    shapes = COPIED if all(copying.copies(*each) for each in copying.operands) else HELD
-    tiles = [t for t in tiles_of(fragment, shapes) if 2 * t.stage_bytes <= room]
+    """Stages enough must fit: one is read, one is there, and others come."""
+    copying, target = AheadProduct(product, dtype, fragment), product.target
+    tiles = tiles_of(fragment, HELD)
+    if all(copying.copies(*each) for each in copying.operands):
+        tiles = tiles_of(fragment, COPIED)
+        if product.depth >= DEEP:
+            tiles += [replace(tile, depth=DEEP) for tile in tiles]
+    tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
     tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, product.target)
     return copying.program(tile) if tile else None
 

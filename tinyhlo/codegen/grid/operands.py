@@ -36,7 +36,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.ir.dtypes import U16, U32, DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, constant
+from tinyhlo.ir.index import ZERO, Condition, Index, constant, is_multiple
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
@@ -146,11 +146,6 @@ class NarrowProduct(Product):
                 terms = tuple((atom, factor // 2) for atom, factor in one.terms)
                 return Load(view, Index(one.offset // 2, terms))
         return None
-
-
-def is_multiple(where: Index, of: int) -> bool:
-    """Whether an index is known to be one."""
-    return all(factor % of == 0 for factor in (where.offset, *(f for _, f in where.terms)))
 
 
 def holds(product: Product, operand: Node, dtype: DType) -> bool:

@@ -81,9 +81,10 @@ def render(
             own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
             used = memories_in(piece.body)
             taken = tuple(image for image in images if image in used)
-            text, arguments = function(loops, piece, target, own, tables, offsets, taken, functions)
+            given = (loops, piece, target, own, tables, offsets, taken, functions)
+            text, arguments, asked = function(*given)
             texts.append(text)
-            dispatches.append(Dispatch(own, piece.groups, piece.items, arguments, taken))
+            dispatches.append(Dispatch(own, piece.groups, piece.items, arguments, taken, asked))
     return DeviceKernel(tuple(dispatches), scratch_bytes)
 
 
@@ -107,8 +108,9 @@ def function(
     offsets: Mapping[Memory, int],
     images: Sequence[Memory],
     functions: Functions,
-) -> tuple[str, tuple[int, ...]]:
-    """The text of one dispatch, and which arguments of the kernel it takes."""
+) -> tuple[str, tuple[int, ...], int]:
+    """The text of one dispatch, which arguments of the kernel it takes, and for how many bytes of
+    shared memory its launch asks."""
     used = memories_in(piece.body)
     buffers = (*loops.reads, *loops.writes)
     names = {memory: memory.name for memory in buffers} | dict(tables)
@@ -152,11 +154,26 @@ def function(
     items = piece.items // piece.rows
     renderer = Statements(target, names, functions, items, piece.alone, language)
     renderer.body(piece.body)
-    lines = (*renderer.shared, *head, *renderer.out.lines)
+    shared, asked = shared_memory(renderer, target)
+    lines = (*shared, *head, *renderer.out.lines)
     grids = any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body))
     together = loops.together if grids else 0
     text = kernel_text(target.device, symbol, piece.items, parameters, lines, together)
-    return text, tuple(arguments)
+    return text, tuple(arguments), asked
+
+
+def shared_memory(renderer: Statements, target: Target) -> tuple[list[str], int]:
+    """Declarations of what a group shares; where a kernel cannot have so much by itself, places in
+    what its launch asks for, and how many bytes that is."""
+    sizes = [-(-memory.nbytes // 16) * 16 for _, memory in renderer.shares]
+    if not target.asked_bytes or sum(sizes) <= target.group_bytes:
+        return renderer.shared, 0
+    lines, offset = [f"ASKED({sum(sizes)});"], 0
+    for (name, memory), size in zip(renderer.shares, sizes, strict=True):
+        type_ = stored_name(memory.dtype)
+        lines.append(f"{type_}* {name} = ({type_}*)(asked + {offset});")
+        offset += size
+    return lines, offset
 
 
 def fits_32_bits(piece: Piece, most: int = MOST_INDEX, of_data: bool = True) -> bool:

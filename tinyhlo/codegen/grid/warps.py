@@ -14,10 +14,15 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 DEPTH = 32  # of a step
+DEEP = 64  # of one that is copied
+STAGES = 4  # at most
+SHARING = 1 << 14  # sums of a group that lets another one onto its multiprocessor
+RESERVED = 1 << 10  # bytes of shared memory that a group takes besides
 RUN = 8  # numbers that an item loads: 16 bytes
 # In multiply-adds that a multiprocessor does meanwhile, 1280 a cycle: a number from the 2nd cache
 # (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch (4 us).
-NUMBER, PARTIAL, DISPATCH = 90, 512, 1 << 23
+# A step has a barrier.
+NUMBER, PARTIAL, DISPATCH, STEP = 90, 512, 1 << 23, 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,14 @@ class MatrixTile(Tile):
         padding = 0 if self.fragment.copies else RUN
         return (self.rows + self.columns) * (self.depth + padding) * U16.itemsize
 
+    def stages(self, target: Target) -> int:
+        """How many fit what a group may have: where its sums take half of a multiprocessor's
+        registers it is alone there, else two of them must fit."""
+        most = max(target.group_bytes, target.asked_bytes)
+        groups = 1 if self.rows * self.columns > SHARING else 2
+        fit = max(target.group_bytes, min(most, target.l1_bytes // groups - RESERVED))
+        return min(STAGES, fit // self.stage_bytes)
+
     def parts(self, extents: Extents, target: Target) -> int:
         """As many as are soonest done; each has some depth to itself."""
         short = ceil_div(target.threads, self.count(extents))
@@ -70,9 +83,10 @@ class MatrixTile(Tile):
 
     def time_of(self, parts: int, extents: Extents, target: Target) -> float:
         """In multiply-adds of a multiprocessor, whose groups share it."""
+        steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
         turns = ceil_div(self.count(extents) * parts, target.threads)
         each = self.rows * self.columns * (1 + NUMBER / self.rows + NUMBER / self.columns)
-        total = turns * each * ceil_div(extents.depth, parts)
+        total = turns * (each * ceil_div(extents.depth, parts) + STEP * steps)
         if parts == 1:
             return total
         outputs = extents.batch * extents.rows * extents.columns
@@ -88,7 +102,10 @@ Shape = tuple[int, int, int, int, int]
 HELD: tuple[Shape, ...] = ((128, 128, 8, 8, 2), (64, 64, 8, 4, 2), (32, 32, 4, 4, 1))
 # Copies take none: warps of 64 x 64 read the fewest words for each product.
 COPIED: tuple[Shape, ...] = (
+    (256, 128, 16, 8, 4),
+    (128, 256, 16, 8, 2),
     (128, 128, 16, 8, 2),
+    (128, 128, 8, 8, 2),
     (128, 64, 8, 8, 2),
     (64, 128, 8, 8, 1),
     (64, 64, 8, 4, 2),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from tinyhlo.codegen.grid.code import DeviceCode
@@ -96,17 +97,21 @@ def open_device(number: int) -> Device:
     target = target_of(attribute)
 
     def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
-        parts = code.parts(thread_count(config))
+        parts, calls = code.parts(thread_count(config)), code.dispatches
         with ThreadPoolExecutor(len(parts)) as pool:
             images = [*pool.map(lambda part: cubin(part[0], target.cpu, config), parts)]
         asked(driver, "cuCtxSetCurrent", context)
         modules = [asked(driver, "cuModuleLoadData", image) for image in images]
-        functions = {
-            symbol: int(asked(driver, "cuModuleGetFunction", module, symbol.encode()))
-            for module, (_, symbols) in zip(modules, parts, strict=True)
-            for symbol in symbols
-        }
-        return functions, modules
+        most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        handles: dict[str, int] = {}
+        for module, (_, symbols) in zip(modules, parts, strict=True):
+            for symbol in symbols:
+                function = asked(driver, "cuModuleGetFunction", module, symbol.encode())
+                if bytes_ := calls[symbol].asked_bytes:
+                    asked(driver, "cuFuncSetAttribute", function, most, bytes_)
+                handles[symbol] = int(function)
+        functions, words = stream.called(handles, calls)
+        return functions, (modules, words)
 
     library = ctypes.CDLL(LIBRARY)
     functions = [getattr(library, each) for each in FUNCTIONS]
@@ -119,7 +124,8 @@ def target_of(attribute: Attribute) -> Target:
     """What the driver says of the device; the architecture as NVRTC calls it: sm_90."""
     major, minor = (attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
     matrices = "mma" if major >= 8 else ""
-    return stream.target_of("NV", f"sm_{major}{minor}", matrices, REGISTERS, attribute)
+    target = stream.target_of("NV", f"sm_{major}{minor}", matrices, REGISTERS, attribute)
+    return replace(target, asked_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"))
 
 
 def cubin(source: str, architecture: str, config: Config) -> bytes:

@@ -126,13 +126,14 @@ def open_device(number: int) -> Device:
         asked(hip, "hipSetDevice", number)
         image = code_object(code.source, target.cpu, config)
         module = answer(hip, "hipModuleLoadData", ctypes.c_void_p, image)
-        functions = {
+        handles = {
             symbol: answer(
                 hip, "hipModuleGetFunction", ctypes.c_void_p, module, symbol.encode()
             ).value
             for symbol in code.dispatches
         }
-        return functions, (module, image)
+        functions, words = stream.called(handles, code.dispatches)
+        return functions, (module, image, words)
 
     functions = [getattr(hip, each) for each in FUNCTIONS]
     label, handles = label_of("AMD", number), (number, queue.value)

@@ -8,11 +8,12 @@ Buffers lie in the device's own memory, which the host reads and writes by copie
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tinyhlo.codegen.grid.code import Dispatch
 from tinyhlo.runtime import core
-from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device
+from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device, Functions
 from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 
@@ -36,6 +37,16 @@ def target_of(
         group_items=attribute("MAX_THREADS_PER_BLOCK"),
         group_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK"),
     )
+
+
+def called(handles: Mapping[str, int], calls: Mapping[str, Dispatch]) -> tuple[Functions, Words]:
+    """Functions as native/stream.c takes them, and what keeps them alive."""
+    words = Words()
+    found = {
+        symbol: words.address([handle, calls[symbol].asked_bytes])
+        for symbol, handle in handles.items()
+    }
+    return found, words
 
 
 def stream_device(

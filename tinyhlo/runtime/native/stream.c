@@ -26,6 +26,12 @@ typedef struct {
   int32_t (*mem_free)(void* block);
 } Stream;
 
+/* What Python gives as a function. */
+typedef struct {
+  void* handle;
+  int64_t shared_bytes; /* that a launch asks for */
+} Function;
+
 static int32_t checked(const Stream* own, const char* what, int32_t status) {
   if (!status) return TINY_OK;
   char text[160];
@@ -40,12 +46,13 @@ static int32_t checked(const Stream* own, const char* what, int32_t status) {
 static int32_t launch(TinyDevice* self, void* function, int64_t groups, int64_t items,
                       void** arguments, int64_t argument_count) {
   Stream* own = (Stream*)self;
+  const Function* called = function;
   void* parameters[argument_count + 1]; /* where each argument is */
   for (int64_t k = 0; k < argument_count; k++) parameters[k] = &arguments[k];
   int32_t status = own->set_current(own->context);
   if (!status)
-    status = own->launch_kernel(function, (uint32_t)groups, 1, 1, (uint32_t)items, 1, 1, 0,
-                                 own->stream, parameters, NULL);
+    status = own->launch_kernel(called->handle, (uint32_t)groups, 1, 1, (uint32_t)items, 1, 1,
+                                (uint32_t)called->shared_bytes, own->stream, parameters, NULL);
   return checked(own, "a launch", status);
 }
 

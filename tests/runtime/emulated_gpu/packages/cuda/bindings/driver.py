@@ -17,9 +17,16 @@ class CUdevice_attribute(Enum):  # noqa: N801
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 0
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 233472
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 49152
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 232448
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1024
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 132
     CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 60 << 20
+
+
+class CUfunction_attribute(Enum):  # noqa: N801
+    """With the least that is worth it: a kernel can have this by itself."""
+
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 49152
 
 
 class CUstream_flags(IntEnum):  # noqa: N801
@@ -72,3 +79,8 @@ def cuModuleLoadData(image: bytes) -> tuple[int, ctypes.CDLL]:
 def cuModuleGetFunction(module: ctypes.CDLL, name: bytes) -> tuple[int, int | None]:
     entry = getattr(module, f"{name.decode()}_entry")
     return 0, ctypes.cast(entry, ctypes.c_void_p).value
+
+
+def cuFuncSetAttribute(function: int, attribute: CUfunction_attribute, value: int) -> tuple[int]:
+    most = CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN.value
+    return (0 if attribute.value < value <= most else 1,)
