@@ -143,9 +143,16 @@ def test_stages_beyond_what_kernels_have_by_themselves() -> None:
 def test_tiles(extents: Extents, tile: tuple[int, int], parts: int) -> None:
     """Large ones load less, small ones are more; a depth is shared where that alone helps."""
     tiles = tiles_of(FRAGMENTS["mma"], COPIED)
+    assert all(tile.stages(H200) >= 3 for tile in tiles)
     found = min(tiles, key=lambda each: each.time(extents, H200))
     assert (found.rows, found.columns) == tile
     assert found.parts(extents, H200) == parts
+
+
+def test_steps_are_as_deep_as_it_pays() -> None:
+    """64, unless much of that would be zeros."""
+    for depth, steps in ((1024, 16), (96, 3), (40, 2)):
+        assert f"step_{steps} < {steps};" in kernels(H200, BF16, 1024, depth, 1024)
 
 
 def test_neighbours_are_stored_together() -> None:

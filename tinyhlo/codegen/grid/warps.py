@@ -86,7 +86,7 @@ class MatrixTile(Tile):
         steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
         turns = ceil_div(self.count(extents) * parts, target.threads)
         each = self.rows * self.columns * (1 + NUMBER / self.rows + NUMBER / self.columns)
-        total = turns * (each * ceil_div(extents.depth, parts) + STEP * steps)
+        total = turns * steps * (each * self.depth + STEP)
         if parts == 1:
             return total
         outputs = extents.batch * extents.rows * extents.columns
