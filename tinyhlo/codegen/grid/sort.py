@@ -1,58 +1,23 @@
-"""Sort on grids: a bitonic network, for any comparator, stable.
+"""Sort on grids: by merging what is ordered by numbers and no short row, else by a network.
 
-Blocks are sorted in memory that a group shares; then runs of 2, 4, 8 .. blocks are merged. A merge
-compares each element with its mirror image in the run, then with those at half the distance and so
-on: from a distance within a block on in shared memory again (Batcher, Sorting networks and their
-applications). All comparisons put the smaller element first, so what would be behind the end of a
-row may be left out. Equal elements are told apart by where they came from.
-
-    for group in 64 grid: for item in 256 item:
-      a0 = data0[i]; b0 = data0[j]; a = places[i]; b = places[j]
-      if b0 < a0, or b0 is not greater and b < a: exchange
+In: a kernel whose root is a Sort. Of the best few of a row, each block keeps its own, and what is
+left is sorted again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Sequence
 
-from tinyhlo.codegen.expressions import (
-    Expression,
-    IndexValue,
-    Load,
-    Memory,
-    Read,
-    as_index,
-    literal,
-    where,
-)
-from tinyhlo.codegen.grid.mapping import ITEMS
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Axis,
-    Body,
-    Declare,
-    If,
-    Loop,
-    LoopProgram,
-    Statement,
-    Store,
-    Synchronize,
-    guarded,
-    needed,
-)
-from tinyhlo.codegen.lowering.fused import Conditions, Lowering, inline
-from tinyhlo.codegen.numbers import ceil_div, power_of_two
-from tinyhlo.ir.dtypes import BOOL, I32
-from tinyhlo.ir.graph import Output, Sort
-from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
+from tinyhlo.codegen.expressions import Expression
+from tinyhlo.codegen.grid.merge import Merge, merges
+from tinyhlo.codegen.grid.network import Network
+from tinyhlo.codegen.grid.rows import Rows
+from tinyhlo.codegen.loops import Allocate, Body, If, LoopProgram, Store
+from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.ir.graph import Sort
+from tinyhlo.ir.index import Condition, Index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
-
-MOST = 2048  # elements of a block
-
-Elements = Callable[[Index, Index, Conditions], list[Expression]]  # of a row, at a place
-Save = Callable[[Index, Index, Sequence[Expression]], Body]
 
 
 def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
@@ -62,190 +27,23 @@ def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
     lowering = Lowering(kernel)
     if not root.results[0].size:
         return lowering.program(())
-    length = root.inputs[0].shape[root.axis]
-    return lowering.program(Network(kernel, root, lowering, target, length).body())
+    rows = Rows(kernel, root, lowering, root.inputs[0].shape[root.axis])
+    return lowering.program(in_order(rows, target))
 
 
-class Network:
-    """The pieces that sort rows of `length` elements: those `given`, else the operands."""
+def in_order(rows: Rows, target: Target) -> Body:
+    """The results of a kernel, from its sorted rows."""
+    order = merges(rows, target)
+    way = Merge(rows, order, target) if order else Network(rows, target)
+    if way.blocks == 1 or 2 * rows.limit > way.run:
+        return way.body()
+    last = min(rows.limit, rows.length - (way.blocks - 1) * way.run)
+    best = rows.of((way.blocks - 1) * rows.limit + last)
 
-    def __init__(
-        self, kernel: Kernel, root: Sort, lowering: Lowering, target: Target, length: int,
-        given: Sequence[Memory] = (),
-    ) -> None:  # fmt: skip
-        self.kernel, self.root, self.lowering, self.target = kernel, root, lowering, target
-        shape, axis = root.inputs[0].shape, root.axis
-        self.length, self.limit, self.given = length, root.results[0].shape[axis], given
-        self.others = (*shape[:axis], *shape[axis + 1 :])
-        self.rows = prod(self.others)
-        each = sum(node.dtype.itemsize for node in root.inputs) + I32.itemsize
-        room = min(MOST, power_of_two(target.group_bytes // each))
-        padded = 1 << (length - 1).bit_length()
-        self.run = min(room, max(padded, 2))  # of a row in a block
-        self.blocks = ceil_div(length, self.run)
-        several = 1 if self.blocks > 1 else min(room // self.run, self.rows)
-        self.together = power_of_two(several)
-        self.block = self.run * self.together  # so that items take equal parts of it
-        self.items = power_of_two(min(ITEMS, target.group_items, self.block // 2))
+    def keep(row: Index, along: Index, values: Sequence[Expression]) -> Body:
+        block, place = unravel(along, (way.blocks, way.run))
+        at = row * best.length + block * rows.limit + place
+        stores = tuple(Store(m, at, v) for m, v in zip(best.given, values, strict=True))
+        return (If((Condition(place, 0, rows.limit),), stores),)
 
-    def memories(self, name: str, size: int) -> tuple[Memory, ...]:
-        """One an operand, and one of places."""
-        types = [node.dtype for node in self.root.inputs]
-        return tuple(
-            Memory(f"{name}{k}", dtype, size, local=True) for k, dtype in enumerate((*types, I32))
-        )
-
-    def body(self) -> Body:
-        if self.blocks == 1:
-            return (self.in_blocks(self.elements, self.results, True),)
-        if 2 * self.limit <= self.run:
-            return self.best()
-        row = self.memories("row", self.rows * self.length)
-
-        def kept(number: Index, along: Index, _: Conditions) -> list[Expression]:
-            return [Load(memory, number * self.length + along) for memory in row]
-
-        def keep(number: Index, along: Index, values: Sequence[Expression]) -> Body:
-            place = number * self.length + along
-            return tuple(Store(m, place, v) for m, v in zip(row, values, strict=True))
-
-        steps: list[Statement] = [*map(Allocate, row), self.in_blocks(self.elements, keep, True)]
-        distance = self.run
-        while distance < self.length:
-            steps.append(self.step(row, distance, True))
-            apart = distance // 2
-            while apart >= self.run:
-                steps.append(self.step(row, apart, False))
-                apart //= 2
-            distance *= 2
-            save = keep if distance < self.length else self.results
-            steps.append(self.in_blocks(kept, save, False))
-        return tuple(steps)
-
-    def best(self) -> Body:
-        """Of each block so many as are wanted: what is sorted then is short."""
-        last = min(self.limit, self.length - (self.blocks - 1) * self.run)
-        length = (self.blocks - 1) * self.limit + last
-        best = self.memories(f"best{length}_", self.rows * length)
-
-        def keep(row: Index, along: Index, values: Sequence[Expression]) -> Body:
-            block, place = unravel(along, (self.blocks, self.run))
-            at = row * length + block * self.limit + place
-            stores = tuple(Store(m, at, v) for m, v in zip(best, values, strict=True))
-            return (If((Condition(place, 0, self.limit),), stores),)
-
-        rest = Network(self.kernel, self.root, self.lowering, self.target, length, best)
-        first = self.in_blocks(self.elements, keep, True)
-        return (*map(Allocate, best), first, *rest.body())
-
-    # --- pieces ------------------------------------------------------------------------------
-
-    def in_blocks(self, load: Elements, save: Save, whole: bool) -> Statement:
-        """Sort each block (`whole`), or merge its halves."""
-        several = ceil_div(self.rows, self.together)
-        group, item = Var("group", several * self.blocks), Var("item", self.items)
-        first, block = unravel(index(group), (several, self.blocks))
-        turn = Var("turn", self.block // self.items)
-        number = index(turn) * self.items + index(item)
-        inside, place = unravel(number, (self.together, self.run))
-        row, along = first * self.together + inside, block * self.run + place
-        data = self.memories("data", self.block)
-        conditions = (Condition(row, 0, self.rows), Condition(along, 0, self.length))
-        values = load(row, along, needed(*conditions))
-        loaded: Body = tuple(Store(m, number, v) for m, v in zip(data, values, strict=True))
-        saved = save(row, along, [Load(memory, number) for memory in data])
-        body = (
-            Loop(turn, Axis.SERIAL, guarded(loaded, *conditions)),
-            Synchronize(),
-            self.network(data, item, block * self.run, whole),
-            Loop(turn, Axis.SERIAL, guarded(saved, *conditions)),
-        )
-        return Loop(group, Axis.GRID, (*map(Allocate, data), Loop(item, Axis.ITEM, body)))
-
-    def network(self, data: Sequence[Memory], item: Var, start: Index, whole: bool) -> Statement:
-        """All steps within a block: of every level, or the last ones of a merge."""
-        levels = self.run.bit_length() - 1
-        level, step = Var("level", levels), Var("step", levels)
-        turn = Var("pair", self.block // 2 // self.items)
-        pair = IndexValue(index(turn) * self.items + index(item), I32)
-        distance = literal(1, I32) << IndexValue(index(step) * -1 + (levels - 1), I32)
-        low = pair & (distance - 1)
-        one, apart = pair + pair - low, distance
-        if whole:  # the first step of a level compares with the mirror image
-            mirrored = IndexValue(index(step) + index(level), I32).equals(levels - 1)
-            apart = where(mirrored, distance + distance - 1 - low - low, distance)
-        other = one + apart
-        along = (other & (self.run - 1)) + IndexValue(start, I32)
-        ends = (0, self.block - 1)
-        compared = self.compared(
-            data, as_index(one, ends), as_index(other, ends), along < self.length
-        )
-        body = (Loop(turn, Axis.SERIAL, compared), Synchronize())
-        if not whole:
-            return Loop(step, Axis.ORDERED, body)
-        inner = Loop(step, Axis.ORDERED, body, 1, index(level) * -1 + (levels - 1))
-        return Loop(level, Axis.ORDERED, (inner,))
-
-    def step(self, memories: Sequence[Memory], distance: int, mirrored: bool) -> Statement:
-        """One step of a merge, over memory of all: an item for each pair."""
-        pairs = ceil_div(self.length, 2 * distance) * distance
-        items = min(ITEMS, self.items)
-        blocks = ceil_div(pairs, items)
-        group, item = Var("group", self.rows * blocks), Var("item", items)
-        row, block = unravel(index(group), (self.rows, blocks))
-        high, low = unravel(block * items + index(item), (pairs // distance, distance))
-        one = high * (2 * distance) + low
-        other = one + (low * -2 + (2 * distance - 1) if mirrored else distance)
-        inside = Condition(other, 0, self.length)
-        first = row * self.length
-        body = self.compared(memories, first + one, first + other, literal(True, BOOL))
-        return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, guarded(body, inside)),))
-
-    def compared(
-        self, memories: Sequence[Memory], one: Index, other: Index, inside: Expression
-    ) -> Body:
-        """Two elements in order, where the other one is `inside` the row."""
-        first = [Read(f"a{k}", memory.dtype) for k, memory in enumerate(memories)]
-        second = [Read(f"b{k}", memory.dtype) for k, memory in enumerate(memories)]
-        *left, here = first
-        *right, there = second
-        later = here < there  # whether the second one was later at first
-        pairs = [
-            where(later, *two) for a, b in zip(left, right, strict=True) for two in ((b, a), (a, b))
-        ]
-        (objects,) = inline(self.root.comparator, pairs)  # the later one goes before the earlier
-        exchanged = inside & where(objects, later, there < here)
-        stores = [
-            Store(memory, place, value)
-            for memory, a, b in zip(memories, first, second, strict=True)
-            for place, value in ((one, b), (other, a))
-        ]
-        return (
-            *(Declare(r.name, Load(m, one)) for r, m in zip(first, memories, strict=True)),
-            *(Declare(r.name, Load(m, other)) for r, m in zip(second, memories, strict=True)),
-            If((Condition(as_index(exchanged.cast(I32), (0, 1)), 1, 2),), tuple(stores)),
-        )
-
-    # --- elements ----------------------------------------------------------------------------
-
-    def place(self, row: Index, along: Index) -> tuple[Index, ...]:
-        others, axis = unravel(row, self.others), self.root.axis
-        return (*others[:axis], along, *others[axis:])
-
-    def elements(self, row: Index, along: Index, guards: Conditions) -> list[Expression]:
-        """Of the rows to be sorted, and where they were."""
-        if self.given:
-            return [Load(memory, row * self.length + along) for memory in self.given]
-        held = self.lowering.guards.setdefault(guards, guards)
-        at = self.lowering.position(self.place(row, along))
-        nodes, root = self.root.inputs, self.lowering.root
-        values = [self.lowering.emit(node, at, root, held) for node in nodes]
-        return [*values, IndexValue(along, I32)]
-
-    def results(self, row: Index, along: Index, values: Sequence[Expression]) -> Body:
-        place = linear(self.place(row, along), self.root.results[0].shape)
-        stores: list[Statement] = []
-        for memory, node in zip(self.lowering.writes, self.kernel.graph.results, strict=True):
-            assert isinstance(node, Output)
-            stores.append(Store(memory, place, values[node.position]))
-        return guarded(tuple(stores), Condition(along, 0, self.limit))
+    return (*map(Allocate, best.given), way.in_blocks(keep), *in_order(best, target))

@@ -1,0 +1,365 @@
+"""Sort on grids by merging, for comparators that order by numbers: stable, for GPUs.
+
+    for group in 228 grid: for item in 512 item:       # a tile of 4608 elements
+      keys[..] = keys of x[..];  sort nine of them in registers
+      for level in 9: merge runs of 9, 18, 36 .. keys, nine results an item
+      row[..] = x[order[..]]                           # where each key came from
+    for each of 8 passes: for group in 228 grid:       # runs of 1, 2, 4 .. tiles
+      split both runs where the group's results begin and end
+      keys[..] = keys of both parts;  merge them, nine results an item;  save as above
+
+The k-th of two merged runs is found by a search that halves what may come from the left one (Green,
+Odeh and Birk, Merge Path). All loops have lengths that are known, and an item's results depend on
+nothing but the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinyhlo.codegen.expressions import (
+    Expression,
+    IndexValue,
+    Load,
+    Memory,
+    Read,
+    as_index,
+    literal,
+    where,
+)
+from tinyhlo.codegen.grid.rows import Elements, Rows, Save
+from tinyhlo.codegen.grid.runs import holding
+from tinyhlo.codegen.loops import (
+    Allocate,
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Statement,
+    Store,
+    Synchronize,
+    guarded,
+    needed,
+)
+from tinyhlo.codegen.numbers import ceil_div, power_of_two
+from tinyhlo.codegen.sort.rank import signed_key
+from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, unravel
+from tinyhlo.ir.order import Order, find_order
+from tinyhlo.target import Target
+
+ITEMS = 512  # of a group, at most
+EACH = 9  # elements of an item: odd, so that items side by side use different banks of memory
+SHORT = 256  # elements of a row that the network sorts
+LONG = 1 << 29  # elements: what keeps all indices within 32 bits
+WAITS = "data_loops"  # feature of devices that this is for, unless they are processors
+LEFT, RIGHT = Read("left", I32), Read("right", I32)
+
+Keys = Sequence[Expression]
+Place = Callable[[Expression], Index]  # in a row, of an element of a tile
+
+
+def merges(rows: Rows, target: Target) -> Order | None:
+    """The order of the rows where merging pays, else None. An item reads its elements when others
+    have stored theirs: not in place."""
+    suits = WAITS in target.features.split() and not target.is_processor
+    within = rows.length > SHORT and rows.count * rows.length < LONG
+    if not (suits and within) or rows.kernel.in_place:
+        return None
+    return find_order(rows.root.comparator)
+
+
+class Merge:
+    """The pieces that sort rows; `run` are the elements of a tile."""
+
+    def __init__(self, rows: Rows, order: Order, target: Target) -> None:
+        self.rows, self.order = rows, order
+        self.types = [I64 if key.bits > 32 else I32 for key in order]
+        each = sum(dtype.itemsize for dtype in (*self.types, I32)) * EACH
+        room = (target.group_bytes - 2 * each) // each  # the last item reads behind its own
+        wanted = 1 << (ceil_div(rows.length, EACH) - 1).bit_length()
+        self.items = power_of_two(min(ITEMS, target.group_items, room, wanted))
+        self.run = self.items * EACH
+        self.blocks = ceil_div(rows.length, self.run)
+        self.item = Var("item", self.items)
+        self.keys = [self.shared(f"keys{k}", dtype) for k, dtype in enumerate(self.types)]
+        self.places = self.shared("order", I32)
+
+    def shared(self, name: str, dtype: DType) -> Memory:
+        return Memory(name, dtype, self.run + EACH, local=True)
+
+    def body(self) -> Body:
+        if self.blocks == 1:
+            return (self.in_blocks(self.rows.results),)
+        length = self.rows.length
+        passes = (self.blocks - 1).bit_length()
+        both = [self.rows.memories(name, length) for name in ("front", "back")[:passes]]
+
+        def saved(memories: Sequence[Memory]) -> Save:
+            def save(row: Index, along: Index, values: Sequence[Expression]) -> Body:
+                place = row * length + along
+                return tuple(Store(m, place, v) for m, v in zip(memories, values, strict=True))
+
+            return save
+
+        def loaded(memories: Sequence[Memory]) -> Elements:
+            return lambda row, along, _: [Load(m, row * length + along) for m in memories]
+
+        steps = [self.in_blocks(saved(both[0]))]
+        for number in range(passes):
+            source, target = both[number % 2], both[(number + 1) % len(both)]
+            save = self.rows.results if number == passes - 1 else saved(target)
+            steps.append(self.merged(loaded(source), save, 1 << number))
+        return (*(Allocate(m) for memories in both for m in memories), *steps)
+
+    def in_blocks(self, save: Save) -> Statement:
+        """Sort each tile."""
+        group = Var("group", self.rows.count * self.blocks)
+        row, block = unravel(index(group), (self.rows.count, self.blocks))
+        start = block * self.run
+        count = below(start, self.rows.length, self.run)
+
+        def element(place: Expression) -> Index:
+            return start + as_index(place, (0, self.run - 1))
+
+        load = self.rows.elements
+        body = (
+            *self.filled(row, element, count, load),
+            Synchronize(),
+            *self.in_registers(count),
+            Synchronize(),
+            *self.kept(),
+            self.levels(count),
+            *self.drained(row, start, element, count, load, save),
+        )
+        return self.grid(group, body)
+
+    def merged(self, load: Elements, save: Save, tiles: int) -> Statement:
+        """Merge runs of so many tiles, two by two."""
+        length, half = self.rows.length, self.items // 2
+        group = Var("group", self.rows.count * self.blocks)
+        row, block = unravel(index(group), (self.rows.count, self.blocks))
+        pair, tile = unravel(block, (ceil_div(self.blocks, 2 * tiles), 2 * tiles))
+        run = self.run * tiles
+        first = pair * (2 * run)
+        start = block * self.run
+        left, right = below(first, length, run), below(first + run, length, run)
+        begin, count = IndexValue(tile * self.run, I32), below(start, length, self.run)
+
+        def right_first(at: Expression, middle: Expression) -> Expression:
+            here, there = (as_index(e, (0, run - 1)) for e in (at, middle))
+            goes = self.keys_of(load(row, first + run + here, ()))
+            return precedes(goes, self.keys_of(load(row, first + there, ())))
+
+        # half of the items look where the group's results begin, the others where they end
+        splits = Memory("splits", I32, 2, local=True)
+        which, other = unravel(index(self.item), (2, half))
+        diagonal = begin + IndexValue(which, I32) * count
+        before, lefts = Read("before", I32), Read("lefts", I32)
+        skipped = begin - before + run - lefts  # from a place of a right one to that in both runs
+
+        def element(place: Expression) -> Index:
+            at = place + where(place < lefts, before, skipped)
+            return first + as_index(at, (0, 2 * run - 1))
+
+        body = (
+            *split("of_left", diagonal, left, right, right_first, run),
+            *guarded((Store(splits, which, Read("of_left", I32)),), Condition(other, 0, 1)),
+            Synchronize(),
+            Declare(before.name, Load(splits, ZERO)),
+            Declare(lefts.name, Load(splits, constant(1)) - before),
+            *self.filled(row, element, count, load),
+            Synchronize(),
+            *self.results((literal(0, I32), lefts, count), IndexValue(self.own(0), I32), self.run),
+            *(Store(self.places, self.own(k), origin(k)) for k in range(EACH)),
+            Synchronize(),
+            *self.drained(row, start, element, count, load, save),
+        )
+        return self.grid(group, body, splits)
+
+    # --- a tile ------------------------------------------------------------------------------
+
+    def grid(self, group: Var, body: Body, *more: Memory) -> Statement:
+        memories = (*self.keys, self.places, *more)
+        return Loop(group, Axis.GRID, (*map(Allocate, memories), Loop(self.item, Axis.ITEM, body)))
+
+    def own(self, number: int) -> Index:
+        """Of the elements of an item."""
+        return index(self.item) * EACH + number
+
+    def keys_of(self, elements: Sequence[Expression]) -> Keys:
+        return [signed_key(key, elements) for key in self.order]
+
+    def keys_at(self, place: Expression) -> Keys:
+        return [Load(memory, as_index(place, (0, memory.size - 1))) for memory in self.keys]
+
+    def place_at(self, place: Expression) -> Expression:
+        return Load(self.places, as_index(place, (0, self.places.size - 1)))
+
+    def each(self, count: Expression, body: Callable[[Index], Body]) -> Statement:
+        """`body` of each place of the first `count`, side by side."""
+        turn = Var("turn", EACH)
+        at = index(turn) * self.items + index(self.item)
+        return Loop(turn, Axis.SERIAL, (If(holding(IndexValue(at, I32) < count), body(at)),))
+
+    def filled(self, row: Index, place: Place, count: Expression, load: Elements) -> Body:
+        """Keys of the elements."""
+
+        def fill(at: Index) -> Body:
+            along = place(IndexValue(at, I32))
+            keys = self.keys_of(load(row, along, needed(Condition(along, 0, self.rows.length))))
+            return tuple(Store(m, at, key) for m, key in zip(self.keys, keys, strict=True))
+
+        return (self.each(count, fill),)
+
+    def drained(
+        self, row: Index, start: Index, place: Place, count: Expression, load: Elements, save: Save
+    ) -> Body:
+        """Save the elements, in order."""
+
+        def drain(at: Index) -> Body:
+            along = place(Load(self.places, at))
+            values = load(row, along, needed(Condition(along, 0, self.rows.length)))
+            return save(row, start + at, values)
+
+        return (self.each(count, drain),)
+
+    def in_registers(self, count: Expression) -> Body:
+        """Sort the elements of an item: neighbours are compared, so that equal ones stay."""
+        body: list[Statement] = []
+        for k in range(EACH):
+            keys = [Load(memory, self.own(k)) for memory in self.keys]
+            body += declared(k, IndexValue(self.own(k), I32), keys)
+        for turn in range(EACH):
+            for k in range(turn % 2, EACH - 1, 2):
+                both = [(origin(n), *self.registers(n)) for n in (k, k + 1)]
+                inside = IndexValue(self.own(k + 1), I32) < count
+                exchanged = Read(f"exchange{turn}_{k}", BOOL)
+                here, there = both
+                values = [where(exchanged, b, a) for a, b in zip(here, there, strict=True)]
+                values += [where(exchanged, a, b) for a, b in zip(here, there, strict=True)]
+                names = tuple(register.name for register in (*here, *there))
+                goes = inside & precedes(there[1:], here[1:])
+                body += [Declare(exchanged.name, goes), Assign(names, tuple(values))]
+        return tuple(body)
+
+    def registers(self, number: int) -> list[Read]:
+        """The keys of a result of an item."""
+        return [Read(f"key{number}_{k}", dtype) for k, dtype in enumerate(self.types)]
+
+    def kept(self) -> Body:
+        """The results of all items, in shared memory: no item still reads it."""
+        stores: list[Statement] = []
+        for k in range(EACH):
+            stores.append(Store(self.places, self.own(k), origin(k)))
+            stores += [
+                Store(memory, self.own(k), key)
+                for memory, key in zip(self.keys, self.registers(k), strict=True)
+            ]
+        return (*stores, Synchronize())
+
+    def levels(self, count: Expression) -> Statement:
+        """Merge runs of EACH elements, then of twice as many, and so on."""
+        level = Var("level", self.items.bit_length() - 1)
+        run = literal(1, I32) << IndexValue(index(level), I32)
+        item = IndexValue(index(self.item), I32)
+        inside = item & (run + run - 1)
+        first = ((item - inside) * EACH).at_most(count)
+        middle, end = (first + run * EACH).at_most(count), (first + run * 2 * EACH).at_most(count)
+        body = (
+            *self.results((first, middle, end), inside * EACH, self.run // 2),
+            *(Assign((origin(k).name,), (self.place_at(origin(k)),)) for k in range(EACH)),
+            Synchronize(),
+            *self.kept(),
+        )
+        return Loop(level, Axis.ORDERED, body)
+
+    def results(self, ends: Sequence[Expression], diagonal: Expression, longest: int) -> Body:
+        """The elements of an item, from number `diagonal` on, of two runs, the ends of which are
+        given: where they lie, and their keys."""
+        first, second, end = names = [Read(name, I32) for name in ("first", "second", "end")]
+
+        def right_first(at: Expression, middle: Expression) -> Expression:
+            return precedes(self.keys_at(second + at), self.keys_at(first + middle))
+
+        known = Read("diagonal", I32)
+        left = [Read(f"left_key{k}", dtype) for k, dtype in enumerate(self.types)]
+        right = [Read(f"right_key{k}", dtype) for k, dtype in enumerate(self.types)]
+        keys = [*zip(left, self.keys_at(LEFT), strict=True)]
+        keys += zip(right, self.keys_at(RIGHT), strict=True)
+        both = tuple(register.name for register in (*left, *right))
+        body: list[Statement] = [
+            *(Declare(register.name, at) for register, at in zip(names, ends, strict=True)),
+            Declare(known.name, diagonal.at_most(end - first)),
+            *split("taken", known, second - first, end - second, right_first, longest),
+            Declare(LEFT.name, first + Read("taken", I32)),
+            Declare(RIGHT.name, second + known - Read("taken", I32)),
+            *(Declare(register.name, key) for register, key in keys),
+        ]
+        for k in range(EACH):
+            takes = Read(f"takes_right{k}", BOOL)
+            goes = (end > RIGHT) & ((second <= LEFT) | precedes(right, left))
+            now = [where(takes, r, q) for q, r in zip(left, right, strict=True)]
+            body += [Declare(takes.name, goes), *declared(k, where(takes, RIGHT, LEFT), now)]
+            if k == EACH - 1:
+                break
+            step = takes.cast(I32)
+            following = [Read(f"next{k}_{j}", dtype) for j, dtype in enumerate(self.types)]
+            loads = zip(following, self.keys_at(where(takes, RIGHT, LEFT)), strict=True)
+            values = [where(takes, q, n) for q, n in zip(left, following, strict=True)]
+            values += [where(takes, n, r) for r, n in zip(right, following, strict=True)]
+            body += [
+                Assign((LEFT.name, RIGHT.name), (LEFT + (1 - step), RIGHT + step)),
+                *(Declare(register.name, load) for register, load in loads),
+                Assign(both, tuple(values)),
+            ]
+        return tuple(body)
+
+
+def origin(number: int) -> Read:
+    """Where a result of an item comes from."""
+    return Read(f"from{number}", I32)
+
+
+def declared(number: int, place: Expression, keys: Keys) -> Body:
+    """The registers of a result of an item."""
+    values = (Declare(f"key{number}_{k}", key) for k, key in enumerate(keys))
+    return (Declare(origin(number).name, place), *values)
+
+
+def below(start: Index, end: int, most: int) -> Expression:
+    """How many of `most` numbers from `start` on lie before `end`."""
+    return IndexValue(start * -1 + end, I32).at_most(most).at_least(0)
+
+
+def precedes(one: Keys, other: Keys) -> Expression:
+    """Whether keys are less than others, the first of them most important."""
+    before: Expression = literal(False, BOOL)
+    for its, own in reversed([*zip(one, other, strict=True)]):
+        rest = its.equals(own) & before
+        before = (its < own) if len(one) == 1 else (its < own) | rest
+    return before
+
+
+def split(
+    name: str, diagonal: Expression, left: Expression, right: Expression,
+    right_first: Callable[[Expression, Expression], Expression], longest: int,
+) -> Body:  # fmt: skip
+    """A register `name`: how many of the first `diagonal` elements of two merged runs, `left` and
+    `right` elements of at most `longest`, are the left one's. `right_first(b, a)`: whether element
+    b of the right one goes before element a of the left one."""
+    low, high, middle = (Read(name + suffix, I32) for suffix in ("", "_most", "_middle"))
+    goes = Read(name + "_less", BOOL)
+    halved = (
+        Declare(middle.name, (low + high) >> 1),
+        Declare(goes.name, right_first(diagonal - 1 - middle, middle)),
+        Assign((low.name, high.name), (where(goes, low, middle + 1), where(goes, middle, high))),
+    )
+    steps = Var("step", longest.bit_length())
+    return (
+        Declare(low.name, (diagonal - right).at_least(0)),
+        Declare(high.name, diagonal.at_most(left)),
+        Loop(steps, Axis.ORDERED, (If(holding(low < high), halved),)),
+    )
