@@ -254,6 +254,8 @@ PROGRAMS: dict[str, Program] = {
     ),
     "sort of a block": (sorted_(0), (of(1001),)),
     "sort of a long row": (sorted_(0), (of(9001),)),
+    "sort of several tiles": (sorted_(0), (of(40_001),)),
+    "best of several tiles": (lambda x: lax.top_k(jnp.round(x * 9), 100), (of(2, 40_001),)),
     "sort of short rows": (sorted_(1), (of(700, 7),)),
     "sort of rows of one element": (sorted_(1), (of(5, 1),)),
     "sort of 63 rows": (sorted_(1), (of(63, 31),)),
