@@ -29,6 +29,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.rows import Elements, Rows, Save
 from tinyhlo.codegen.grid.runs import holding
+from tinyhlo.codegen.grid.splits import Together, split
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,
@@ -40,13 +41,12 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     Synchronize,
-    guarded,
     needed,
 )
 from tinyhlo.codegen.numbers import ceil_div, power_of_two
 from tinyhlo.codegen.sort.rank import signed_key
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, unravel
+from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.ir.order import Order, find_order
 from tinyhlo.target import Target
 
@@ -154,9 +154,9 @@ class Merge:
             return precedes(goes, self.keys_of(load(row, first + there, ())))
 
         # half of the items look where the group's results begin, the others where they end
-        splits = Memory("splits", I32, 2, local=True)
-        which, other = unravel(index(self.item), (2, half))
+        which, number = unravel(index(self.item), (2, half))
         diagonal = begin + IndexValue(which, I32) * count
+        together = Together(which, number, half, run)
         before, lefts = Read("before", I32), Read("lefts", I32)
         skipped = begin - before + run - lefts  # from a place of a right one to that in both runs
 
@@ -165,11 +165,9 @@ class Merge:
             return first + as_index(at, (0, 2 * run - 1))
 
         body = (
-            *split("of_left", diagonal, left, right, right_first, run),
-            *guarded((Store(splits, which, Read("of_left", I32)),), Condition(other, 0, 1)),
-            Synchronize(),
-            Declare(before.name, Load(splits, ZERO)),
-            Declare(lefts.name, Load(splits, constant(1)) - before),
+            *together.split(diagonal, left, right, right_first),
+            Declare(before.name, together.found(0)),
+            Declare(lefts.name, together.found(1) - before),
             *self.filled(row, element, count, load),
             Synchronize(),
             *self.results((literal(0, I32), lefts, count), IndexValue(self.own(0), I32), self.run),
@@ -177,7 +175,7 @@ class Merge:
             Synchronize(),
             *self.drained(row, start, element, count, load, save),
         )
-        return self.grid(group, body, splits)
+        return self.grid(group, body, together.ranges)
 
     # --- a tile ------------------------------------------------------------------------------
 
@@ -341,25 +339,3 @@ def precedes(one: Keys, other: Keys) -> Expression:
         rest = its.equals(own) & before
         before = (its < own) if len(one) == 1 else (its < own) | rest
     return before
-
-
-def split(
-    name: str, diagonal: Expression, left: Expression, right: Expression,
-    right_first: Callable[[Expression, Expression], Expression], longest: int,
-) -> Body:  # fmt: skip
-    """A register `name`: how many of the first `diagonal` elements of two merged runs, `left` and
-    `right` elements of at most `longest`, are the left one's. `right_first(b, a)`: whether element
-    b of the right one goes before element a of the left one."""
-    low, high, middle = (Read(name + suffix, I32) for suffix in ("", "_most", "_middle"))
-    goes = Read(name + "_less", BOOL)
-    halved = (
-        Declare(middle.name, (low + high) >> 1),
-        Declare(goes.name, right_first(diagonal - 1 - middle, middle)),
-        Assign((low.name, high.name), (where(goes, low, middle + 1), where(goes, middle, high))),
-    )
-    steps = Var("step", longest.bit_length())
-    return (
-        Declare(low.name, (diagonal - right).at_least(0)),
-        Declare(high.name, diagonal.at_most(left)),
-        Loop(steps, Axis.ORDERED, (If(holding(low < high), halved),)),
-    )
