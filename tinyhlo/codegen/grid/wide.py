@@ -30,7 +30,6 @@ from typing import NamedTuple, TypeVar
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.contraction import Keeps, Place, Product
-from tinyhlo.codegen.grid.matrices import is_multiple
 from tinyhlo.codegen.grid.tiles import RUN, WIDE, Tile, WideTile, soonest
 from tinyhlo.codegen.loops import (
     Assign,
@@ -63,6 +62,7 @@ from tinyhlo.ir.index import (
     Var,
     constant,
     index,
+    is_multiple,
     unravel,
 )
 from tinyhlo.ir.ops import Op
