@@ -139,6 +139,10 @@ PROGRAMS: dict[str, Program] = {
         wide,
         (of(200, 104, dtype="f2"), of(104, 137, dtype="f2")),
     ),
+    "matrices of bf16, one after the other": (
+        lambda x, v, w: jax.nn.gelu(x @ v) @ jnp.tanh(w),
+        tuple(of(72, 72, dtype=jnp.bfloat16) for _ in range(3)),
+    ),
     "matrices of bf16, large": (
         wide,
         (of(1024, 72, dtype=jnp.bfloat16), of(72, 2048, dtype=jnp.bfloat16)),

@@ -74,6 +74,18 @@ def test_operands_that_are_computed_in_more_than_16_bits() -> None:
     assert "mma_" not in kernels(NV, BF16, 64, 64, 64, function=scaled)
 
 
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_what_another_kernel_computed_is_stored_in_16_bits(dtype: object) -> None:
+    """A product of a product, or of dear work, takes it as it is; nothing is kept wider."""
+
+    def layers(x: jnp.ndarray, v: jnp.ndarray, w: jnp.ndarray) -> jnp.ndarray:
+        return jnp.tanh(x @ v) @ w
+
+    square = of(128, 128, dtype=dtype)
+    text = code_of((layers, (square, square, square)), NV).source
+    assert text.count("AWAIT_COPIES") == 2 * 2 + 1  # both products', and the definition
+
+
 def test_runs_are_loaded_by_one_instruction() -> None:
     """Of the left operand along the depth, of the right one along the columns, two rows."""
     text = kernels(MFMA, BF16, 4096, 4096, 4096)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
-from tinyhlo.ir.dtypes import BF16
+from tinyhlo.ir.dtypes import BF16, F16, DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 from tinyhlo.ir.steps import joined_at
@@ -25,6 +25,8 @@ from tinyhlo.target import Target
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
+# Features of targets that multiply matrices of 16-bit floats, as `codegen/grid/fragments.py` says.
+MATRICES = frozenset(("mma", "mfma", "wmma"))
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 # Slices of a joined value from which on it is stored: each cuts the loops that read it where the
@@ -100,7 +102,7 @@ def is_position(node: Node) -> bool:
 
 def find_items(graph: Graph, target: Target) -> Items:
     """Walk the graph once, inputs first."""
-    bf16 = "bf16 bf16" in target.dots  # products multiply it as it is stored
+    narrow = taken_as_stored(target)
     nodes = graph.nodes()
     users = users_of(nodes)
     order = {node: k for k, node in enumerate(nodes)}
@@ -134,7 +136,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             computed.add(node)
             work[node] = 0  # a function of the position alone costs no memory and little time
         for child in () if node in inlined else multiplied(node):
-            inner = narrowest(unturned(child), bf16, chosen)
+            inner = narrowest(unturned(child), narrow, chosen)
             if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
                 chosen.add(inner)
         if any(
@@ -142,7 +144,7 @@ def find_items(graph: Graph, target: Target) -> Items:
             for child in node.inputs
         ):
             derived.add(node)
-        chosen.update(operand for operand in operands(node, bf16, chosen) if operand in derived)
+        chosen.update(operand for operand in operands(node, narrow, chosen) if operand in derived)
         shared = is_shared(node, users, work, meeting)
         if node in forced or is_reduced(node) or shared or node in windowed:
             chosen.add(node)
@@ -153,12 +155,19 @@ def find_items(graph: Graph, target: Target) -> Items:
     return Items(values, structures, depth, copies)
 
 
-def operands(node: Node, bf16: bool, chosen: Set[Node]) -> tuple[Node, ...]:
+def taken_as_stored(target: Target) -> Set[DType]:
+    """Floats of 16 bits that products multiply without widening them."""
+    if not MATRICES.isdisjoint(target.features.split()):
+        return {BF16, F16}
+    return {BF16} if "bf16 bf16" in target.dots else set()
+
+
+def operands(node: Node, narrow: Set[DType], chosen: Set[Node]) -> tuple[Node, ...]:
     """Elementwise values that a contraction multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
     product = find_contraction(node)
     factors = (product.left, product.right) if product is not None else repeated_factors(node)
-    below = (narrowest(below_views(factor), bf16, chosen) for factor in factors)
+    below = (narrowest(below_views(factor), narrow, chosen) for factor in factors)
     return tuple(stored for stored in below if isinstance(stored, Elementwise))
 
 
@@ -177,16 +186,16 @@ def repeated_factors(node: Node) -> tuple[Node, ...]:
     return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
 
 
-def narrowest(node: Node, bf16: bool, chosen: Set[Node]) -> Node:
+def narrowest(node: Node, narrow: Set[DType], chosen: Set[Node]) -> Node:
     """What is stored for a value: casts to wider integers, and those of what is in memory already,
-    are done where it is read. That is fewer bytes, and integers that are known to be small. Of bf16
-    if products take it as it is."""
+    are done where it is read. That is fewer bytes, and integers that are known to be small. Casts
+    of `narrow` floats too, which products take as they are."""
     node = base(node)
     while is_exact_cast(node):
         inner = below_views(node.inputs[0])
-        narrow = inner.dtype.is_integer or (bf16 and inner.dtype is BF16)
+        small = inner.dtype.is_integer or inner.dtype in narrow
         stored = inner in chosen or is_leaf(inner) or is_structure_value(inner)
-        if not (narrow or stored):
+        if not (small or stored):
             return node
         node = inner
     return node
