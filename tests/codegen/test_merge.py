@@ -113,5 +113,5 @@ def test_two_keys() -> None:
 
 
 def test_zeros_are_alike() -> None:
-    x = np.resize(np.float32([0, -0.0, 3, -np.inf, -0.0, -2, np.inf]), 3001)
+    x = np.resize(np.asarray([0, -0.0, 3, -np.inf, -0.0, -2, np.inf], np.float32), 3001)
     check(with_places(3001, F32), [x, np.arange(3001, dtype=np.int32)])

@@ -92,7 +92,7 @@ class Merge:
 
     def body(self) -> Body:
         if self.blocks == 1:
-            return (self.in_blocks(self.rows.results),)
+            return (self.in_blocks(self.rows.results, self.rows.limit),)
         length = self.rows.length
         passes = (self.blocks - 1).bit_length()
         both = [self.rows.memories(name, length) for name in ("front", "back")[:passes]]
@@ -107,15 +107,15 @@ class Merge:
         def loaded(memories: Sequence[Memory]) -> Elements:
             return lambda row, along, _: [Load(m, row * length + along) for m in memories]
 
-        steps = [self.in_blocks(saved(both[0]))]
+        steps = [self.in_blocks(saved(both[0]), self.run)]
         for number in range(passes):
             source, target = both[number % 2], both[(number + 1) % len(both)]
             save = self.rows.results if number == passes - 1 else saved(target)
             steps.append(self.merged(loaded(source), save, 1 << number))
         return (*(Allocate(m) for memories in both for m in memories), *steps)
 
-    def in_blocks(self, save: Save) -> Statement:
-        """Sort each tile."""
+    def in_blocks(self, save: Save, wanted: int) -> Statement:
+        """Sort each tile, as far as its first elements are `wanted`."""
         group = Var("group", self.rows.count * self.blocks)
         row, block = unravel(index(group), (self.rows.count, self.blocks))
         start = block * self.run
@@ -131,8 +131,9 @@ class Merge:
             *self.in_registers(count),
             Synchronize(),
             *self.kept(),
-            self.levels(count),
-            *self.drained(row, start, element, count, load, save),
+            Synchronize(),
+            self.levels(count, wanted),
+            *self.drained(row, start, element, count.at_most(wanted), load, save),
         )
         return self.grid(group, body)
 
@@ -164,13 +165,15 @@ class Merge:
             at = place + where(place < lefts, before, skipped)
             return first + as_index(at, (0, 2 * run - 1))
 
+        zero, zeros = literal(0, I32), [literal(0, dtype) for dtype in self.types]
         body = (
             *together.split(diagonal, left, right, right_first),
             Declare(before.name, together.found(0)),
             Declare(lefts.name, together.found(1) - before),
             *self.filled(row, element, count, load),
             Synchronize(),
-            *self.results((literal(0, I32), lefts, count), IndexValue(self.own(0), I32), self.run),
+            *(s for k in range(EACH) for s in declared(k, zero, zeros)),
+            *self.results((zero, lefts, lefts, count), IndexValue(self.own(0), I32), self.run),
             *(Store(self.places, self.own(k), origin(k)) for k in range(EACH)),
             Synchronize(),
             *self.drained(row, start, element, count, load, save),
@@ -203,14 +206,13 @@ class Merge:
         return Loop(turn, Axis.SERIAL, (If(holding(IndexValue(at, I32) < count), body(at)),))
 
     def filled(self, row: Index, place: Place, count: Expression, load: Elements) -> Body:
-        """Keys of the elements."""
-
-        def fill(at: Index) -> Body:
-            along = place(IndexValue(at, I32))
-            keys = self.keys_of(load(row, along, needed(Condition(along, 0, self.rows.length))))
-            return tuple(Store(m, at, key) for m, key in zip(self.keys, keys, strict=True))
-
-        return (self.each(count, fill),)
+        """Keys of the elements; behind the last one, its own again: no load waits for another."""
+        turn = Var("turn", EACH)
+        at = index(turn) * self.items + index(self.item)
+        along = place(IndexValue(at, I32).at_most(count - 1))
+        keys = self.keys_of(load(row, along, needed(Condition(along, 0, self.rows.length))))
+        fill = tuple(Store(m, at, key) for m, key in zip(self.keys, keys, strict=True))
+        return (Loop(turn, Axis.SERIAL, fill),)
 
     def drained(
         self, row: Index, start: Index, place: Place, count: Expression, load: Elements, save: Save
@@ -248,7 +250,7 @@ class Merge:
         return [Read(f"key{number}_{k}", dtype) for k, dtype in enumerate(self.types)]
 
     def kept(self) -> Body:
-        """The results of all items, in shared memory: no item still reads it."""
+        """The results of an item, in shared memory: nobody still reads what was there."""
         stores: list[Statement] = []
         for k in range(EACH):
             stores.append(Store(self.places, self.own(k), origin(k)))
@@ -256,31 +258,36 @@ class Merge:
                 Store(memory, self.own(k), key)
                 for memory, key in zip(self.keys, self.registers(k), strict=True)
             ]
-        return (*stores, Synchronize())
+        return tuple(stores)
 
-    def levels(self, count: Expression) -> Statement:
-        """Merge runs of EACH elements, then of twice as many, and so on."""
+    def levels(self, count: Expression, wanted: int) -> Statement:
+        """Merge runs of EACH elements, then of twice as many, and so on. Where few elements are
+        wanted, nobody looks at others of a run."""
         level = Var("level", self.items.bit_length() - 1)
-        run = literal(1, I32) << IndexValue(index(level), I32)
+        run = literal(EACH, I32) << IndexValue(index(level), I32)
         item = IndexValue(index(self.item), I32)
-        inside = item & (run + run - 1)
+        inside = item & ((literal(2, I32) << IndexValue(index(level), I32)) - 1)
         first = ((item - inside) * EACH).at_most(count)
-        middle, end = (first + run * EACH).at_most(count), (first + run * 2 * EACH).at_most(count)
-        body = (
-            *self.results((first, middle, end), inside * EACH, self.run // 2),
-            *(Assign((origin(k).name,), (self.place_at(origin(k)),)) for k in range(EACH)),
-            Synchronize(),
-            *self.kept(),
-        )
-        return Loop(level, Axis.ORDERED, body)
+        second, end = (first + run).at_most(count), (first + run + run).at_most(count)
+        middle = second
+        if wanted < self.run:
+            middle, end = second.at_most(first + wanted), end.at_most(second + wanted)
+        places = (Assign((origin(k).name,), (self.place_at(origin(k)),)) for k in range(EACH))
+        work = (*self.results((first, middle, second, end), inside * EACH, self.run // 2), *places)
+        save = self.kept()
+        if wanted < self.run:
+            busy = holding(inside * EACH < literal(wanted, I32))
+            work, save = (If(busy, work),), (If(busy, save),)
+        return Loop(level, Axis.ORDERED, (*work, Synchronize(), *save, Synchronize()))
 
     def results(self, ends: Sequence[Expression], diagonal: Expression, longest: int) -> Body:
         """The elements of an item, from number `diagonal` on, of two runs, the ends of which are
         given: where they lie, and their keys."""
-        first, second, end = names = [Read(name, I32) for name in ("first", "second", "end")]
+        names = [Read(name, I32) for name in ("first", "middle", "second", "end")]
+        first, middle, second, end = names
 
-        def right_first(at: Expression, middle: Expression) -> Expression:
-            return precedes(self.keys_at(second + at), self.keys_at(first + middle))
+        def right_first(right: Expression, left: Expression) -> Expression:
+            return precedes(self.keys_at(second + right), self.keys_at(first + left))
 
         known = Read("diagonal", I32)
         left = [Read(f"left_key{k}", dtype) for k, dtype in enumerate(self.types)]
@@ -290,17 +297,19 @@ class Merge:
         both = tuple(register.name for register in (*left, *right))
         body: list[Statement] = [
             *(Declare(register.name, at) for register, at in zip(names, ends, strict=True)),
-            Declare(known.name, diagonal.at_most(end - first)),
-            *split("taken", known, second - first, end - second, right_first, longest),
+            Declare(known.name, diagonal.at_most(middle - first + end - second)),
+            *split("taken", known, middle - first, end - second, right_first, longest),
             Declare(LEFT.name, first + Read("taken", I32)),
             Declare(RIGHT.name, second + known - Read("taken", I32)),
             *(Declare(register.name, key) for register, key in keys),
         ]
         for k in range(EACH):
             takes = Read(f"takes_right{k}", BOOL)
-            goes = (end > RIGHT) & ((second <= LEFT) | precedes(right, left))
+            goes = (end > RIGHT) & ((middle <= LEFT) | precedes(right, left))
             now = [where(takes, r, q) for q, r in zip(left, right, strict=True)]
-            body += [Declare(takes.name, goes), *declared(k, where(takes, RIGHT, LEFT), now)]
+            mine = tuple(register.name for register in (origin(k), *self.registers(k)))
+            set_ = Assign(mine, (where(takes, RIGHT, LEFT), *now))
+            body += [Declare(takes.name, goes), set_]
             if k == EACH - 1:
                 break
             step = takes.cast(I32)

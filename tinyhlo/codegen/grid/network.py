@@ -101,7 +101,7 @@ class Network:
 
     # --- pieces ------------------------------------------------------------------------------
 
-    def in_blocks(self, save: Save) -> Statement:
+    def in_blocks(self, save: Save, _: int = 0) -> Statement:
         """Sort each block; its elements are saved without their places."""
         return self.of_blocks(self.elements, lambda row, along, v: save(row, along, v[:-1]), True)
 

@@ -46,4 +46,4 @@ def in_order(rows: Rows, target: Target) -> Body:
         stores = tuple(Store(m, at, v) for m, v in zip(best.given, values, strict=True))
         return (If((Condition(place, 0, rows.limit),), stores),)
 
-    return (*map(Allocate, best.given), way.in_blocks(keep), *in_order(best, target))
+    return (*map(Allocate, best.given), way.in_blocks(keep, rows.limit), *in_order(best, target))
