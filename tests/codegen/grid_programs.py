@@ -21,9 +21,9 @@ import numpy as np
 from jax import lax
 
 from tinyhlo import compiler
-from tinyhlo.codegen.grid import tiles
-from tinyhlo.codegen.grid import wide as by_fours
 from tinyhlo.codegen.grid.code import DeviceCode
+from tinyhlo.codegen.grid.products import tiles
+from tinyhlo.codegen.grid.products import wide as by_fours
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.grid.resident import gathered
 from tinyhlo.codegen.lowering.kernel import library_call_of

@@ -9,9 +9,9 @@ import pytest
 from tests.codegen.harness import kernel_program
 from tests.codegen.test_contraction import dot
 from tinyhlo.codegen.expressions import Memory, literal
-from tinyhlo.codegen.grid import tiles
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import pieces_of
+from tinyhlo.codegen.grid.products import tiles
 from tinyhlo.codegen.grid.render import device_code, render
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import lower_fused

@@ -8,10 +8,10 @@ import pytest
 from tests.codegen.native import check, run_native
 from tests.codegen.test_ranges import combining
 from tests.runtime.test_cuda import TARGET
-from tinyhlo.codegen.grid import grouped
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import pieces_of
 from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.grid.scatter import grouped
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import broadcast, elementwise, iota, param, scatter
 from tinyhlo.ir.dtypes import F32, I32, I64, DType

@@ -13,9 +13,9 @@ from tests.codegen.grid_programs import Program, code_of, conv, dot, of, wide
 from tests.codegen.test_contraction import dot as product_of
 from tests.codegen.test_grid import DEVICE
 from tinyhlo.codegen.expressions import Memory
-from tinyhlo.codegen.grid import images
 from tinyhlo.codegen.grid.lower import lower
-from tinyhlo.codegen.grid.tiles import Tile
+from tinyhlo.codegen.grid.products import images
+from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.ir.build import elementwise, param
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph

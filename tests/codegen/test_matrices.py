@@ -13,10 +13,10 @@ from tests.codegen.grid_programs import code_of, dot, of, wide
 from tests.codegen.test_grid_programs import AMD, NV
 from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.expressions import Memory
-from tinyhlo.codegen.grid.ahead import Shelf
-from tinyhlo.codegen.grid.fragments import FRAGMENTS, Fragment
-from tinyhlo.codegen.grid.tiles import Extents
-from tinyhlo.codegen.grid.warps import COPIED, tiles_of
+from tinyhlo.codegen.grid.products.ahead import Shelf
+from tinyhlo.codegen.grid.products.fragments import FRAGMENTS, Fragment
+from tinyhlo.codegen.grid.products.tiles import Extents
+from tinyhlo.codegen.grid.products.warps import COPIED, tiles_of
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, substitute
 from tinyhlo.target import Target

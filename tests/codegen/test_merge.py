@@ -10,10 +10,10 @@ import pytest
 from tests.codegen.native import check
 from tests.codegen.test_sort import by_last_digit, first_of, less_than, sorting, values
 from tests.runtime.test_cuda import TARGET
-from tinyhlo.codegen.grid import merge
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import pieces_of
 from tinyhlo.codegen.grid.render import device_code
+from tinyhlo.codegen.grid.sort import merge
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import elementwise, param
 from tinyhlo.ir.dtypes import F32, I32, DType

@@ -15,7 +15,7 @@ from jax import lax
 
 from tests.codegen.grid_programs import code_of, dot, of
 from tests.codegen.test_grid_programs import METAL, NV
-from tinyhlo.codegen.grid.tiles import WIDE, Extents, WideTile, choose_tile, soonest
+from tinyhlo.codegen.grid.products.tiles import WIDE, Extents, WideTile, choose_tile, soonest
 from tinyhlo.ir.index import Index, Var, constant, index, substitute
 from tinyhlo.target import Target
 
@@ -142,7 +142,7 @@ def test_the_depth_of_a_step_is_shared_by_slices_that_add_up_in_order() -> None:
 @pytest.mark.parametrize("tile", WIDE, ids=str)
 def test_nvrtc_keeps_sums_in_registers(tile: WideTile, monkeypatch: pytest.MonkeyPatch) -> None:
     core = pytest.importorskip("cuda.core")
-    monkeypatch.setattr("tinyhlo.codegen.grid.wide.WIDE", (tile,))
+    monkeypatch.setattr("tinyhlo.codegen.grid.products.wide.WIDE", (tile,))
     source = code_of((dot, (of(1024, 1024), of(1024, 1024))), H200).source
     options = core.ProgramOptions(arch="sm_90", std="c++17", ptxas_options=["-v"])
     log = Log()

@@ -25,7 +25,7 @@ from tinyhlo.target import Target
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
-# Features of targets that multiply matrices of 16-bit floats, as `codegen/grid/fragments.py` says.
+# Features of targets that multiply matrices of 16-bit floats (codegen/grid/products/fragments.py)
 MATRICES = frozenset(("mma", "mfma", "wmma"))
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element

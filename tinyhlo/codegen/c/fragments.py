@@ -1,7 +1,7 @@
 """Instructions for matrices as functions of C: sums of an item by reference, then its words of the
 left and the right fragment, two numbers of 16 bits each.
 
-`codegen/grid/fragments.py` says which item holds what.
+`codegen/grid/products/fragments.py` says which item holds what.
 """
 
 from __future__ import annotations

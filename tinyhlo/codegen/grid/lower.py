@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.grid.across import turned
-from tinyhlo.codegen.grid.contraction import find_product, in_tiles
-from tinyhlo.codegen.grid.images import in_images
-from tinyhlo.codegen.grid.narrow import in_fragments
 from tinyhlo.codegen.grid.parts import in_parts
+from tinyhlo.codegen.grid.products.contraction import find_product, in_tiles
+from tinyhlo.codegen.grid.products.images import in_images
+from tinyhlo.codegen.grid.products.narrow import in_fragments
+from tinyhlo.codegen.grid.products.wide import in_fours
 from tinyhlo.codegen.grid.scan import lower_scan
-from tinyhlo.codegen.grid.scatter import lower_scatter
-from tinyhlo.codegen.grid.sort import lower_sort
+from tinyhlo.codegen.grid.scatter.lower import lower_scatter
+from tinyhlo.codegen.grid.sort.lower import lower_sort
 from tinyhlo.codegen.grid.transform import lower_transform
-from tinyhlo.codegen.grid.wide import in_fours
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS as PROCESSOR_LOWERINGS

@@ -172,9 +172,7 @@ class Divider:
 
     def are_side_by_side(self, variables: Sequence[Var], loop: Loop) -> bool:
         """Whether what neighbouring sums read are neighbours, rather than the elements of a sum."""
-        if not variables or is_contiguous(
-            loop, innermost(loop), variables[-1]
-        ):
+        if not variables or is_contiguous(loop, innermost(loop), variables[-1]):
             return False
         return is_contiguous(loop, variables[-1])
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.grid.operands import holds
+from tinyhlo.codegen.grid.products.operands import holds
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, ReadTexel, Statement, WriteTexel, needed
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BF16, F16, F32
@@ -26,8 +26,8 @@ from tinyhlo.ir.views import through
 from tinyhlo.records import dataclass
 
 if TYPE_CHECKING:
-    from tinyhlo.codegen.grid.contraction import Place, Positions, Product
-    from tinyhlo.codegen.grid.images import ImageProduct
+    from tinyhlo.codegen.grid.products.contraction import Place, Positions, Product
+    from tinyhlo.codegen.grid.products.images import ImageProduct
 
 TEXEL = 4  # elements
 BANKS = 64  # texels: rows of a power of two of them, from here on, would lie in the same banks

@@ -20,10 +20,10 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.contraction import Positions, Product, points
-from tinyhlo.codegen.grid.fragments import Fragment
-from tinyhlo.codegen.grid.tiles import Tile
-from tinyhlo.codegen.grid.warps import MatrixTile
+from tinyhlo.codegen.grid.products.contraction import Positions, Product, points
+from tinyhlo.codegen.grid.products.fragments import Fragment
+from tinyhlo.codegen.grid.products.tiles import Tile
+from tinyhlo.codegen.grid.products.warps import MatrixTile
 from tinyhlo.codegen.loops import (
     Assign,
     Body,

@@ -31,7 +31,7 @@ from tinyhlo.codegen.expressions import (
     where,
 )
 from tinyhlo.codegen.grid.mapping import ITEMS, recovered
-from tinyhlo.codegen.grid.runs import Runs, summed
+from tinyhlo.codegen.grid.scatter.runs import Runs, summed
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,

@@ -25,9 +25,9 @@ from dataclasses import replace
 from math import prod
 
 from tinyhlo.codegen.expressions import Memory, Read
-from tinyhlo.codegen.grid.contraction import Place, Product
-from tinyhlo.codegen.grid.texels import TEXEL, Blocks, Depths, Windows, find_windows
-from tinyhlo.codegen.grid.tiles import Tile
+from tinyhlo.codegen.grid.products.contraction import Place, Product
+from tinyhlo.codegen.grid.products.texels import TEXEL, Blocks, Depths, Windows, find_windows
+from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.loops import Allocate, Assign, Axis, Body, Loop, LoopProgram, Statement
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.index import Index, Var, index, unravel

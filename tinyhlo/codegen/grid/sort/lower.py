@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.codegen.expressions import Expression
-from tinyhlo.codegen.grid.merge import Merge, merges
-from tinyhlo.codegen.grid.network import Network
-from tinyhlo.codegen.grid.rows import Rows
+from tinyhlo.codegen.grid.sort.merge import Merge, merges
+from tinyhlo.codegen.grid.sort.network import Network
+from tinyhlo.codegen.grid.sort.rows import Rows
 from tinyhlo.codegen.loops import Allocate, Body, If, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.ir.graph import Sort

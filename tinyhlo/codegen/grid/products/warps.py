@@ -5,8 +5,8 @@ tile_of(tiles, Extents(1, 1024, 1024, 1024), ..)  ->  tile 128x64x32 by mma
 
 from __future__ import annotations
 
-from tinyhlo.codegen.grid.fragments import Fragment
-from tinyhlo.codegen.grid.tiles import MOST_PARTS, PART, Extents, Tile
+from tinyhlo.codegen.grid.products.fragments import Fragment
+from tinyhlo.codegen.grid.products.tiles import MOST_PARTS, PART, Extents, Tile
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import U16
 from tinyhlo.ir.index import Index

@@ -31,7 +31,7 @@ from tinyhlo.codegen.contraction.layout import (
     operand_strides,
 )
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
-from tinyhlo.codegen.grid.tiles import Extents, Tile, choose_tile
+from tinyhlo.codegen.grid.products.tiles import Extents, Tile, choose_tile
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.grid.ahead import AheadProduct
-from tinyhlo.codegen.grid.contraction import Product
-from tinyhlo.codegen.grid.fragments import Fragment, fragment_of
-from tinyhlo.codegen.grid.matrices import MatrixProduct
-from tinyhlo.codegen.grid.operands import holds
-from tinyhlo.codegen.grid.tiles import soonest
-from tinyhlo.codegen.grid.warps import COPIED, DEEP, HELD, tiles_of
+from tinyhlo.codegen.grid.products.ahead import AheadProduct
+from tinyhlo.codegen.grid.products.contraction import Product
+from tinyhlo.codegen.grid.products.fragments import Fragment, fragment_of
+from tinyhlo.codegen.grid.products.matrices import MatrixProduct
+from tinyhlo.codegen.grid.products.operands import holds
+from tinyhlo.codegen.grid.products.tiles import soonest
+from tinyhlo.codegen.grid.products.warps import COPIED, DEEP, HELD, tiles_of
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.ir.dtypes import BF16, F16, F32, DType
 

@@ -26,7 +26,7 @@ from tinyhlo.codegen.expressions import (
     where,
 )
 from tinyhlo.codegen.grid.mapping import ITEMS
-from tinyhlo.codegen.grid.rows import Elements, Rows, Save
+from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,

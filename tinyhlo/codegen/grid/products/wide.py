@@ -29,8 +29,8 @@ from math import prod
 from typing import NamedTuple, TypeVar
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
-from tinyhlo.codegen.grid.contraction import Keeps, Place, Product
-from tinyhlo.codegen.grid.tiles import RUN, WIDE, Tile, WideTile, soonest
+from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Product
+from tinyhlo.codegen.grid.products.tiles import RUN, WIDE, Tile, WideTile, soonest
 from tinyhlo.codegen.loops import (
     Assign,
     Axis,

@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from math import prod
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, Read, literal
-from tinyhlo.codegen.grid.contraction import Place
-from tinyhlo.codegen.grid.operands import NarrowProduct, Staged, packed
-from tinyhlo.codegen.grid.tiles import Tile
-from tinyhlo.codegen.grid.warps import DEPTH, RUN, MatrixTile
+from tinyhlo.codegen.grid.products.contraction import Place
+from tinyhlo.codegen.grid.products.operands import NarrowProduct, Staged, packed
+from tinyhlo.codegen.grid.products.tiles import Tile
+from tinyhlo.codegen.grid.products.warps import DEPTH, RUN, MatrixTile
 from tinyhlo.codegen.loops import (
     Body,
     Declare,

@@ -27,9 +27,9 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.rows import Elements, Rows, Save
-from tinyhlo.codegen.grid.runs import holding
-from tinyhlo.codegen.grid.splits import Together, split
+from tinyhlo.codegen.grid.scatter.runs import holding
+from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
+from tinyhlo.codegen.grid.sort.splits import Together, split
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,

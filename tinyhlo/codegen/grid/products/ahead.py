@@ -32,10 +32,10 @@ from typing import NamedTuple
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.expressions import Expression, Memory, Read, literal
-from tinyhlo.codegen.grid.contraction import Place, Positions
-from tinyhlo.codegen.grid.operands import NarrowProduct, Staged, fetch, packed
-from tinyhlo.codegen.grid.tiles import Tile
-from tinyhlo.codegen.grid.warps import RUN, MatrixTile
+from tinyhlo.codegen.grid.products.contraction import Place, Positions
+from tinyhlo.codegen.grid.products.operands import NarrowProduct, Staged, fetch, packed
+from tinyhlo.codegen.grid.products.tiles import Tile
+from tinyhlo.codegen.grid.products.warps import RUN, MatrixTile
 from tinyhlo.codegen.loops import (
     Body,
     Copy,

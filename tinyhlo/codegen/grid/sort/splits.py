@@ -18,7 +18,7 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.runs import holding
+from tinyhlo.codegen.grid.scatter.runs import holding
 from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, If, Loop, Store, Synchronize, guarded
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BOOL, I32

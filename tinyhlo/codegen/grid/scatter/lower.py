@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tinyhlo.codegen.expressions import as_index
-from tinyhlo.codegen.grid.grouped import by_runs
 from tinyhlo.codegen.grid.mapping import by_item, recovered
+from tinyhlo.codegen.grid.scatter.grouped import by_runs
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import Lowering, Scope, letter
 from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
