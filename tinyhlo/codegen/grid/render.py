@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tinyhlo.codegen.bodies import all_indices, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
+from tinyhlo.codegen.c.groups import GroupStatements
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
 from tinyhlo.codegen.c.language import C_OF_32_BITS, C, of_warps
 from tinyhlo.codegen.c.library import by_instructions
 from tinyhlo.codegen.c.prelude import PRELUDES
-from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
@@ -152,7 +152,7 @@ def function(
     language = C_OF_32_BITS if narrow else C
     language = of_warps(language, piece.rows) if piece.rows > 1 else language
     items = piece.items // piece.rows
-    renderer = Statements(target, names, functions, items, piece.alone, language)
+    renderer = GroupStatements(target, names, functions, items, piece.alone, language)
     renderer.body(piece.body)
     shared, asked = shared_memory(renderer, target)
     lines = (*shared, *head, *renderer.out.lines)
@@ -162,7 +162,7 @@ def function(
     return text, tuple(arguments), asked
 
 
-def shared_memory(renderer: Statements, target: Target) -> tuple[list[str], int]:
+def shared_memory(renderer: GroupStatements, target: Target) -> tuple[list[str], int]:
     """Declarations of what a group shares; where a kernel cannot have so much by itself, places in
     what its launch asks for, and how many bytes that is."""
     sizes = [-(-memory.nbytes // 16) * 16 for _, memory in renderer.shares]

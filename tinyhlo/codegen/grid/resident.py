@@ -18,8 +18,8 @@ from typing import ClassVar, NamedTuple
 
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
+from tinyhlo.codegen.c.groups import GroupStatements
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
-from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.c.tables import table_text
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
@@ -243,7 +243,7 @@ class ResidentBlocks(ABC):
             after += braced(f"if ({moved}) ", lines)
         return before, after
 
-    def rendered(self, renderer: Statements, program: LoopProgram) -> list[str]:
+    def rendered(self, renderer: GroupStatements, program: LoopProgram) -> list[str]:
         """The loops of one kernel, by all items."""
         renderer.out.count = self.count
         renderer.body(dealt(program.body, self.items))
@@ -306,7 +306,7 @@ class ResidentRenderer(ResidentBlocks):
             names[memory] = f"((GLOBAL const {stored_name(memory.dtype)}*)({place}))"
         for memory, buffer in zip(program.writes, launch.writes, strict=True):
             names[memory] = f"((GLOBAL {stored_name(memory.dtype)}*){self.names[buffer]})"
-        renderer = Statements(self.target, names, self.functions, self.items, alone=False)
+        renderer = GroupStatements(self.target, names, self.functions, self.items, alone=False)
         return self.rendered(renderer, program)
 
     def tables_of(self, kernel: Kernel, program: LoopProgram) -> dict[Memory, str]:

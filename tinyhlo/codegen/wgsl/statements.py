@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tinyhlo.codegen.c.arithmetic import Functions
-from tinyhlo.codegen.c.statements import Statements
+from tinyhlo.codegen.c.groups import GroupStatements
 from tinyhlo.codegen.c.values import Values
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -105,7 +105,7 @@ class WgslValues(Values):
         return WgslValues(self.target, {}, self.functions)
 
 
-class WgslStatements(WgslValues, Statements):
+class WgslStatements(WgslValues, GroupStatements):
     """Renders bodies; memory of a group is named by its function."""
 
     def __init__(
@@ -117,7 +117,7 @@ class WgslStatements(WgslValues, Statements):
         alone: bool,
         symbol: str,
     ) -> None:
-        Statements.__init__(self, target, names, functions, items, alone)
+        GroupStatements.__init__(self, target, names, functions, items, alone)
         self.hidden: set[str] = set()  # names that no compiler sees through
         self.memories = frozenset(names)
         self.symbol = symbol
