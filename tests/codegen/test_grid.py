@@ -290,3 +290,19 @@ def test_a_group_has_no_more_items_than_its_row_is_long() -> None:
     rows = reduce(Op.ADD, param(0, (500, 65), F32), (1,))
     found = [(p.groups, p.items) for p in pieces_of(lower(kernel(rows), DEVICE), DEVICE)[0]]
     assert found == [(500, 128)]
+
+
+def test_code_in_parts() -> None:
+    """Each kernel is in one of them, behind the head, and none is for a few lines alone."""
+    x = param(0, (64, 1000), F32)
+    kernels = [
+        Kernel(f"kernel{k}", Graph((x.type,), (elementwise(Op.ADD, x, full(k, x.shape, F32)),)))
+        for k in range(40)
+    ]
+    code = device_code(kernels, DEVICE)
+    parts = code.parts(4)
+    found = [symbol for _, symbols in parts for symbol in symbols]
+    assert 1 < len(parts) <= 4 and sorted(found) == sorted(code.dispatches)
+    for text, symbols in parts:
+        assert text.startswith(code.head) and all(f" {symbol}(" in text for symbol in symbols)
+    assert len(device_code(kernels[:3], DEVICE).parts(4)) == 1

@@ -24,7 +24,9 @@ EMULATED = tuple(device for device, driver in DRIVERS.items() if not find_librar
 ADRENO = {"TINYHLO_EMULATE": "1"}  # by any OpenCL device
 
 
-def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def python(
+    *arguments: str, seconds: float = 300, **environment: str
+) -> subprocess.CompletedProcess[str]:
     variables = (
         os.environ
         | {"PYTHONPATH": str(ROOT)}
@@ -34,7 +36,7 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     )
     return subprocess.run(
         [sys.executable, *arguments],
-        env=variables, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,
+        env=variables, capture_output=True, text=True, timeout=seconds, check=False, cwd=ROOT,
     )  # fmt: skip
 
 
