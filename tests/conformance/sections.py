@@ -14,10 +14,12 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from tinyhlo.devices import DEVICES
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
 NAMES = (
     "suites",
-    "suites-CL",
+    *(f"suites-{name}" for name, kind in DEVICES.items() if not kind.on_host),
     "harnesses",
     "jax-tests",
     "jax-tests-newest",
@@ -28,7 +30,7 @@ NAMES = (
 )  # in the order of the page
 HEAD = """# Conformance
 
-Written by `make conformance` (suites that others wrote; DEVICE=CL: on an OpenCL device),
+Written by `make conformance` (suites that others wrote; DEVICE=NV, CL: on that device),
 `make harnesses` (JAX's primitives), `make jax-suite` and `make jax-suite-newest` (JAX's own
 tests), `make artifacts` (what older versions of JAX exported), `make fuzz` (damaged files), `make
 programs` (programs of PyPI packages) and `make ecosystem` (tests of libraries), each its own
