@@ -71,7 +71,10 @@ ABOVE, TOTAL = Read("above", I32), Read("total", I32)
 
 
 def by_runs(updates: Updates, block: Lowering, target: Target) -> Body:
-    """The two grids; nothing where they do not pay, or a device cannot run them."""
+    """The two grids; nothing where they do not pay, or a device cannot run them. Processors do not
+    get them: Intel's OpenCL compiler sometimes does not end with so many barriers."""
+    if target.is_processor:
+        return ()
     variables = [Var(letter(k), n) for k, n in enumerate(updates.shape)]
     at = block.position(tuple(index(v) if v.extent > 1 else ZERO for v in variables))
     places = [block.emit(node, at, block.root, ()) for node in updates.indices]
