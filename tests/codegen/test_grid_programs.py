@@ -56,7 +56,7 @@ ON_DEVICES = [
 
 
 def run(device: str, kind: str) -> subprocess.CompletedProcess[str]:
-    """Once more where it does not end: one time in twenty Intel's OpenCL compiler goes round in a
+    """Once more where it does not end: now and then Intel's OpenCL compiler goes round in a
     pass of its own (ReduceCrossBarrierValues), on text that it takes the other times."""
     module = ("-m", "tests.codegen.grid_programs", device, kind)
     try:
