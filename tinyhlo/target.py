@@ -10,6 +10,7 @@ WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the firs
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 WARP = 32  # work-items that exchange registers on a device with the feature of that name
 WARPS = "warps"
+DATA_LOOPS = "data_loops"  # feature of a GPU whose groups may wait in loops as long as data says
 PROCESSOR = "processor"  # feature of a device whose work-items become lanes of vectors
 
 
@@ -58,6 +59,11 @@ class Target:
     def has_warps(self) -> bool:
         """Whether neighbouring items of a group exchange registers."""
         return WARPS in self.features.split()
+
+    @property
+    def has_data_loops(self) -> bool:
+        """Whether groups may wait in loops as long as data says."""
+        return DATA_LOOPS in self.features.split()
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""

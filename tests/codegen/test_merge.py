@@ -68,7 +68,7 @@ def test_what_is_no_order_and_short_rows_take_the_network() -> None:
     assert merges(with_places(merge.SHORT + 1))
     assert not merges(with_places(merge.SHORT))
     assert not merges(sorting((I32, I32), (5000,), 0, by_last_digit(I32), 2))
-    for features in ("fp64", "fp64 data_loops processor"):
+    for features in ("fp64", "fp64 processor"):
         assert not merges(with_places(5000), replace(TARGET, features=features))
     x = with_places(1000)
     in_place = Kernel("kernel", x, in_place=((0, 0),))

@@ -123,6 +123,21 @@ print("right")
 """
 
 
+def test_a_kept_program_for_the_processor(device: str, tmp_path: Path) -> None:
+    """Its constants lie where a processor reads them, compiled just now or kept on the disk."""
+    program = """
+    f = lambda x: x @ np.linspace(0, 1, 3000, dtype=np.float32).reshape(30, 100)
+    x = jnp.ones(30)
+    mine = jax.jit(f)(x)
+    theirs = jax.jit(f, compiler_options={"tinyhlo_device": "CPU"})(x)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    print("right")
+    """
+    for _ in range(2):
+        done = jax_on(device, program, TINYHLO_CACHE="1", TINYHLO_CACHE_DIR=str(tmp_path))
+        assert done.stdout == "right\n", done.stderr
+
+
 def test_programs_are_right(device: str) -> None:
     """As the interpreter has them: loops, branches, calls of the host, constants."""
     done = jax_on(device, PROGRAMS, PYTHONWARNINGS="error::UserWarning", TINYHLO_CACHE="0")

@@ -29,7 +29,7 @@ from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
-from tinyhlo.runtime.arrays import put
+from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, cache_of, key_of
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
@@ -156,7 +156,7 @@ def load(place: SavedPlace) -> Executable | None:
             KernelReport(*values, loops=KernelLoops(place, number))
             for number, values in enumerate(head["kernels"])
         ),
-        constants=tuple(put(np.frombuffer(raw, U8.numpy)) for raw in groups[0]),
+        constants=tuple(aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0]),
         entry=linked.entry,
         keepalive=linked,
     )

@@ -59,7 +59,7 @@ static bool gather(void* buffer, const char* from, int64_t bytes, const int64_t*
                    const int64_t* strides, size_t rank, int64_t item) {
   if (!tiny_memory_is_apart()) return copy_dense(buffer, from, dims, strides, rank, item) != NULL;
   char* dense = tiny_allocate(bytes);
-  if (!dense) return false;
+  if (!dense) return tiny_set_error(TINY_RESOURCE_EXHAUSTED, "out of memory"), false;
   copy_dense(dense, from, dims, strides, rank, item);
   bool is_done = !tiny_put(buffer, dense, bytes);
   tiny_free(dense, bytes);

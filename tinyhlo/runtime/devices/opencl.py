@@ -29,7 +29,7 @@ from tinyhlo.runtime import core
 from tinyhlo.runtime.cache import cache_of, key_of
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.ffi import Words
-from tinyhlo.target import PROCESSOR, Target
+from tinyhlo.target import DATA_LOOPS, PROCESSOR, Target
 from tinyhlo.version import VERSION
 
 INSTALL = "pip install 'tinyhlo[cl]' (with an OpenCL runtime for CPUs: 'tinyhlo[cl-cpu]')"
@@ -217,7 +217,8 @@ def target_of(device: Any, name: str, is_processor: bool) -> Target:
     """What the driver says of the device."""
     extensions = set(device.extensions.split())
     has = [feature for feature, extension in EXTENSIONS.items() if extension in extensions]
-    has += ["data_loops", *[PROCESSOR] * is_processor]
+    # Not on processors: with barriers in so many loops Intel's compiler sometimes does not end.
+    has += [PROCESSOR if is_processor else DATA_LOOPS]
     cache = int(device.global_mem_cache_size)
     return Target(
         device="CL",

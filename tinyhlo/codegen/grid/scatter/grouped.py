@@ -65,16 +65,12 @@ RANGES = 4096
 WORK = 4096  # elements of the updates of a range
 OFTEN = 8  # updates of a place, on the average, whose rows are combined in tiles first
 LIMIT = 1 << 29  # places, and updates: what keeps all indices within 32 bits
-WAITS = "data_loops"  # feature of a device whose groups may wait in loops as long as data says
 ASSOCIATIVE = {Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR}
 ABOVE, TOTAL = Read("above", I32), Read("total", I32)
 
 
 def by_runs(updates: Updates, block: Lowering, target: Target) -> Body:
-    """The two grids; nothing where they do not pay, or a device cannot run them. Processors do not
-    get them: Intel's OpenCL compiler sometimes does not end with so many barriers."""
-    if target.is_processor:
-        return ()
+    """The two grids; nothing where they do not pay, or a device cannot run them."""
     variables = [Var(letter(k), n) for k, n in enumerate(updates.shape)]
     at = block.position(tuple(index(v) if v.extent > 1 else ZERO for v in variables))
     places = [block.emit(node, at, block.root, ()) for node in updates.indices]
@@ -87,7 +83,7 @@ def by_runs(updates: Updates, block: Lowering, target: Target) -> Body:
         if var is not None and sum(var in other.free for other in places) == 1:
             own[axis] = var
     many = prod(v.extent for v in variables if v not in own.values())
-    if WAITS not in target.features.split() or updates.root.unique or many < FEW:
+    if not target.has_data_loops or updates.root.unique or many < FEW:
         return ()
     grouped = Grouped(updates, block, target, tuple(variables), own)
     return grouped.body() if max(grouped.many, grouped.places, updates.size) < LIMIT else ()

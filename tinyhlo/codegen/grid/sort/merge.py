@@ -54,7 +54,6 @@ ITEMS = 512  # of a group, at most
 EACH = 9  # elements of an item: odd, so that items side by side use different banks of memory
 SHORT = 256  # elements of a row that the network sorts
 LONG = 1 << 29  # elements: what keeps all indices within 32 bits
-WAITS = "data_loops"  # feature of devices that this is for, unless they are processors
 LEFT, RIGHT = Read("left", I32), Read("right", I32)
 
 Keys = Sequence[Expression]
@@ -64,9 +63,8 @@ Place = Callable[[Expression], Index]  # in a row, of an element of a tile
 def merges(rows: Rows, target: Target) -> Order | None:
     """The order of the rows where merging pays, else None. An item reads its elements when others
     have stored theirs: not in place."""
-    suits = WAITS in target.features.split() and not target.is_processor
     within = rows.length > SHORT and rows.count * rows.length < LONG
-    if not (suits and within) or rows.kernel.in_place:
+    if not (target.has_data_loops and within) or rows.kernel.in_place:
         return None
     return find_order(rows.root.comparator)
 
