@@ -9,10 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from tinyhlo.codegen.bodies import (
-    in_order,
-    substituted,
-)
+from tinyhlo.codegen.bodies import in_order, substituted
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.fragments import COPIES, fragment_function, load_function
 from tinyhlo.codegen.c.language import Language
