@@ -9,11 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tinyhlo import version
+
 if TYPE_CHECKING:
     from tinyhlo.artifact import LoadedProgram, PolymorphicProgram, load
     from tinyhlo.runtime.targets import register_custom_call
 
-__all__ = ["LoadedProgram", "PolymorphicProgram", "load", "register_custom_call"]
+__all__ = ["LoadedProgram", "PolymorphicProgram", "__version__", "load", "register_custom_call"]
+
+__version__ = version.VERSION
 
 # name -> the module that defines it
 HOMES = {
