@@ -13,6 +13,8 @@ import pytest
 from jax.experimental.layout import Format, Layout
 from jax.sharding import SingleDeviceSharding
 
+from tinyhlo.pjrt_plugin import dlpack
+
 ALIGNMENT = 64
 
 
@@ -163,6 +165,18 @@ def test_dlpack_without_a_cpu_device(python: Callable[..., str]) -> None:
     print(np.from_dlpack(x + 1), jnp.from_dlpack(x, copy=True), *x.devices())
     """
     assert python(program, JAX_PLATFORMS="tiny") == "[1. 2. 3.] [0. 1. 2.] TinyDevice(id=0)\n"
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "bool"])
+def test_dlpack_of_types_that_numpy_does_not_know(name: str) -> None:
+    """What leaves and comes by NumPy, where there is no CPU device, is what jaxlib's is."""
+    values = jnp.asarray([0, 1, 2, 4], name, device=jax.devices("cpu")[0])
+    given = dlpack.HandedOut(np.asarray(values))
+    taken = dlpack.taken_in(values)
+    for read in (jax.dlpack.from_dlpack(given), dlpack.taken_in(given), taken):
+        assert read.dtype == values.dtype
+        assert read.tolist() == values.tolist()
+    assert taken.ctypes.data == values.unsafe_buffer_pointer()
 
 
 def test_dlpack_import(tiny: jax.Device) -> None:
