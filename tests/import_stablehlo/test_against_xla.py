@@ -240,8 +240,13 @@ STRUCTURES = {
             x[:0].sum(0),
             jnp.concatenate([x[:0], x]),
             jnp.zeros((0, 3)) @ jnp.zeros((3, 2)),
+            lax.pad(x[:0], x[0, 0], [(2, 3, 4), (0, 1, 0)]),
         ),
         X,
+    ),
+    "gradient of a product of pairs": (  # pads empty arrays
+        jax.grad(lambda x: (jnp.cumprod(x[:6].reshape(3, 2), 1) ** 2).sum()),
+        np.arange(33, dtype=np.float32),
     ),
 }
 

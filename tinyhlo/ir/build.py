@@ -173,6 +173,8 @@ def pad(
         max(0, n + max(0, n - 1) * gap + before + after)
         for n, before, after, gap in zip(source.shape, low, high, interior, strict=True)
     )
+    if source.type.size == 0:
+        return broadcast(fill, shape)
     type_ = TensorType(shape, source.dtype)
     return intern(ir.Pad, type_, (source, fill), low, high, interior)
 
