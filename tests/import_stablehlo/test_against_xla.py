@@ -244,10 +244,6 @@ STRUCTURES = {
         ),
         X,
     ),
-    "gradient of a product of pairs": (  # pads empty arrays
-        jax.grad(lambda x: (jnp.cumprod(x[:6].reshape(3, 2), 1) ** 2).sum()),
-        np.arange(33, dtype=np.float32),
-    ),
 }
 
 

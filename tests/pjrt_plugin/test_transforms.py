@@ -47,6 +47,10 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
         jax.grad(lambda x: lax.scan(lambda c, v: (jnp.tanh(c + v), None), 0.0, x)[0]),
         (X[0],),
     ),
+    "grad of products of pairs": (  # which pads empty arrays
+        jax.grad(lambda x: (jnp.cumprod(x[:6].reshape(3, 2), axis=1) ** 2).sum()),
+        (np.linspace(-2, 2, 33, dtype=np.float32),),
+    ),
     "while_loop": (collatz, (np.int32(27),)),
     "vmap of while_loop": (jax.vmap(collatz), (np.arange(1, 9, dtype=np.int32),)),
     "fori_loop": (lambda x: lax.fori_loop(0, 10, lambda i, a: a * 0.5 + i, x), (X,)),

@@ -22,11 +22,14 @@ from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
+
+FEWEST = 4  # neighbours along the depth that are worth a vector of their own
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -169,7 +172,7 @@ def pack_right(
             for u, lane in columns
             for j in members
         )
-        body: Body = (vector_loop(along, stores, lanes),)
+        body: Body = (vector_loop(along, stores, min(lanes, power_of_two(along.extent))),)
         body = nested([unit], body) if fills_lines else body
         if plan.shared:
             first, *rest = longest_first((panel, frame.piece, *outer))
@@ -211,13 +214,13 @@ def along_depth(frame: Frame, depth: Depth, source: Source | None) -> Var | None
     if source is None or depth.inside:
         return None
     flat, runs = source.flat(), plan.k.runs[plan.k.number :]
-    if flat.coefficient(c.n[-1]) == 1:
+    if flat.coefficient(c.n[-1]) == 1 and c.left.shape[c.n[-1]] >= plan.lanes:
         return None
     return next(
         (
             loop
             for loop, run in zip(depth.loops, runs, strict=True)
-            if flat.coefficient(run[-1]) == 1 and loop.extent >= plan.lanes
+            if flat.coefficient(run[-1]) == 1 and loop.extent >= min(plan.lanes, FEWEST)
         ),
         None,
     )
