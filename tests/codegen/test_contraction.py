@@ -469,6 +469,44 @@ def test_vectors_along_any_axis_of_the_depth_fill_a_panel(
     compare(graph)
 
 
+@pytest.mark.parametrize(("size", "stride", "width"), [(16, 1, 8), (7, 1, 4), (16, 2, 8)])
+def test_windows_that_lie_along_the_depth_are_turned_as_they_are_packed(
+    size: int, stride: int, width: int
+) -> None:
+    """The gradient of a convolution's weights, NCHW: columns are channels and offsets of windows,
+    of which three are neighbours in memory, and the depth runs along rows of images."""
+    x = build.param(0, (4, 8, size, size), F32)
+    places, behind = (size - 1) // stride + 1, 2 - stride
+    windows = build.window(
+        build.pad(x, build.scalar(0.0, F32), (0, 0, 1, 1), (0, 0, behind, behind)),
+        (1, 1, places, places), (1, 1, 1, 1), (1, 1, stride, stride),
+    )  # fmt: skip
+    right = build.reshape(windows, (4, 8, 3, 3, places, places))
+    dy = build.param(1, (4, 24, places, places), F32)
+    shape = (24, 8, 3, 3, 4, places, places)
+    factors = product(dy, (4, 0, 5, 6), right, (4, 1, 2, 3, 5, 6), shape)
+    graph = Graph((x.type, dy.type), (build.reduce(Op.ADD, factors, (4, 5, 6)),))
+    loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
+    assert loops is not None and "right packed" in loops.moves
+    assert re.search(rf"for k6 in {places} vector {width}:", str(loops))
+    compare(graph, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_joined_axes_that_lie_in_order_are_one_run(computed: bool) -> None:
+    """x.reshape(24, -1) @ y.reshape(40, -1).T of arguments with two axes more is the product of
+    what lies there."""
+    x, y = build.param(0, (24, 60, 8), F32), build.param(1, (40, 60, 8), F32)
+    right = build.elementwise(Op.MUL, y, y) if computed else y
+    flat = build.reshape(right, (40, 480))
+    total = dot(build.reshape(x, (24, 480)), build.permute(flat, (1, 0)))
+    graph = Graph((x.type, y.type), (total,))
+    loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
+    assert loops is not None and "left in place" in loops.moves
+    assert "for k1 in 480 vector 8:" in str(loops)
+    compare(graph, tolerance=1e-5)
+
+
 @pytest.mark.parametrize(("processor", "together"), [("x86-64-v3", 24), ("x86-64-v4", 16)])
 def test_what_is_turned_as_it_is_packed_fills_lines(processor: str, together: int) -> None:
     """Not all 48 columns of a panel where 16 do: LLVM takes 9 ms for the shuffles of those.

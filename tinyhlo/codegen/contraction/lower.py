@@ -63,7 +63,7 @@ from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import F32, F64, DType
-from tinyhlo.ir.graph import Param, Reduce
+from tinyhlo.ir.graph import Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
@@ -107,7 +107,7 @@ def is_along_rows(
         return False
     lanes = target.vector_bytes // dtype.itemsize
     few = 2 * c.extent(c.n) < lanes <= c.extent(c.k)
-    stored = isinstance(right.node, Param) and right.node.dtype is dtype
+    stored = right.argument is not None and right.argument.dtype is dtype
     if not (few and stored and operand_strides(lowering, c.left)[c.k[0]] == 1):
         return False
     variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(c.left.shape)]

@@ -28,7 +28,7 @@ from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType
-from tinyhlo.ir.graph import VIEWS, Node, Pad, Param
+from tinyhlo.ir.graph import VIEWS, Node, Pad, Param, Reshape
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
@@ -58,10 +58,16 @@ class Affine:
 @dataclass(frozen=True, eq=False, slots=True)
 class Source:
     """The node that an operand's views and exact casts are over, and its index for a point of the
-    product."""
+    product. Where axes that lie in order were joined, that is the reshape which did."""
 
     node: Node
     index: tuple[Affine, ...]
+
+    @property
+    def argument(self) -> Param | None:
+        """The argument in whose memory the node lies."""
+        node = before_reshapes(self.node)
+        return node if isinstance(node, Param) else None
 
     def flat(self) -> Affine:
         """The element of the source in row-major order."""
@@ -85,22 +91,34 @@ class Source:
 def find_source(operand: Node) -> Source | None:
     """The source of an operand, or None where a view is not affine in the product's axes."""
     variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(operand.shape)]
+    axes = {var: axis for axis, var in enumerate(variables)}
     at: tuple[Index, ...] = tuple(map(index, variables))
     node = operand
+
+    def is_affine(places: Sequence[Index]) -> bool:
+        return all(atom in axes for place in places for atom, _ in place.terms)
+
     while (isinstance(node, VIEWS) and not isinstance(node, Pad)) or is_exact_cast(node):
         if isinstance(node, VIEWS):
-            at, _ = through(node, at)
+            inner, _ = through(node, at)
+            if not is_affine(inner):
+                break
+            at = inner
         node = node.inputs[0]
-    if node.type.size == 0:
+    below = before_reshapes(node)
+    if node.type.size == 0 or (isinstance(below, VIEWS) and not isinstance(below, Pad)):
         return None
-    axes = {var: axis for axis, var in enumerate(variables)}
     places: list[Affine] = []
     for place in at:
-        if any(atom not in axes for atom, _ in place.terms):
-            return None
         found = {axes[atom]: c for atom, c in place.terms}  # type: ignore[index]
         places.append(Affine(place.offset, found))
     return Source(node, tuple(places))
+
+
+def before_reshapes(node: Node) -> Node:
+    while isinstance(node, Reshape):
+        node = node.inputs[0]
+    return node
 
 
 def in_lanes(layout: Layout, lowering: Lowering) -> bool:
@@ -133,8 +151,8 @@ class InPlace:
 
 
 def in_place(source: Source, memories: Sequence[Memory]) -> InPlace:
-    assert isinstance(source.node, Param)
-    return InPlace(memories[source.node.position], source.flat())
+    assert source.argument is not None
+    return InPlace(memories[source.argument.position], source.flat())
 
 
 @dataclass(frozen=True, eq=False, slots=True)

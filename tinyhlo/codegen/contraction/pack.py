@@ -30,6 +30,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 
 FEWEST = 4  # neighbours along the depth that are worth a vector of their own
+NEAR = 2  # elements from one of them to the next
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -220,7 +221,7 @@ def along_depth(frame: Frame, depth: Depth, source: Source | None) -> Var | None
         (
             loop
             for loop, run in zip(depth.loops, runs, strict=True)
-            if flat.coefficient(run[-1]) == 1 and loop.extent >= min(plan.lanes, FEWEST)
+            if 0 < flat.coefficient(run[-1]) <= NEAR and loop.extent >= min(plan.lanes, FEWEST)
         ),
         None,
     )

@@ -22,7 +22,6 @@ from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.tiles import CHUNKS_A_THREAD, MIN_SUMS, issue_slots, tiles
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import Param
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
@@ -237,7 +236,7 @@ class Planner:
 
     def is_stored(self, source: Source, dtype: DType) -> bool:
         """Whether memory holds the operand in the type in which it is multiplied."""
-        return isinstance(source.node, Param) and source.node.dtype is dtype
+        return source.argument is not None and source.argument.dtype is dtype
 
     def groups_in(self, source: Source) -> bool:
         """Whether members of a group can be neighbours in a box of the source."""
