@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 import jax
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 from jax import lax
+
+from tinyhlo.runtime import blas, core
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 TOLERANCE = {"float16": 3e-2, "float32": 2e-4, "complex64": 2e-4}
@@ -212,3 +215,34 @@ def test_batches_in_parts(tiny: jax.Device, dtype: str, monkeypatch: pytest.Monk
     test_factorisations(tiny, (5, 4, 3), dtype)
     test_eigenvalues(tiny, dtype)
     test_cholesky(tiny, (2, 3, 4, 4), dtype)
+
+
+def test_batches_and_small_matrices_have_blas_alone(
+    tiny: jax.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its threads would wait for each other; afterwards it has as many as before."""
+    threads, asked = [8], list[int]()
+
+    def set_threads(count: int) -> None:
+        asked.append(count)
+        threads[0] = count
+
+    get = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: threads[0])
+    set_ = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
+    core.library().tiny_blas_threads(core.address_of(get), core.address_of(set_))
+    monkeypatch.setattr(blas, "is_controlled", lambda: True)
+    try:
+        for shape, alone in (((3, 90, 90), True), ((40, 40), True), ((150, 150), False)):
+            asked.clear()
+            a = np.broadcast_to(np.eye(shape[-1]), shape)
+            values, _ = on(tiny, jnp.linalg.eigh, a)
+            np.testing.assert_allclose(values, np.ones(shape[:-1]), atol=1e-12)
+            assert asked == ([1, 8] if alone else [])
+    finally:
+        monkeypatch.undo()
+        blas.is_controlled.cache_clear()
+        blas.is_controlled()
+
+
+def test_the_blas_of_scipys_wheels_is_found() -> None:
+    assert blas.is_controlled() or not list(blas.libraries())

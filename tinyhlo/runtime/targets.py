@@ -23,7 +23,7 @@ import numpy as np
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import interpreter
 from tinyhlo.ir.graph import LibraryCall, TensorType
-from tinyhlo.runtime import callbacks
+from tinyhlo.runtime import blas, callbacks
 from tinyhlo.runtime.ffi import ffi_call, pointer_of
 from tinyhlo.runtime.library import (
     REGISTRY,
@@ -39,9 +39,11 @@ from tinyhlo.runtime.library import (
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
 SPLIT_SECONDS = 50e-6  # a batch that needs less is not worth a fork
-# Elements of a matrix. From 32x32 on, SciPy's OpenBLAS runs on threads of its own, and callers on
-# two threads wait for each other: 100 triangular_solve of 32x32 took 35 ms instead of 1.
+# Elements of a matrix. From 32x32 on OpenBLAS runs on threads of its own where they are not ours to
+# set, and callers on two threads wait for each other: 100 triangular_solve of 32x32 took 35 ms
+# instead of 1.
 SPLIT_SIZE = 32 * 32 - 1
+ALONE_SECONDS = 100e-6  # a matrix that needs less is not worth threads of BLAS: up to 80x80
 PLATFORMS = ("tiny", "cpu", "Host")  # of jax.ffi; XLA calls "cpu" "Host"
 
 
@@ -166,18 +168,20 @@ def lapack_target(target: str) -> Maker | None:
 
 
 def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
-    """A call of LAPACK; a batch of small matrices is split among threads."""
+    """A call of LAPACK; a batch of small matrices is split among threads, of larger ones jaxlib
+    does it by itself. BLAS has one thread then."""
     seconds = seconds_of(call)
     batch = batch_shape(call)
     largest = max((type_.size for type_ in call.operands), default=0)
     if batch is None or seconds < SPLIT_SECONDS or largest > prod(batch) * SPLIT_SIZE:
-        return ffi_call(handlers, call, seconds)
+        alone = batch is not None or seconds < ALONE_SECONDS
+        return ffi_call(handlers, call, seconds, alone=alone and blas.is_controlled())
     flat = replace(
         call,
         operands=tuple(flattened(type_, len(batch)) for type_ in call.operands),
         results=tuple(flattened(type_, len(batch)) for type_ in call.results),
     )
-    return ffi_call(handlers, flat, seconds, prod(batch))
+    return ffi_call(handlers, flat, seconds, prod(batch), alone=blas.is_controlled())
 
 
 def batch_shape(call: Call) -> tuple[int, ...] | None:

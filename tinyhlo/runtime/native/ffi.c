@@ -4,6 +4,8 @@
    pool: each part is a call of its own, on a part of every buffer. */
 #include "ffi.h"
 
+#include "blas.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -112,7 +114,11 @@ int32_t tiny_ffi_run(TinyLibrary* self, void** inputs, void** outputs) {
     buffers[operand].data = outputs[k];
   }
   int64_t run = atomic_fetch_add(&runs, 1);
-  return library->batch > 1 ? run_batch(library, buffers, run) : run_frame(library, buffers, run);
+  if (library->alone) blas_begin_alone();
+  int32_t status = library->batch > 1 ? run_batch(library, buffers, run)
+                                      : run_frame(library, buffers, run);
+  if (library->alone) blas_end_alone();
+  return status;
 }
 
 int32_t tiny_ffi_instantiate(FfiLibrary* library) {

@@ -18,6 +18,7 @@ typedef struct {
   const int64_t* output_bytes;
   int64_t batch;                    /* length of the first axis of all buffers; 1: do not split */
   const int64_t* batch_bytes;       /* for each buffer, of one element of the batch */
+  int64_t alone;                    /* whether the BLAS that it calls has one thread meanwhile */
   FfiAttributes attributes;
   void* states[FFI_STAGES];         /* what the handlers keep from stage to stage */
   int64_t state_types[FFI_STAGES];
