@@ -74,6 +74,18 @@ def test_rows_that_lie_across_are_vectors_where_they_are_few(width: int) -> None
         check(graph, [normal(rows, width, width), normal(rows, width)], rtol=1e-5)
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_at_most_eight_rows_are_written_out(width: int) -> None:
+    """Of 64, in six loops of two: a gate of a quantum circuit."""
+    a, b = param(0, (2, 2), F32), param(1, (2,) * 6 + (width,), F32)
+    wide = (2,) * 7 + (width,)  # the sum's axis is the second one
+    factors = broadcast(a, wide, (0, 1)), broadcast(b, wide, (4, 1, 6, 2, 3, 5, 7))
+    graph = Graph((a.type, b.type), (reduce(Op.ADD, elementwise(Op.MUL, *factors), (1,)),))
+    (loops,) = compiled(graph).loops
+    assert 1 < str(loops).count(f"{width} vector {width}:") <= 8
+    check(graph, [normal(2, 2), normal(*b.shape)], rtol=1e-5)
+
+
 @pytest.mark.parametrize("width", [2, 3, 4, 5, 6, 7, 9, 13])
 @pytest.mark.parametrize("rows", [1, 5, 40])
 @pytest.mark.parametrize("dtype", [F32, F64, I8, I32, U64, F16, BF16])

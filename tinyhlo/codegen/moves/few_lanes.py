@@ -105,16 +105,19 @@ def in_one_vector(row: Loop) -> Loop:
 
 
 def around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
-    """The row with the loops around it, from inside out, those of few iterations written out."""
+    """The row with the loops around it: as many from inside out as have few iterations are
+    written out."""
     nodes = set[Expression]()
     extent_of(replace(row, axis=Axis.SERIAL, width=1), nodes)
-    rows = [row]
-    for loop in reversed(nest):
-        count = len(rows) * loop.var.extent
-        if count <= MOST_ROWS and count * len(nodes) <= MOST_NODES_OF_ROWS:
-            rows = [at(loop, k, each) for k in range(loop.var.extent) for each in rows]
-        else:
-            rows = [replace(loop, body=tuple(rows))]
+    rows, loops = [row], list(nest)
+    while loops:
+        count = len(rows) * loops[-1].var.extent
+        if count > MOST_ROWS or count * len(nodes) > MOST_NODES_OF_ROWS:
+            break
+        loop = loops.pop()
+        rows = [at(loop, k, each) for k in range(loop.var.extent) for each in rows]
+    for loop in reversed(loops):
+        rows = [replace(loop, body=tuple(rows))]
     return rows
 
 
