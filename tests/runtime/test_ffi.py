@@ -18,7 +18,7 @@ from tinyhlo.errors import ExecutionError, TinyhloError
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.pjrt_plugin import initialize
-from tinyhlo.runtime import core
+from tinyhlo.runtime import blas, core
 from tinyhlo.runtime.ffi import ffi_call
 from tinyhlo.runtime.library import REGISTRY, Call, run
 from tinyhlo.runtime.targets import batch_shape, find
@@ -177,21 +177,24 @@ def test_error_of_one_part_of_a_batch(handlers: ctypes.CDLL) -> None:
 
 
 @pytest.mark.parametrize(("size", "split"), [(8, True), (31, True), (32, False), (100, False)])
-def test_large_matrices_are_left_to_the_threads_of_lapack(size: int, split: bool) -> None:
+def test_batches_of_large_matrices_are_left_to_jaxlib(size: int, split: bool) -> None:
+    """Which makes calls on several threads too, each of BLAS with one."""
     shape = (400, size, size)
     matrices, failed = TensorType(shape, F32), TensorType(shape[:1], I32)
     call = Call("lapack_spotrf_ffi", {"uplo": np.uint8(ord("L"))}, (matrices,), (matrices, failed))
-    given: list[int] = []
+    given: list[tuple[int, bool]] = []
 
-    def recorded(handlers: object, call: Call, seconds: float, batch: int = 1) -> None:
-        given.append(batch)
+    def recorded(
+        handlers: object, call: Call, seconds: float, batch: int = 1, alone: bool = False
+    ) -> None:
+        given.append((batch, alone))
 
     make = find(call.target)
     assert make is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tinyhlo.runtime.targets.ffi_call", recorded)
         make(call)
-    assert given == [400 if split else 1]
+    assert given == [(400 if split else 1, blas.is_controlled())]
 
 
 def test_batches_are_split_among_threads() -> None:

@@ -30,8 +30,8 @@ def view(address: int | None, type_: TensorType) -> np.ndarray:
     """The array at `address`, not copied."""
     if type_.size == 0 or not address:
         return np.empty(type_.shape, type_.dtype.numpy)
-    raw = (ctypes.c_uint8 * type_.nbytes).from_address(address)
-    return np.ctypeslib.as_array(raw).view(type_.dtype.numpy).reshape(type_.shape)
+    raw: Any = (ctypes.c_uint8 * type_.nbytes).from_address(address)
+    return np.ndarray(type_.shape, type_.dtype.numpy, raw)
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
