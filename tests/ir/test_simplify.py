@@ -138,7 +138,7 @@ def test_through_agrees_with_interpreter(seed: int) -> None:
     random = np.random.default_rng(seed)
     source = build.param(0, random_shape(random), F32)
     view = pick(random, VIEW_STEPS)(random, source, [source])
-    if view is source:
+    if view is source or source not in view.inputs:  # the fill around nothing
         return
     array = random_array(random, source.shape, F32)
     (wanted,) = run_graph(Graph((source.type,), (view,)), [array])
