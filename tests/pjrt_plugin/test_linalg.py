@@ -240,6 +240,7 @@ def test_batches_and_small_matrices_have_blas_alone(
             assert asked == ([1, 8] if alone else [])
     finally:
         monkeypatch.undo()
+        core.library().tiny_blas_threads(None, None)
         blas.is_controlled.cache_clear()
         blas.is_controlled()
 

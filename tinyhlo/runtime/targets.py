@@ -39,9 +39,9 @@ from tinyhlo.runtime.library import (
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
 SPLIT_SECONDS = 50e-6  # a batch that needs less is not worth a fork
-# Elements of a matrix. From 32x32 on OpenBLAS runs on threads of its own where they are not ours to
-# set, and callers on two threads wait for each other: 100 triangular_solve of 32x32 took 35 ms
-# instead of 1.
+# Elements of a matrix. Of larger ones jaxlib's handlers share a batch among threads, as fast; and
+# where BLAS has threads that are not ours to set, callers on two threads wait for each other: 100
+# triangular_solve of 32x32 took 35 ms instead of 1.
 SPLIT_SIZE = 32 * 32 - 1
 ALONE_SECONDS = 100e-6  # a matrix that needs less is not worth threads of BLAS: up to 80x80
 PLATFORMS = ("tiny", "cpu", "Host")  # of jax.ffi; XLA calls "cpu" "Host"
