@@ -59,6 +59,11 @@ class Config:
     devices: int = option(
         0, "devices to pretend, all of them this CPU (0: as many as XLA's cpu is told to, else one)"
     )
+    platform: str = option(
+        "",
+        "what `device.platform` and `jax.default_backend()` say, for programs that know platforms "
+        "by their names alone, as cpu (empty: tiny)",
+    )
     profile: str = option("", "write a Perfetto trace of kernels to this file")
     viz: str = option(
         "",

@@ -29,6 +29,23 @@ def test_eager_programs_on_tiny(python: Python) -> None:
     )
 
 
+def test_a_program_may_be_told_another_name(python: Python) -> None:
+    """Names alone: what is lowered for tiny stays so, as callbacks, and files of jax.export."""
+    program = """
+        import jax, jax.numpy as jnp
+        from jax import export
+        x = jnp.diag(jnp.array([4.0, 9.0]))
+        jax.jit(lambda x: jax.debug.print("{}", x.sum()))(x)
+        there = jax.jit(lambda x: x + 1, device=jax.devices()[0])(x).device
+        print(there.platform, there.client.platform, jax.default_backend())
+        exported = export.deserialize(export.export(jax.jit(jnp.linalg.cholesky))(x).serialize())
+        print(exported.platforms, exported.call(x).tolist())
+        print(jax.device_put(x, jax.devices("cpu")[0]).device.platform)
+    """
+    printed = python(program, TINYHLO_PLATFORM="gpu", JAX_PLATFORMS="tiny,cpu").splitlines()
+    assert printed == ["13.0", "gpu tiny gpu", "('tiny',) [[2.0, 0.0], [0.0, 3.0]]", "cpu"]
+
+
 def test_buffers_may_die_while_an_exception_propagates(python: Python) -> None:
     program = """
         import jax, numpy as np

@@ -45,6 +45,8 @@ def client_options() -> dict[str, int | str]:
     Raises TinyhloError where there is none.
     """
     config = bridge.environment()
+    if config.platform:
+        show_as(config.platform)
     devices: dict[str, int | str] = {"devices": config.devices or pretended_devices()}
     device = bridge.opened_device(config)
     return devices if device is None else devices | {"kind": device.name, "label": device.label}
@@ -76,6 +78,26 @@ def allow_donation() -> None:
     platforms = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(platforms, list) and PLATFORM not in platforms:
         platforms.append(PLATFORM)
+
+
+def show_as(name: str) -> None:
+    """Tell programs that ask a device or JAX for the platform that it is `name`: some refuse what
+    they do not know (MuJoCo XLA). JAX itself goes by the client's name, which stays."""
+    import jax
+    from jax._src import xla_bridge
+
+    def platform(device: Any) -> str:
+        return name if device.client.platform == PLATFORM else theirs.fget(device)
+
+    def default_backend() -> str:
+        known = xla_bridge.default_backend()
+        return name if known == PLATFORM else known
+
+    kind: Any = jax.Device
+    theirs = vars(kind).get("platform")
+    if isinstance(theirs, property):
+        kind.platform = property(platform, doc=theirs.__doc__)
+    jax.default_backend = default_backend
 
 
 def estimate_costs() -> None:
