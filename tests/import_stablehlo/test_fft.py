@@ -121,6 +121,17 @@ def test_passes_of_a_group_share_a_kernel() -> None:
         assert len(program.body) == len(factors) + 1  # and the planes apart
 
 
+def test_transforms_that_follow_each_other_are_a_few_equal_kernels() -> None:
+    parts = [param(k, (4, 64), F32) for k in range(2)]
+    value = Complex(*parts)
+    for _ in range(32):
+        value = transform(value, "FFT", (64,))
+        assert isinstance(value, Complex)
+    graph = Graph(tuple(p.type for p in parts), tuple(flatten([value])))
+    program = schedule(simplify(graph), "fft", (), TARGET)
+    assert len(compile_program(program, TARGET, Config()).kernels) <= 3
+
+
 def test_roots_are_symmetric() -> None:
     for n in (8, 12, 30):
         found = roots(np.arange(n), n)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import reduce as folded
 
 from tests.schedule.graphs import launches, normal, planned
+from tinyhlo.codegen.lowering.joined_parts import MAX_PIECES
+from tinyhlo.codegen.render import kernels_of
+from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir.build import (
     broadcast,
     cast,
     elementwise,
     expand,
+    full,
     gather,
     iota,
     pad,
@@ -232,7 +236,7 @@ def across(x_order: tuple[int, ...], y_order: tuple[int, ...], n: int) -> tuple[
 
 def copies(result: Node) -> int:
     types = (param(0, (64, 64, 64), F32).type,) * 2
-    return len(find_items(Graph(types, (result,)), PLAIN).copies)
+    return len(find_items(Graph(types, (result,)), PLAIN).apart)
 
 
 def test_what_lies_across_others_and_far_is_turned_for_a_reduce() -> None:
@@ -271,3 +275,17 @@ def test_a_copy_for_its_readers_is_a_kernel_of_its_own() -> None:
     arrays = [normal(64, 64, 64, seed=k) for k in (0, 1)]
     program = planned(Graph((x.type, x.type), (total,)), arrays)
     assert len(launches(program.body)) == 2
+
+
+def test_of_many_joined_parts_some_are_stored_before() -> None:
+    """400 functions of a row, joined by sixteens as JAX does: a loop over all of them would choose
+    among 400 for each element."""
+    x = param(0, (8,), F32)
+    rows = [elementwise(Op.SIN, elementwise(Op.MUL, x, full(k, (8,), F32))) for k in range(400)]
+    values = [reshape(row, (1, 8)) for row in rows]
+    while len(values) > 1:
+        values = [join(values[k : k + 16], 0) for k in range(0, len(values), 16)]
+    program = planned(Graph((x.type,), (values[0],)), [normal(8)])
+    for kernel in kernels_of(program.body):
+        for result in kernel.graph.results:
+            assert sum(map(is_joined, Graph((), (result,)).nodes())) < MAX_PIECES

@@ -132,7 +132,7 @@ def decode_complex_constant(operation: ir.Operation) -> Dense:
     type_ = ir.RankedTensorType(operation.results[0].type)
     plane = NUMPY[str(ir.ComplexType(type_.element_type).element_type)]
     shape = tuple(type_.shape)
-    text = str(operation)
+    text = str(operation.clone(ip=False))  # by itself: else all values of its function are numbered
     text = text[text.index("dense<") :]
     pairs = decode_text(text, plane, (-1, 2)) if int(np.prod(shape)) else np.empty((0, 2), plane)
     array = np.ascontiguousarray(pairs).view(f"c{2 * plane.itemsize}").reshape(-1)

@@ -14,6 +14,7 @@ from tinyhlo.schedule.transform_chain import find_chain
 from tinyhlo.target import Target
 
 MAX_CHAIN = 8  # loop nests between two contractions that may become one kernel
+MAX_STAGES = 8  # passes in one: those of longer chains are often equal, and compiled once then
 
 
 def join_row_chain(last: Cluster, values: Values, target: Target) -> None:
@@ -66,7 +67,7 @@ def join_transform_chain(last: Cluster, values: Values, target: Target) -> None:
         if len(sums) != len(cluster.items) or not values.is_private(cluster, {last, cluster}):
             return
         longer = [*sums, *chain]
-        if find_chain(longer, stop, target) is None:
+        if len(longer) > MAX_STAGES or find_chain(longer, stop, target) is None:
             return
         after = [item for item in last.items if item not in chain]
         if any(sums[-1] in last.by_item[item] for item in after):

@@ -54,14 +54,14 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Who computes and who reads each value; `results` are those that the graph returns, `copies`
+    """Who computes and who reads each value; `results` are those that the graph returns, `apart`
     those that no reader computes itself. `column_limit`: elements of a column that one kernel may
     walk several times."""
 
     producer: dict[Node, Cluster]
     consumers: dict[Node, set[Cluster]]
     results: set[Node]
-    copies: frozenset[Node]
+    apart: frozenset[Node]
     column_limit: int
 
     def readers(self, value: Node) -> set[Cluster]:

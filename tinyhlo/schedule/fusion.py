@@ -72,7 +72,7 @@ def fuse(graph: Graph, target: Target) -> Fusion:
     clusters, producer = first_clusters(items, graph)
     order_effects(graph, producer)
     results = {base(node) for node in graph.results}
-    values = Values(producer, readers_of(clusters), results, items.copies, column_limit(target))
+    values = Values(producer, readers_of(clusters), results, items.apart, column_limit(target))
     for cluster in clusters:
         if cluster.structure is None:
             join_producers(cluster, values)
@@ -179,7 +179,7 @@ def can_join(consumer: Cluster, other: Cluster, values: Values) -> bool:
     """Whether one loop nest with shared leading axes computes both without repeating work."""
     if consumer.structure is not None or consumer.contraction:
         return False
-    if not values.copies.isdisjoint(other.items):
+    if not values.apart.isdisjoint(other.items):
         return False
     if len(set(consumer.items) | set(other.items)) > MAX_RESULTS:
         return False

@@ -32,6 +32,7 @@ SHARED_WORK = 8  # a value used twice is stored when computing it again costs th
 # Slices of a joined value from which on it is stored: each cuts the loops that read it where the
 # parts meet, and a window of 7x7 would be written out for every border and corner.
 MANY_SLICES = 16
+MOST_PARTS = 64  # of a joined value that one kernel computes, each by a formula of its own
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
@@ -43,13 +44,13 @@ LONGEST = 1024
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """In topological order; `depth`: operations one after the other that lead to each value. Of
-    them `copies` are made for who reads them in that order."""
+    """In topological order; `depth`: operations one after the other that lead to each value. Those
+    `apart` stay out of the kernels that read them: copies in another order, some of many parts."""
 
     values: tuple[Node, ...]
     structures: tuple[Node, ...]
     depth: dict[Node, int]
-    copies: frozenset[Node]
+    apart: frozenset[Node]
 
 
 def base(node: Node) -> Node:
@@ -113,6 +114,8 @@ def find_items(graph: Graph, target: Target) -> Items:
     computed: set[Node] = set()
     derived: set[Node] = set()  # values made from results of other kernels
     inlined: set[Node] = set()  # views that repeat values which are computed once all the same
+    parts: dict[Node, int] = {}
+    apart: set[Node] = set()
     for node in nodes:
         for child in (*must_store(node), *made_of_target(node, order)):
             forced.add(base(child))
@@ -145,14 +148,17 @@ def find_items(graph: Graph, target: Target) -> Items:
         ):
             derived.add(node)
         chosen.update(operand for operand in operands(node, narrow, chosen) if operand in derived)
+        parts[node], stored = count_parts(node, parts, chosen)
+        chosen.update(stored)
+        apart.update(stored)
         shared = is_shared(node, users, work, meeting)
         if node in forced or is_reduced(node) or shared or node in windowed:
             chosen.add(node)
-    copies = frozenset(across_others(nodes, chosen, target))
-    chosen |= copies
+    apart.update(across_others(nodes, chosen, target))
+    chosen |= apart
     values = tuple(node for node in nodes if node in chosen)
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
-    return Items(values, structures, depth, copies)
+    return Items(values, structures, depth, frozenset(apart))
 
 
 def taken_as_stored(target: Target) -> Set[DType]:
@@ -347,6 +353,25 @@ def is_joined(node: Node) -> bool:
         and node.op is Op.WHERE
         and joined_at(node.inputs[0]) is not None
     )
+
+
+def count_parts(
+    node: Node, known: Mapping[Node, int], chosen: Set[Node]
+) -> tuple[int, tuple[Node, ...]]:
+    """How many parts a value is joined from, given those `known` of others, and what of it to store
+    because they are many: parts that are joined themselves."""
+    if not isinstance(node, (Elementwise, *VIEWS)):
+        return 1, ()
+    inner = [below_views(child) for child in node.inputs]
+    counts = [1 if value in chosen else known.get(value, 1) for value in inner]
+    if not is_joined(node):
+        return max(counts, default=1), ()
+    total, stored = sum(counts[1:]), []
+    for value, count in zip(inner[1:], counts[1:], strict=True):
+        if total > MOST_PARTS and count > 1 and value.type.size < node.type.size:
+            stored.append(value)
+            total -= count - 1
+    return total, tuple(stored)
 
 
 def multiplied(node: Node) -> tuple[Node, ...]:
