@@ -74,6 +74,15 @@ def test_dear_value_is_stored_whose_uses_see_it_under_another_shape() -> None:
     assert items(elementwise(Op.SUB, first, second))[:-1] == ()
 
 
+def test_dear_value_is_stored_of_which_a_half_is_used_twice() -> None:
+    """As a key that was split: the next hash is made of one of the two."""
+    hashed = rounds(*inputs(), 40)
+    half = slice_(hashed, (0,), (32,))
+    others = [slice_(x, (32,), (64,)) for x in inputs()]
+    results = [elementwise(Op.ADD, half, other) for other in others]
+    assert set(items(*results)) == {hashed, *results}
+
+
 def test_dear_value_that_a_sum_needs_is_stored() -> None:
     x, y = inputs()
     shared = rounds(x, y, 10)

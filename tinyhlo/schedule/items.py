@@ -29,6 +29,7 @@ IN_MEMORY = (*STRUCTURES, ir.Barrier)
 MATRICES = frozenset(("mma", "mfma", "wmma"))
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
+SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
 # Slices of a joined value from which on it is stored: each cuts the loops that read it where the
 # parts meet, and a window of 7x7 would be written out for every border and corner.
 MANY_SLICES = 16
@@ -311,9 +312,13 @@ def is_shared(
     """Whether several values are computed of it, be it under another shape."""
     if not isinstance(node, (Elementwise, ir.Gather)):
         return False
-    cost = work[node]
-    while len(users[node]) == 1 and isinstance(users[node][0], ir.Reshape):
-        node = users[node][0]
+    cost, size = work[node], node.type.size
+    while len(users[node]) == 1:
+        (user,) = users[node]
+        half = cost >= SHARED_HALF and isinstance(user, ir.Slice) and 2 * user.type.size >= size
+        if not (half or isinstance(user, ir.Reshape)):
+            break
+        node = user
     count = len(users[node])
     if count < 2 or meeting[node] is not node:
         return False
