@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import reduce as folded
 
+import numpy as np
+
 from tests.schedule.graphs import launches, normal, planned
 from tinyhlo.codegen.lowering.joined_parts import MAX_PIECES
 from tinyhlo.codegen.render import kernels_of
@@ -193,6 +195,21 @@ def test_what_few_rows_are_taken_of_is_computed_where_they_are_taken() -> None:
         for value in (cast(table, BF16), sums, elementwise(Op.MUL, sums, sums)):
             graph = Graph((table.type, other.type, number.type), (rows_of(value, number),))
             assert (len(find_items(graph, PLAIN).values) == 2) == stored
+
+
+def test_what_is_taken_once_is_computed_where_it_is_taken() -> None:
+    """A block at a place that is data, of what is padded and joined: as large as most of it."""
+    x, start = param(0, (64, 40), F32), param(1, (), I32)
+    padded = pad(x, scalar(1, F32), (0, 0), (8, 0))
+    values = join([elementwise(Op.MUL, x, x), padded], 0)
+    shape = (72, 40)
+    rows = elementwise(Op.ADD, broadcast(start, shape), iota(shape, I32, 0))
+    repeated = elementwise(Op.REM, rows, full(50, shape, I32))
+    for places, kernels in ((rows, 1), (repeated, 2)):
+        block = gather(values, [places, iota(shape, I32, 1)])
+        graph = Graph((x.type, start.type), (block,))
+        program = planned(graph, [normal(64, 40), np.array(5, np.int32)])
+        assert len(launches(program.body)) == kernels
 
 
 def test_casts_of_what_is_stored_are_done_where_it_is_read() -> None:

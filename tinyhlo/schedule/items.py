@@ -248,9 +248,37 @@ def must_store(node: Node) -> tuple[Node, ...]:
         source = node.inputs[0]
         while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
             source = source.inputs[0]
-        few = FEWER * node.type.size <= source.type.size
-        return () if few and isinstance(source, (Elementwise, ir.Gather)) else (source,)
+        few = FEWER * node.type.size <= source.type.size or takes_once(node)
+        return () if few and isinstance(source, (Elementwise, ir.Gather, ir.Pad)) else (source,)
     return ()
+
+
+def takes_once(node: ir.Gather) -> bool:
+    """Whether a gather reads no element twice: each of its axes is one of its source's, from places
+    on that may be data, and other ones further out."""
+    indices = node.inputs[1:]
+    left = {axis for axis, extent in enumerate(node.shape) if extent > 1}
+    found = True
+    while left and found:
+        found = False
+        for index in indices:
+            axis = runs_from(index, left)
+            if axis is not None:
+                left.remove(axis)
+                found = True
+    return not left
+
+
+def runs_from(index: Node, left: Set[int]) -> int | None:
+    """The one axis of those `left` along which places count up by one, if there is no other."""
+    own = varies(index) & left
+    if len(own) != 1:
+        return None
+    (axis,) = own
+    terms = index.inputs if isinstance(index, Elementwise) and index.op is Op.ADD else (index,)
+    counts = [t for t in terms if isinstance(t, ir.Iota) and t.axis == axis]
+    others = [t for t in terms if axis in varies(t) and t not in counts]
+    return axis if len(counts) == 1 and not others else None
 
 
 def made_of_target(node: Node, order: Mapping[Node, int]) -> tuple[Node, ...]:
