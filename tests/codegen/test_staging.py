@@ -57,6 +57,19 @@ def test_a_value_under_a_guard_is_not_staged() -> None:
     check(graph, [rows(64, 100)])
 
 
+def test_a_short_array_is_a_row_too() -> None:
+    """Sums of all elements, each of what the one before it made of them."""
+    x = param(0, (40, 50), F32)
+    value: Node = x
+    for _ in range(5):
+        mean = mul(reduce(Op.ADD, value, (0, 1)), scalar(1 / 2000, F32))
+        value = add(elementwise(Op.SIN, value), broadcast(mean, x.shape))
+    graph = Graph((x.type,), (value,))
+    (loops,) = compiled(graph).loops
+    assert str(loops).count("sin(") == 5
+    check(graph, [rows(40, 50)])
+
+
 def test_staged_rows_are_the_same_bits_on_any_number_of_threads() -> None:
     x = param(0, (500, 300), F32)
     graph = Graph((x.type,), (softmax(x),))

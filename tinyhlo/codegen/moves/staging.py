@@ -53,14 +53,15 @@ class Stager:
 
 
 def stage_rows(body: Body, target: Target, moves: list[str]) -> Body:
-    """Stage in every row loop. Half of L2 is left to the row that is read."""
+    """Stage in every row loop. Half of L2 is left to the row that is read. The top level is a row
+    too where it is short: longer ones run on several threads."""
     stager = Stager(target.l2_bytes // 2, moves)
-    return tuple(visit(statement, stager) for statement in body)
+    inner = tuple(visit(statement, stager) for statement in body)
+    return staged(inner, replace(stager, budget=target.l1_bytes // 2))
 
 
 def visit(statement: Statement, stager: Stager) -> Statement:
-    """Inside a loop its passes are staged; the top level is no row: scratch would be a whole
-    array there, and its loops run on several threads."""
+    """Inside a loop its passes are staged."""
     match statement:
         case Loop(axis=Axis.SERIAL, body=body):
             inner = tuple(visit(s, stager) for s in body)
