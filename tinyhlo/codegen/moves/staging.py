@@ -57,7 +57,7 @@ def stage_rows(body: Body, target: Target, moves: list[str]) -> Body:
     too where it is short: longer ones run on several threads."""
     stager = Stager(target.l2_bytes // 2, moves)
     inner = tuple(visit(statement, stager) for statement in body)
-    return staged(inner, replace(stager, budget=target.l1_bytes // 2))
+    return staged(inner, replace(stager, budget=target.l2_bytes // 8))
 
 
 def visit(statement: Statement, stager: Stager) -> Statement:
