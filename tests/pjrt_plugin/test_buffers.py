@@ -164,7 +164,7 @@ def test_dlpack_without_a_cpu_device(python: Callable[..., str]) -> None:
     x = jnp.from_dlpack(np.arange(3.0))
     print(np.from_dlpack(x + 1), jnp.from_dlpack(x, copy=True), *x.devices())
     """
-    assert python(program, JAX_PLATFORMS="tiny") == "[1. 2. 3.] [0. 1. 2.] TinyDevice(id=0)\n"
+    assert python(program, JAX_PLATFORMS="tiny") == "[1. 2. 3.] [0. 1. 2.] tiny:0\n"
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "bool"])
@@ -200,7 +200,8 @@ def test_names(tiny: jax.Device) -> None:
     assert tiny.platform == "tiny"
     assert tiny.default_memory().kind == "device"
     assert jax.devices("tiny") == [tiny]
-    assert str(tiny) == "TinyDevice(id=0)"
+    assert (str(tiny), repr(tiny)) == ("tiny:0", "TinyDevice(id=0)")
+    assert str(tiny.default_memory()) == "TinyMemory(id=0, device)"
     assert "tinyhlo " in tiny.client.platform_version
 
 

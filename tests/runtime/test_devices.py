@@ -76,7 +76,7 @@ def jax_on(device: str, program: str, **environment: str) -> subprocess.Complete
 
 
 def test_jax_shows_the_device(device: str) -> None:
-    done = jax_on(device, "d = jax.devices()[0]; print(d, '|', d.device_kind)")
+    done = jax_on(device, "d = jax.devices()[0]; print(repr(d), '|', d.device_kind)")
     shown, kind = done.stdout.strip().split(" | ")
     assert shown == f"TinyDevice(id=0, {device})" and kind not in ("", "CPU"), done.stderr
 

@@ -86,6 +86,7 @@ static void make_unit(Client* client, int32_t id, const char* label) {
   unit->device.client = client;
   snprintf(unit->device.text, sizeof unit->device.text, "TinyDevice(id=%d%s%.8s)", id,
            *label ? ", " : "", label);
+  snprintf(unit->device.name, sizeof unit->device.name, "%s:%d", PLATFORM, id);
   client->devices[id] = &unit->device;
   for (int32_t kind = 0; kind < MEMORY_KINDS; kind++) {
     Memory* memory = unit->device.memories[kind] = &unit->memories[kind];
@@ -93,7 +94,8 @@ static void make_unit(Client* client, int32_t id, const char* label) {
     memory->device = &unit->device;
     memory->kind = kind;
     memory->id = id * MEMORY_KINDS + kind;
-    snprintf(memory->text, sizeof memory->text, "TinyMemory(id=%d)", memory->id);
+    snprintf(memory->text, sizeof memory->text, "TinyMemory(id=%d, %s)", memory->id,
+             MEMORY_KIND_NAMES[kind]);
     client->memories[memory->id] = memory;
   }
 }
@@ -241,7 +243,7 @@ GETTER(DeviceDescription_Attributes,
 
 GETTER(DeviceDescription_Kind, TEXT(args, device_kind, ((Device*)args->device_description)->client->kind))
 GETTER(DeviceDescription_DebugString,
-       TEXT(args, debug_string, ((Device*)args->device_description)->text))
+       TEXT(args, debug_string, ((Device*)args->device_description)->name))
 GETTER(DeviceDescription_ToString,
        TEXT(args, to_string, ((Device*)args->device_description)->text))
 GETTER(Device_GetDescription, SET(args, device_description, args->device))

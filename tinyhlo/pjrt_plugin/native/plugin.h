@@ -84,7 +84,7 @@ typedef struct {
   struct Device* device;
   int32_t kind; /* into MEMORY_KIND_NAMES */
   int32_t id;
-  char text[32];
+  char text[48];
   struct {
     const void* key;
     void* data;
@@ -98,7 +98,8 @@ typedef struct Device {
   struct Device** place;          /* in the client's list of devices */
   struct Client* client;
   int32_t id;
-  char text[48];
+  char name[24]; /* Python's str */
+  char text[48]; /* and repr */
 } Device;
 
 typedef struct Client Client;
