@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ Function = Callable[[list[np.ndarray]], Sequence[Any]]
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, Pointers, Pointers)
 INVALID_ARGUMENT, INTERNAL = 3, 13  # absl::Status codes
+PACKAGE = str(Path(__file__).parents[1])
 PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on the stream
 
 
@@ -143,6 +145,15 @@ def causes() -> Generator[list[BaseException]]:
         raised.clear()
 
 
+def told(error: BaseException) -> str:
+    """An exception with its traceback, from the first frame that is not the compiler's own."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename.startswith(PACKAGE):
+        frames = frames.tb_next
+    frames = frames or error.__traceback__
+    return "".join(traceback.format_exception(type(error), error, frames)).strip()
+
+
 def python_call(
     function: Function, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Library:
@@ -163,7 +174,7 @@ def python_call(
                 raised.append(error)
             code = INVALID_ARGUMENT if isinstance(error, ExecutionError) else INTERNAL
             ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
-            text = str(error) if ours else "".join(traceback.format_exception(error)).strip()
+            text = str(error) if ours else told(error)
             core.library().tiny_set_error(code, text.encode(errors="backslashreplace"))
             return code
         finally:
