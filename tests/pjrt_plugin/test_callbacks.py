@@ -251,7 +251,9 @@ def test_exceptions_reach_whoever_needs_the_result() -> None:
     after = jit(lambda x: x + 1)
     with late(-np.ones(1000, np.float32)) as x:
         y = after(f(x))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: there is no such number") as e:
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match="ValueError: there is no such number"
+    ) as e:
         y.block_until_ready()
     assert "test_callbacks.py" in str(e.value) and "tinyhlo/runtime" not in str(e.value)
 
