@@ -33,7 +33,7 @@ SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a h
 # Slices of a joined value from which on it is stored: each cuts the loops that read it where the
 # parts meet, and a window of 7x7 would be written out for every border and corner.
 MANY_SLICES = 16
-MOST_PARTS = 64  # of a joined value that one kernel computes, each by a formula of its own
+MOST_PARTS = 128  # of a joined value that one kernel computes, each by a formula of its own
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
@@ -392,19 +392,30 @@ def count_parts(
     node: Node, known: Mapping[Node, int], chosen: Set[Node]
 ) -> tuple[int, tuple[Node, ...]]:
     """How many parts a value is joined from, given those `known` of others, and what of it to store
-    because they are many: parts that are joined themselves."""
+    where they are too many: parts that are joined themselves."""
     if not isinstance(node, (Elementwise, *VIEWS)):
         return 1, ()
     inner = [below_views(child) for child in node.inputs]
     counts = [1 if value in chosen else known.get(value, 1) for value in inner]
     if not is_joined(node):
         return max(counts, default=1), ()
-    total, stored = sum(counts[1:]), []
-    for value, count in zip(inner[1:], counts[1:], strict=True):
-        if total > MOST_PARTS and count > 1 and value.type.size < node.type.size:
-            stored.append(value)
-            total -= count - 1
-    return total, tuple(stored)
+    total = sum(counts[1:])
+    if total <= MOST_PARTS:
+        return total, ()
+    parts = parts_of(node)
+    return len(parts), tuple(part for part in parts if known.get(part, 1) > 1)
+
+
+def parts_of(node: Node) -> list[Node]:
+    """What a value is joined from, side by side."""
+    found: list[Node] = []
+    pending = [node]
+    while pending:
+        for child in pending.pop().inputs[1:]:
+            inner = below_views(child)
+            rest = is_joined(inner) and inner.type.size == node.type.size
+            (pending if rest else found).append(inner)
+    return found
 
 
 def multiplied(node: Node) -> tuple[Node, ...]:
