@@ -16,8 +16,8 @@ from tinyhlo.codegen import modules, render
 from tinyhlo.codegen.choices import NONE
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import BRIEF, kernels_of, render_program
-from tinyhlo.ir.build import elementwise, loop, param, scalar
-from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.build import elementwise, gather, loop, param, scalar
+from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -52,6 +52,16 @@ def test_many_short_arrays_do_not_become_one_block() -> None:
     few = Graph((many[0].type,), (add(many[0], many[0]),))
     (text,) = module_texts(few, TARGET)
     assert "alwaysinline" in text
+
+
+@pytest.mark.parametrize(("places", "inlined"), [(8, True), (80, False)])
+def test_what_stands_in_many_places_is_called(places: int, inlined: bool) -> None:
+    value: Node = param(0, (3,), F32)
+    at = param(1, (3,), I32)
+    for _ in range(places):
+        value = gather(value, (at,))
+    text = "".join(module_texts(Graph((value.type, at.type), (value,)), TARGET))
+    assert ("alwaysinline" in text) == inlined
 
 
 def test_what_starts_loops_is_glue() -> None:

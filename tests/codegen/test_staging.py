@@ -70,6 +70,18 @@ def test_a_short_array_is_a_row_too() -> None:
     check(graph, [rows(40, 50)])
 
 
+def test_threads_share_a_row_that_takes_long() -> None:
+    x = param(0, (12000,), F32)
+    value = elementwise(Op.TANH, exponential(x))
+    total = broadcast(reduce(Op.ADD, value, (0,)), x.shape)
+    graph = Graph((x.type,), (elementwise(Op.DIV, value, total),))
+    (loops,) = compiled(graph).loops
+    assert str(loops).count("tanh(") == 1 and "parallel" in str(loops).split("row0[i] =")[0]
+    first, second = (run_native(graph, [rows(12000)], threads=n)[0] for n in (1, 3))
+    np.testing.assert_array_equal(first, second)
+    check(graph, [rows(12000)])
+
+
 def test_staged_rows_are_the_same_bits_on_any_number_of_threads() -> None:
     x = param(0, (500, 300), F32)
     graph = Graph((x.type,), (softmax(x),))

@@ -27,7 +27,8 @@ from tinyhlo.target import Target
 # Kernels of up to so many nodes are inlined into the entry. Straight-line code gains most: what it
 # leaves for the next kernel stays in registers.
 SMALL, STRAIGHT = 64, 256
-COPIED, COPIES = 1024, 32  # operations in all copies of one kernel, and copies: LLVM takes ms each
+COPIED = 1024  # operations in all copies of one kernel
+PLACES = 32  # of them; in more it is called, as LLVM takes milliseconds for each
 ONCE, SHORT_ENTRY = 128, 8_000  # the same of what runs once; characters of kernels in the entry
 
 # Operations up to which a program is not optimised: that saves 2 to 6 ms, and costs 0.4 us a call
@@ -109,7 +110,7 @@ def is_inline(kernel: Kernel, loops: LoopProgram, runs: float, places: int, leng
     """Whether a kernel becomes part of the entry, in which kernels of so many characters are. What
     runs once only saves LLVM a function there, and thousands of instructions in one block take it a
     time that is quadratic in them."""
-    if places > COPIES:
+    if places > PLACES:
         return False
     nodes = len(kernel.graph.nodes())
     if any(isinstance(s, Loop) and s.width < s.var.extent for s in loops.body):

@@ -258,14 +258,8 @@ def takes_once(node: ir.Gather) -> bool:
     on that may be data, and other ones further out."""
     indices = node.inputs[1:]
     left = {axis for axis, extent in enumerate(node.shape) if extent > 1}
-    found = True
-    while left and found:
-        found = False
-        for index in indices:
-            axis = runs_from(index, left)
-            if axis is not None:
-                left.remove(axis)
-                found = True
+    for _ in indices:  # each time at least one axis is settled, or none will be
+        left = left - {runs_from(index, left) for index in indices}
     return not left
 
 
@@ -337,7 +331,7 @@ def meeting_points(
 def is_shared(
     node: Node, users: dict[Node, list[Node]], work: Counter[Node], meeting: dict[Node, Node]
 ) -> bool:
-    """Whether several values are computed of it, be it under another shape."""
+    """Whether several values are computed of it, be it under another shape, or of a half of it."""
     if not isinstance(node, (Elementwise, ir.Gather)):
         return False
     cost, size = work[node], node.type.size

@@ -8,7 +8,7 @@ The pieces depend on extents alone, so results are the same bits on any number o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import accumulates, below, changed, names_in, names_set
@@ -139,8 +139,9 @@ def strip_length(loop: Loop, strips: int = STRIPS) -> int:
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:
-    """Only accumulations below, and what was done before with the accumulators may come behind."""
-    if not only_accumulates(loop.body):
+    """Only accumulations below and rows that are kept in scratch, and what was done before with the
+    accumulators may come behind."""
+    if not all(is_accumulation(s) or is_kept(s) for s in below(loop.body)):
         return False
     names = changed((loop,))
     declared = {s.name: s for s in before if isinstance(s, Declare)}
@@ -148,12 +149,17 @@ def can_split(loop: Loop, before: list[Statement]) -> bool:
         return False
     others = [s for s in before if not isinstance(s, Declare)]
     started = tuple(s for s in others if names & names_set((s,)))
-    plain = only_accumulates(started) and changed(started) <= names
+    plain = all(map(is_accumulation, below(started))) and changed(started) <= names
     return plain and names.isdisjoint(names_in(others))
 
 
-def only_accumulates(body: Iterable[Statement]) -> bool:
-    return all(isinstance(s, (Accumulate, Declare, Loop, If)) for s in below(body))
+def is_accumulation(statement: Statement) -> bool:
+    return isinstance(statement, (Accumulate, Declare, Loop, If))
+
+
+def is_kept(statement: Statement) -> bool:
+    """A value that a later pass reads again (`staging.py`): each strip has its own."""
+    return isinstance(statement, Store) and statement.memory.local
 
 
 def strips(loop: Loop, length: int) -> Loop:
