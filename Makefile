@@ -36,10 +36,13 @@ venv: .venv/.installed  ## make .venv with the package and everything the target
 demo: .venv/.installed  ## train a small convolutional network on tiny and on XLA:CPU
 	@.venv/bin/python -m demo
 
+# A process a core, each with up to 1.5 GB; one that dies is named, with the test that it ran.
+PYTEST := -m pytest -n auto --maxprocesses 8 --dist worksteal
+
 # The newest Python and jax first, so that the last lines are the whole suite's.
 test: .venv/.opencl .venv/.webgpu test-313 test-narrow test-device  ## run every test; the plugin's also on Python 3.13 with the newest jax
 	@echo "== tests"
-	@.venv/bin/python -m pytest --durations=5 </dev/null
+	@.venv/bin/python $(PYTEST) --durations=5 </dev/null
 
 test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	@if [ -z "$(PYTHON313)" ]; then \
@@ -47,15 +50,15 @@ test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	else \
 	  $(MAKE) .venv313/.installed && \
 	  echo "== plugin tests on Python 3.13, jax $$(.venv313/bin/python -c 'import jax; print(jax.__version__)')" && \
-	  .venv313/bin/python -m pytest -p no:cacheprovider tests/pjrt_plugin </dev/null; \
+	  .venv313/bin/python $(PYTEST) -p no:cacheprovider tests/pjrt_plugin </dev/null; \
 	fi
 
 # What is generated for GPUs and for aarch64 does not ask for this processor.
-FOR_OTHERS := emulated grid grid_programs images matrices
+FOR_OTHERS := emulated grid grid_programs images matrices wide
 
 test-narrow: .venv/.installed  ## run the tests of generated code without AVX, FMA and F16C
 	@if [ "$$(uname -m)" = x86_64 ]; then echo "== generated code as on x86-64-v2" && \
-	  TINYHLO_CPU=x86-64-v2 .venv/bin/python -m pytest tests/codegen \
+	  TINYHLO_CPU=x86-64-v2 .venv/bin/python $(PYTEST) tests/codegen \
 	  $(FOR_OTHERS:%=--ignore=tests/codegen/test_%.py) </dev/null; fi
 
 ON_DEVICES := fused structures scan sort half loops ranges extremes random_kernels
@@ -63,7 +66,7 @@ ON_DEVICES := fused structures scan sort half loops ranges extremes random_kerne
 test-device: .venv/.opencl  ## run the tests of generated code on an OpenCL device, where there is one
 	@if missing=$$(.venv/bin/python -c "from tinyhlo.runtime.devices import device; \
 	    device.open_device('CL')" 2>&1); then \
-	  echo "== generated code on an OpenCL device" && TINYHLO_DEVICE=CL .venv/bin/python -m pytest \
+	  echo "== generated code on an OpenCL device" && TINYHLO_DEVICE=CL .venv/bin/python $(PYTEST) \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
 	else echo "== skipped: generated code on an OpenCL device ($${missing##*Error: })"; fi
 
@@ -77,20 +80,20 @@ test-metal: DEVICE := METAL
 test-metal: test-emulated  ## the same as Metal
 
 test-emulated: .venv/.installed
-	@.venv/bin/python -m tests.runtime.emulated_gpu $(DEVICE) -m pytest \
+	@.venv/bin/python -m tests.runtime.emulated_gpu $(DEVICE) $(PYTEST) \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null
 
 test-qcom: .venv/.opencl  ## the same as on Adreno, which an OpenCL device emulates
 	@if missing=$$(TINYHLO_EMULATE=1 .venv/bin/python -c "from tinyhlo.runtime.devices import device; \
 	    device.open_device('QCOM')" 2>&1); then \
-	  echo "== generated code as on Adreno" && TINYHLO_EMULATE=1 TINYHLO_DEVICE=QCOM .venv/bin/python -m pytest \
+	  echo "== generated code as on Adreno" && TINYHLO_EMULATE=1 TINYHLO_DEVICE=QCOM .venv/bin/python $(PYTEST) \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
 	else echo "== skipped: generated code as on Adreno ($${missing##*Error: })"; fi
 
 test-webgpu: .venv/.webgpu  ## run the tests of generated code by WebGPU, where there is an adapter
 	@if missing=$$(.venv/bin/python -c "from tinyhlo.runtime.webgpu import device; \
 	    device.open_named('WEBGPU')" 2>&1); then \
-	  echo "== generated code by WebGPU" && TINYHLO_DEVICE=WEBGPU .venv/bin/python -m pytest \
+	  echo "== generated code by WebGPU" && TINYHLO_DEVICE=WEBGPU .venv/bin/python $(PYTEST) \
 	  $(ON_DEVICES:%=tests/codegen/test_%.py) </dev/null; \
 	else echo "== skipped: generated code by WebGPU ($${missing##*Error: })"; fi
 

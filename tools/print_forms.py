@@ -48,6 +48,10 @@ def row_sums(x: jax.Array) -> jax.Array:
     return x.sum(axis=1)
 
 
+def less_mean(x: jax.Array) -> jax.Array:
+    return x - x.mean()
+
+
 def convolution(x: jax.Array, w: jax.Array) -> jax.Array:
     layout = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layout)
@@ -97,10 +101,12 @@ def forms() -> dict[str, str]:
     rendered = render_kernels({kernel: 1.0}, TARGET, modules)[kernel]
     ((llvm, _),) = modules.part(rendered.inline).functions
     plain = lower_kernel(stages_of(lowered(row_sums, ((64, 128),)).as_text())[2], TARGET)
+    centred = stages_of(lowered(less_mean, ((512, 512),)).as_text())[1]
     printed = {
         "stablehlo": given.as_text(),
         "graph": graph,
         "program": program,
+        "why": centred,
         "loops": rendered.loops,
         "plain": plain,
         "moved": choose_moves(plain, TARGET, 1.0),

@@ -37,7 +37,7 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.runtime.compile import compile_program
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
-from tinyhlo.schedule.items import MANY_PARTS
+from tinyhlo.schedule.joined import MANY_PARTS
 from tinyhlo.schedule.program import Kernel, Launch
 
 

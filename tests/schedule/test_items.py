@@ -33,7 +33,8 @@ from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.items import MANY_SLICES, find_items, is_joined
+from tinyhlo.schedule.items import find_items
+from tinyhlo.schedule.joined import MANY_SLICES, is_joined
 
 SHAPE = (64,)
 PLAIN, PAIRS = (named_target(name, threads=1) for name in ("x86-64-v4", "cooperlake"))

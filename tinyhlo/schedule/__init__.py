@@ -8,11 +8,13 @@ orders           products in the order in which they are read
 sink             values turned once, before the work on them
 terms            reduces in the order in which their terms lie
 depths           products along depths that steps do not divide, in two
-items            values that are worth a kernel's result
+values           what a value is to memory
+items            values that are worth a kernel's result, and why
+joined           values that are one of several by their position
 across           values that lie across others, turned once
 access           at which indices a value is read
 clusters         items that share a kernel, and merging two
-fusion           which clusters are merged
+fusion           which clusters are merged; `apart` says why not
 columns          reduces along an axis that is not the last
 chains           contractions with what leads to them: `row_chain`, `transform_chain`
 blocks           clusters in order, loops and branches around them

@@ -29,7 +29,6 @@ from tinyhlo.schedule.clusters import Cluster, readers_of
 from tinyhlo.schedule.covered import covered
 from tinyhlo.schedule.fusion import fuse
 from tinyhlo.schedule.in_place import bind_targets, is_fill, is_read_elsewhere, take_over_operands
-from tinyhlo.schedule.items import base, in_memory
 from tinyhlo.schedule.planner import SCALAR_BYTES, Context, Planner, buffer_of, result_of
 from tinyhlo.schedule.program import (
     Block,
@@ -42,6 +41,7 @@ from tinyhlo.schedule.program import (
     Switch,
     While,
 )
+from tinyhlo.schedule.values import base, in_memory
 
 # Loop state up to this size is copied back, larger state swaps pointers: a copy of more loads at
 # once what was stored in parts, for which a processor waits.
@@ -172,7 +172,7 @@ def launch(
     effect = isinstance(node, LibraryCall) and node.effect
     if effect or any(result.type.nbytes for result in written):
         kernel, order = planner.context.kernels.kernel(
-            results, stops, places, planner.graph.locations
+            results, stops, places, planner.graph.locations, planner.fusion.why
         )
         taken = {operand: buffer_of(planner, result) for result, operand in places}
         read = tuple(taken.get(value) or buffer_of(planner, value) for value in order)
@@ -183,7 +183,8 @@ def duplicate(planner: Planner, value: Node, target: Buffer) -> Statement:
     """`target` as `value` is: filled again, which only writes, or copied."""
     if not is_fill(planner, value):
         return Copy(buffer_of(planner, value), target)
-    return Launch(planner.context.kernels.kernel([base(value)], {}, [], {})[0], (), (target,))
+    kernel, _ = planner.context.kernels.kernel([base(value)], {}, [], {}, {})
+    return Launch(kernel, (), (target,))
 
 
 def places_of_update(

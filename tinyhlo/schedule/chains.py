@@ -8,9 +8,9 @@ from __future__ import annotations
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Values, merge
-from tinyhlo.schedule.items import is_leaf
 from tinyhlo.schedule.row_chain import find_row_chain, pays
 from tinyhlo.schedule.transform_chain import find_chain
+from tinyhlo.schedule.values import is_leaf
 from tinyhlo.target import Target
 
 MAX_CHAIN = 8  # loop nests between two contractions that may become one kernel

@@ -56,13 +56,14 @@ class Cluster:
 class Values:
     """Who computes and who reads each value; `results` are those that the graph returns, `apart`
     those that no reader computes itself. `column_limit`: elements of a column that one kernel may
-    walk several times."""
+    walk several times. `refused`: why readers do not compute a value, so far."""
 
     producer: dict[Node, Cluster]
     consumers: dict[Node, set[Cluster]]
     results: set[Node]
     apart: frozenset[Node]
     column_limit: int
+    refused: dict[Node, dict[str, None]] = field(default_factory=dict)
 
     def readers(self, value: Node) -> set[Cluster]:
         """The clusters that need `value` now."""

@@ -57,7 +57,7 @@ def shared_copies(block: Block, kernels: KernelTable) -> Block:
         target = statement.target
         value = param(0, target.type.shape, target.type.dtype)
         whole = intern(Reshape, value.type, (value,))
-        kernel = kernels.kernel([whole], {value: value}, [], {})[0]
+        kernel = kernels.kernel([whole], {value: value}, [], {}, {})[0]
         return Launch(kernel, (statement.source,), (target,))
 
     return rewritten(block, shared)

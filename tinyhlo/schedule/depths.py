@@ -19,8 +19,8 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Branch, Graph, Loop, Node, Reduce
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.schedule.items import is_leaf
 from tinyhlo.schedule.row_chain import find_row_chain, pays
+from tinyhlo.schedule.values import is_leaf
 from tinyhlo.target import Target
 
 STEP = 1 << 10  # of a long depth, at most

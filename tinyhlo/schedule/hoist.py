@@ -33,9 +33,9 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
-from tinyhlo.schedule.items import is_leaf, must_store
 from tinyhlo.schedule.lift import Lift, row_number
 from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
+from tinyhlo.schedule.values import is_leaf, must_store
 from tinyhlo.target import Target
 
 MIN_TRIPS = 4

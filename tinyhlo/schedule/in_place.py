@@ -18,9 +18,9 @@ from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of
 from tinyhlo.schedule.clusters import Cluster, needs, run_before
-from tinyhlo.schedule.items import base, in_memory
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer
+from tinyhlo.schedule.values import base, in_memory
 
 
 def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> None:

@@ -1,165 +1,248 @@
-"""Choose the values that are worth a buffer of their own: the items of a graph.
+"""Choose the values that are worth a buffer of their own: the items of a graph, and say why.
 
-Everything else is computed again inside each kernel that needs it. An item is a graph result, an
-operand that a structure needs in memory, a reduce, a value whose second computation costs more
-than reading it back, a dear value that a view would multiply, or a stage of a very long chain.
+    y = tanh(x * w); y + max(y)  ->  {y: "used 2 times, 21 operations each", max: "a reduce",
+                                      y + max(y): "a result"}
+
+Everything else is computed again inside each kernel that needs it. `needed` gives the reasons that
+hold whatever else is stored, `RULES` those that depend on what leads to a value, and thereby on
+which values before it are items.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import field
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16, F16, DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
-from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
-from tinyhlo.ir.steps import joined_at
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
-from tinyhlo.ir.walks import reachable, users_of
+from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, repeated_across
+from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
 from tinyhlo.schedule.planes import FEW_PRODUCTS
+from tinyhlo.schedule.values import (
+    IN_MEMORY,
+    STRUCTURES,
+    base,
+    below_views,
+    in_memory,
+    is_leaf,
+    is_position,
+    is_reduced,
+    is_structure_value,
+    must_store,
+    own_work,
+    unturned,
+)
 from tinyhlo.target import Target
 
-STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
-IN_MEMORY = (*STRUCTURES, ir.Barrier)
 # Features of targets that multiply matrices of 16-bit floats (codegen/grid/products/fragments.py)
 MATRICES = frozenset(("mma", "mfma", "wmma"))
-BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
-# Slices of a joined value from which on it is stored: each cuts the loops that read it where the
-# parts meet, and a window of 7x7 would be written out for every border and corner.
-MANY_SLICES = 16
-MOST_PARTS = 128  # of a joined value that one kernel computes, each by a formula of its own
-MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
-FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
 
+Reasons = Iterable[tuple[Node, str]]
+
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """In topological order; `depth`: operations one after the other that lead to each value. Those
-    `apart` stay out of the kernels that read them: copies in another order, some of many parts."""
+    """`why`: the items in topological order, each with its reason; `depth`: operations one after
+    the other that lead to each value. Those `apart` stay out of the kernels that read them: copies
+    in another order, some of many parts."""
 
-    values: tuple[Node, ...]
+    why: dict[Node, str]
     structures: tuple[Node, ...]
     depth: dict[Node, int]
     apart: frozenset[Node]
 
-
-def base(node: Node) -> Node:
-    """The value whose memory `node` is: reshapes, barriers and untouched loop state rename it."""
-    while True:
-        if isinstance(node, (ir.Reshape, ir.Barrier)):
-            node = node.inputs[0]
-        elif isinstance(node, ir.Output) and isinstance(node.inputs[0], ir.Loop):
-            loop = node.inputs[0]
-            if not loop.is_invariant(node.position):
-                return node
-            node = loop.inputs[node.position]
-        else:
-            return node
+    @property
+    def values(self) -> tuple[Node, ...]:
+        return tuple(self.why)
 
 
-def is_leaf(node: Node) -> bool:
-    """Memory that exists without a kernel of this block writing it: arguments and big constants."""
-    if isinstance(node, ir.Constant):
-        return node.value.size > BIG_CONSTANT
-    return isinstance(node, ir.Param)
+@dataclass(slots=True)
+class Walk:
+    """What is known of a graph, and of its nodes up to the one that a walk has come to."""
 
-
-def is_structure_value(node: Node) -> bool:
-    """A value that a structure leaves in memory."""
-    if isinstance(node, ir.Output):
-        return not isinstance(node.inputs[0], ir.MultiReduce)
-    return isinstance(node, (ir.UpdateSlice, ir.Scan))
-
-
-def in_memory(node: Node) -> tuple[Node, ...]:
-    """Inputs of a structure that must be buffers (the rest is computed inside its kernel)."""
-    match node:
-        case ir.UpdateSlice():
-            return node.inputs[:1]
-        case ir.Scatter():
-            return node.inputs[: len(node.results)]
-        case ir.Sort():
-            return tuple(child for child in node.inputs if not is_position(child))
-        case _:
-            return node.inputs
-
-
-def is_position(node: Node) -> bool:
-    """A view of an iota: the payload of an argsort, known without memory."""
-    while isinstance(node, VIEWS) and not isinstance(node, ir.Pad):
-        node = node.inputs[0]
-    return isinstance(node, ir.Iota)
+    users: Users
+    meeting: Mapping[Node, Node]  # of each value, where all its uses flow together
+    narrow: Set[DType]  # floats that products take as they are
+    inlined: Set[Node]  # views that repeat values which are computed once all the same
+    why: dict[Node, str]  # items so far
+    apart: set[Node] = field(default_factory=set)
+    work: Counter[Node] = field(default_factory=Counter)  # operations an element, from items on
+    depth: dict[Node, int] = field(default_factory=dict)  # the longest way of them
+    computed: set[Node] = field(default_factory=set)  # functions of the position alone
+    derived: set[Node] = field(default_factory=set)  # made from results of other kernels
+    parts: dict[Node, int] = field(default_factory=dict)  # what each value is joined from
 
 
 def find_items(graph: Graph, target: Target) -> Items:
     """Walk the graph once, inputs first."""
-    narrow = taken_as_stored(target)
     nodes = graph.nodes()
     users = users_of(nodes)
-    order = {node: k for k, node in enumerate(nodes)}
-    forced: set[Node] = {base(node) for node in graph.results}
-    work: Counter[Node] = Counter()
-    depth: dict[Node, int] = {}
-    chosen: set[Node] = set()
-    computed: set[Node] = set()
-    derived: set[Node] = set()  # values made from results of other kernels
-    inlined: set[Node] = set()  # views that repeat values which are computed once all the same
-    parts: dict[Node, int] = {}
-    apart: set[Node] = set()
+    reduces: list[Node] = [node for node in nodes if isinstance(node, ir.Reduce)]
+    views = {node: transform_views(node) for node in reduces}
+    inlined = {view for found in views.values() for view in found}
+    why: dict[Node, str] = {}
+    for value, reason in needed(graph, nodes, users, views, inlined):
+        if not is_in_memory(value):
+            why.setdefault(value, reason)
+    meeting = meeting_points(nodes, users, why)
+    for value in read_by_windows(nodes, users):
+        why.setdefault(value, "joined, and read by many slices")
+    walk = Walk(users, meeting, taken_as_stored(target), inlined, why)
     for node in nodes:
-        for child in (*must_store(node), *made_of_target(node, order)):
-            forced.add(base(child))
-        views = transform_views(node)
-        inlined.update(views)
-        forced.update(base(view) for view in views[-1:] if has_many_parts(base(view)))
-    forced.update(base(value) for value in repeated_across(nodes, users) if value not in inlined)
-    meeting = meeting_points(nodes, users, forced)
-    windowed = read_by_windows(nodes, users)
-    for node in nodes:
-        inner = (base(child) for child in one_by_one(node))
-        chosen.update(i for i in inner if isinstance(i, Elementwise) and work[i] >= SERIAL_WORK)
-        if is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY):
-            continue
-        work[node] = own_work(node) + sum(work[c] for c in node.inputs if c not in chosen)
-        before = (depth.get(child, 0) for child in node.inputs if child not in chosen)
-        depth[node] = max(1, own_work(node)) + max(before, default=0)
-        if depth[node] > LONGEST and base(node) is node:
-            chosen.add(node)
-        if is_index_arithmetic(node, computed):
-            computed.add(node)
-            work[node] = 0  # a function of the position alone costs no memory and little time
-        for child in () if node in inlined else multiplied(node):
-            inner = narrowest(unturned(child), narrow, chosen)
-            if work[inner] >= MULTIPLIED_WORK and isinstance(inner, (Elementwise, ir.Gather)):
-                chosen.add(inner)
-        if any(
-            child in derived or child in chosen or is_structure_value(child)
-            for child in node.inputs
-        ):
-            derived.add(node)
-        chosen.update(operand for operand in operands(node, narrow, chosen) if operand in derived)
-        parts[node], stored = count_parts(node, parts, chosen)
-        chosen.update(stored)
-        apart.update(stored)
-        shared = is_shared(node, users, work, meeting)
-        if node in forced or is_reduced(node) or shared or node in windowed:
-            chosen.add(node)
-    apart.update(across_others(nodes, chosen, target))
-    chosen |= apart
-    values = tuple(node for node in nodes if node in chosen)
+        stored = is_in_memory(node)
+        if not stored:
+            measure(walk, node)
+        for rule in FOR_STRUCTURES if stored else RULES:
+            for value, reason in rule(walk, node):
+                why.setdefault(value, reason)
+    for value in tuple(across_others(nodes, why.keys(), target)):
+        walk.apart.add(value)
+        why.setdefault(value, "lies across what it is combined with, and is turned once")
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
-    return Items(values, structures, depth, frozenset(apart))
+    in_order = {node: why[node] for node in nodes if node in why}
+    return Items(in_order, structures, walk.depth, frozenset(walk.apart))
+
+
+def is_in_memory(node: Node) -> bool:
+    """Whether a value is in memory without a kernel of loops that would write it."""
+    return is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY)
+
+
+def needed(
+    graph: Graph,
+    nodes: Sequence[Node],
+    users: Users,
+    views: Mapping[Node, Sequence[Node]],
+    inlined: Set[Node],
+) -> Iterator[tuple[Node, str]]:
+    """What is stored whatever else is."""
+    order = {node: k for k, node in enumerate(nodes)}
+    for result in graph.results:
+        yield base(result), "a result"
+    for node in nodes:
+        if is_reduced(node):
+            yield node, "a reduce"
+        for child in must_store(node):
+            yield base(child), f"{label(node)} takes it from memory"
+        for child in made_of_target(node, order):
+            yield base(child), f"made of memory that {label(node)} changes"
+        for source in views.get(node, ())[-1:]:
+            if has_many_parts(base(source)):
+                yield base(source), f"joined of {MANY_PARTS} or more, for a transform"
+    for value in repeated_across(nodes, users):
+        if value not in inlined:
+            yield base(value), "repeated, and lies across what it is combined with"
+
+
+def measure(walk: Walk, node: Node) -> None:
+    """Note what an element costs, and how long the way to it is, from the items before it on."""
+    children = [child for child in node.inputs if child not in walk.why]
+    before = max((walk.depth.get(child, 0) for child in children), default=0)
+    walk.depth[node] = max(1, own_work(node)) + before
+    if is_index_arithmetic(node, walk.computed):
+        walk.computed.add(node)  # a function of the position costs no memory and little time
+    else:
+        walk.work[node] = own_work(node) + sum(walk.work[child] for child in children)
+
+
+def one_by_one(walk: Walk, node: Node) -> Reasons:
+    """Children that would be computed one element after the other, not in vectors: what is put into
+    places that are data, each of one element."""
+    if not isinstance(node, ir.Scatter):
+        return
+    count = len(node.results)
+    whole = any(is_position(where) for where in node.inputs[2 * count :])
+    for child in () if whole else map(base, node.inputs[count:]):
+        if isinstance(child, Elementwise) and walk.work[child] >= SERIAL_WORK:
+            yield child, f"{walk.work[child]} operations each, which a scatter does one by one"
+
+
+def long_way(walk: Walk, node: Node) -> Reasons:
+    """A stage of a very long chain."""
+    if walk.depth[node] > LONGEST and base(node) is node:
+        return ((node, f"follows {LONGEST} operations in one kernel"),)
+    return ()
+
+
+def multiplied(walk: Walk, node: Node) -> Reasons:
+    """What `node` would compute many times over: windows, and repeats along an axis outside one
+    that varies (repeats along inner axes are hoisted out of the inner loop)."""
+    if node in walk.inlined or not isinstance(node, (ir.Window, ir.Expand)):
+        return ()
+    source = node.inputs[0]
+    if isinstance(node, ir.Expand):
+        inner = varies(source)
+        repeated = [k for k, n in enumerate(source.shape) if n != node.shape[k]]
+        if not inner or not repeated or min(repeated) > max(inner):
+            return ()
+    value = narrowest(unturned(source), walk.narrow, walk.why)
+    if walk.work[value] < MULTIPLIED_WORK or not isinstance(value, (Elementwise, ir.Gather)):
+        return ()
+    return ((value, f"{walk.work[value]} operations each, which {label(node)} would repeat"),)
+
+
+def factors(walk: Walk, node: Node) -> Reasons:
+    """Elementwise values that a product multiplies. One that another kernel's result goes into
+    belongs to that kernel, as its epilogue: there it is computed once."""
+    derived = walk.derived
+    if any(c in derived or c in walk.why or is_structure_value(c) for c in node.inputs):
+        derived.add(node)
+    for value in operands(node, walk.narrow, walk.why):
+        if value in derived:
+            yield value, "a factor, made of another kernel's results"
+
+
+def too_many_parts(walk: Walk, node: Node) -> Reasons:
+    """Parts that are joined themselves, of a value that is joined of too many."""
+    walk.parts[node], stored = count_parts(node, walk.parts, walk.why)
+    walk.apart.update(stored)
+    return tuple((part, "joined, and a part of what is joined of too many") for part in stored)
+
+
+def shared(walk: Walk, node: Node) -> Reasons:
+    """What several values are computed of, be it under another shape, or of a half of it."""
+    if not isinstance(node, (Elementwise, ir.Gather)):
+        return ()
+    users, cost, size = walk.users, walk.work[node], node.type.size
+    seen = node
+    while len(users[seen]) == 1:
+        (user,) = users[seen]
+        half = cost >= SHARED_HALF and isinstance(user, ir.Slice) and 2 * user.type.size >= size
+        if not (half or isinstance(user, ir.Reshape)):
+            break
+        seen = user
+    count = len(users[seen])
+    if count < 2 or walk.meeting[seen] is not seen:
+        return ()
+    if cost >= SHARED_WORK or (count > 2 and cost >= SHARED_WORK // 2):
+        return ((node, f"{cost} operations each, used {count} times"),)
+    return ()
+
+
+# In this order, for each value after those it is made of
+RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
+    long_way,
+    multiplied,
+    factors,
+    too_many_parts,
+    shared,
+)
+FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one,)
 
 
 def taken_as_stored(target: Target) -> Set[DType]:
@@ -169,13 +252,12 @@ def taken_as_stored(target: Target) -> Set[DType]:
     return {BF16} if "bf16 bf16" in target.dots else set()
 
 
-def operands(node: Node, narrow: Set[DType], chosen: Set[Node]) -> tuple[Node, ...]:
-    """Elementwise values that a contraction multiplies. One that another kernel's result goes into
-    belongs to that kernel, as its epilogue: there it is computed once."""
+def operands(node: Node, narrow: Set[DType], stored: Container[Node]) -> tuple[Node, ...]:
+    """Elementwise values that a product multiplies."""
     product = find_contraction(node)
-    factors = (product.left, product.right) if product is not None else repeated_factors(node)
-    below = (narrowest(below_views(factor), narrow, chosen) for factor in factors)
-    return tuple(stored for stored in below if isinstance(stored, Elementwise))
+    found = (product.left, product.right) if product is not None else repeated_factors(node)
+    below = (narrowest(below_views(factor), narrow, stored) for factor in found)
+    return tuple(value for value in below if isinstance(value, Elementwise))
 
 
 def repeated_factors(node: Node) -> tuple[Node, ...]:
@@ -193,7 +275,7 @@ def repeated_factors(node: Node) -> tuple[Node, ...]:
     return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
 
 
-def narrowest(node: Node, narrow: Set[DType], chosen: Set[Node]) -> Node:
+def narrowest(node: Node, narrow: Set[DType], stored: Container[Node]) -> Node:
     """What is stored for a value: casts to wider integers, and those of what is in memory already,
     are done where it is read. That is fewer bytes, and integers that are known to be small. Casts
     of `narrow` floats too, which products take as they are."""
@@ -201,23 +283,9 @@ def narrowest(node: Node, narrow: Set[DType], chosen: Set[Node]) -> Node:
     while is_exact_cast(node):
         inner = below_views(node.inputs[0])
         small = inner.dtype.is_integer or inner.dtype in narrow
-        stored = inner in chosen or is_leaf(inner) or is_structure_value(inner)
-        if not (small or stored):
+        if not (small or inner in stored or is_leaf(inner) or is_structure_value(inner)):
             return node
         node = inner
-    return node
-
-
-def unturned(node: Node) -> Node:
-    """The value of which `node` has the elements in another order."""
-    while isinstance(node, (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)):
-        node = node.inputs[0]
-    return node
-
-
-def below_views(node: Node) -> Node:
-    while isinstance(node, VIEWS):
-        node = node.inputs[0]
     return node
 
 
@@ -240,41 +308,6 @@ def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:
     return all(child in computed for child in node.inputs)
 
 
-def must_store(node: Node) -> tuple[Node, ...]:
-    """Children that need memory because of what `node` is."""
-    if isinstance(node, IN_MEMORY):
-        return in_memory(node)
-    if isinstance(node, ir.Gather):
-        source = node.inputs[0]
-        while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
-            source = source.inputs[0]
-        few = FEWER * node.type.size <= source.type.size or takes_once(node)
-        return () if few and isinstance(source, (Elementwise, ir.Gather, ir.Pad)) else (source,)
-    return ()
-
-
-def takes_once(node: ir.Gather) -> bool:
-    """Whether a gather reads no element twice: each of its axes is one of its source's, from places
-    on that may be data, and other ones further out."""
-    indices = node.inputs[1:]
-    left = {axis for axis, extent in enumerate(node.shape) if extent > 1}
-    for _ in indices:  # each time at least one axis is settled, or none will be
-        left = left - {runs_from(index, left) for index in indices}
-    return not left
-
-
-def runs_from(index: Node, left: Set[int]) -> int | None:
-    """The one axis of those `left` along which places count up by one, if there is no other."""
-    own = varies(index) & left
-    if len(own) != 1:
-        return None
-    (axis,) = own
-    terms = index.inputs if isinstance(index, Elementwise) and index.op is Op.ADD else (index,)
-    counts = [t for t in terms if isinstance(t, ir.Iota) and t.axis == axis]
-    others = [t for t in terms if axis in varies(t) and t not in counts]
-    return axis if len(counts) == 1 and not others else None
-
-
 def made_of_target(node: Node, order: Mapping[Node, int]) -> tuple[Node, ...]:
     """What an update computes from other parts of the memory that it changes, as a recurrence over
     a table does: computed before, or the whole memory would have to be copied first. `order` is
@@ -285,16 +318,6 @@ def made_of_target(node: Node, order: Mapping[Node, int]) -> tuple[Node, ...]:
     size = sum(target.type.size for target in targets)
     others = node.inputs[len(in_memory(node)) :]
     return tuple(c for c in others if 2 * c.type.size <= size and is_made_of(c, targets, order))
-
-
-def one_by_one(node: Node) -> tuple[Node, ...]:
-    """Children that would be computed one element after the other, not in vectors: what is put into
-    places that are data, each of one element."""
-    if not isinstance(node, ir.Scatter):
-        return ()
-    count = len(node.results)
-    whole = any(is_position(where) for where in node.inputs[2 * count :])
-    return () if whole else node.inputs[count:]
 
 
 def is_made_of(node: Node, targets: set[Node], order: Mapping[Node, int]) -> bool:
@@ -309,14 +332,8 @@ def is_made_of(node: Node, targets: set[Node], order: Mapping[Node, int]) -> boo
     return any(base(inner) in targets for inner in reachable([node], below))
 
 
-def is_reduced(node: Node) -> bool:
-    if isinstance(node, ir.Output):
-        return isinstance(node.inputs[0], ir.MultiReduce)
-    return isinstance(node, ir.Reduce)
-
-
 def meeting_points(
-    nodes: Sequence[Node], users: dict[Node, list[Node]], forced: set[Node]
+    nodes: Sequence[Node], users: dict[Node, list[Node]], stored: Container[Node]
 ) -> dict[Node, Node]:
     """For each value the one value that all its uses flow into, element by element; itself where
     they go different ways. The loop that computes the one computes the other once on the way, as
@@ -324,113 +341,5 @@ def meeting_points(
     found: dict[Node, Node] = {}
     for node in reversed(nodes):
         ways = {found[user] if isinstance(user, Elementwise) else node for user in users[node]}
-        found[node] = ways.pop() if len(ways) == 1 and node not in forced else node
+        found[node] = ways.pop() if len(ways) == 1 and node not in stored else node
     return found
-
-
-def is_shared(
-    node: Node, users: dict[Node, list[Node]], work: Counter[Node], meeting: dict[Node, Node]
-) -> bool:
-    """Whether several values are computed of it, be it under another shape, or of a half of it."""
-    if not isinstance(node, (Elementwise, ir.Gather)):
-        return False
-    cost, size = work[node], node.type.size
-    while len(users[node]) == 1:
-        (user,) = users[node]
-        half = cost >= SHARED_HALF and isinstance(user, ir.Slice) and 2 * user.type.size >= size
-        if not (half or isinstance(user, ir.Reshape)):
-            break
-        node = user
-    count = len(users[node])
-    if count < 2 or meeting[node] is not node:
-        return False
-    return cost >= SHARED_WORK or (count > 2 and cost >= SHARED_WORK // 2)
-
-
-def read_by_windows(nodes: Sequence[Node], users: dict[Node, list[Node]]) -> set[Node]:
-    """Joined values of which there are many slices, those of values that are joined of them
-    included: a slice within one part reads the part."""
-    slices: Counter[Node] = Counter()
-    found: set[Node] = set()
-    for node in reversed(nodes):
-        joined = is_joined(node)
-        if not joined and not isinstance(node, VIEWS):
-            continue
-        own = sum(isinstance(user, ir.Slice) for user in users[node])
-        slices[node] = min(own + sum(slices[user] for user in users[node]), MANY_SLICES)
-        if joined and own > 1 and slices[node] == MANY_SLICES:
-            found.add(node)
-    return found
-
-
-def has_many_parts(node: Node) -> bool:
-    """Whether a value is computed from many that are joined. A transform is written out: it would
-    have the choice among them in each of its rows."""
-    if not isinstance(node, Elementwise):
-        return False
-    below = (Elementwise, *VIEWS)
-    inside = reachable(node.inputs, lambda n: n.inputs if isinstance(n, below) else ())
-    return is_joined(node) + sum(map(is_joined, inside)) >= MANY_PARTS
-
-
-def is_joined(node: Node) -> bool:
-    """Whether a value is one of two by its position along an axis."""
-    return (
-        isinstance(node, Elementwise)
-        and node.op is Op.WHERE
-        and joined_at(node.inputs[0]) is not None
-    )
-
-
-def count_parts(
-    node: Node, known: Mapping[Node, int], chosen: Set[Node]
-) -> tuple[int, tuple[Node, ...]]:
-    """How many parts a value is joined from, given those `known` of others, and what of it to store
-    where they are too many: parts that are joined themselves."""
-    if not isinstance(node, (Elementwise, *VIEWS)):
-        return 1, ()
-    inner = [below_views(child) for child in node.inputs]
-    counts = [1 if value in chosen else known.get(value, 1) for value in inner]
-    if not is_joined(node):
-        return max(counts, default=1), ()
-    total = sum(counts[1:])
-    if total <= MOST_PARTS:
-        return total, ()
-    parts = parts_of(node)
-    return len(parts), tuple(part for part in parts if known.get(part, 1) > 1)
-
-
-def parts_of(node: Node) -> list[Node]:
-    """What a value is joined from, side by side."""
-    found: list[Node] = []
-    pending = [node]
-    while pending:
-        for child in pending.pop().inputs[1:]:
-            inner = below_views(child)
-            rest = is_joined(inner) and inner.type.size == node.type.size
-            (pending if rest else found).append(inner)
-    return found
-
-
-def multiplied(node: Node) -> tuple[Node, ...]:
-    """Children that `node` would compute many times over: windows, and repeats along an axis
-    outside one that varies (repeats along inner axes are hoisted out of the inner loop)."""
-    if isinstance(node, ir.Window):
-        return (node.inputs[0],)
-    if not isinstance(node, ir.Expand):
-        return ()
-    source = node.inputs[0]
-    inner = varies(source)
-    repeated = [k for k, n in enumerate(source.shape) if n != node.shape[k]]
-    if inner and repeated and min(repeated) < max(inner):
-        return (source,)
-    return ()
-
-
-def own_work(node: Node) -> int:
-    """Rough cost of one element, in simple arithmetic operations."""
-    if isinstance(node, Elementwise):
-        if node.op in TRANSCENDENTAL:
-            return 20
-        return 5 if node.op in SLOW else 1
-    return 4 if isinstance(node, ir.Gather) else 0

@@ -29,8 +29,8 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.items import STRUCTURES, in_memory
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.schedule.values import STRUCTURES, in_memory
 
 InPlace = tuple[tuple[int, int], ...]
 
@@ -47,11 +47,13 @@ class KernelTable:
         is_read: Mapping[Node, Node],
         in_place: Sequence[tuple[Node, Node]],
         locations: Mapping[Node, str],
+        why: Mapping[Node, str],
     ) -> tuple[Kernel, tuple[Node, ...]]:
         """The Kernel that computes `results`, and the values it reads in the order of its params.
 
         `is_read` maps each node at which computation stops to the value whose memory it is;
-        `in_place` pairs (result, value read) that share memory.
+        `in_place` pairs (result, value read) that share memory. `locations` and `why` are kept
+        with it, for people.
         """
         graph, reads = rebuild(results, is_read)
         places = tuple((list(results).index(r), reads.index(v)) for r, v in in_place)
@@ -60,7 +62,8 @@ class KernelTable:
         if kernel is None:
             found = dict.fromkeys(filter(None, (nearest(r, is_read, locations) for r in results)))
             name = f"{describe(graph)}_{len(self.known)}"
-            kernel = Kernel(name, graph, places, tuple(found))
+            reasons = tuple(why.get(result, "") for result in results)
+            kernel = Kernel(name, graph, places, tuple(found), reasons)
             self.known[key] = kernel
         return kernel, reads
 

@@ -25,9 +25,9 @@ from tinyhlo.ir.graph import (
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.clusters import Cluster
 from tinyhlo.schedule.fusion import Fusion
-from tinyhlo.schedule.items import base, is_leaf
 from tinyhlo.schedule.kernels import KernelTable
 from tinyhlo.schedule.program import Buffer, Place
+from tinyhlo.schedule.values import base, is_leaf
 from tinyhlo.target import Target
 
 SCALAR_BYTES = 64  # buffers up to this size are registers of a processor's entry function

@@ -54,12 +54,15 @@ class Kernel:
       * a sum of products with its prologue and epilogue, or two with work on rows between them;
       * Scan, Sort, Scatter, UpdateSlice, LibraryCall: one such node, elementwise producers of its
         updates and indices fused in.
+    `locations` are the user's lines; `why` says of each result why it is in memory, and not
+    computed by the kernels that read it. Both are those of the first launch.
     """
 
     name: str
     graph: Graph
     in_place: tuple[tuple[int, int], ...] = ()
     locations: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

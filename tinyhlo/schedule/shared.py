@@ -9,6 +9,8 @@ array, a row of it, a part of a row. What nobody shares keeps its slice.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyhlo.ir.graph import LibraryCall, Node, Param, Reshape, Slice, graph_key
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.kernels import rebuild
@@ -68,7 +70,7 @@ def over_pieces(kernel: Kernel, alignment: int = 1) -> Sharing:
     graph, reads = rebuild(kernel.graph.results, {node: node for node in sources})
     numbers = {node.position: k for k, node in enumerate(reads) if isinstance(node, Param)}
     in_place = tuple((result, numbers[position]) for result, position in kernel.in_place)
-    over = Kernel(kernel.name, graph, in_place, kernel.locations)
+    over = replace(kernel, graph=graph, in_place=in_place)
     return Sharing(over, tuple(sources[node] for node in reads))
 
 

@@ -18,7 +18,6 @@ from tinyhlo.ir.graph import LibraryCall, Node, Output, Param, Scatter, UpdateSl
 from tinyhlo.ir.index import ZERO, Index, Var, index, linear, substitute
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.schedule.access import access, space_of
-from tinyhlo.schedule.items import base, in_memory
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -32,6 +31,7 @@ from tinyhlo.schedule.program import (
     While,
     statements,
 )
+from tinyhlo.schedule.values import base, in_memory
 
 NO_VALUES: Mapping[Var, Index] = {}
 Bytes = tuple[Place, int, int]  # of a kind of memory, from one byte to another

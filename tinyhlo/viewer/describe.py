@@ -138,6 +138,7 @@ def describe_kernel(kernel: Kernel, number: int, compiled: Compiled) -> Data:
     return {
         "name": kernel.name,
         "lines": list(kernel.locations),
+        "why": list(dict.fromkeys(filter(None, kernel.why))),
         "flops": report.flops,
         "read": report.bytes_read,
         "written": report.bytes_written,

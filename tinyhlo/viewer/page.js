@@ -309,7 +309,8 @@ function show() {
   at("kernel").textContent = kernel ? kernel.name : "no kernel chosen";
   at("about").textContent = !kernel ? "click one" : [
     kernel.lines.map(shortLine).join("; "), `${kernel.calls} calls`, `${kernel.flops.toLocaleString("en")} flops`,
-    `${size(moved(kernel))} moved`, ...kernel.moves].filter(Boolean).join(" · ");
+    `${size(moved(kernel))} moved`, ...kernel.moves,
+    ...kernel.why.map((why) => `in memory: ${why}`)].filter(Boolean).join(" · ");
   at("form").replaceChildren(...(kernel ? FORMS[state.form](kernel) : []));
 }
 

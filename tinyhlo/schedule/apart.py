@@ -1,0 +1,216 @@
+"""Why two clusters are two kernels, and not one.
+
+    x - max(x, axis=1)  ->  ""                            # one nest of loops computes both
+    x - max(x)          ->  "a row of sub is too long to be walked several times"
+
+In: a kernel that reads a value, and the one that makes it. Out: a sentence for people, empty where
+one kernel does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+from tinyhlo.ir.graph import MultiReduce, Node, Reduce
+from tinyhlo.ir.index import index
+from tinyhlo.ir.printer import label
+from tinyhlo.ir.views import reshape_index
+from tinyhlo.ir.walks import reachable
+from tinyhlo.schedule.access import is_prefix, reducer_of, space_of
+from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, reaches_around
+from tinyhlo.schedule.columns import extents, share_columns
+from tinyhlo.schedule.items import LONGEST
+from tinyhlo.schedule.values import base, own_work
+
+ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
+VECTORS = 1 << 8  # elements that are worth them
+WRITTEN_OUT = 8  # terms, at most
+SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
+MIN_ROWS = 4
+MAX_RESULTS = 16
+MIN_APART = 64  # sums of rows whose roots fill vectors apart from them
+DEAR_WORK = 20  # of one element of a root that is a polynomial
+DEAR_SUM = 8  # operations of one sum that a kernel leaves to another rather than make it again
+
+
+def why_apart(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
+    """Why `consumer` does not compute in its kernel what `other` does, whose `value` it reads."""
+    if consumer.structure is not None or consumer.contraction:
+        return f"{name(consumer)} takes it from memory"
+    if len(consumer.reads | other.reads) > MAX_READS:
+        return f"both read more than {MAX_READS} arrays"
+    decide = why_no_epilogue if other.contraction else why_no_nest
+    why = decide(consumer, other, value, values)
+    if not why and reaches_around(other, consumer):
+        return f"a third kernel stands between it and {name(consumer)}"
+    return why
+
+
+def why_no_nest(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
+    """Why no one loop nest with shared leading axes computes both without repeating work."""
+    if not values.apart.isdisjoint(other.items):
+        return "it is kept out of kernels that read it"
+    if len(set(consumer.items) | set(other.items)) > MAX_RESULTS:
+        return f"both have more than {MAX_RESULTS} results"
+    if consumer.depth + other.depth > LONGEST:
+        return f"both have more than {LONGEST} operations one after the other"
+    every, reads = consumer.items + other.items, consumer.by_item | other.by_item
+    if not all(reads_by_rows(consumer, each) for each in (*other.items, *consumer.items)):
+        if share_columns(every, reads, values.column_limit):
+            return ""
+        return f"{name(consumer)} reads it outside its own rows and columns"
+    rows = shared_rows(every)
+    largest = max(map(iteration_size, every))
+    if prod(rows) * ROW_LIMIT < largest:
+        return f"a row of {name(consumer)} is too long to be walked several times"
+    stored = [item for item in every if not values.is_inside(item, {consumer, other})]
+    if repeats_dear_sums(reads, stored, prod(rows)):
+        return f"{name(consumer)} walks rows more than once, and would add it up each time"
+    inner = [item for item in every if len(extents(item.shape)) > len(rows)]
+    along = [item for item in inner if runs_along(item, reads[item])]
+    if largest > VECTORS and any(map(is_long, along)):
+        return "vectors run along results of a reduce, of which a row has one at a time"
+    if largest > SERIAL_LIMIT:
+        found = directions(every, reads)
+        if along or len(found) > 1 or (inner and True in found):
+            return "vectors would run across memory, or along sums behind a test"
+    same = all(iteration_shape(item) == iteration_shape(every[0]) for item in every)
+    plain = all(reducer_of(item) is None for item in every)
+    if (same and plain) or prod(rows) >= MIN_ROWS or largest <= SERIAL_LIMIT:
+        return ""
+    return f"{name(consumer)} has fewer than {MIN_ROWS} rows in common with it"
+
+
+def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Sequence[Node], rows: int) -> bool:
+    """Where a row has several sums, each pass over it that needs them makes them anew, and so does
+    the one that stores them."""
+    passes: dict[Node, int] = {}
+
+    def passes_of(value: Node) -> int:
+        """As often as what is made of it: to store `e = min(d, s)` and to ask any(e < d) is twice
+        for s too."""
+        if value not in passes:
+            again = (len(at[value]) * passes_of(item) for item, at in reads.items() if value in at)
+            passes[value] = max(1, sum(again, int(value in stored)))
+        return passes[value]
+
+    return any(
+        item.type.size > rows
+        and passes_of(item) > 1
+        and work_of_sum(reducer, reads[item]) >= DEAR_SUM
+        for item in reads
+        if (reducer := reducer_of(item)) is not None
+    )
+
+
+def work_of_sum(reducer: Reduce | MultiReduce, reads: Reads) -> int:
+    """Operations for one result of a reduce."""
+    inside = reachable(reducer.inputs, lambda n: () if base(n) in reads else n.inputs)
+    terms = prod(reducer.inputs[0].shape[axis] for axis in reducer.axes)
+    return terms * (1 + sum(own_work(node) for node in inside if node.type.size > 1))
+
+
+def reads_by_rows(consumer: Cluster, value: Node) -> bool:
+    """Whether `consumer` reads `value` at its own leading axes only."""
+    for item, reads in consumer.by_item.items():
+        space = space_of(item)
+        if not all(is_prefix(at, space.kept + space.reduced) for at in reads.get(value, ())):
+            return False
+    return True
+
+
+def directions(items: Iterable[Node], reads: Mapping[Node, Reads]) -> set[bool]:
+    """How reduces walk memory: True where neighbours belong to neighbouring results. No one pass
+    does both in the order of memory."""
+    found: set[bool] = set()
+    for item in items:
+        if reducer_of(item) is None:
+            continue
+        space = space_of(item)
+        own = {index(v) for v in space.kept + space.reduced if v.extent > 1}
+        kept = {index(v) for v in space.kept}
+        for at in (at for places in reads[item].values() for at in places):
+            moving = [i for i in at if not i.is_constant]
+            if set(moving) == own:
+                found.add(moving[-1] in kept)
+    return found
+
+
+def runs_along(item: Node, reads: Reads) -> bool:
+    """Whether memory that a reduce reads runs along its results."""
+    if reducer_of(item) is None:
+        return False
+    kept = {index(v) for v in space_of(item).kept if v.extent > 1}
+    every = ([i for i in at if not i.is_constant] for places in reads.values() for at in places)
+    return any(moving and moving[-1] in kept for moving in every)
+
+
+def is_long(item: Node) -> bool:
+    """Whether a reduce stays a loop: a few terms are written out."""
+    return prod(v.extent for v in space_of(item).reduced) > WRITTEN_OUT
+
+
+def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:
+    """The leading axes that the results of all items have in common (extent-1 axes aside)."""
+    rows: list[int] = []
+    for found in zip(*(extents(item.shape) for item in items), strict=False):
+        if len(set(found)) != 1:
+            break
+        rows.append(found[0])
+    return tuple(rows)
+
+
+def iteration_shape(item: Node) -> tuple[int, ...]:
+    space = space_of(item)
+    return extents(tuple(v.extent for v in space.kept + space.reduced))
+
+
+def iteration_size(item: Node) -> int:
+    reducer = reducer_of(item)
+    return prod(item.shape if reducer is None else reducer.inputs[0].shape)
+
+
+def why_no_epilogue(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
+    """Why a product does not take in what follows it: it does where that is elementwise work of its
+    own shape, turned or not, and its only use."""
+    private = value is other.items[-1] and values.is_private(other, {consumer, other})
+    if not private or values.readers(value) != {consumer}:
+        return "a product with several uses is computed once"
+    if follows_rows(consumer, other, value):
+        return f"sums of rows fill vectors, and {name(consumer)} would follow each alone"
+    if len(consumer.items) > 1 or reducer_of(consumer.items[0]) is not None:
+        return f"{name(consumer)} does more than elementwise work"
+    if consumer.items[0].type.size != value.type.size or not is_identity(consumer, value):
+        return f"{name(consumer)} reads it at other places than its own"
+    return ""
+
+
+def name(cluster: Cluster) -> str:
+    """What a cluster ends in: `add`, `reduce`, `a product`."""
+    if cluster.contraction:
+        return "a product"
+    last = cluster.structure or cluster.items[-1]
+    return label(reducer_of(last) or last)
+
+
+def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
+    """Whether a root of each sum of a row would be computed alone: vectors run along the rows of
+    a matrix that a vector multiplies. On their own, the sums fill vectors."""
+    if value.type.size < MIN_APART or directions(other.items, other.by_item) != {False}:
+        return False
+    inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
+    return any(own_work(node) >= DEAR_WORK and node.type.size > 1 for node in inside)
+
+
+def is_identity(cluster: Cluster, value: Node) -> bool:
+    """Every access of `value` is at the index being computed, its axes in any order, the same for
+    all, or as a reshape has them."""
+    space = space_of(cluster.items[0])
+    if not space.reduced:
+        same = reshape_index(cluster.items[0].shape, value.shape, tuple(map(index, space.kept)))
+        if cluster.reads[value] == {same}:
+            return True
+    own = {index(v) for v in space.kept if v.extent > 1}
+    orders = {tuple(i for i in at if not i.is_constant) for at in cluster.reads[value]}
+    return len(orders) == 1 and all(len(axes) == len(own) == len(own & {*axes}) for axes in orders)

@@ -1,0 +1,132 @@
+"""What a value is to memory, and what one element of it costs.
+
+base(reshape(x))  ->  x        # a reshape, a barrier, loop state that no step changes: other names
+in_memory(scatter)  ->  its targets; updates and places may be computed inside its kernel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from tinyhlo.ir import graph as ir
+from tinyhlo.ir.contraction import varies
+from tinyhlo.ir.graph import VIEWS, Elementwise, Node
+from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
+
+STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
+IN_MEMORY = (*STRUCTURES, ir.Barrier)
+BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
+FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
+
+
+def base(node: Node) -> Node:
+    """The value whose memory `node` is: reshapes, barriers and untouched loop state rename it."""
+    while True:
+        if isinstance(node, (ir.Reshape, ir.Barrier)):
+            node = node.inputs[0]
+        elif isinstance(node, ir.Output) and isinstance(node.inputs[0], ir.Loop):
+            loop = node.inputs[0]
+            if not loop.is_invariant(node.position):
+                return node
+            node = loop.inputs[node.position]
+        else:
+            return node
+
+
+def unturned(node: Node) -> Node:
+    """The value of which `node` has the elements in another order."""
+    while isinstance(node, (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)):
+        node = node.inputs[0]
+    return node
+
+
+def below_views(node: Node) -> Node:
+    """What `node` has some elements of, or those and a filling."""
+    while isinstance(node, VIEWS):
+        node = node.inputs[0]
+    return node
+
+
+def is_leaf(node: Node) -> bool:
+    """Memory that exists without a kernel of this block writing it: arguments and big constants."""
+    if isinstance(node, ir.Constant):
+        return node.value.size > BIG_CONSTANT
+    return isinstance(node, ir.Param)
+
+
+def is_structure_value(node: Node) -> bool:
+    """A value that a structure leaves in memory."""
+    if isinstance(node, ir.Output):
+        return not isinstance(node.inputs[0], ir.MultiReduce)
+    return isinstance(node, (ir.UpdateSlice, ir.Scan))
+
+
+def is_reduced(node: Node) -> bool:
+    """A result of a reduce."""
+    if isinstance(node, ir.Output):
+        return isinstance(node.inputs[0], ir.MultiReduce)
+    return isinstance(node, ir.Reduce)
+
+
+def is_position(node: Node) -> bool:
+    """A view of an iota: the payload of an argsort, known without memory."""
+    while isinstance(node, VIEWS) and not isinstance(node, ir.Pad):
+        node = node.inputs[0]
+    return isinstance(node, ir.Iota)
+
+
+def in_memory(node: Node) -> tuple[Node, ...]:
+    """Inputs of a structure that must be buffers (the rest is computed inside its kernel)."""
+    match node:
+        case ir.UpdateSlice():
+            return node.inputs[:1]
+        case ir.Scatter():
+            return node.inputs[: len(node.results)]
+        case ir.Sort():
+            return tuple(child for child in node.inputs if not is_position(child))
+        case _:
+            return node.inputs
+
+
+def must_store(node: Node) -> tuple[Node, ...]:
+    """Children that need memory because of what `node` is."""
+    if isinstance(node, IN_MEMORY):
+        return in_memory(node)
+    if isinstance(node, ir.Gather):
+        source = node.inputs[0]
+        while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
+            source = source.inputs[0]
+        few = FEWER * node.type.size <= source.type.size or takes_once(node)
+        return () if few and isinstance(source, (Elementwise, ir.Gather, ir.Pad)) else (source,)
+    return ()
+
+
+def takes_once(node: ir.Gather) -> bool:
+    """Whether a gather reads no element twice: each of its axes is one of its source's, from places
+    on that may be data, and other ones further out."""
+    indices = node.inputs[1:]
+    left = {axis for axis, extent in enumerate(node.shape) if extent > 1}
+    for _ in indices:  # each time at least one axis is settled, or none will be
+        left = left - {runs_from(index, left) for index in indices}
+    return not left
+
+
+def runs_from(index: Node, left: Set[int]) -> int | None:
+    """The one axis of those `left` along which places count up by one, if there is no other."""
+    own = varies(index) & left
+    if len(own) != 1:
+        return None
+    (axis,) = own
+    terms = index.inputs if isinstance(index, Elementwise) and index.op is Op.ADD else (index,)
+    counts = [t for t in terms if isinstance(t, ir.Iota) and t.axis == axis]
+    others = [t for t in terms if axis in varies(t) and t not in counts]
+    return axis if len(counts) == 1 and not others else None
+
+
+def own_work(node: Node) -> int:
+    """Rough cost of one element, in simple arithmetic operations."""
+    if isinstance(node, Elementwise):
+        if node.op in TRANSCENDENTAL:
+            return 20
+        return 5 if node.op in SLOW else 1
+    return 4 if isinstance(node, ir.Gather) else 0
