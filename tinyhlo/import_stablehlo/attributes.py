@@ -79,7 +79,7 @@ DIMENSION_NUMBERS: tuple[tuple[str, Any, Any, str], ...] = (
 
 def decode_dense(attribute: Any) -> Any:
     """Elements as an array; None for element types that NumPy and ml_dtypes do not have here."""
-    type_ = ir.RankedTensorType(attribute.type)
+    type_ = ir.ShapedType(attribute.type)  # a tensor's or a vector's
     shape = tuple(type_.shape)
     element = str(type_.element_type)
     if element.startswith("complex") or element not in NUMPY:
