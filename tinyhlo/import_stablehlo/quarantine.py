@@ -131,10 +131,12 @@ class Reader:
                 raise InvalidProgram(f"the file was not read within {self._seconds:.0f} s")
             verdict, length = HEADER.unpack(header)
             payload = process.stdout.read(length)
+            if len(payload) < length:
+                raise ProcessDied
         finally:
             timer.cancel()
             self._answered = time.monotonic()
-        if verdict != READ or len(payload) < length:
+        if verdict != READ:
             raise InvalidProgram(payload.decode(errors="replace"))
         return payload
 
