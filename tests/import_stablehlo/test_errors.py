@@ -136,6 +136,16 @@ def test_attributes_may_be_vectors() -> None:
     )
 
 
+def test_approximate_top_k_without_its_attributes() -> None:
+    with pytest.raises(UnsupportedOp, match="reduction_dim"):
+        import_module(
+            """func.func @main(%x: tensor<8xf32>, %z: tensor<f32>) -> tensor<3xf32> {
+              %y = stablehlo.custom_call @ApproxTopK(%x, %z)
+                  : (tensor<8xf32>, tensor<f32>) -> tensor<3xf32>
+              return %y : tensor<3xf32> }"""
+        )
+
+
 def test_locations_where_values_are_expected() -> None:
     """jaxlib's bindings cannot give them to Python."""
     for text in (
