@@ -20,11 +20,10 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.artifact import embedded_module, read_platforms
+from tinyhlo.import_stablehlo.artifact import BYTECODE_MAGIC, embedded_module, read_platforms
 from tinyhlo.import_stablehlo.platforms import choose_platform
 from tinyhlo.import_stablehlo.quantized import load_dialect, mentions_quantized, write_out
 
-BYTECODE_MAGIC = b"ML\xefR"
 PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
 PORTABLE_VERSION = re.compile(PORTABLE_PRODUCER + rb"(\d+)\.(\d+)\.(\d+)")
 HEAD_BYTES = 64

@@ -47,6 +47,7 @@ ANNOTATIONS = frozenset(
     }
 )
 NO_SHARDS = "parts of arrays are made by Shardy here: leave jax_use_shardy_partitioner on"
+ALIAS = re.compile(r"output_tuple_indices = \[(\d*)\], *operand_index = (\d+)")
 ORDERING = "control_dep"  # a call that only asks XLA to run one op after another
 REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
 
@@ -109,11 +110,12 @@ def tensors(types: Sequence[ValueType]) -> tuple[TensorType, ...]:
 
 def attributes_of(operation: Operation) -> dict[str, Any]:
     """What the call says besides its operands."""
-    given = operation.attributes.get("mhlo.backend_config")
-    if isinstance(given, dict):
-        return dict(given)
-    text = operation.attributes.get("backend_config", "")
-    return dict(text) if isinstance(text, dict) else {"backend_config": text} if text else {}
+    given = operation.attributes
+    for key in ("mhlo.backend_config", "backend_config"):
+        if isinstance(given.get(key), dict):
+            return dict(given[key])
+    text = given.get("backend_config")
+    return {"backend_config": text} if text else {}
 
 
 def aliases_of(attributes: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
@@ -126,7 +128,5 @@ def aliases_of(attributes: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
         found.append((int(numbers[1] or 0), int(numbers[2])))
     return tuple(found)
 
-
-ALIAS = re.compile(r"output_tuple_indices = \[(\d*)\], *operand_index = (\d+)")
 
 RULES: dict[str, Rule] = {"stablehlo.custom_call": custom_call}

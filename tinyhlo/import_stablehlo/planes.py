@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.joining import join, nth
-from tinyhlo.ir.build import broadcast, expand, full, iota, permute, reshape, where
+from tinyhlo.ir.build import broadcast, expand, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Expand, Flip, Node, Reshape, Slice
 
@@ -30,7 +30,7 @@ def stack(value: Node | Complex) -> Node:
 
 def is_real_part(shape: tuple[int, ...]) -> Node:
     """True on the first of two planes along the leading axis."""
-    return iota(shape, I32, 0) < full(1, shape, I32)
+    return iota(shape, I32, 0) < 1
 
 
 def planes(x: Node) -> Complex:

@@ -39,6 +39,7 @@ from tinyhlo.ir.graph import Node, Shape, TensorType
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.library import RANDOM_STATE
 
+STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_PARITY = 0x1BD11BDA
 PHILOX_ROUNDS = 10
@@ -92,9 +93,6 @@ def rng(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence
         return [a + (b - a) * reshape(parts, result.shape)]
     radius, angle = (nth(parts, 0, k) for k in range(2))
     return [a + b * sqrt(-2.0 * log(1.0 - radius)) * cos(angle * (2 * pi))]
-
-
-STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 
 
 def halves(word: Node) -> tuple[Node, Node]:
