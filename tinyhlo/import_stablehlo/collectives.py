@@ -70,7 +70,7 @@ def replica_groups(operation: Operation, walker: Walker) -> Sequence[Sequence[in
 
 
 def groups_along(names: Sequence[str], mesh: Mesh) -> list[tuple[int, ...]]:
-    """The devices along some axes of a mesh, the last of them the quickest."""
+    """The groups of devices along some axes of a mesh, the last of them varying fastest."""
     found: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
     for device, at in mesh.coordinates().items():
         rest = tuple(place for name, place in at.items() if name not in names)

@@ -44,7 +44,7 @@ _idle: list[tuple[ir.Context, int]] = []  # contexts, and how many bytes each ma
 
 @contextmanager
 def lent_context(length: int) -> Generator[ir.Context]:
-    """A context to read so many bytes in, which the next program may get then."""
+    """A context to read `length` bytes in; afterwards the next program may get it."""
     try:
         context, left = _idle.pop()
     except IndexError:
@@ -52,7 +52,7 @@ def lent_context(length: int) -> Generator[ir.Context]:
     if context is None or left < length:
         context, left = make_context(), MOST_READ
     yield context
-    if left > length:  # and no error: who still looks at it then is not known
+    if left > length:  # not reached after an error, which may still refer to the context
         _idle.append((context, left - length))
 
 

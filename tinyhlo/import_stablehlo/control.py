@@ -118,11 +118,11 @@ def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Value
 
 
 def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
-    """A Loop over the state of all copies. Copies that start with the same value are taken to keep
-    the same until the body shows that they do not. Where conditions differ, the loop goes on as
-    long as one holds, and copies whose own does not keep what they have. State that the body hands
-    on unchanged leaves the loop's results; where it starts from a constant, it leaves the state as
-    well."""
+    """A Loop over the state of all copies. Copies that start with the same value share it, unless
+    the body turns out to give them different ones: then it is walked again. Where the copies'
+    conditions differ, the loop runs as long as any holds, and a copy whose own does not keeps its
+    values. State that the body returns unchanged is read from before the loop; where it is a
+    constant, the loop does not carry it at all."""
     condition, body = operation.regions
     pairs = enumerate(zip(body.arguments, body.returned, strict=True))
     invariant = {k for k, (given, back) in pairs if given == back}
@@ -172,7 +172,7 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
 
 
 def placed(values: Values, places: Sequence[int], others: Sequence[Value]) -> Values:
-    """The values, with others at some places."""
+    """`values`, with `others` at these places."""
     return tuple({**dict(enumerate(values)), **dict(zip(places, others, strict=True))}.values())
 
 

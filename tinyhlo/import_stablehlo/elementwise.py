@@ -77,7 +77,7 @@ PRIMITIVES = {
 
 
 def in_wide(function: Written) -> Written:
-    """The function of halves by way of f32; of anything else, itself."""
+    """The function, computed in f32 and rounded once for halves."""
 
     def widened(*values: Any) -> Node | Sequence[Node]:
         dtype = values[0].dtype
@@ -95,8 +95,8 @@ def expansion(expand: Callable[..., Node]) -> Rule:
 
 
 def multiply(x: Node, y: Node) -> Node:
-    """Zero or the other factor where one is a boolean made a number: 0 * inf is NaN, but programs
-    mask infinities so, because XLA:CPU takes it for a choice."""
+    """A product with a converted boolean is a select: 0 * inf is NaN, but programs mask infinities
+    this way because XLA:CPU makes a select of it too."""
     if x.dtype is BOOL:
         return x & y
     if is_mask(x):

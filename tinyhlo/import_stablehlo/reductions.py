@@ -110,9 +110,9 @@ def with_initial(op: Op, reduced: Node, initial: Node) -> Node:
 
 # ---- argmax and argmin: which regions they are, and the two plain reduces that they become -------
 
-# Reduces of one value run in lanes, over several rows or by threads, each as its shape wants it. A
-# region is known by what it does: made of comparisons and choices alone, it depends on nothing but
-# how its operands compare, and a few of them show every case.
+# Plain reduces are faster: code generation has more ways to run them. A region of comparisons and
+# selects alone depends on nothing but how its operands compare, so running it on a few numbers that
+# compare in every possible way shows what it does.
 OF_BOOLEANS: dict[Op | None, Op] = {Op.MAX: Op.OR, Op.MIN: Op.AND}
 CHOICES = COMPARISONS | {Op.AND, Op.OR, Op.XOR, Op.NOT, Op.WHERE, Op.MAX, Op.MIN}
 

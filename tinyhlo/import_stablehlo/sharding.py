@@ -112,7 +112,7 @@ def parse_mesh(text: str) -> Mesh:
 
 
 def place_along(axes: Sequence[MeshAxis], mesh: Mesh, at: Coordinates) -> tuple[int, int]:
-    """(place along axes, the last of them the quickest, how many there are)."""
+    """(place along `axes`, the last of them varying fastest, how many places there are)."""
     place, count = 0, 1
     for axis in axes:
         whole = mesh.sizes[axis.name]
