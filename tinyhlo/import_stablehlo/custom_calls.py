@@ -10,7 +10,7 @@ layout is not row-major is permuted, so that it lies in memory as the function e
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo import linalg, sorting
@@ -73,7 +73,7 @@ def call_library(
     if find(target) is None:
         raise UnsupportedError(f"no function of that name: {REGISTER.format(target)}")
     attributes = attributes_of(operation)
-    aliases = aliases_of(operation.attributes)
+    aliases = aliases_of(operation)
     if aliases:
         attributes[ALIASES] = aliases
     version = operation.attributes.get("api_version", 1)
@@ -118,14 +118,16 @@ def attributes_of(operation: Operation) -> dict[str, Any]:
     return {"backend_config": text} if text else {}
 
 
-def aliases_of(attributes: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
-    """(result, operand) pairs of `output_operand_aliases`."""
+def aliases_of(operation: Operation) -> tuple[tuple[int, int], ...]:
+    """(result, operand) pairs of `output_operand_aliases`, tokens not counted."""
     found: list[tuple[int, int]] = []
-    for text in attributes.get("output_operand_aliases", ()):
+    for text in operation.attributes.get("output_operand_aliases", ()):
         numbers = ALIAS.search(text)
         if numbers is None:
             raise UnsupportedError("operands and results that are tuples cannot share memory")
-        found.append((int(numbers[1] or 0), int(numbers[2])))
+        results = tensors(operation.types[: int(numbers[1] or 0)])
+        operands = tensors(operation.operand_types[: int(numbers[2])])
+        found.append((len(results), len(operands)))
     return tuple(found)
 
 
