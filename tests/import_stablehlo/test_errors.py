@@ -128,6 +128,15 @@ def test_attributes_of_arguments_that_say_nothing(attribute: str, message: str) 
         )
 
 
+def test_a_sharding_of_fewer_axes_leaves_the_others_whole() -> None:
+    module = import_module(
+        """module attributes {mhlo.num_partitions = 2 : i32} {
+        func.func @main(%x: tensor<4x4xf32> {mhlo.sharding = "{devices=[2]<=[2]}"})
+            -> tensor<4x4xf32> { return %x : tensor<4x4xf32> } }"""
+    )
+    assert module.signature.inputs[0].shape == (2, 4)
+
+
 def test_attributes_may_be_vectors() -> None:
     import_module(
         """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

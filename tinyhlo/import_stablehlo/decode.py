@@ -212,7 +212,7 @@ class Decoder:
         key = chlo_key(operation)
         if key in self._functions:
             return key
-        if key in self._expanding:  # the expansion of an op contains the op itself
+        if key in self._expanding:  # its expansion contains the op itself, or failed before
             return None
         self._expanding.add(key)
         try:

@@ -134,7 +134,7 @@ def factorisation(matrix: ValueType, others: Sequence[ValueType]) -> tuple[Tenso
 def check(
     operation: Operation, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> None:
-    """Whether a custom call has these types, before LAPACK relies on it."""
+    """Raises UnsupportedError unless a custom call has these types, on which LAPACK relies."""
     for stated, expected in ((operation.operand_types, operands), (operation.types, results)):
         if [computed(type_) for type_ in stated] != list(expected):
             raise UnsupportedError(SIGNATURE)

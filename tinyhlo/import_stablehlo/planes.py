@@ -19,7 +19,7 @@ def stack(value: Node | Complex) -> Node:
     if isinstance(value, Node):
         return reshape(value, (1, *value.shape))
     re, im = value.planes
-    found = joined(re, im)
+    found = common_source(re, im)
     if found is not None:
         source, axis = found
         return permute(source, (axis, *(k for k in range(len(source.shape)) if k != axis)))
@@ -58,7 +58,7 @@ def from_pairs(x: Node) -> tuple[Node, Node]:
     return nth(x, -1, 0), nth(x, -1, 1)
 
 
-def joined(re: Node, im: Node) -> tuple[Node, int] | None:
+def common_source(re: Node, im: Node) -> tuple[Node, int] | None:
     """(x, axis) when the parts are x at 0 and at 1 of an axis of extent 2."""
     match re, im:
         case (

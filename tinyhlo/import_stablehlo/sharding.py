@@ -127,7 +127,8 @@ def part_at(sharding: Sharding, mesh: Mesh, shape: Shape, at: Coordinates) -> Pa
     that cannot be divided evenly is whole."""
     bounds: list[tuple[int, int]] = []
     for axis, extent in enumerate(shape):
-        place, count = place_along(sharding.axes[axis] if sharding.axes else (), mesh, at)
+        along = sharding.axes[axis] if axis < len(sharding.axes) else ()
+        place, count = place_along(along, mesh, at)
         step = extent // count
         even = step * count == extent
         bounds.append((place * step, (place + 1) * step) if even else (0, extent))
