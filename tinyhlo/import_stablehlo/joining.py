@@ -25,11 +25,12 @@ def join(pieces: list[Node], axis: int) -> Node:
     if len(pieces) > SELECTED_PIECES:
         return join_by_stores(pieces, axis, ends, shape)
     position = iota(shape, index_dtype(shape), axis)
-    result: Node | None = None
-    for piece, end in zip(reversed(pieces), reversed(ends), strict=True):
-        whole = padded(piece, axis, end - piece.shape[axis], shape[axis] - end)
-        result = whole if result is None else where(position < end, whole, result)
-    assert result is not None
+    *others, result = (
+        padded(piece, axis, end - piece.shape[axis], shape[axis] - end)
+        for piece, end in zip(pieces, ends, strict=True)
+    )
+    for whole, end in zip(reversed(others), reversed(ends[:-1]), strict=True):
+        result = where(position < end, whole, result)
     return result
 
 

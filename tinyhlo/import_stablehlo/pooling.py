@@ -62,20 +62,14 @@ def selection(select: Graph, dtype: DType, index: DType) -> Graph:
     """(value, place) of two elements -> the pair that `select` keeps; padding never wins."""
     left, left_place = param(0, (), dtype), param(1, (), index)
     right, right_place = param(2, (), dtype), param(3, (), index)
-    keeps_left = renumbered(select, left, right)
+    selected = map_region(select, (left, right), ())
+    if selected is None:
+        raise UnsupportedError("its select region is not elementwise")
     right_empty = right_place.equals(NOWHERE)
     left_exists = left_place.differs(NOWHERE)
-    keep = right_empty | (left_exists & keeps_left)
+    keep = right_empty | (left_exists & selected[0])
     params = (left.type, left_place.type, right.type, right_place.type)
     return Graph(params, (where(keep, left, right), where(keep, left_place, right_place)))
-
-
-def renumbered(select: Graph, left: Node, right: Node) -> Node:
-    """The select region's answer for the nodes `left` and `right`."""
-    mapped = map_region(select, (left, right), ())
-    if mapped is None:
-        raise UnsupportedError("its select region is not elementwise")
-    return mapped[0]
 
 
 def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: Windows) -> Node:

@@ -156,13 +156,13 @@ def philox_bits(
     count = prod(shape)
     each = 2 if wide else 4
     blocks = -(-count // each)
-    numbers = iota((blocks,), U64, 0) if blocks else full(0, (0,), U64)
+    if not blocks:
+        return full(0, shape, U64 if wide else U32), counter
+    numbers = iota((blocks,), U64, 0)
     start = counter if len(counter) == 2 else [counter[0], joined(*key)]
     low, high = added_wide([broadcast(word, (blocks,)) for word in start], numbers)
     words = philox((*halves(low), *halves(high)), key)
     columns = (joined(*words[:2]), joined(*words[2:])) if wide else words
-    if not blocks:
-        return full(0, shape, U64 if wide else U32), counter
     table = join([reshape(column, (blocks, 1)) for column in columns], 1)
     bits = reshape(part(reshape(table, (blocks * each,)), 0, 0, count), shape)
     used = full(blocks, (), U64)

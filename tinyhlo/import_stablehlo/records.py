@@ -80,7 +80,7 @@ class Operation:
     regions: tuple[Block, ...]
     location: Any
     effect: bool
-    form: Form = Form.PLAIN
+    form: Form
 
     @property
     def type(self) -> TensorType:
