@@ -10,6 +10,7 @@ import pytest
 
 from tinyhlo.errors import UnsupportedOp, VerificationError
 from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import Branch, Graph, LibraryCall, Loop
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
@@ -141,6 +142,19 @@ def test_tokens_are_no_values(noted: list[Any]) -> None:
     token, y = run_graph(module.graph, [np.zeros(0, np.bool_), np.float32(2)])
     assert token.shape == (0,) and y.item() == 4
     assert noted == [("turn", [2.0]), ("turn", [3.0])]
+
+
+def test_aliases_do_not_count_tokens(noted: list[Any]) -> None:
+    graph = graph_of(
+        """%t = stablehlo.create_token : !stablehlo.token
+        %y = stablehlo.custom_call @note(%t, %x) {
+          has_side_effect = true, mhlo.backend_config = {name = "a"}, output_operand_aliases = [
+            #stablehlo.output_operand_alias<output_tuple_indices = [], operand_index = 1,
+              operand_tuple_indices = []>]} : (!stablehlo.token, tensor<f32>) -> tensor<f32>
+        return %y : tensor<f32>"""
+    )
+    (call,) = (node for node in graph.nodes() if isinstance(node, LibraryCall))
+    assert dict(call.attributes)[ALIASES] == ((0, 0),)
 
 
 def test_complex_operands_and_results(noted: list[Any]) -> None:

@@ -106,6 +106,55 @@ def test_device_counts(count: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("tf.aliasing_output = 9 : i32", "no such result"),
+        ('tf.aliasing_output = "a"', "no such result"),
+        ("tf.aliasing_output = -1 : i32", "no such result"),
+        ("mhlo.layout_mode = 3 : i32", "leave the tiling out"),
+        ('mhlo.layout_mode = "{,,}"', "leave the tiling out"),
+        ("mhlo.memory_kind = 3 : i32", "memory kinds are"),
+        ('mhlo.sharding = "foo"', "no sharding can be read"),
+        ("mhlo.sharding = 3 : i32", "no sharding can be read"),
+    ],
+)
+def test_attributes_of_arguments_that_say_nothing(attribute: str, message: str) -> None:
+    with pytest.raises((InvalidProgram, UnsupportedOp), match=message):
+        import_module(
+            f"""module attributes {{mhlo.num_partitions = 2 : i32}} {{
+            func.func @main(%x: tensor<4xf32> {{{attribute}}}) -> tensor<4xf32> {{
+              return %x : tensor<4xf32> }} }}"""
+        )
+
+
+def test_a_sharding_of_fewer_axes_leaves_the_others_whole() -> None:
+    module = import_module(
+        """module attributes {mhlo.num_partitions = 2 : i32} {
+        func.func @main(%x: tensor<4x4xf32> {mhlo.sharding = "{devices=[2]<=[2]}"})
+            -> tensor<4x4xf32> { return %x : tensor<4x4xf32> } }"""
+    )
+    assert module.signature.inputs[0].shape == (2, 4)
+
+
+def test_attributes_may_be_vectors() -> None:
+    import_module(
+        """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+          %y = stablehlo.negate %x {a = dense<1> : vector<4xi32>} : tensor<4xf32>
+          return %y : tensor<4xf32> }"""
+    )
+
+
+def test_approximate_top_k_without_its_attributes() -> None:
+    with pytest.raises(UnsupportedOp, match="reduction_dim"):
+        import_module(
+            """func.func @main(%x: tensor<8xf32>, %z: tensor<f32>) -> tensor<3xf32> {
+              %y = stablehlo.custom_call @ApproxTopK(%x, %z)
+                  : (tensor<8xf32>, tensor<f32>) -> tensor<3xf32>
+              return %y : tensor<3xf32> }"""
+        )
+
+
 def test_locations_where_values_are_expected() -> None:
     """jaxlib's bindings cannot give them to Python."""
     for text in (

@@ -133,6 +133,29 @@ def test_scatter_of_elements_drops_what_is_outside(element: str) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
+REGION = """({ ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+    %s = stablehlo.add %a, %b : tensor<i32> stablehlo.return %s : tensor<i32> })"""
+
+
+def test_regions_of_wider_types_widen_their_operands() -> None:
+    text = f"""func.func @main(%x: tensor<4xi8>, %z: tensor<i8>, %i: tensor<4x1xi32>)
+        -> (tensor<i32>, tensor<4xi32>, tensor<4xi32>) {{
+      %0 = "stablehlo.reduce"(%x, %z) {REGION} {{dimensions = array<i64: 0>}}
+        : (tensor<4xi8>, tensor<i8>) -> tensor<i32>
+      %1 = "stablehlo.reduce_window"(%x, %z) {REGION} {{window_dimensions = array<i64: 4>,
+        padding = dense<[[3, 0]]> : tensor<1x2xi64>}} : (tensor<4xi8>, tensor<i8>) -> tensor<4xi32>
+      %2 = "stablehlo.scatter"(%x, %i, %x) {REGION} {{
+        scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : (tensor<4xi8>, tensor<4x1xi32>, tensor<4xi8>) -> tensor<4xi32>
+      return %0, %1, %2 : tensor<i32>, tensor<4xi32>, tensor<4xi32> }}"""
+    x = np.full(4, 100, np.int8)
+    total, running, scattered = interpret(text, [x, np.int8(0), np.zeros((4, 1), np.int32)])
+    assert total == 400
+    np.testing.assert_array_equal(running, [100, 200, 300, 400])
+    np.testing.assert_array_equal(scattered, [500, 100, 100, 100])
+
+
 def test_constants_of_every_type() -> None:
     import ml_dtypes
 

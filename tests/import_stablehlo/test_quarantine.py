@@ -47,6 +47,7 @@ def test_text_needs_no_quarantine() -> None:
     [
         ("import os; os.abort()", "does not survive"),
         ("import sys; sys.stdin.buffer.read(9); sys.exit(3)", "does not survive"),
+        ("import os; os.write(1, bytes([0, 9] + [0] * 7) + b'half')", "does not survive"),
         ("import time; time.sleep(60)", "not read within 1 s"),
     ],
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from tests.plugs import interpret
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import import_module
@@ -70,6 +71,17 @@ def test_products_and_gradients(sizes: list[int]) -> None:
         np.testing.assert_allclose(dx[part], 2 * expected[part] @ w[group].T, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(dw[group], 2 * x[part].T @ expected[part], rtol=1e-4, atol=2e-4)
         start += size
+
+
+@pytest.mark.parametrize("sizes", [[4, 10], [70, 90, 3], [500, 1, 3]], ids=str)
+def test_sizes_may_reach_beyond_the_last_row(sizes: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((100 if sizes[0] > 4 else 8, 3)).astype(np.float32)
+    w = rng.standard_normal((len(sizes), 3, 4)).astype(np.float32)
+    (found,) = interpret(
+        module(*x.shape, 4, len(sizes), gradient=False), [x, w, np.array(sizes, np.int32)]
+    )
+    np.testing.assert_allclose(found, reference(x, w, sizes), rtol=1e-5, atol=1e-5)
 
 
 def test_work_does_not_grow_with_the_groups() -> None:

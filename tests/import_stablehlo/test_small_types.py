@@ -176,6 +176,26 @@ def test_float8_matmul_sums_in_float32() -> None:
     np.testing.assert_allclose(found, x.astype(np.float32) @ y.astype(np.float32), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["f8E4M3FN", "i4"])
+def test_gradient_of_max_pooling(name: str) -> None:
+    type_, pair, one = f"tensor<4x{name}>", f"tensor<2x{name}>", f"tensor<{name}>"
+    text = f"""func.func @main(%x: {type_}, %s: {pair}, %zero: {one}) -> {type_} {{
+      %0 = "stablehlo.select_and_scatter"(%x, %s, %zero) ({{
+        ^bb0(%a: {one}, %b: {one}):
+          %1 = stablehlo.compare GE, %a, %b : ({one}, {one}) -> tensor<i1>
+          stablehlo.return %1 : tensor<i1>
+      }}, {{
+        ^bb0(%a: {one}, %b: {one}):
+          %1 = stablehlo.add %a, %b : {one}
+          stablehlo.return %1 : {one}
+      }}) {{window_dimensions = array<i64: 2>, window_strides = array<i64: 2>}}
+        : ({type_}, {pair}, {one}) -> {type_}
+      return %0 : {type_} }}"""
+    x, sources, zero = (np.array(v, BY_NAME[name].numpy) for v in ([-3, -2, 1, 0], [1, 2], 0))
+    (found,) = compile_module(text, Config())(x, sources, zero)
+    np.testing.assert_array_equal(found.astype(np.float32), [0, 1, 2, 0])
+
+
 def test_what_lies_above_the_bits_means_nothing() -> None:
     text = """func.func @main(%x: tensor<8x2xui4>)
         -> (tensor<8xui8>, tensor<8x2xui8>, tensor<ui8>) {

@@ -14,13 +14,13 @@ import struct
 # byte positions of the fields' entries in the table's vtable
 PLATFORMS_SLOT = 22
 MODULE_SLOT = 30
-MODULE_MAGIC = b"ML\xefR"
+BYTECODE_MAGIC = b"ML\xefR"  # how MLIR bytecode begins
 MOST_PLATFORMS = 64  # JAX knows fewer than ten
 
 
 def embedded_module(source: bytes) -> bytes | None:
     """The portable artifact inside a `jax.export` file; None when it is no such file."""
-    if source.startswith(MODULE_MAGIC):
+    if source.startswith(BYTECODE_MAGIC):
         return None
     try:
         vector = _vector(source, MODULE_SLOT)
@@ -30,7 +30,7 @@ def embedded_module(source: bytes) -> bytes | None:
         return None
     start, length = vector
     module = source[start : start + length]
-    return module if len(module) == length and module.startswith(MODULE_MAGIC) else None
+    return module if len(module) == length and module.startswith(BYTECODE_MAGIC) else None
 
 
 def read_platforms(source: bytes) -> tuple[str, ...]:

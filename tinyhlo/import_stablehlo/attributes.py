@@ -65,9 +65,8 @@ SCATTER = """
     update_window_dims inserted_window_dims input_batching_dims scatter_indices_batching_dims
     scattered_dims_to_operand_dims index_vector_dim
 """
-
-
-# beginning of the text, the binding, our record, the names of its fields there where others
+# how the text begins, jaxlib's class, our record, and what jaxlib calls the record's fields, in
+# their order ("": the same)
 DIMENSION_NUMBERS: tuple[tuple[str, Any, Any, str], ...] = (
     ("#stablehlo.gather<", stablehlo.GatherDimensionNumbers, WindowDimensions, GATHER),
     ("#stablehlo.scatter<", stablehlo.ScatterDimensionNumbers, WindowDimensions, SCATTER),
@@ -79,7 +78,7 @@ DIMENSION_NUMBERS: tuple[tuple[str, Any, Any, str], ...] = (
 
 def decode_dense(attribute: Any) -> Any:
     """Elements as an array; None for element types that NumPy and ml_dtypes do not have here."""
-    type_ = ir.RankedTensorType(attribute.type)
+    type_ = ir.ShapedType(attribute.type)  # a tensor's or a vector's
     shape = tuple(type_.shape)
     element = str(type_.element_type)
     if element.startswith("complex") or element not in NUMPY:

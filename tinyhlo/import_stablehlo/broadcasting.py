@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.records import Form, Operation
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Value, apply_rule
 from tinyhlo.ir.build import broadcast, reshape
 from tinyhlo.ir.graph import Node, Shape, TensorType
 
 OPS = """
-    add and atan2 compare complex divide maximum minimum multiply or power remainder select
+    add and atan2 compare divide maximum minimum multiply or power remainder select
     shift_left shift_right_arithmetic shift_right_logical subtract xor
 """
 
@@ -26,25 +25,19 @@ OPS = """
 def broadcasting(name: str) -> Rule:
     """The rule of `chlo.broadcast_NAME`."""
 
-    def rule(
-        operation: Operation, inputs: tuple[Any, ...], scope: Scope
-    ) -> Node | Complex | Sequence[Value]:
+    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
         shape = operation.type.shape
         axes = operation.attributes.get("broadcast_dimensions")
         given = tuple(spread(value, shape, axes) for value in inputs)
         types = tuple(TensorType(shape, value.dtype) for value in given)
         base = replace(operation, name=f"stablehlo.{name}", operand_types=types, form=Form.PLAIN)
-        rule = scope.walker.rule_of(base)
-        assert rule is not None
-        return rule(base, given, scope)
+        return apply_rule(scope.walker.rule_of(base), base, given, scope)
 
     return rule
 
 
-def spread(value: Value, shape: Shape, axes: Sequence[int] | None) -> Node:
+def spread(value: Node, shape: Shape, axes: Sequence[int] | None) -> Node:
     """`value` in `shape`: its axes are the last ones, or `axes`; sizes of one are repeated."""
-    if not isinstance(value, Node):
-        raise UnsupportedError("broadcast its operands before this op")
     rank = len(value.shape)
     if axes is None or rank == len(shape):
         axes = range(len(shape) - rank, len(shape))

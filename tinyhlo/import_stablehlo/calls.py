@@ -19,7 +19,7 @@ def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequenc
 def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     """A named op with its decomposition: by the rule of that op where there is one."""
     name = operation.attributes["name"]
-    rule = scope.walker.rule_of(replace(operation, name=name)) if "chlo." in name else None
+    rule = scope.walker.rule_of(replace(operation, name=name)) if name.startswith("chlo.") else None
     if rule is not None:
         return apply_rule(rule, operation, inputs, scope)
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)

@@ -70,7 +70,7 @@ def replica_groups(operation: Operation, walker: Walker) -> Sequence[Sequence[in
 
 
 def groups_along(names: Sequence[str], mesh: Mesh) -> list[tuple[int, ...]]:
-    """The devices along some axes of a mesh, the last of them the quickest."""
+    """The groups of devices along some axes of a mesh, the last of them varying fastest."""
     found: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
     for device, at in mesh.coordinates().items():
         rest = tuple(place for name, place in at.items() if name not in names)
@@ -129,9 +129,11 @@ def same(operation: Operation, value: Value, number: int, count: int) -> Value:
 
 def exchanged(operation: Operation, values: list[Value], number: int, count: int) -> Value:
     """Each member sends every other one a piece, and joins what it gets."""
-    axis, count = operation.attributes["split_dimension"], operation.attributes["split_count"]
-    pieces = [nth_of(value, axis, number, count) for value in values]
-    return side_by_side(pieces, operation.attributes["concat_dimension"])
+    given = operation.attributes
+    axis, pieces = given["split_dimension"], given["split_count"]
+    return side_by_side(
+        [nth_of(value, axis, number, pieces) for value in values], given["concat_dimension"]
+    )
 
 
 def scattered(operation: Operation, value: Value, number: int, count: int) -> Value:

@@ -67,7 +67,7 @@ def compare(x: Complex, y: Complex, direction: str) -> Node:
 
 
 def extreme(x: Complex, y: Complex, first: Node) -> Complex:
-    """`first`: x where it comes first, else y; a NaN wins."""
+    """x where `first` holds, else y; a NaN wins."""
     return choose(first | x.is_nan() | x.equals(y), x, y)
 
 
@@ -133,7 +133,7 @@ def cast_bits(x: Node, wanted: TensorType, operation: Operation, scope: Scope) -
 
 
 def multiply(x: Complex, y: Complex) -> Complex:
-    """A choice where one is a boolean made a number, as among reals."""
+    """A select where one factor is a converted boolean, as among reals."""
     for mask, value in ((x, y), (y, x)):
         if is_mask(mask.re) and known_scalar(mask.im) == 0:
             return by_plane(partial(elementwise.multiply, mask.re), value)

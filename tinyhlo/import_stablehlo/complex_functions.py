@@ -92,7 +92,7 @@ def quarter_turned(function: Function) -> Function:
 
 
 def times_either(factor: Node, size: Node) -> Node:
-    """The same; a size of zero gives zero even when the factor is undefined."""
+    """As `times`, but a size of zero gives zero even when the factor is NaN."""
     undefined = is_zero(size) & is_nan(factor)
     return where(undefined, size, times(factor, size))
 

@@ -98,19 +98,19 @@ class Complex:
         return is_nan(self.re) | is_nan(self.im)
 
     def turned(self) -> Complex:
-        """i times it."""
+        """i * self."""
         return Complex(-self.im, self.re)
 
     def constant(self, number: float) -> Complex:
-        """A splat of a real number in its shape and type."""
+        """A splat of a real number like this array."""
         return Complex(like(number, self.re), like(0, self.im))
 
 
 def over_real(x: Complex, c: Node) -> Complex:
-    """The quotient of x and c + 0i, as Smith's method and the limits of it have it: state vectors
-    over their norms. What is small beside a part is the other one times the zero."""
+    """x / (c + 0i), such as a state vector over its norm: bit for bit what Smith's method and its
+    limits give. Its ratio is the zero, with the sign of c."""
     zero = copy_sign(like(0, c), c)
-    # there the other part would make NaN of an infinity
+    # there adding the other part would make NaN of an infinity
     apart = c.equals(0) | ~((abs(x.re) < np.inf) | (abs(x.im) < np.inf))
     re = where(apart, x.re, x.re + x.im * zero)
     return Complex(re / c, where(apart, x.im, x.im - x.re * zero) / c)

@@ -20,11 +20,10 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.artifact import embedded_module, read_platforms
+from tinyhlo.import_stablehlo.artifact import BYTECODE_MAGIC, embedded_module, read_platforms
 from tinyhlo.import_stablehlo.platforms import choose_platform
 from tinyhlo.import_stablehlo.quantized import load_dialect, mentions_quantized, write_out
 
-BYTECODE_MAGIC = b"ML\xefR"
 PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
 PORTABLE_VERSION = re.compile(PORTABLE_PRODUCER + rb"(\d+)\.(\d+)\.(\d+)")
 HEAD_BYTES = 64
@@ -45,7 +44,7 @@ _idle: list[tuple[ir.Context, int]] = []  # contexts, and how many bytes each ma
 
 @contextmanager
 def lent_context(length: int) -> Generator[ir.Context]:
-    """A context to read so many bytes in, which the next program may get then."""
+    """A context to read `length` bytes in; afterwards the next program may get it."""
     try:
         context, left = _idle.pop()
     except IndexError:
@@ -53,7 +52,7 @@ def lent_context(length: int) -> Generator[ir.Context]:
     if context is None or left < length:
         context, left = make_context(), MOST_READ
     yield context
-    if left > length:  # and no error: who still looks at it then is not known
+    if left > length:  # not reached after an error, which may still refer to the context
         _idle.append((context, left - length))
 
 

@@ -51,18 +51,18 @@ def dot_general(lhs: Node, rhs: Node, numbers: DotDimensions, result: DType) -> 
     lhs_inner, rhs_inner = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
     rows = free_axes(lhs, lhs_batch + lhs_inner)
     columns = free_axes(rhs, rhs_batch + rhs_inner)
-    axes = (
-        [lhs.shape[axis] for axis in (*lhs_batch, *rows)]
-        + [rhs.shape[axis] for axis in columns]
-        + [lhs.shape[axis] for axis in lhs_inner]
+    shape = (
+        *(lhs.shape[axis] for axis in (*lhs_batch, *rows)),
+        *(rhs.shape[axis] for axis in columns),
+        *(lhs.shape[axis] for axis in lhs_inner),
     )
-    batch, kept = len(lhs_batch), len(axes) - len(lhs_inner)
-    inner = range(kept, len(axes))
+    batch, kept = len(lhs_batch), len(shape) - len(lhs_inner)
+    inner = range(kept, len(shape))
     lhs_places = [*range(batch), *range(batch, batch + len(rows)), *inner]
     rhs_places = [*range(batch), *range(batch + len(rows), kept), *inner]
     left = permute(lhs, (*lhs_batch, *rows, *lhs_inner))
     right = permute(rhs, (*rhs_batch, *columns, *rhs_inner))
-    return sum_of_products(left, lhs_places, right, rhs_places, tuple(axes), kept, result)
+    return sum_of_products(left, lhs_places, right, rhs_places, shape, kept, result)
 
 
 def dot(lhs: Node, rhs: Node, result: DType) -> Node:

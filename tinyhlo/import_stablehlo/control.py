@@ -27,7 +27,7 @@ from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
 
-INNER_EFFECT = "devices go different ways here, and a callback or other effect is on the way"
+EFFECT_ON_THE_WAY = "devices go different ways here, and a callback or other effect is on the way"
 
 
 def call(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
@@ -55,7 +55,7 @@ def case(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Val
     taken = {number for number in known if number is not None}
     needed = range(len(blocks)) if None in known else sorted(taken)
     if len(needed) > 1 and any(blocks[number].effect for number in needed):
-        raise UnsupportedError(INNER_EFFECT)
+        raise UnsupportedError(EFFECT_ON_THE_WAY)
     nothing: list[Values] = [()] * len(inputs)
     runs = {number: team.run(blocks[number], nothing) for number in needed}
     return [
@@ -69,7 +69,7 @@ def if_selector(condition: Node) -> Node:
     known = known_scalar(condition)
     if known is not None:
         return full(0 if known else 1, (), I32)
-    return where(condition, full(0, (), I32), full(1, (), I32))
+    return where(condition, full(0, (), I32), 1)
 
 
 def taken_branch(selector: Node, count: int) -> int | None:
@@ -85,7 +85,7 @@ def chosen(selector: Node, copy: int, runs: Sequence[Sequence[Values]]) -> Value
     *others, last = [run[copy] for run in runs]
     result = last
     for number, values in enumerate(others):
-        result = picked(selector.equals(full(number, (), I32)), values, result)
+        result = picked(selector.equals(number), values, result)
     return result
 
 
@@ -118,11 +118,11 @@ def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Value
 
 
 def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
-    """A Loop over the state of all copies. Copies that start with the same value are taken to keep
-    the same until the body shows that they do not. Where conditions differ, the loop goes on as
-    long as one holds, and copies whose own does not keep what they have. State that the body hands
-    on unchanged leaves the loop's results; where it starts from a constant, it leaves the state as
-    well."""
+    """A Loop over the state of all copies. Copies that start with the same value share it, unless
+    the body turns out to give them different ones: then it is walked again. Where the copies'
+    conditions differ, the loop runs as long as any holds, and a copy whose own does not keeps its
+    values. State that the body returns unchanged is read from before the loop; where it is a
+    constant, the loop does not carry it at all."""
     condition, body = operation.regions
     pairs = enumerate(zip(body.arguments, body.returned, strict=True))
     invariant = {k for k, (given, back) in pairs if given == back}
@@ -146,7 +146,7 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
         goes_on: list[Any] = [test for (test,) in tests]
         if len(set(goes_on)) > 1:
             if test_effects or effects:
-                raise UnsupportedError(INNER_EFFECT)
+                raise UnsupportedError(EFFECT_ON_THE_WAY)
             results = list(map(picked, goes_on, results, arguments))
         after = [
             (*(found[k] for k in carried), *own[count:])
@@ -172,7 +172,7 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
 
 
 def placed(values: Values, places: Sequence[int], others: Sequence[Value]) -> Values:
-    """The values, with others at some places."""
+    """`values`, with `others` at these places."""
     return tuple({**dict(enumerate(values)), **dict(zip(places, others, strict=True))}.values())
 
 

@@ -10,7 +10,7 @@ layout is not row-major is permuted, so that it lies in memory as the function e
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo import linalg, sorting
@@ -47,6 +47,7 @@ ANNOTATIONS = frozenset(
     }
 )
 NO_SHARDS = "parts of arrays are made by Shardy here: leave jax_use_shardy_partitioner on"
+ALIAS = re.compile(r"output_tuple_indices = \[(\d*)\], *operand_index = (\d+)")
 ORDERING = "control_dep"  # a call that only asks XLA to run one op after another
 REGISTER = "tinyhlo.register_custom_call({!r}, function), or run it on XLA"
 
@@ -72,7 +73,7 @@ def call_library(
     if find(target) is None:
         raise UnsupportedError(f"no function of that name: {REGISTER.format(target)}")
     attributes = attributes_of(operation)
-    aliases = aliases_of(operation.attributes)
+    aliases = aliases_of(operation)
     if aliases:
         attributes[ALIASES] = aliases
     version = operation.attributes.get("api_version", 1)
@@ -109,24 +110,25 @@ def tensors(types: Sequence[ValueType]) -> tuple[TensorType, ...]:
 
 def attributes_of(operation: Operation) -> dict[str, Any]:
     """What the call says besides its operands."""
-    given = operation.attributes.get("mhlo.backend_config")
-    if isinstance(given, dict):
-        return dict(given)
-    text = operation.attributes.get("backend_config", "")
-    return dict(text) if isinstance(text, dict) else {"backend_config": text} if text else {}
+    given = operation.attributes
+    for key in ("mhlo.backend_config", "backend_config"):
+        if isinstance(given.get(key), dict):
+            return dict(given[key])
+    text = given.get("backend_config")
+    return {"backend_config": text} if text else {}
 
 
-def aliases_of(attributes: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
-    """(result, operand) pairs of `output_operand_aliases`."""
+def aliases_of(operation: Operation) -> tuple[tuple[int, int], ...]:
+    """(result, operand) pairs of `output_operand_aliases`, tokens not counted."""
     found: list[tuple[int, int]] = []
-    for text in attributes.get("output_operand_aliases", ()):
+    for text in operation.attributes.get("output_operand_aliases", ()):
         numbers = ALIAS.search(text)
         if numbers is None:
             raise UnsupportedError("operands and results that are tuples cannot share memory")
-        found.append((int(numbers[1] or 0), int(numbers[2])))
+        results = tensors(operation.types[: int(numbers[1] or 0)])
+        operands = tensors(operation.operand_types[: int(numbers[2])])
+        found.append((len(results), len(operands)))
     return tuple(found)
 
-
-ALIAS = re.compile(r"output_tuple_indices = \[(\d*)\], *operand_index = (\d+)")
 
 RULES: dict[str, Rule] = {"stablehlo.custom_call": custom_call}

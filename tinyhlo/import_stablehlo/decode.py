@@ -38,7 +38,7 @@ from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
-EFFECTS = names("infeed outfeed send recv rng")
+EFFECTS = names("infeed outfeed send recv rng")  # ops that run even if no result is used
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
 
@@ -212,7 +212,7 @@ class Decoder:
         key = chlo_key(operation)
         if key in self._functions:
             return key
-        if key in self._expanding:  # the expansion of an op contains the op itself
+        if key in self._expanding:  # its expansion contains the op itself, or failed before
             return None
         self._expanding.add(key)
         try:

@@ -8,7 +8,8 @@ Expansions of several steps on bf16 and f16 run in f32 and round once, as one op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -36,6 +37,8 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
 from tinyhlo.ir.graph import Elementwise, Node
 from tinyhlo.ir.ops import Op
+
+Written = Callable[..., "Node | Sequence[Node]"]  # what an op is, of several nodes
 
 PRIMITIVES = {
     "stablehlo.negate": Op.NEG,
@@ -73,30 +76,27 @@ PRIMITIVES = {
 }
 
 
-def primitive(op: Op) -> Rule:
-    """The rule of an op that is one node."""
+def in_wide(function: Written) -> Written:
+    """The function, computed in f32 and rounded once for halves."""
 
-    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-        return arithmetic(op, *inputs)
+    def widened(*values: Any) -> Node | Sequence[Node]:
+        dtype = values[0].dtype
+        if not is_half(dtype):
+            return function(*values)
+        found = function(*(cast(v, F32) if isinstance(v, Node) else v for v in values))
+        return cast(found, dtype) if isinstance(found, Node) else [cast(f, dtype) for f in found]
 
-    return rule
+    return widened
 
 
 def expansion(expand: Callable[..., Node]) -> Rule:
     """The rule of an op that `expand(*nodes)` writes with several nodes."""
-
-    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-        dtype = inputs[0].dtype
-        if not is_half(dtype):
-            return expand(*inputs)
-        return cast(expand(*(cast(node, F32) for node in inputs)), operation.type.dtype)
-
-    return rule
+    return on_values(in_wide(expand))
 
 
 def multiply(x: Node, y: Node) -> Node:
-    """Zero or the other factor where one is a boolean made a number: 0 * inf is NaN, but programs
-    mask infinities so, because XLA:CPU takes it for a choice."""
+    """A product with a converted boolean is a select: 0 * inf is NaN, but programs mask infinities
+    this way because XLA:CPU makes a select of it too."""
     if x.dtype is BOOL:
         return x & y
     if is_mask(x):
@@ -190,8 +190,7 @@ def integer_power(base: Node, exponent: Node) -> Node:
 
 def clamp(low: Node, x: Node, high: Node) -> Node:
     low, high = (broadcast(bound, x.shape) if not bound.shape else bound for bound in (low, high))
-    larger, smaller = (Op.OR, Op.AND) if x.dtype is BOOL else (Op.MAX, Op.MIN)
-    return elementwise(smaller, elementwise(larger, x, low), high)
+    return arithmetic(Op.MIN, arithmetic(Op.MAX, x, low), high)
 
 
 def select(condition: Node, then: Node, other: Node) -> Node:
@@ -228,7 +227,7 @@ def reduce_precision(x: Node, exponent_bits: int, mantissa_bits: int) -> Node:
 
 
 RULES: dict[str, Rule] = {
-    **{name: primitive(op) for name, op in PRIMITIVES.items()},
+    **{name: on_values(partial(arithmetic, op)) for name, op in PRIMITIVES.items()},
     "stablehlo.multiply": on_values(multiply),
     "stablehlo.abs": on_values(absolute),
     "stablehlo.rsqrt": expansion(lambda x: 1 / sqrt(x)),

@@ -15,14 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane
-from tinyhlo.import_stablehlo.fft_passes import (
-    Array,
-    both_planes,
-    constant_along,
-    exchanged,
-    passes,
-)
-from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, good_length, groups, roots
+from tinyhlo.import_stablehlo.fft_passes import both_planes, constant_along, exchanged, passes
+from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, Array, good_length, groups, roots
 from tinyhlo.import_stablehlo.joining import join, padded, part
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.import_stablehlo.walker import Rule, on_values

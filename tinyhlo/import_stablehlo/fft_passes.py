@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.fft_tables import MAX_RADIX, planes_matrix, roots
+from tinyhlo.import_stablehlo.fft_tables import MAX_RADIX, Array, planes_matrix, roots
 from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.planes import is_real_part
 from tinyhlo.ir.build import (
@@ -43,7 +42,6 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import MAX_SIDE
 from tinyhlo.records import dataclass
 
-Array = np.ndarray[Any, Any]
 TABLE = 1 << 13  # twiddle factors up to which all of them are in one table
 FINE = 32
 

@@ -7,6 +7,7 @@ The first axis of an array is in 4 tiles, the second whole, and each tile on two
 
 from __future__ import annotations
 
+from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.sharding import Division, Part
 from tinyhlo.ir.ops import Op
 
@@ -15,12 +16,8 @@ REDUCTION = ' metadata={{op_type="sdy::reduction_op" op_name="{}"}}'
 
 
 def hlo_text(division: Division) -> str:
-    """A division among devices as XLA writes it:
-
-    {devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}
-
-    That a part is no summand but a candidate for the maximum stands in the metadata, as in XLA.
-    """
+    """A division among devices as XLA writes it. That the parts of an array that is not reduced yet
+    are not to be added, but their maximum found, stands in the metadata, as in XLA."""
     parts, shares = division.parts, division.shares
     owners: dict[tuple[Part, int], list[int]] = {}
     for device, (part, share) in enumerate(zip(parts, shares, strict=True)):
@@ -46,7 +43,10 @@ def shardy_text(text: str, devices: int) -> str:
     """
     from jaxlib.xla_client import HloSharding  # only programs for several devices need it
 
-    given = HloSharding.from_string(text)
+    try:
+        given = HloSharding.from_string(text)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidProgram(f"no sharding can be read from {text!r}") from error
     if not given.is_tiled():  # replicated, or on one device, which is the only one to read it
         return f'<mesh<["0"={devices}]>, []>'
     tiles = given.tile_assignment_dimensions()

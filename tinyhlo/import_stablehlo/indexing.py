@@ -24,9 +24,10 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.steps import is_known
 from tinyhlo.records import dataclass
 
-FEW_RUNS, LONG_RUNS = 4, 4  # of starts, and how many these have on average, at least
-MOST_STARTS = 1 << 20  # that are looked at now
-MOST_NODES = 64  # that these are made of
+FEW_RUNS = 4  # beyond so many runs of starts a gather stays one Gather,
+LONG_RUNS = 4  # as it does where runs have fewer starts on average
+MOST_STARTS = 1 << 20  # that are computed while importing
+MOST_NODES = 64  # of the graph that computes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def index_of(shape: Shape, dtype: DType, start: Node | None, counted: Sequence[i
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Indices `first`, `first + step`, ...: so many, from a position on."""
+    """`size` indices `first`, `first + step`, ..., which are those from position `begin` on."""
 
     begin: int
     size: int
@@ -119,14 +120,14 @@ class Run:
         return [Run(self.begin + k, 1, self.first + k * self.step, 1) for k in range(self.size)]
 
     def index(self, shape: Shape, dtype: DType, along: int) -> Node:
-        """They along an axis, the same along others."""
+        """An array of `shape` of these indices, counted along the axis `along`."""
         first, position = full(self.first, shape, dtype), iota(shape, dtype, along)
         return first + (position if self.step == 1 else position * self.step)
 
 
 def runs_of(starts: Node) -> list[Run] | None:
-    """The runs that the starts of windows consist of, where they differ along one axis, are few
-    and made of positions alone: those of the neighbours on a ring, (iota + 1) % n, are two."""
+    """The few runs that the starts of windows consist of, where they differ along one axis only and
+    depend on no argument: the two of neighbours on a ring, (iota + 1) % n. Else None."""
     count = starts.type.size
     if count < 2 or count != max(starts.shape) or not is_known(starts, MOST_STARTS, MOST_NODES):
         return None

@@ -25,11 +25,12 @@ def join(pieces: list[Node], axis: int) -> Node:
     if len(pieces) > SELECTED_PIECES:
         return join_by_stores(pieces, axis, ends, shape)
     position = iota(shape, index_dtype(shape), axis)
-    result: Node | None = None
-    for piece, end in zip(reversed(pieces), reversed(ends), strict=True):
-        whole = padded(piece, axis, end - piece.shape[axis], shape[axis] - end)
-        result = whole if result is None else where(position < end, whole, result)
-    assert result is not None
+    *others, result = (
+        padded(piece, axis, end - piece.shape[axis], shape[axis] - end)
+        for piece, end in zip(pieces, ends, strict=True)
+    )
+    for whole, end in zip(reversed(others), reversed(ends[:-1]), strict=True):
+        result = where(position < end, whole, result)
     return result
 
 
@@ -44,20 +45,21 @@ def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[
 
 
 def padded(x: Node, axis: int, before: int, after: int) -> Node:
-    """With zeros before and after it, or without so many elements."""
+    """x with so many zeros before and after it along `axis`; negative counts cut elements off."""
     low, high = [0] * len(x.shape), [0] * len(x.shape)
     low[axis], high[axis] = before, after
     return pad(x, scalar(0, x.dtype), low, high)
 
 
 def part(x: Node, axis: int, start: int, stop: int) -> Node:
+    """x[start:stop] along `axis`."""
     first, end = [0] * len(x.shape), list(x.shape)
     first[axis], end[axis] = start, stop
     return slice_(x, first, end)
 
 
 def nth(x: Node, axis: int, number: int) -> Node:
-    """Without that axis."""
+    """x[number] along `axis`, which is dropped."""
     shape = list(x.shape)
     del shape[axis]
     return reshape(part(x, axis, number, number + 1), tuple(shape))

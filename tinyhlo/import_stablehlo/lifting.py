@@ -122,10 +122,9 @@ def zeros(type_: TensorType) -> Node | Complex:
 
 def matches(value: Any, stated: ValueType) -> bool:
     """Whether a rule's result is of the type that the module states."""
-    if isinstance(value, Complex):
-        (plane, _) = flat_types([stated]) if is_complex(stated) else (None, None)
-        return value.re.type == value.im.type == plane
-    return not isinstance(value, Node) or [value.type] == flat_types([stated])
+    if not isinstance(value, (Node, Complex)):
+        return True
+    return [node.type for node in flatten([value])] == flat_types([stated])
 
 
 def lifted(rule: Any, operation: Operation) -> Any:

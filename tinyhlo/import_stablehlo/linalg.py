@@ -19,7 +19,7 @@ from tinyhlo.import_stablehlo.lifting import zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, call_buffers, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ALIASES, broadcast, cast, full, iota, permute, where
+from tinyhlo.ir.build import ALIASES, broadcast, cast, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
@@ -49,12 +49,10 @@ def cholesky(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Val
     rows, columns = (iota(type_.shape, I32, len(type_.shape) - 2 + k) for k in (0, 1))
     last, first = (rows, columns) if lower else (columns, rows)
     cleared = last < first
-    good = failure.equals(full(0, failed.shape, I32))
-    good = broadcast(good, type_.shape, range(len(failed.shape)))
+    good = broadcast(failure.equals(0), type_.shape, range(len(failed.shape)))
 
     def finish(plane: Node) -> Node:
-        zeros, nans = (full(value, plane.shape, plane.dtype) for value in (0.0, np.nan))
-        return where(cleared, zeros, where(good, plane, nans))
+        return where(cleared, 0.0, where(good, plane, np.nan))
 
     return narrow(by_plane(finish, factor), operation.type)
 
@@ -136,7 +134,7 @@ def factorisation(matrix: ValueType, others: Sequence[ValueType]) -> tuple[Tenso
 def check(
     operation: Operation, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> None:
-    """Whether a custom call has these types, before LAPACK relies on it."""
+    """Raises UnsupportedError unless a custom call has these types, on which LAPACK relies."""
     for stated, expected in ((operation.operand_types, operands), (operation.types, results)):
         if [computed(type_) for type_ in stated] != list(expected):
             raise UnsupportedError(SIGNATURE)

@@ -41,6 +41,7 @@ from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Walker
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 
+BODY = "sdy.manual_computation"
 NO_MESH = "no mesh of this program has its manual axes"
 
 
@@ -147,7 +148,6 @@ def out_of_parts(operation: Operation, inputs: Sequence[Values], team: Team) -> 
     return [(team.walker.divided.whole([part for (part,) in inputs], division),)] * len(inputs)
 
 
-BODY = "sdy.manual_computation"
 TOGETHER: dict[str, TogetherRule] = {
     BODY: manual_computation,
     INTO: into_parts,

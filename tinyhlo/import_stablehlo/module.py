@@ -20,6 +20,7 @@ from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
+from tinyhlo.import_stablehlo.divided import Divided
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
 from tinyhlo.import_stablehlo.manual import copies_of
 from tinyhlo.import_stablehlo.memory import (
@@ -36,12 +37,12 @@ from tinyhlo.import_stablehlo.partitioners import answered
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
-from tinyhlo.import_stablehlo.sharding import Division
+from tinyhlo.import_stablehlo.sharding import Division, Mesh
 from tinyhlo.import_stablehlo.teams import ALONE, Team
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
-from tinyhlo.ir.graph import Graph, TensorType
+from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.signature import Signature
 
@@ -96,59 +97,23 @@ def read_module(parsed: ir.Module) -> Module:
         copies = copies_of(parsed, devices)
     walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER)
     function = walker.decoder.function(entry_of(parsed))
-    given = layouts(function.body.types, function.argument_attributes)
-    made = layouts(function.body.returned_types, function.result_attributes)
-    before, after = divisions(written, function, walker, devices)
-    arguments: list[Value] = [
-        None
-        if division is None
-        else argument(
-            [device * len(given) + k for device in range(devices)], type_, order, division, walker
-        )
-        for k, (type_, order, division) in enumerate(
-            zip(function.body.types, given, before, strict=True)
-        )
-    ]
+    given, made = sides_of(function, written, walker.decoder.meshes, devices)
     team = Team(walker, copies, [{}] * len(copies))
-    (results, *_), effects = team.region(function.body, [tuple(arguments)] * len(copies))
+    arguments = arguments_of(given, devices, walker.divided)
+    (results, *_), effects = team.region(function.body, [arguments] * len(copies))
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
         raise UnsupportedOp(refused)
     if any(isinstance(result, tuple) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
-    inputs = local_types(function.body.types, before, given)
-    outputs = local_types(function.body.returned_types, after, made)
-    nodes = tuple(
-        in_order(walker.divided.part(buffer, division, device), order)
-        for device in range(devices)
-        for buffer, division, order in zip(map(buffer_of, results), after, made, strict=True)
-        if division is not None
-    )
-    donors = tuple(position for position, given in marked(function, "jax.buffer_donor") if given)
-    if devices > 1:
-        donors = of_use(donors, inputs, outputs)
-    orders = (*given * devices, *made * devices)
-    plain = all(order == tuple(range(len(order))) for order in orders)
-    signature = Signature(
-        inputs * devices,
-        outputs * devices,
-        tuple(device * len(inputs) + n for device in range(devices) for n in donors),
-        () if plain else orders,
-        memories((*function.argument_attributes * devices, *function.result_attributes * devices)),
-        tuple(hlo_text(d) for d in (*before, *after) if d is not None) if devices > 1 else (),
-        devices,
-    )
+    signature = signature_of(function, given, made, devices)
+    nodes = buffers_of(results, made, devices, walker.divided)
     return Module(
         Graph(tuple(map(stored, signature.inputs)), nodes, effects, walker.lines),
         module_attribute(parsed, "sym_name") or "module",
         signature,
-        tuple(
-            (device * len(outputs) + k, device * len(inputs) + n)
-            for device in range(devices)
-            for n, k in marked(function, "tf.aliasing_output")
-            if made[k] == given[n] and outputs[k] == inputs[n]
-        ),
-        parsed is not written,
+        aliases_of(function, given, made, devices),
+        asked=parsed is not written,
     )
 
 
@@ -159,79 +124,6 @@ def device_count(parsed: ir.Module) -> int:
     if not isinstance(count, int) or not 1 <= count <= MOST_DEVICES:
         raise InvalidProgram(f"{PARTITIONS} = {count}: there are 1 to {MOST_DEVICES} devices")
     return count
-
-
-def divisions(
-    parsed: ir.Module, function: Function, walker: Walker, devices: int
-) -> tuple[list[Division | None], list[Division | None]]:
-    """How arguments and results are divided among devices; None for what is no tensor."""
-    attributes = (function.argument_attributes, function.result_attributes)
-    found = propagated(parsed, attributes) if devices > 1 else attributes
-    types = (function.body.types, function.body.returned_types)
-    before, after = (
-        [
-            divide(given, visible(type_), walker.decoder.meshes, devices)
-            if isinstance(type_, (TensorType, TokenType))
-            else None
-            for given, type_ in zip(group, kinds, strict=True)
-        ]
-        for group, kinds in zip(found, types, strict=True)
-    )
-    return before, after
-
-
-def argument(
-    positions: Sequence[int], type_: ValueType, order: Order, division: Division, walker: Walker
-) -> Value:
-    """The value of an argument, from its parts on all devices."""
-    kept = stored(in_order_type(division.local(visible(type_)), order))
-    buffers = [out_of_order(param(k, kept.shape, kept.dtype), order) for k in positions]
-    return loaded(walker.divided.whole(buffers, division), type_)
-
-
-def local_types(
-    types: Sequence[ValueType], divisions: Sequence[Division | None], orders: Sequence[Order]
-) -> tuple[TensorType, ...]:
-    """The types of what one device has."""
-    return tuple(
-        in_order_type(division.local(visible(type_)), order)
-        for type_, division, order in zip(types, divisions, orders, strict=True)
-        if division is not None
-    )
-
-
-def layouts(
-    types: Sequence[ValueType], attributes: Sequence[Mapping[str, Any]]
-) -> tuple[Order, ...]:
-    """How arguments or results lie in memory, where JAX's users say it: "{0,1}", innermost first.
-
-    Raises UnsupportedOp for tiles.
-    """
-    found: list[Order] = []
-    for type_, given in zip(types, attributes, strict=True):
-        rank = len(visible(type_).shape) if isinstance(type_, (TensorType, TokenType)) else 0
-        mode = given.get("mhlo.layout_mode", "default")
-        axes = re.fullmatch(r"\{([\d,]*)\}", mode)
-        if axes is None and mode not in ("default", "auto"):
-            raise UnsupportedOp((UnsupportedItem("mhlo.layout_mode", mode, "", NO_TILES),))
-        order = tuple(map(int, reversed(axes[1].split(",")))) if axes and axes[1] else ()
-        if order and sorted(order) != list(range(rank)):
-            raise InvalidProgram(f"the layout {mode} is none of {type_}")
-        found.append(order or tuple(range(rank)))
-    return tuple(found)
-
-
-def memories(attributes: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """The numbers of the memory kinds of arguments and results, () when all are the default.
-
-    Raises UnsupportedOp for a kind that does not exist here.
-    """
-    found = tuple(given.get("mhlo.memory_kind", MEMORY_KINDS[0]) for given in attributes)
-    if unknown := [kind for kind in found if kind not in MEMORY_KINDS]:
-        hint = f"memory kinds are {', '.join(MEMORY_KINDS)}"
-        raise UnsupportedOp((UnsupportedItem("mhlo.memory_kind", unknown[0], "", hint),))
-    numbers = tuple(map(MEMORY_KINDS.index, found))
-    return numbers if any(numbers) else ()
 
 
 def module_attribute(module: ir.Module, name: str) -> Any:
@@ -250,10 +142,160 @@ def refused_signature(module: ir.Module, function: Function) -> list[Unsupported
     if replicas not in (1, None):
         items.append(UnsupportedItem(REPLICAS, str(replicas), "", NO_REPLICAS))
     for position, type_ in enumerate(function.body.types):
-        if not isinstance(type_, (TensorType, TokenType)):
+        if not is_array(type_):
             hint = type_.hint if isinstance(type_, OtherType) else PASS_ARRAYS
             items.append(UnsupportedItem(f"argument {position}", str(type_), "", hint))
     return items
+
+
+# ---- arguments and results -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The arguments of the entry, or its results: of each the type, how it lies in memory, and how
+    it is divided among devices, None for what is no tensor."""
+
+    types: tuple[ValueType, ...]
+    orders: tuple[Order, ...]
+    divisions: tuple[Division | None, ...]
+
+    def local_types(self) -> tuple[TensorType, ...]:
+        """The types of what one device has."""
+        return tuple(
+            in_order_type(division.local(visible(type_)), order)
+            for type_, order, division in zip(self.types, self.orders, self.divisions, strict=True)
+            if division is not None
+        )
+
+
+def sides_of(
+    function: Function, module: ir.Module, meshes: Mapping[str, Mesh], devices: int
+) -> tuple[Side, Side]:
+    """(arguments, results); what is said of neither in `module` is left to Shardy's propagation."""
+    types = (function.body.types, function.body.returned_types)
+    attributes = (function.argument_attributes, function.result_attributes)
+    orders = list(map(layouts, types, attributes))
+    found = propagated(module, attributes) if devices > 1 else attributes
+    given, made = (
+        Side(
+            side,
+            order,
+            tuple(
+                divide(each, visible(type_), meshes, devices) if is_array(type_) else None
+                for each, type_ in zip(group, side, strict=True)
+            ),
+        )
+        for side, order, group in zip(types, orders, found, strict=True)
+    )
+    return given, made
+
+
+def is_array(type_: ValueType) -> bool:
+    """Whether users pass an array for it: for a token an empty one."""
+    return isinstance(type_, (TensorType, TokenType))
+
+
+def arguments_of(given: Side, devices: int, divided: Divided) -> tuple[Value, ...]:
+    """The values of the arguments, each from its parts on all devices."""
+    found: list[Value] = []
+    count = len(given.types)
+    for k, (type_, order, division) in enumerate(
+        zip(given.types, given.orders, given.divisions, strict=True)
+    ):
+        if division is None:
+            found.append(None)
+            continue
+        kept = stored(in_order_type(division.local(visible(type_)), order))
+        params = [param(n * count + k, kept.shape, kept.dtype) for n in range(devices)]
+        parts = [out_of_order(node, order) for node in params]
+        found.append(loaded(divided.whole(parts, division), type_))
+    return tuple(found)
+
+
+def buffers_of(
+    results: Sequence[Value], made: Side, devices: int, divided: Divided
+) -> tuple[Node, ...]:
+    """What is stored for the results: all of the first device, then those of the second, ..."""
+    buffers = list(map(buffer_of, results))
+    return tuple(
+        in_order(divided.part(buffer, division, device), order)
+        for device in range(devices)
+        for buffer, order, division in zip(buffers, made.orders, made.divisions, strict=True)
+    )
+
+
+def signature_of(function: Function, given: Side, made: Side, devices: int) -> Signature:
+    """What users see of a function all of whose arguments and results are arrays."""
+    inputs, outputs = given.local_types(), made.local_types()
+    donors = [position for position, wanted in marked(function, "jax.buffer_donor") if wanted]
+    if devices > 1:
+        donors = of_use(donors, inputs, outputs)
+    orders = (*given.orders * devices, *made.orders * devices)
+    plain = all(order == tuple(range(len(order))) for order in orders)
+    attributes = (*function.argument_attributes * devices, *function.result_attributes * devices)
+    divisions = (*given.divisions, *made.divisions) if devices > 1 else ()
+    return Signature(
+        inputs * devices,
+        outputs * devices,
+        tuple(device * len(inputs) + n for device in range(devices) for n in donors),
+        () if plain else orders,
+        memories(attributes),
+        tuple(hlo_text(division) for division in divisions if division is not None),
+        devices,
+    )
+
+
+def aliases_of(
+    function: Function, given: Side, made: Side, devices: int
+) -> tuple[tuple[int, int], ...]:
+    """(result, argument) pairs that share memory: those asked for that are alike."""
+    inputs, outputs = given.local_types(), made.local_types()
+    pairs: list[tuple[int, int]] = []
+    for n, k in marked(function, "tf.aliasing_output"):
+        if not isinstance(k, int) or not 0 <= k < len(outputs):
+            raise InvalidProgram(f"tf.aliasing_output = {k}: @{function.name} has no such result")
+        if made.orders[k] == given.orders[n] and outputs[k] == inputs[n]:
+            pairs.append((k, n))
+    return tuple(
+        (device * len(outputs) + k, device * len(inputs) + n)
+        for device in range(devices)
+        for k, n in pairs
+    )
+
+
+def layouts(
+    types: Sequence[ValueType], attributes: Sequence[Mapping[str, Any]]
+) -> tuple[Order, ...]:
+    """How arguments or results lie in memory, where JAX's users say it: "{0,1}", innermost first.
+
+    Raises UnsupportedOp for tiles.
+    """
+    found: list[Order] = []
+    for type_, given in zip(types, attributes, strict=True):
+        rank = len(visible(type_).shape) if is_array(type_) else 0
+        mode = str(given.get("mhlo.layout_mode", "default"))
+        axes = re.fullmatch(r"\{((?:\d+(?:,\d+)*)?)\}", mode)
+        if axes is None and mode not in ("default", "auto"):
+            raise UnsupportedOp((UnsupportedItem("mhlo.layout_mode", mode, "", NO_TILES),))
+        order = tuple(map(int, reversed(axes[1].split(",")))) if axes and axes[1] else ()
+        if order and sorted(order) != list(range(rank)):
+            raise InvalidProgram(f"the layout {mode} is none of {type_}")
+        found.append(order or tuple(range(rank)))
+    return tuple(found)
+
+
+def memories(attributes: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """The numbers of the memory kinds of arguments and results, () when all are the default.
+
+    Raises UnsupportedOp for a kind that does not exist here.
+    """
+    found = tuple(str(given.get("mhlo.memory_kind", MEMORY_KINDS[0])) for given in attributes)
+    if unknown := [kind for kind in found if kind not in MEMORY_KINDS]:
+        hint = f"memory kinds are {', '.join(MEMORY_KINDS)}"
+        raise UnsupportedOp((UnsupportedItem("mhlo.memory_kind", unknown[0], "", hint),))
+    numbers = tuple(map(MEMORY_KINDS.index, found))
+    return numbers if any(numbers) else ()
 
 
 def marked(function: Function, name: str) -> list[tuple[int, Any]]:
@@ -264,7 +306,7 @@ def marked(function: Function, name: str) -> list[tuple[int, Any]]:
 
 def of_use(
     donors: Sequence[int], inputs: Sequence[TensorType], outputs: Sequence[TensorType]
-) -> tuple[int, ...]:
+) -> list[int]:
     """The donors with memory for a result. With several devices JAX leaves it to the compiler which
     arguments these are, and users keep the others."""
     wanted = Counter(output.nbytes for output in outputs)
@@ -273,4 +315,4 @@ def of_use(
         if wanted[inputs[donor].nbytes]:
             wanted[inputs[donor].nbytes] -= 1
             found.append(donor)
-    return tuple(found)
+    return found

@@ -7,13 +7,11 @@ All of it in f32 for halves, whose results are rounded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tinyhlo.import_stablehlo.operands import is_half
+from tinyhlo.import_stablehlo.elementwise import in_wide
 from tinyhlo.import_stablehlo.walker import Rule, on_values
-from tinyhlo.ir.build import broadcast, cast, reduce, sqrt
-from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.build import broadcast, reduce, sqrt
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -67,22 +65,6 @@ def gradient(
     rest = rest - unit * features.spread(features.mean(product))
     factor = features.spread(scale / divisor)
     return [factor * rest, features.total(product), features.total(grad)]
-
-
-Written = Callable[..., "Node | Sequence[Node]"]
-
-
-def in_wide(function: Written) -> Written:
-    """The function of halves by way of f32; of anything else, itself."""
-
-    def rule(*values: Any) -> Node | Sequence[Node]:
-        dtype = values[0].dtype
-        if not is_half(dtype):
-            return function(*values)
-        found = function(*(cast(v, F32) if isinstance(v, Node) else v for v in values))
-        return cast(found, dtype) if isinstance(found, Node) else [cast(f, dtype) for f in found]
-
-    return rule
 
 
 GIVEN = ("feature_index", "epsilon")

@@ -22,6 +22,7 @@ from jaxlib.mlir.dialects import func
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.decode import calls_of, entry_of, functions_of, meshes_of, target_of
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text, shardy_text
+from tinyhlo.import_stablehlo.manual import BODY
 from tinyhlo.import_stablehlo.partitioned import SHARDING, divide, propagate
 from tinyhlo.import_stablehlo.sharding import ONE_SHARDING, Mesh
 from tinyhlo.import_stablehlo.types import decode_type
@@ -30,7 +31,6 @@ from tinyhlo.records import dataclass
 
 AXES = re.compile(r'"\d+"')  # in what `shardy_text` writes
 PARTITION, INSPECT = "CustomSPMDPartitioning", "InspectSharding"
-BODY = "sdy.manual_computation"
 TARGETS = frozenset({PARTITION, INSPECT})
 MANUAL = "{manual}"
 STATED = {  # the attribute that says how the results of an op are divided

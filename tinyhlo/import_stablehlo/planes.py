@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.joining import join, nth
-from tinyhlo.ir.build import broadcast, expand, full, iota, permute, reshape, where
+from tinyhlo.ir.build import broadcast, expand, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Expand, Flip, Node, Reshape, Slice
 
@@ -19,7 +19,7 @@ def stack(value: Node | Complex) -> Node:
     if isinstance(value, Node):
         return reshape(value, (1, *value.shape))
     re, im = value.planes
-    found = joined(re, im)
+    found = common_source(re, im)
     if found is not None:
         source, axis = found
         return permute(source, (axis, *(k for k in range(len(source.shape)) if k != axis)))
@@ -30,7 +30,7 @@ def stack(value: Node | Complex) -> Node:
 
 def is_real_part(shape: tuple[int, ...]) -> Node:
     """True on the first of two planes along the leading axis."""
-    return iota(shape, I32, 0) < full(1, shape, I32)
+    return iota(shape, I32, 0) < 1
 
 
 def planes(x: Node) -> Complex:
@@ -58,7 +58,7 @@ def from_pairs(x: Node) -> tuple[Node, Node]:
     return nth(x, -1, 0), nth(x, -1, 1)
 
 
-def joined(re: Node, im: Node) -> tuple[Node, int] | None:
+def common_source(re: Node, im: Node) -> tuple[Node, int] | None:
     """(x, axis) when the parts are x at 0 and at 1 of an axis of extent 2."""
     match re, im:
         case (

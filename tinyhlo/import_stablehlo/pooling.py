@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import element_numbers, index_dtype, like
+from tinyhlo.import_stablehlo.operands import as_params, element_numbers, index_dtype, like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -36,9 +36,11 @@ NOWHERE = -1  # linear index of padding
 def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     operand, source, initial = inputs
     select, combine = (scope.graph(region) for region in operation.regions)
+    source, initial = as_params(combine, (source, initial))
     if not source.type.size:
         return broadcast(initial, operand.shape)
-    windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
+    size = operation.attributes.get("window_dimensions") or (1,) * len(operand.shape)
+    windows = windows_of(operation.attributes, size)
     chosen = selected_index(operand, windows, select)
     if monoids_of(combine) == [Op.ADD]:
         return gathered(operand, source, initial, chosen, windows)
@@ -60,21 +62,14 @@ def selection(select: Graph, dtype: DType, index: DType) -> Graph:
     """(value, place) of two elements -> the pair that `select` keeps; padding never wins."""
     left, left_place = param(0, (), dtype), param(1, (), index)
     right, right_place = param(2, (), dtype), param(3, (), index)
-    keeps_left = renumbered(select, left, right)
-    none = scalar(NOWHERE, index)
-    right_empty = right_place.equals(none)
-    left_exists = left_place.differs(none)
-    keep = right_empty | (left_exists & keeps_left)
+    selected = map_region(select, (left, right), ())
+    if selected is None:
+        raise UnsupportedError("its select region is not elementwise")
+    right_empty = right_place.equals(NOWHERE)
+    left_exists = left_place.differs(NOWHERE)
+    keep = right_empty | (left_exists & selected[0])
     params = (left.type, left_place.type, right.type, right_place.type)
     return Graph(params, (where(keep, left, right), where(keep, left_place, right_place)))
-
-
-def renumbered(select: Graph, left: Node, right: Node) -> Node:
-    """The select region's answer for the nodes `left` and `right`."""
-    mapped = map_region(select, (left, right), ())
-    if mapped is None:
-        raise UnsupportedError("its select region is not elementwise")
-    return mapped[0]
 
 
 def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: Windows) -> Node:
@@ -86,7 +81,7 @@ def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: 
     here = broadcast(index, places.shape, range(len(operand.shape)))
     mine = where(places.equals(here), sources, 0)
     total = reduce(Op.ADD, widen(Op.ADD, mine), axes)
-    return cast(with_initial(Op.ADD, total, initial), operand.dtype)
+    return cast(with_initial(Op.ADD, total, initial), initial.dtype)
 
 
 def covering_windows(windows: Windows, source: tuple[int, ...], result: tuple[int, ...]) -> Windows:

@@ -14,7 +14,6 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
 PIPELINE = "builtin.module(func.func(stablehlo-legalize-quant-to-math))"
-ELEMENTS_SHOWN = 1
 # jaxlib links the dialect `quant` but registers it nowhere; a pass that depends on it loads it
 LOADS_THE_DIALECT = "builtin.module(vhlo-legalize-to-stablehlo)"
 
@@ -34,7 +33,7 @@ def load_dialect(context: ir.Context) -> None:
 
 def write_out(module: ir.Module) -> None:
     """Replace all quantized arithmetic, in place. Raises MLIRError when the pass cannot."""
-    if "!quant" not in str(module.operation.get_asm(large_elements_limit=ELEMENTS_SHOWN)):
+    if "!quant" not in str(module.operation.get_asm(large_elements_limit=1)):
         return
     with module.context, ir.Location.unknown():
         PassManager.parse(PIPELINE).run(module.operation)

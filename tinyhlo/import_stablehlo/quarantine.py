@@ -25,8 +25,7 @@ from threading import Lock, Timer
 from jaxlib.version import __version__ as jaxlib_version
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.artifact import embedded_module
-from tinyhlo.import_stablehlo.context import BYTECODE_MAGIC
+from tinyhlo.import_stablehlo.artifact import BYTECODE_MAGIC, embedded_module
 from tinyhlo.runtime.cache import Cache, kept, key_of
 
 HEADER = struct.Struct("<BQ")  # verdict, bytes that follow
@@ -131,10 +130,12 @@ class Reader:
                 raise InvalidProgram(f"the file was not read within {self._seconds:.0f} s")
             verdict, length = HEADER.unpack(header)
             payload = process.stdout.read(length)
+            if len(payload) < length:
+                raise ProcessDied
         finally:
             timer.cancel()
             self._answered = time.monotonic()
-        if verdict != READ or len(payload) < length:
+        if verdict != READ:
             raise InvalidProgram(payload.decode(errors="replace"))
         return payload
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from math import ceil
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.context import parse_module
+from tinyhlo.import_stablehlo.context import SHOWN_ELEMENTS, parse_module
 
 ESCAPED = re.compile(r"(?:\\[89A-F][0-9A-F])+")
 IDLE_SECONDS = 10.0
@@ -49,7 +49,7 @@ def serve() -> None:
 def rewritten(source: bytes) -> bytes:
     """Bytecode of what `source` holds."""
     module = parse_module(source)
-    text = module.operation.get_asm(large_elements_limit=16, enable_debug_info=True)
+    text = module.operation.get_asm(large_elements_limit=SHOWN_ELEMENTS, enable_debug_info=True)
     check_names(str(text))
     fresh = io.BytesIO()
     module.operation.write_bytecode(fresh)

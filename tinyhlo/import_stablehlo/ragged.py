@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
 from tinyhlo.import_stablehlo.joining import padded
@@ -24,7 +22,6 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
     broadcast,
     cast,
-    elementwise,
     full,
     iota,
     loop,
@@ -56,13 +53,13 @@ class Blocks:
 
 
 def blocks_of(sizes: Node, rows: int) -> Blocks:
-    """Cut each group's rows into blocks."""
+    """Cut each group's rows into blocks; what sizes say beyond the last row counts for nothing."""
     groups = sizes.shape[0]
     most = -(-rows // BLOCK) + groups
     sizes = cast(sizes, I32)
-    ends = elementwise(Op.MIN, scan(Op.ADD, sizes, 0, False), full(rows, sizes.shape, I32))
-    first = ends - sizes
-    tiles = (sizes + (BLOCK - 1)) / BLOCK
+    totals = scan(Op.ADD, sizes, 0, False)
+    first, ends = (totals - sizes).at_most(rows), totals.at_most(rows)
+    tiles = (ends - first + (BLOCK - 1)) / BLOCK
     tile_ends = scan(Op.ADD, tiles, 0, False)
 
     shape = (most, groups)
@@ -93,8 +90,7 @@ def numbers_of(operation: Operation) -> RaggedDotDimensions:
     given = attributes.get("composite_attributes", attributes)["ragged_dot_dimension_numbers"]
     if isinstance(given, RaggedDotDimensions):
         return given
-    arrays = (np.broadcast_to(dense.value, dense.shape) for dense in given)
-    return RaggedDotDimensions(*(tuple(map(int, array)) for array in arrays))
+    return RaggedDotDimensions(*(tuple(dense.array.tolist()) for dense in given))
 
 
 def is_batched(operation: Operation) -> bool:

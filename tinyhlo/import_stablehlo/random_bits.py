@@ -39,6 +39,7 @@ from tinyhlo.ir.graph import Node, Shape, TensorType
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.library import RANDOM_STATE
 
+STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_PARITY = 0x1BD11BDA
 PHILOX_ROUNDS = 10
@@ -92,9 +93,6 @@ def rng(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence
         return [a + (b - a) * reshape(parts, result.shape)]
     radius, angle = (nth(parts, 0, k) for k in range(2))
     return [a + b * sqrt(-2.0 * log(1.0 - radius)) * cos(angle * (2 * pi))]
-
-
-STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 
 
 def halves(word: Node) -> tuple[Node, Node]:
@@ -158,13 +156,13 @@ def philox_bits(
     count = prod(shape)
     each = 2 if wide else 4
     blocks = -(-count // each)
-    numbers = iota((blocks,), U64, 0) if blocks else full(0, (0,), U64)
+    if not blocks:
+        return full(0, shape, U64 if wide else U32), counter
+    numbers = iota((blocks,), U64, 0)
     start = counter if len(counter) == 2 else [counter[0], joined(*key)]
     low, high = added_wide([broadcast(word, (blocks,)) for word in start], numbers)
     words = philox((*halves(low), *halves(high)), key)
     columns = (joined(*words[:2]), joined(*words[2:])) if wide else words
-    if not blocks:
-        return full(0, shape, U64 if wide else U32), counter
     table = join([reshape(column, (blocks, 1)) for column in columns], 1)
     bits = reshape(part(reshape(table, (blocks * each,)), 0, 0, count), shape)
     used = full(blocks, (), U64)

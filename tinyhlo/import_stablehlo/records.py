@@ -80,7 +80,7 @@ class Operation:
     regions: tuple[Block, ...]
     location: Any
     effect: bool
-    form: Form = Form.PLAIN
+    form: Form
 
     @property
     def type(self) -> TensorType:
@@ -119,17 +119,15 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class WindowDimensions:
-    """`#stablehlo.gather<...>` and `#stablehlo.scatter<...>`: they say the same of windows that are
-    read or written: which of their axes lie within a window; which axes of the array they do
-    not have; which of those run along axes of the starts, and which; which axes the components of
-    a start belong to, and along which axis of the starts they stand."""
+    """`#stablehlo.gather<...>` and `#stablehlo.scatter<...>`: the same is said of windows that are
+    read or written."""
 
-    window_axes: tuple[int, ...]
-    removed_axes: tuple[int, ...]
-    batching_axes: tuple[int, ...]
-    starts_batching_axes: tuple[int, ...]
-    indexed_axes: tuple[int, ...]
-    vector_axis: int
+    window_axes: tuple[int, ...]  # of the result or the updates: those within a window
+    removed_axes: tuple[int, ...]  # of the array: of extent 1 in a window, and left out of it
+    batching_axes: tuple[int, ...]  # of the array: left out too, as they follow axes of the starts
+    starts_batching_axes: tuple[int, ...]  # of the starts: those followed
+    indexed_axes: tuple[int, ...]  # of the array: the one of each component of a start
+    vector_axis: int  # of the starts: along which the components of a start lie
 
 
 @dataclass(frozen=True, slots=True)

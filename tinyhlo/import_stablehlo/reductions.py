@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar
+from tinyhlo.import_stablehlo.operands import accumulator, as_params, is_half, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import broadcast, cast, elementwise, full, multi_reduce, reduce, where
@@ -30,24 +30,15 @@ ROUNDING = (Op.ADD, Op.MUL)  # monoids whose partial results round, so halves ac
 def reduce_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = len(inputs) // 2
     combiner = scope.graph(operation.regions[0])
+    values = as_params(combiner, inputs)
     axes = operation.attributes["dimensions"]
-    results = reduce_arrays(inputs[:count], inputs[count:], axes, combiner)
-    return [cast(node, type_.dtype) for node, type_ in zip(results, operation.types, strict=True)]  # type: ignore[union-attr]
+    return reduce_arrays(values[:count], values[count:], axes, combiner)
 
 
 def reduce_arrays(
     sources: Sequence[Node], initials: Sequence[Node], axes: Sequence[int], combiner: Graph
 ) -> Sequence[Node]:
-    """The reduction of arrays over `axes`, in the combiner's types."""
-    count = len(sources)
-    initials = [
-        cast(node, type_.dtype)
-        for node, type_ in zip(initials, combiner.params[:count], strict=True)
-    ]
-    sources = [
-        cast(node, type_.dtype)
-        for node, type_ in zip(sources, combiner.params[count:], strict=True)
-    ]
+    """The reduction over `axes` of arrays of the combiner's types."""
     monoids = monoids_of(combiner)
     if monoids is None:
         extreme = first_extreme(sources, initials, axes, combiner)
@@ -119,9 +110,9 @@ def with_initial(op: Op, reduced: Node, initial: Node) -> Node:
 
 # ---- argmax and argmin: which regions they are, and the two plain reduces that they become -------
 
-# Reduces of one value run in lanes, over several rows or by threads, each as its shape wants it. A
-# region is known by what it does: made of comparisons and choices alone, it depends on nothing but
-# how its operands compare, and a few of them show every case.
+# Plain reduces are faster: code generation has more ways to run them. A region of comparisons and
+# selects alone depends on nothing but how its operands compare, so running it on a few numbers that
+# compare in every possible way shows what it does.
 OF_BOOLEANS: dict[Op | None, Op] = {Op.MAX: Op.OR, Op.MIN: Op.AND}
 CHOICES = COMPARISONS | {Op.AND, Op.OR, Op.XOR, Op.NOT, Op.WHERE, Op.MAX, Op.MIN}
 

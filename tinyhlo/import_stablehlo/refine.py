@@ -32,6 +32,8 @@ from tinyhlo.records import dataclass
 
 stablehlo.register_stablehlo_passes()
 
+# ops that jaxlib's passes turn into others once their shape operands are known
+DYNAMIC = names("dynamic_conv dynamic_gather dynamic_pad get_dimension_size real_dynamic_slice")
 ASSERTION = re.compile(r'error: loc\("shape_assertion"\): (.*)')
 PASS_SHAPES = (
     "its shape is not known before the call: call it with arrays by tinyhlo.load, `tinyhlo run` or "
@@ -104,10 +106,6 @@ def refinement_error(text: str) -> ExecutionError | InvalidProgram:
         return ExecutionError("; ".join(broken))
     errors = re.findall(r"error: (?:loc\([^)]*\): )?(.*)", text) or [text]
     return InvalidProgram(f"the program does not fit the shapes of its arguments: {errors[0]}")
-
-
-# ops that jaxlib's passes turn into others once their shape operands are known
-DYNAMIC = names("dynamic_conv dynamic_gather dynamic_pad get_dimension_size real_dynamic_slice")
 
 
 def needs_refining(error: UnsupportedOp) -> bool:

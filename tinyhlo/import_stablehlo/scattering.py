@@ -21,7 +21,7 @@ from tinyhlo.import_stablehlo.indexing import (
     store_at,
 )
 from tinyhlo.import_stablehlo.joining import join, part
-from tinyhlo.import_stablehlo.operands import all_of, inside
+from tinyhlo.import_stablehlo.operands import all_of, as_params, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import (
@@ -42,8 +42,10 @@ MOST_SINGLE = 8  # places that are combined with an update each by itself
 
 def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = (len(inputs) - 1) // 2
-    operands, starts, updates = inputs[:count], inputs[count], inputs[count + 1 :]
+    starts = inputs[count]
     combiner = scope.graph(operation.regions[0])
+    values = as_params(combiner, (*inputs[:count], *inputs[count + 1 :]))
+    operands, updates = values[:count], values[count:]
     numbers = operation.attributes["scatter_dimension_numbers"]
     place = placement_of(numbers, starts, operands[0].shape, updates[0].shape)
     if 0 in place.windows:

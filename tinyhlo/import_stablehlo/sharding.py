@@ -112,7 +112,7 @@ def parse_mesh(text: str) -> Mesh:
 
 
 def place_along(axes: Sequence[MeshAxis], mesh: Mesh, at: Coordinates) -> tuple[int, int]:
-    """(place along axes, the last of them the quickest, how many there are)."""
+    """(place along `axes`, the last of them varying fastest, how many places there are)."""
     place, count = 0, 1
     for axis in axes:
         whole = mesh.sizes[axis.name]
@@ -127,7 +127,8 @@ def part_at(sharding: Sharding, mesh: Mesh, shape: Shape, at: Coordinates) -> Pa
     that cannot be divided evenly is whole."""
     bounds: list[tuple[int, int]] = []
     for axis, extent in enumerate(shape):
-        place, count = place_along(sharding.axes[axis] if sharding.axes else (), mesh, at)
+        along = sharding.axes[axis] if axis < len(sharding.axes) else ()
+        place, count = place_along(along, mesh, at)
         step = extent // count
         even = step * count == extent
         bounds.append((place * step, (place + 1) * step) if even else (0, extent))

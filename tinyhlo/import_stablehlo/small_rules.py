@@ -14,9 +14,10 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
 from tinyhlo.import_stablehlo.elementwise import clamp
-from tinyhlo.import_stablehlo.lifting import with_types
+from tinyhlo.import_stablehlo.lifting import on_bits, with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.operands import like
+from tinyhlo.import_stablehlo.pooling import select_and_scatter
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, on_values
@@ -74,4 +75,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),
     "stablehlo.count_leading_zeros": on_values(count_leading_zeros, DTYPE),
     "stablehlo.bitcast_convert": bitcast_convert,
+    "stablehlo.select_and_scatter": partial(on_bits, select_and_scatter),  # its regions decode
 }

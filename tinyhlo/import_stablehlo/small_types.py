@@ -26,17 +26,15 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """What a float format has besides its finite numbers, of which `largest` is the largest. As
-    codes without the sign: `overflow` is what larger numbers get, `nan` what NaN gets, `infinity`
-    is there if there is one, and every code from `first_nan` on is NaN. `zero_sign_is_nan`: the
-    code of -0 is the only NaN. In formats of numbers only NaN becomes -0."""
+    """The largest finite number of a float format, and its special codes, without the sign bit
+    unless said."""
 
     largest: float
-    overflow: int
-    nan: int
+    overflow: int  # of numbers that round beyond `largest`
+    nan: int  # what NaN is encoded as, with its sign; that of -0 in formats without NaN
     infinity: int | None
-    first_nan: int | None
-    zero_sign_is_nan: bool
+    first_nan: int | None  # every code from here on is NaN
+    zero_sign_is_nan: bool  # the code of -0 is the only NaN
 
 
 @cache

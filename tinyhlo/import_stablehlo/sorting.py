@@ -49,10 +49,12 @@ def by_pairs(comparator: Graph, region: Block) -> Graph:
 
 
 def approx_top_k(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Node]:
-    given: dict[str, Any] = operation.attributes["mhlo.backend_config"]
-    (comparator,) = operation.attributes["called_computations"]
+    match operation.attributes:
+        case {"mhlo.backend_config": {"reduction_dim": axis}, "called_computations": [comparator]}:
+            axis = int(axis)
+        case _:
+            raise UnsupportedError("it says neither reduction_dim nor a comparator, as JAX does")
     values = inputs[: len(inputs) // 2]  # the rest are fillers for places without a value
-    axis = int(given["reduction_dim"])
     order = scope.graph(scope.walker.decoder.function(comparator).body)
     results: list[Node] = []
     for value, type_ in zip(sort(values, axis, order), operation.types, strict=True):

@@ -73,7 +73,7 @@ ERF_INV = {
 
 def erf_inv(x: Node) -> Node:
     """x P(w), w = -log(1 - x*x); infinite at -1 and 1, NaN beyond. In d = 1 - |x|, which is exact
-    from 1/2 on, 1 - x*x is 2d - d*d: either difference loses but its own rounding."""
+    from 1/2 on, 1 - x*x is 2d - d*d: either difference is rounded only once."""
     one = like(1.0, x)
     size = abs(x)
     is_small, rest = size < 0.5, one - size

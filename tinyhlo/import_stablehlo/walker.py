@@ -208,8 +208,9 @@ def apply_rule(
     if isinstance(results, (Node, Complex)):
         results = (results,)
     for value, stated in zip(results, operation.types, strict=True):
-        if isinstance(value, Node) and value.type != stated and not matches(value, stated):
-            raise VerificationError(f"{operation.name} gave {value.type}, expected {stated}")
+        if not (isinstance(value, Node) and value.type == stated) and not matches(value, stated):
+            found = ", ".join(str(node.type) for node in flatten([value]))
+            raise VerificationError(f"{operation.name} gave {found}, expected {stated}")
     return results
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.joining import padded
-from tinyhlo.import_stablehlo.operands import index_dtype
+from tinyhlo.import_stablehlo.operands import as_params, index_dtype
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import (
     is_idle,
@@ -51,11 +51,11 @@ class Windows:
         """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
         rank = len(source.shape)
         gaps = [dilation - 1 for dilation in self.base_dilation]
-        padded = pad(source, fill, self.low, self.high, gaps)
+        spread = pad(source, fill, self.low, self.high, gaps)
         sliding = [axis for axis in range(rank) if self.size[axis] > 1]
         if not sliding:
-            return slice_(padded, [0] * rank, padded.shape, self.stride), ()
-        windows = window(padded, self.size, self.stride, self.window_dilation)
+            return slice_(spread, [0] * rank, spread.shape, self.stride), ()
+        windows = window(spread, self.size, self.stride, self.window_dilation)
         counts = windows.shape[:rank]
         kept = tuple(self.size[axis] for axis in sliding)
         return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
@@ -82,17 +82,17 @@ def windows_of(
 
 def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = len(inputs) // 2
-    sources, initials = inputs[:count], inputs[count:]
-    windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
     combiner = scope.graph(operation.regions[0])
+    values = as_params(combiner, inputs)
+    sources, initials = values[:count], values[count:]
+    windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
     cumulative = cumulative_axis(windows, sources[0].shape)
     if cumulative is not None:
         scanned = scan_arrays(sources, initials, cumulative, combiner)
         if scanned is not None:
             return scanned
     slid = [windows.slide(x, fill) for x, fill in zip(sources, initials, strict=True)]
-    results = reduce_arrays([node for node, _ in slid], initials, slid[0][1], combiner)
-    return [cast(node, type_.dtype) for node, type_ in zip(results, operation.types, strict=True)]  # type: ignore[union-attr]
+    return reduce_arrays([node for node, _ in slid], initials, slid[0][1], combiner)
 
 
 SHORT_SCAN = 16  # elements; up to here folding each window anew is cheaper, and in order
