@@ -31,7 +31,7 @@ from tinyhlo.codegen.math.tables import (
     SIN_F64,
     Table,
 )
-from tinyhlo.codegen.math.terms import Term, polynomial, rarely
+from tinyhlo.codegen.math.terms import MAGIC, Term, polynomial, rarely
 from tinyhlo.ir.dtypes import F32, F64, I32, U32, U64, DType
 from tinyhlo.ir.operators import apply
 from tinyhlo.ir.ops import Op
@@ -52,19 +52,17 @@ HUGE = 2.0**1000
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Numbers of a float type. Up to `near` three parts of pi/2 are enough; `magic`, added, rounds
-    and shows the integer."""
+    """Numbers of a float type. Up to `near` three parts of pi/2 are enough."""
 
     half_pi: Table
     sine: Table
     cosine: Table
     near: float
-    magic: float
 
 
 FORMATS: dict[DType, Format] = {
-    F32: Format(HALF_PI_F32, SIN_F32, COS_F32, 2.0**15, 1.5 * 2.0**23),
-    F64: Format(HALF_PI_F64, SIN_F64, COS_F64, 2.0**30, 1.5 * 2.0**52),
+    F32: Format(HALF_PI_F32, SIN_F32, COS_F32, 2.0**15),
+    F64: Format(HALF_PI_F64, SIN_F64, COS_F64, 2.0**30),
 }
 
 
@@ -77,11 +75,10 @@ class Angle(NamedTuple):
 
 def reduce_near(x: Term) -> Angle:
     """Quarter turns of an angle up to `near`."""
-    form = FORMATS[x.dtype]
-    shifted = x.fma(2 / pi, form.magic)
-    turns = shifted - form.magic
+    shifted = x.fma(2 / pi, MAGIC[x.dtype])
+    turns = shifted - MAGIC[x.dtype]
     r = x
-    for part in form.half_pi:
+    for part in FORMATS[x.dtype].half_pi:
         r = turns.fma(-part, r)
     return Angle(shifted.as_integer(), r)
 
@@ -95,9 +92,8 @@ def reduce_far(x: Term) -> Angle:
         near = size < limit
         high = where(near, wide.constant(first), high)
         low = where(near, wide.constant(second), low)
-    magic = FORMATS[F64].magic
-    shifted = wide.fma(high, magic)
-    rest = wide.fma(low, wide.fma(high, -(shifted - magic)))
+    shifted = wide.fma(high, MAGIC[F64])
+    rest = wide.fma(low, wide.fma(high, -(shifted - MAGIC[F64])))
     return Angle(shifted.as_integer().cast(I32), (rest * (pi / 2)).cast(F32))
 
 
