@@ -37,7 +37,7 @@ SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplie
 SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
 SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
-NEAR_BYTES = 256  # between rows that still share pages and cache sets well
+NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
 MOST_SHARING = 16  # such rows of a tile that are read in place
@@ -115,8 +115,12 @@ class Planner:
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
         n_cuts = list(cuts(self.runs, self.shape, vectors * lanes))
         parts = max(self.parts_of_rows(self.last), self.parts_of_sums())
-        choose = self.pieces if self.shared else self.chunks
-        m, n = choose(m_cuts, n_cuts, rows, vectors) if parts == 1 else (m_cuts[0], n_cuts[0])
+        if parts > 1:
+            m, n = m_cuts[0], n_cuts[0]
+        elif self.shared:
+            m, n = self.pieces(m_cuts, n_cuts, rows)
+        else:
+            m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
         columns = c.extent(c.n) if self.shared else n.positions
         return Plan(
             self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
@@ -157,9 +161,7 @@ class Planner:
             and max(m, n) * k * size <= SHARED_BYTES
         )
 
-    def pieces(
-        self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
-    ) -> tuple[Cut, Cut]:
+    def pieces(self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int) -> tuple[Cut, Cut]:
         """All rows, which are walked in blocks, and the columns that a block is multiplied by: of
         pieces up to half as wide as they may be, those that overlap least."""
         m = m_cuts[0]
@@ -231,7 +233,7 @@ class Planner:
         usable = stored and (step == 1 or self.form.group == 1)
         if self.reuse(source, self.c.m) >= REUSE:
             return Use.IN_PLACE if usable else Use.STAGED
-        near = step == 1 or step * self.form.itemsize <= NEAR_BYTES
+        near = step == 1 or step * self.form.itemsize <= NEAR_ROWS
         return Use.IN_PLACE if usable and near else Use.PACKED
 
     def is_stored(self, source: Source, dtype: DType) -> bool:

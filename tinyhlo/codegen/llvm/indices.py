@@ -169,10 +169,10 @@ def lanes_of(v: Values, index: Index, wide: DType) -> str:
         return v.b.value(f"add {type_} {total}, <{numbers}>")
     fixed = tuple(t for t in index.terms if t[0] == v.vector_var or not varies(v, t[0]))
     total = ""
-    if fixed or index.offset:
-        total = lanes_of(v, Index(index.offset, fixed), wide) if fixed else ""
-        if not fixed:
-            total = splat(str(index.offset), scalar_, lanes)
+    if fixed:
+        total = lanes_of(v, Index(index.offset, fixed), wide)
+    elif index.offset:
+        total = splat(str(index.offset), scalar_, lanes)
     for atom, coefficient in index.terms:
         if (atom, coefficient) in fixed:
             continue

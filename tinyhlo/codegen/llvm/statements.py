@@ -52,6 +52,7 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.errors import VerificationError
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import SHORT, Target
@@ -180,7 +181,7 @@ class Statements(Values):
         self.keep(register, self.combine(statement.op, before, value, dtype, register.lanes))
         self.forget((statement.name,))
 
-    def combine(self, op: Op, left: str, right: str, dtype, lanes: int) -> str:  # type: ignore[no-untyped-def]
+    def combine(self, op: Op, left: str, right: str, dtype: DType, lanes: int) -> str:
         return arithmetic.emit(self.b, op, [left, right], dtype, dtype, lanes)
 
     def assign(self, statement: Assign) -> None:

@@ -59,7 +59,7 @@ MOST_COLLECTED = 32  # lanes of a kernel at places that are data: compiling 16 t
 class Values(Scopes):
     """Emits expressions; `pointers` are the SSA names of memories."""
 
-    def __init__(self, builder, target: Target, pointers: Mapping[Memory, str]) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, builder: Builder, target: Target, pointers: Mapping[Memory, str]) -> None:
         super().__init__(builder)
         self.b: Builder = builder
         self.registers: dict[str, Register] = {}
@@ -294,9 +294,7 @@ class Values(Scopes):
         found: list[str] = []
         for k in range(self.lanes):
             place = self.b.value(f"extractelement {vector} {index}, i64 {k}")
-            if (
-                wide.bits < 64
-            ):  # no place is negative, and what is taken out of a vector has zeros above
+            if wide.bits < 64:  # no place is negative; x86 extends with zeros for nothing
                 place = self.b.value(f"zext {scalar} {place} to i64")
             found.append(self.moved(self.pointers[memory], stored_type(memory.dtype), place))
         return found

@@ -19,6 +19,7 @@ from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.small_matrices.algorithms import Lanes, cholesky, lu, solve
 from tinyhlo.ir.dtypes import F32, F64, I32
 from tinyhlo.ir.graph import LibraryCall, Output
@@ -70,7 +71,7 @@ class Builder:
         while lanes > self.batch:
             lanes //= 2
         self.lane = Var("lane", lanes)
-        self.group = Var("group", -(-self.batch // lanes))
+        self.group = Var("group", ceil_div(self.batch, lanes))
 
     def scratch(self, name: str, rows: int, columns: int) -> Lanes:
         size = rows * columns * self.lane.extent
