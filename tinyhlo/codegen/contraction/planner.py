@@ -129,8 +129,8 @@ class Planner:
         )  # fmt: skip
 
     def parts_of_sums(self) -> int:
-        """Threads share the depth rather than rows or columns where it is long and sums are few.
-        Whatever the number of threads, so that sums are the same."""
+        """Threads share the depth rather than rows or columns where it is long and sums are few. It
+        does not depend on the number of threads, so that results do not."""
         sums = self.c.extent(self.c.m) * self.c.extent(self.c.n)
         if self.streams or self.c.batch or sums > FEW_SUMS:
             return 1
@@ -138,8 +138,8 @@ class Planner:
         return next(fitting, 1)
 
     def parts_of_rows(self, columns: int) -> int:
-        """Nor do they share columns of a matrix that is read once: whole rows are read faster than
-        pieces of them, if their sums are little beside the matrix."""
+        """Threads share the depth of a matrix that is read once, too, if the sums are little beside
+        it: whole rows are read faster than pieces of them."""
         source, c = self.right_source, self.c
         if not self.streams or c.batch or source is None or len(c.n) > 1:
             return 1
@@ -206,7 +206,7 @@ class Planner:
             return False
         return abs(source.flat().coefficient(m[-1])) * self.form.itemsize % WAY_BYTES == 0
 
-    # --- what else could be -----------------------------------------------------------------
+    # --- decisions that a search may change --------------------------------------------------
 
     def chosen(self, side: str, use: Use) -> Use:
         """An operand may always be packed instead."""

@@ -42,8 +42,8 @@ def is_row(v: Values, e: Load) -> bool:
 
 
 def load_either(v: Values, condition: str, e: Load, other: Literal) -> Value:
-    """Lanes of memory, or as many times a constant: where these lie is chosen, not what they
-    are, so that windows over padded rows are straight-line code."""
+    """A vector of memory, or of a constant in memory: the address is selected, not the value, so
+    that windows over padded rows are straight-line code."""
     dtype, lanes = e.dtype, v.lanes
     name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
     text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)

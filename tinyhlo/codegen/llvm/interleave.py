@@ -279,8 +279,8 @@ def shuffled(
 
 
 def fixed(v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int) -> str:
-    """The same, one of several rounds: LLVM does not see through it. It would look for a shuffle
-    that does for two or three, which there is none, in a time that doubles with each round."""
+    """The same behind a fence, for one of several rounds: LLVM would look for one shuffle that does
+    the work of two or three, in vain, in a time that doubles with each round."""
     text = shuffled(v, first, second, scalar, order, lanes)
     if scalar not in FENCES:
         return text

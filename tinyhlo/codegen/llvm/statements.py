@@ -59,7 +59,7 @@ from tinyhlo.target import SHORT, Target
 
 FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
-# that places which are data lie in bounds: else LLVM jumps over what is done there, and back
+# that indices which are data lie in bounds: else LLVM moves what is done there out of the way
 LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
 
@@ -267,8 +267,8 @@ class Statements(Values):
         return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", place), ("i64", last)])
 
     def split(self, loop: Loop, end: str, between: Callable[[], None] = lambda: None) -> None:
-        """Several vectors at a time, then single ones, then parts of one behind a few vectors, then
-        single iterations."""
+        """Several vectors at a time, then single ones, then halves of one and so on where the loop
+        is short and only stores, then single iterations."""
         start = self.index(loop.start)
         unit = loop.width // loop.chains
         widths = dict.fromkeys((loop.width, unit))
@@ -281,7 +281,7 @@ class Statements(Values):
             self.run(loop, start, end, 1, may_be_empty=not start.isdigit())
 
     def whole(self, loop: Loop, start: str, end: str, width: int) -> str:
-        """Whole turns of `width` lanes; returns where they end."""
+        """As many steps of `width` lanes as fit; returns where they end."""
         if start.isdigit() and end.isdigit():
             middle = int(start) + (int(end) - int(start)) // width * width
             if middle > int(start):

@@ -1,15 +1,17 @@
 """sin, cos, tan and atan2 as primitives.
 
-An angle is a whole number of quarter turns and a rest r, |r| <= pi/4. Up to `near` the multiple of
-pi/2 is taken off in three parts: the first difference is exact, as both numbers are multiples of
-2^-24 (2^-53 in f64) and it is below 1, and only the second is rounded where that matters (Cody and
-Waite, Software Manual for the Elementary Functions, 1980). Larger angles are rare and get functions
-of their own: in f64 the library's, in f32 one that reduces them in f64. 2 x / pi = a whole number
-of quarters + t, t in [-1/2, 1/2]. The whole turns of a huge x come from leading bits of 2/pi that
-x turns into multiples of 4, so those bits are left out from the start (Payne and Hanek, Radian
-Reduction for Trigonometric Functions, 1983): `QUARTERS[k]` is 2/pi without a multiple of
-4/2^(27 k). The remaining product x * high stays below 2^51, so that adding 1.5 * 2^52 rounds it and
-shows the quarter in the low bits, and the fused multiply-add gives its fraction exactly.
+An angle is a whole number of quarter turns and a rest r, |r| <= pi/4.
+
+Up to `near` the multiple of pi/2 is taken off in three parts (Cody and Waite, Software Manual for
+the Elementary Functions, 1980): the first difference is exact, as both numbers are multiples of
+2^-24 (2^-53 in f64) and it is below 1, and only the second is rounded where that matters.
+
+Larger angles are rare and get functions of their own: in f64 the library's, in f32 one that works
+in f64. The quarters are the whole part of 2 x / pi. Leading bits of 2/pi that a huge x turns into
+multiples of 4, whole turns, are left out from the start (Payne and Hanek, Radian Reduction for
+Trigonometric Functions, 1983): `QUARTERS[k]` is 2/pi without a multiple of 4/2^(27 k). The product
+x * high stays below 2^51, so adding `MAGIC` rounds it and leaves the quarter in the low bits, and
+the fused multiply-add gives its fraction exactly.
 """
 
 from __future__ import annotations

@@ -132,9 +132,9 @@ def remainder(statement: Statement, lanes: int) -> int:
 
 
 def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str]) -> Statement:
-    """Give the loop of a nest that so takes fewest instructions a vector width; loops too short for
-    whole vectors run in halves or quarters of them. What fills no vector is in a last one that
-    overlaps."""
+    """Give a vector width to the loop of a nest that takes the fewest instructions then. Loops
+    shorter than a vector run in halves or quarters of one; the last vector of a loop may overlap
+    the one before."""
     nest = nested_loops(statement)
     least = min(lanes, lanes * SHORTEST // target.vector_bytes)
     widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
