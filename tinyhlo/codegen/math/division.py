@@ -30,9 +30,8 @@ def is_product(x: Term) -> bool:
 
 
 def quotient(x: Term, y: Term) -> Term:
-    return divided(
-        Op.DIV, x, y, where(y.equals(0), y.constant(-1), to_integer(in_floats(x, y)[2], x))
-    )
+    _, _, whole = in_floats(x, y)
+    return divided(Op.DIV, x, y, where(y.equals(0), y.constant(-1), to_integer(whole, x)))
 
 
 def remainder(x: Term, y: Term) -> Term:

@@ -112,11 +112,13 @@ def log_in_two(x: Term) -> Pair:
 
 
 def product_of(a: Pair, b: Pair) -> Pair:
-    high = a[0] * b[0]
-    return high, a[0].fma(b[0], -high) + (a[0].fma(b[1], a[1] * b[0]))
+    (x, x_low), (y, y_low) = a, b
+    high = x * y
+    return high, x.fma(y, -high) + x.fma(y_low, x_low * y)
 
 
 def sum_of(a: Pair, b: Pair) -> Pair:
     """Of a that is larger than b, or nothing."""
-    high = a[0] + b[0]
-    return high, (b[0] - (high - a[0])) + (a[1] + b[1])
+    (x, x_low), (y, y_low) = a, b
+    high = x + y
+    return high, (y - (high - x)) + (x_low + y_low)
