@@ -70,6 +70,8 @@ def plan_contraction(
 
 
 class Planner:
+    """Decides how operands are read, the depth of a step, and blocks for each tile; then the tile."""
+
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
         right: Source | None, computed: bool, moves: Moves,
@@ -322,14 +324,14 @@ class Planner:
         rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
         first = len(axes) - 1
         while first > 0 and rank[axes[first - 1]] == rank[axes[first]] - 1:
-            if right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
+            if right is not Use.PACKED and not self.merges(right, axes[first - 1], axes[first]):
                 break
             first -= 1
         return (*((axis,) for axis in axes[:first]), axes[first:])
 
-    def merges(self, outer: int, inner: int) -> bool:
+    def merges(self, right: Use, outer: int, inner: int) -> bool:
         """Whether two axes are one run where the right operand is read in place."""
-        if self.right is Use.STAGED or self.right_source is None:
+        if right is Use.STAGED or self.right_source is None:
             return False
         flat = self.right_source.flat()
         return flat.coefficient(outer) == flat.coefficient(inner) * self.shape[inner]

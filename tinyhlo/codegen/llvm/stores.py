@@ -65,7 +65,8 @@ def store(v: Statements, store: Store, lanes: int) -> None:
 
 
 def is_aligned(v: Statements, index: Index, itemsize: int) -> bool:
-    """Whether a vector stored at `index` starts on a multiple of vectors; all memory does."""
+    """Whether a vector stored at `index` begins at a multiple of a register's size, as all memory
+    does."""
     unit = v.target.vector_bytes // itemsize
     others = [factor for atom, factor in index.terms if atom != v.vector_var]
     return gcd(v.grain, index.offset, *others) % unit == 0
