@@ -70,7 +70,7 @@ def plan_contraction(
 
 
 class Planner:
-    """Decides how operands are read, the depth of a step, and blocks for each tile; then the tile."""
+    """Decides how operands are read, how deep a step is, blocks for each tile, and the tile."""
 
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
