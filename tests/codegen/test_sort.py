@@ -96,9 +96,9 @@ def test_equal_keys_move_nothing() -> None:
     check(graph, [np.full(5000, 7, np.int32), np.arange(5000, dtype=np.int32)])
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 40])  # 40: as shares are even, 39 blocks are all
 def test_blocks_of_one_row(threads: int) -> None:
-    length = 3 * lower_sort.BLOCK + 17
+    length = max(3, threads) * lower_sort.BLOCK + 17
     graph = sorting((I32, I32), (length,), 0, less_than(I32), 2)
     column = values((length,), I32, 1000)
     found = run_native(graph, [column, np.arange(length, dtype=np.int32)], threads)

@@ -14,11 +14,13 @@ from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.config import Config
-from tinyhlo.ir.build import param, permute, reduce
+from tinyhlo.ir.build import cast, param, permute, reduce
+from tinyhlo.ir.dtypes import BF16
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.compile import compile_program
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -51,6 +53,21 @@ def test_not_what_is_read_small_narrow_or_off_the_line() -> None:
     assert "!nontemporal" not in code(permute(narrow, (1, 0)), shape=narrow.shape)
     odd = param(0, (64, 1001), F32)
     assert "!nontemporal" not in code(softmax(odd), shape=odd.shape)
+
+
+@pytest.mark.parametrize("columns", [1024, 1032, 1040])
+def test_narrow_results_begin_on_lines(columns: int) -> None:
+    """The last vector ends with the row: at 1040 it begins on a line of f32, but not of bf16."""
+    x = param(0, (8, columns), BF16)
+    graph = Graph((x.type,), (cast(reduce(Op.ADD, cast(x, F32), (0,)), BF16),))
+    wide = replace(named_target("x86-64-v4", threads=2), l3_bytes=1 << 12)
+    loops = choose_moves(lower_fused(Kernel("kernel", graph)), wide)
+    text = str(render_kernel(loops, wide, "kernel", False, {}))
+    assert ("!nontemporal" in text) == (columns == 1024)
+    program = kernel_program(graph)
+    compiled = compile_program(program, SMALL_CACHE, Config(cache=0))
+    (found,) = call(compiled, program, np.ones((8, columns), BF16.numpy))
+    assert (found == 8).all()
 
 
 @pytest.mark.parametrize("shape", [(64, 1024), (3, 1000), (40_001,), (17, 24, 64)])

@@ -48,9 +48,9 @@ class Layout:
 
 
 def in_shape_of_sum(kernel: Kernel) -> Kernel:
-    """The kernel with its result in the shape of the sum of products that it is a reshape of, the
-    only one or the last of a transform's passes, permuted as the sum is: that is the same memory,
-    and loops then run over the axes of the operands."""
+    """The kernel with its result reshaped to the shape of its sum of products (the only one, or the
+    last pass of a transform), its axes in the order in which they are written. The memory is the
+    same, and loops then run over the axes of the operands."""
     sums = [node for node in kernel.graph.nodes() if isinstance(node, Reduce)]
     if not sums or len(kernel.graph.results) != 1 or kernel.in_place:
         return kernel

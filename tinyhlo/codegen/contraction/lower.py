@@ -279,53 +279,61 @@ class Builder:
         return loop_over(self.frame.group, body)
 
     def product(self, tile: Var, panel: Var, first: Index) -> TileProduct:
-        plan, row = self.plan, self.frame.row(tile)
-        rows: list[Index] = []
-        for r in range(plan.rows):
-            match self.left:
-                case InPlace(place=place):
-                    here = plan.m.at(self.frame.m_block, plan.m.unravel(row + r))
-                    rows.append(place.at(self.frame.origin(here)))
-                case Staged():
-                    inner = plan.m.within(plan.m.unravel(row + r))
-                    rows.append(self.left.address(inner))
-                case _:
-                    rows.append(self.frame.tile_start(tile) + r * plan.form.group)
-        vectors: list[Index] = []
-        values: list[Expression] = []
+        plan = self.plan
         lane = Var("lane", plan.lanes)
-        for v in range(plan.vectors):
-            inside = self.frame.unit(panel, v)
-            here = plan.n.at(self.frame.n_block, inside)
-            match self.right:
-                case InPlace(place=place):
-                    vectors.append(place.at(self.frame.origin(here)))
-                case None:
-                    values.append(self.computed([*inside[:-1], inside[-1] + index(lane)]))
-                case Staged():
-                    vectors.append(self.right.address(plan.n.within(inside)))
-                case _:
-                    base = self.frame.panel_start(panel)
-                    vectors.append(base + v * (plan.lanes * plan.form.group))
+        values: tuple[Expression, ...] = ()
         ahead: tuple[Place, ...] = ()
-        if values and plan.steps > 1:
-            ahead = next_step(values, lane, self.step, self.depth.loops)
         depth, left_step = self.depth.loops, self.step_of(self.left, plan.rows)
         right, right_step = None, ZERO
-        if self.right is not None:
+        if self.right is None:
+            values = tuple(self.computed(panel, v, lane) for v in range(plan.vectors))
+            if plan.steps > 1:
+                ahead = next_step(values, lane, self.step, depth)
+        else:
             right, right_step = memory_of(self.right), self.step_of(self.right, plan.columns)
             depth, left_step, right_step = merged(depth, left_step, right_step)
         return TileProduct(
-            memory_of(self.left), tuple(rows), left_step,
-            right, tuple(vectors), right_step,
+            memory_of(self.left), self.row_starts(tile), left_step,
+            right, self.vector_starts(panel), right_step,
             depth, self.tile, first,
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias, ahead,
-            values=tuple(values), lane=lane if values else None,
+            values=values, lane=lane if values else None,
         )  # fmt: skip
 
-    def computed(self, inside: list[Index]) -> Expression:
-        """The right operand at columns of the chunk, for the tile to compute."""
-        here = self.plan.n.at(self.frame.n_block, inside)
+    def row_starts(self, tile: Var) -> tuple[Index, ...]:
+        """Where the rows of a tile begin in the left operand."""
+        plan, frame = self.plan, self.frame
+        inside = [plan.m.unravel(frame.row(tile) + r) for r in range(plan.rows)]
+        match self.left:
+            case InPlace(place=place):
+                here = (plan.m.at(frame.m_block, at) for at in inside)
+                return tuple(place.at(frame.origin(at)) for at in here)
+            case Staged() as box:
+                return tuple(box.address(plan.m.within(at)) for at in inside)
+            case _:
+                start = frame.tile_start(tile)
+                return tuple(start + r * plan.form.group for r in range(plan.rows))
+
+    def vector_starts(self, panel: Var) -> tuple[Index, ...]:
+        """Where the vectors of a panel begin in the right operand, if it lies in memory."""
+        plan, frame = self.plan, self.frame
+        inside = [frame.unit(panel, v) for v in range(plan.vectors)]
+        match self.right:
+            case None:
+                return ()
+            case InPlace(place=place):
+                here = (plan.n.at(frame.n_block, at) for at in inside)
+                return tuple(place.at(frame.origin(at)) for at in here)
+            case Staged() as box:
+                return tuple(box.address(plan.n.within(at)) for at in inside)
+            case _:
+                start, size = frame.panel_start(panel), plan.lanes * plan.form.group
+                return tuple(start + v * size for v in range(plan.vectors))
+
+    def computed(self, panel: Var, vector: int, lane: Var) -> Expression:
+        """A vector of a panel of the right operand, for the tile to compute."""
+        *outer, start = self.frame.unit(panel, vector)
+        here = self.plan.n.at(self.frame.n_block, [*outer, start + index(lane)])
         at = joined(self.frame.origin(here), self.depth.points[0])
         return self.frame.value(self.layout.contraction.right, at, self.plan.form.right)
 

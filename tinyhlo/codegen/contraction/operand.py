@@ -133,13 +133,8 @@ def in_lanes(layout: Layout, lowering: Lowering) -> bool:
         return False
     steps = [load.index.coefficient(variables[columns]) for load in loads_of(value)]
     places = [place for load in loads_of(value) for place in computed_in(load.index)]
-    return (
-        1 in steps
-        and all(step in (0, 1) for step in steps)
-        and not any(
-            place.free for place in places
-        )  # a layer of stacked weights is the same for all
-    )
+    same = not any(place.free for place in places)  # a layer of stacked weights, for one
+    return same and 1 in steps and all(step in (0, 1) for step in steps)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -223,9 +218,8 @@ def stage(
     extents: list[int] = []
     lowest: list[int] = []
     for place in source.index:
-        reach = [c * (inner.get(axis, 1) - 1) for axis, c in place.coefficients.items()]
-        lowest.append(sum(r for r in reach if r < 0))
-        extents.append(1 + sum(map(abs, reach)))
+        lowest.append(sum(step for step in steps_within(place, inner) if step < 0))
+        extents.append(extent_of(place, inner))
     strides = operand_strides(lowering, source.node)
     order = sorted(range(len(extents)), key=lambda axis: (extents[axis] > 1, -strides[axis]))
     phases = 1
@@ -242,10 +236,17 @@ def stage(
 
 def box_size(source: Source, inner: Mapping[int, int]) -> int:
     """Elements of the box that `stage` would make."""
-    size = 1
-    for place in source.index:
-        size *= 1 + sum(abs(c) * (inner.get(axis, 1) - 1) for axis, c in place.coefficients.items())
-    return size
+    return prod(extent_of(place, inner) for place in source.index)
+
+
+def extent_of(place: Affine, inner: Mapping[int, int]) -> int:
+    """Elements from the first to the last that a block has along an axis of the source."""
+    return 1 + sum(map(abs, steps_within(place, inner)))
+
+
+def steps_within(place: Affine, inner: Mapping[int, int]) -> list[int]:
+    """From the beginning of a block to its end, along each axis of the product."""
+    return [c * (inner.get(axis, 1) - 1) for axis, c in place.coefficients.items()]
 
 
 def merged(depth: Sequence[Var], left: Index, right: Index) -> tuple[tuple[Var, ...], Index, Index]:
@@ -254,18 +255,16 @@ def merged(depth: Sequence[Var], left: Index, right: Index) -> tuple[tuple[Var, 
     kept = [var for var in depth if var.extent > 1]
     for place in range(len(kept) - 1, 0, -1):
         outer, inner = kept[place - 1 : place + 1]
+        whole = Var(outer.name + inner.name, outer.extent * inner.extent)
         steps: list[Index] = []
         for step in (left, right):
             far, near = step.coefficient(outer), step.coefficient(inner)
             if far is not None and near is not None and far == near * inner.extent:
-                whole = Var(outer.name + inner.name, outer.extent * inner.extent)
                 rest = step - index(outer) * far - index(inner) * near
                 steps.append(rest + index(whole) * near)
         if len(steps) == 2:
             left, right = steps
-            kept[place - 1 : place + 1] = [
-                Var(outer.name + inner.name, outer.extent * inner.extent)
-            ]
+            kept[place - 1 : place + 1] = [whole]
     return tuple(kept), left, right
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
 from tinyhlo.codegen.contraction.layout import Layout
@@ -30,7 +31,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 
 FEWEST = 4  # neighbours along the depth that are worth a vector of their own
-NEAR = 2  # elements from one of them to the next
+MOST_APART = 2  # elements from one of them to the next
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -101,10 +102,7 @@ class Frame:
     def unit(self, panel: Var, vector: int | Var) -> list[Index]:
         """Where a vector of a panel begins, as an index into the chunk's columns."""
         plan = self.plan
-        units = 1
-        for extent in plan.units:
-            units *= extent
-        first = at_most(index(panel) * plan.vectors, units - plan.vectors)
+        first = at_most(index(panel) * plan.vectors, prod(plan.units) - plan.vectors)
         here = first + (index(vector) if isinstance(vector, Var) else vector)
         *outer, last = unravel(here, plan.units)
         extent = plan.n.inside[-1]
@@ -221,7 +219,8 @@ def along_depth(frame: Frame, depth: Depth, source: Source | None) -> Var | None
         (
             loop
             for loop, run in zip(depth.loops, runs, strict=True)
-            if 0 < flat.coefficient(run[-1]) <= NEAR and loop.extent >= min(plan.lanes, FEWEST)
+            if 0 < flat.coefficient(run[-1]) <= MOST_APART
+            and loop.extent >= min(plan.lanes, FEWEST)
         ),
         None,
     )
@@ -257,6 +256,6 @@ def pack_left(frame: Frame, depth: Depth, memory: Memory) -> Body:
         stores = tuple(store(constant(r), j) for r in range(plan.rows) for j in members)
         return by_all(frame, tiles(nested(outer, (vector_loop(along, stores, plan.lanes),))))
     r = Var("r", plan.rows)
-    lanes = 1 << min(plan.rows, plan.lanes).bit_length() - 1
+    lanes = power_of_two(min(plan.rows, plan.lanes))
     body = (vector_loop(r, tuple(store(index(r), j) for j in members), lanes),)
     return by_all(frame, nested(walk(frame, depth), tiles(body)))

@@ -24,7 +24,7 @@ from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 
-NEAR_BYTES = 1 << 14  # of panels that stay in the first cache
+PANELS_BYTES = 1 << 14  # of panels that stay in the first cache
 DEEP_BYTES, DEEP_PANELS = 1 << 18, 4  # in the second: so many make use of whole rows of memory
 SAME_SETS = 16  # rows that are a multiple of so many lines apart share sets of the first cache
 
@@ -89,7 +89,7 @@ class Plan:
         if self.shared or self.row_blocks > 1:
             return self.panels
         panel = self.depth * self.columns * self.form.itemsize
-        near = NEAR_BYTES // panel or min(DEEP_BYTES // panel, DEEP_PANELS)
+        near = PANELS_BYTES // panel or min(DEEP_BYTES // panel, DEEP_PANELS)
         return min(max(near, 1), self.panels)
 
     @property
@@ -109,8 +109,8 @@ class Plan:
 
     @property
     def left_tile(self) -> int:
-        """From one tile of the packed left operand to the next: never a multiple of what makes
-        tiles that are packed side by side fall into the same sets of the first cache."""
+        """Elements from one tile of the packed left operand to the next: a line more where tiles
+        that are packed side by side would share sets of the first cache."""
         line = LINE_BYTES // self.form.itemsize
         size = self.depth * self.rows
         return size + (line if size % (SAME_SETS * line) == 0 else 0)

@@ -37,7 +37,7 @@ SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplie
 SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
 SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
-NEAR_BYTES = 256  # between rows that still share pages and cache sets well
+NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
 FEW_PANELS = 4  # too few to pay for packing the left operand
 MOST_SHARING = 16  # such rows of a tile that are read in place
@@ -70,6 +70,8 @@ def plan_contraction(
 
 
 class Planner:
+    """Decides how operands are read, how deep a step is, blocks for each tile, and the tile."""
+
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
         right: Source | None, computed: bool, moves: Moves,
@@ -115,8 +117,12 @@ class Planner:
         m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
         n_cuts = list(cuts(self.runs, self.shape, vectors * lanes))
         parts = max(self.parts_of_rows(self.last), self.parts_of_sums())
-        choose = self.pieces if self.shared else self.chunks
-        m, n = choose(m_cuts, n_cuts, rows, vectors) if parts == 1 else (m_cuts[0], n_cuts[0])
+        if parts > 1:
+            m, n = m_cuts[0], n_cuts[0]
+        elif self.shared:
+            m, n = self.pieces(m_cuts, n_cuts, rows)
+        else:
+            m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
         columns = c.extent(c.n) if self.shared else n.positions
         return Plan(
             self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
@@ -125,8 +131,8 @@ class Planner:
         )  # fmt: skip
 
     def parts_of_sums(self) -> int:
-        """Threads share the depth rather than rows or columns where it is long and sums are few.
-        Whatever the number of threads, so that sums are the same."""
+        """Threads share the depth rather than rows or columns where it is long and sums are few. It
+        does not depend on the number of threads, so that results do not."""
         sums = self.c.extent(self.c.m) * self.c.extent(self.c.n)
         if self.streams or self.c.batch or sums > FEW_SUMS:
             return 1
@@ -134,8 +140,8 @@ class Planner:
         return next(fitting, 1)
 
     def parts_of_rows(self, columns: int) -> int:
-        """Nor do they share columns of a matrix that is read once: whole rows are read faster than
-        pieces of them, if their sums are little beside the matrix."""
+        """Threads share the depth of a matrix that is read once, too, if the sums are little beside
+        it: whole rows are read faster than pieces of them."""
         source, c = self.right_source, self.c
         if not self.streams or c.batch or source is None or len(c.n) > 1:
             return 1
@@ -157,9 +163,7 @@ class Planner:
             and max(m, n) * k * size <= SHARED_BYTES
         )
 
-    def pieces(
-        self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int, vectors: int
-    ) -> tuple[Cut, Cut]:
+    def pieces(self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int) -> tuple[Cut, Cut]:
         """All rows, which are walked in blocks, and the columns that a block is multiplied by: of
         pieces up to half as wide as they may be, those that overlap least."""
         m = m_cuts[0]
@@ -204,7 +208,7 @@ class Planner:
             return False
         return abs(source.flat().coefficient(m[-1])) * self.form.itemsize % WAY_BYTES == 0
 
-    # --- what else could be -----------------------------------------------------------------
+    # --- decisions that a search may change --------------------------------------------------
 
     def chosen(self, side: str, use: Use) -> Use:
         """An operand may always be packed instead."""
@@ -231,7 +235,7 @@ class Planner:
         usable = stored and (step == 1 or self.form.group == 1)
         if self.reuse(source, self.c.m) >= REUSE:
             return Use.IN_PLACE if usable else Use.STAGED
-        near = step == 1 or step * self.form.itemsize <= NEAR_BYTES
+        near = step == 1 or step * self.form.itemsize <= NEAR_ROWS
         return Use.IN_PLACE if usable and near else Use.PACKED
 
     def is_stored(self, source: Source, dtype: DType) -> bool:
@@ -320,14 +324,14 @@ class Planner:
         rank = {axis: order.index(place) for axis, place in where.items() if place is not None}
         first = len(axes) - 1
         while first > 0 and rank[axes[first - 1]] == rank[axes[first]] - 1:
-            if right is not Use.PACKED and not self.merges(axes[first - 1], axes[first]):
+            if right is not Use.PACKED and not self.merges(right, axes[first - 1], axes[first]):
                 break
             first -= 1
         return (*((axis,) for axis in axes[:first]), axes[first:])
 
-    def merges(self, outer: int, inner: int) -> bool:
+    def merges(self, right: Use, outer: int, inner: int) -> bool:
         """Whether two axes are one run where the right operand is read in place."""
-        if self.right is Use.STAGED or self.right_source is None:
+        if right is Use.STAGED or self.right_source is None:
             return False
         flat = self.right_source.flat()
         return flat.coefficient(outer) == flat.coefficient(inner) * self.shape[inner]

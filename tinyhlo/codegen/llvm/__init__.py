@@ -3,6 +3,7 @@
 types, builder       how types, constants and instructions are spelled
 convert, arithmetic  element types and primitives
 indices              index expressions and addresses
+registers            accumulators as stack slots, scalars or vectors
 values               expressions: scalars or vectors, loads
 guards               expressions under conditions: a select, a jump, or a masked load
 interleave           accesses at a stride, by `transpose` of whole vectors

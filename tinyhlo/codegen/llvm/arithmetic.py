@@ -1,7 +1,9 @@
 """The elementwise primitives as LLVM IR: one table, op -> how to write it.
 
-In: operand texts of one type and lane count. Out: the text of the result. What LLVM's instructions
-leave open, or have no type for, `codegen/legal.py` puts around them.
+In: operand texts of one type and lane count. Out: the text of the result. `codegen/legal.py` wraps
+what LLVM's instructions leave undefined or have no type for:
+
+    emit(b, Op.ADD, ["%x", "%y"], F32, F32, 8)  ->  %v1 = fadd contract <8 x float> %x, %y
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ def plain(
 def compare(b: Builder, op: Op, arguments: Sequence[str], operand: DType, lanes: int) -> str:
     type_, (x, y) = value_type(operand, lanes), arguments
     if operand.is_float:
-        same = {Op.EQ: "ord", Op.NE: "uno"} if x == y else {}  # whether it is a number
+        same = {Op.EQ: "ord", Op.NE: "uno"} if x == y else {}  # x == x: is it a number
         return b.value(f"fcmp {same.get(op) or FLOAT_COMPARE[op]} {type_} {x}, {y}")
     name = INT_COMPARE[op]
     if op in (Op.LT, Op.LE):
@@ -215,7 +217,7 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
 
 
 def ranged(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """By AVX-512's instruction, which knows the signs of zeros, but takes a number before NaN."""
+    """By AVX-512's vrange, which orders -0 before +0, but prefers a number to NaN."""
     bits = next((n for n in (128, 256) if lanes * dtype.bits <= n), 512)
     whole = bits // dtype.bits
     vector = value_type(dtype, whole)
@@ -233,7 +235,7 @@ def ranged(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: in
 
 
 def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """libm, one lane after the other: for what `codegen/math/expand.py` does not expand."""
+    """libm, lane by lane: for what `codegen/math/expand.py` does not expand."""
     scalar = value_type(dtype, 1)
     name = LIBM[op] + ("f" if dtype is F32 else "")
     if lanes == 1:
@@ -248,7 +250,7 @@ def lane_calls(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes
 
 
 def scale(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """By AVX-512's instruction on 512 bits."""
+    """x * 2^floor(n) by AVX-512's vscalef."""
     whole = 512 // dtype.bits
     vector = value_type(dtype, whole)
     name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype is F32 else 'pd'}.512"
@@ -261,7 +263,7 @@ def scale(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int
 
 
 def look_up(b: Builder, op: Op, text: str, operand: DType, dtype: DType, lanes: int) -> str:
-    """In one register, or two of f64, of which AVX-512's instructions take any lane."""
+    """By a permutation of one register, or of two for f64."""
     whole = 512 // dtype.bits
     entries = [f"{value_type(dtype, 1)} {float_text(dtype.numpy.type(x))}" for x in LOOKUPS[op]]
     tables = [f"<{', '.join(entries[k : k + whole])}>" for k in range(0, 16, whole)]
@@ -293,8 +295,8 @@ def in_registers(
     lanes: int,
     register: int = 512,
 ) -> str:
-    """`instruction` on a `register` of bits, of which one lane and a shorter vector are the
-    beginning."""
+    """`instruction`, which takes registers of so many bits, on any number of lanes: what is shorter
+    is padded, what is longer is cut."""
     whole = register // operand.bits
     scalar, vector = value_type(operand, 1), value_type(operand, whole)
     if lanes == 1:
@@ -340,8 +342,8 @@ def with_sign(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes:
 
 
 def divide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """No processor divides integers in lanes, but floats with twice their bits: there a quotient
-    that is not whole is not rounded to one, and nothing of the remainder is rounded."""
+    """No processor divides integers in lanes. Floats of twice the bits do: a quotient that is not
+    whole does not round to a whole number, and the remainder is exact."""
     x, y = (Lanes(b, text, dtype, lanes) for text in arguments)
     if lanes == 1 or dtype.bits > 32 or y.known is not None:
         return with_sign(b, op, arguments, dtype, lanes)
@@ -354,7 +356,7 @@ def divide(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: in
 
 
 def shift(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """By the width or more it gives some number."""
+    """By the width or more, the result is an arbitrary number rather than poison."""
     x, y = arguments
     shifted = b.value(f"{SHIFTS[op]} {value_type(dtype, lanes)} {x}, {y}")
     if op is Op.SAR or not y.startswith("%"):

@@ -18,8 +18,8 @@ class Builder:
         self.lines: list[str] = []
         self.declarations = declarations
         self.count = 0
-        self.half = True  # there are instructions between f16 and f32
-        self.masks = False  # lanes are chosen by registers of bits, not by other lanes
+        self.half = True  # the processor converts between f16 and f32
+        self.masks = False  # masks are bits in registers of their own (AVX-512), not vectors
 
     def fresh(self) -> str:
         self.count += 1
@@ -50,8 +50,8 @@ class Builder:
         )
 
     def first_lanes(self, address: str, dtype: DType, lanes: int, count: int) -> str:
-        """A vector of which memory has the first `count` lanes, zeros behind them; what lies there
-        is not read."""
+        """A vector whose first `count` lanes are loaded; the others are 0, and their memory is not
+        read."""
         type_, size = value_type(dtype, lanes), dtype.itemsize
         if count >= lanes:
             return self.value(f"load {type_}, ptr {address}, align {size}")

@@ -1,4 +1,4 @@
-"""Conversions between element types as LLVM has them: what a number has no room for is left open.
+"""Conversions between element types as LLVM has them: a value that does not fit is undefined.
 
 `codegen/legal.py` puts StableHLO's meaning around them.
 """
@@ -29,8 +29,8 @@ def plain_cast(b: Builder, text: str, source: DType, target: DType, lanes: int) 
 
 
 def saturates(lanes: int) -> bool:
-    """Whether a conversion of floats to integers shall be LLVM's saturating one, which it takes
-    apart, lane by lane."""
+    """Whether floats become integers by LLVM's saturating intrinsic: not in lanes, as LLVM would
+    convert them one by one."""
     return lanes == 1
 
 

@@ -42,8 +42,8 @@ def is_row(v: Values, e: Load) -> bool:
 
 
 def load_either(v: Values, condition: str, e: Load, other: Literal) -> Value:
-    """Lanes of memory, or as many times a constant: where these lie is chosen, not what they
-    are, so that windows over padded rows are straight-line code."""
+    """A vector of memory, or of a constant in memory: the address is selected, not the value, so
+    that windows over padded rows are straight-line code."""
     dtype, lanes = e.dtype, v.lanes
     name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
     text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)
@@ -76,27 +76,19 @@ def all_hold(v: Values, conditions: tuple[Condition, ...]) -> str:
 
 def branch(v: Values, condition: str, e: Guard) -> Value:
     """Uniform conditions: jump."""
-    names = [v.b.fresh() for _ in range(3)]
-    varying = v.is_varying(e.free)
-    lanes = v.lanes if varying else 1
-    parts = []
-    for name, part in zip(names, (e.value, e.otherwise), strict=False):
+    then, other, after = (v.b.fresh() for _ in range(3))
+    lanes = v.lanes if v.is_varying(e.free) else 1
+    lines, results = [f"  br i1 {condition}, label %{then}, label %{other}"], list[str]()
+    for name, part in ((then, e.value), (other, e.otherwise)):
         with v.innermost():
             v.open(name, guard=True)
             text = v.text(part, lanes)
-            parts.append((v.close(), text))
-    (then, value), (other, otherwise) = parts
-    lines = v.scope.lines
-    lines.append(f"  br i1 {condition}, label %{names[0]}, label %{names[1]}")
-    for name, scope in zip(names, (then, other), strict=False):
-        lines.append(f"{name}:")
-        lines.extend(scope.lines)
-        lines.append(f"  br label %{names[2]}")
-    lines.append(f"{names[2]}:")
-    v.scope.label = names[2]
-    type_ = value_type(e.dtype, lanes)
-    joined = f"phi {type_} [{value}, %{then.label}], [{otherwise}, %{other.label}]"
-    return Value(v.b.value(joined), lanes)
+            scope = v.close()
+        lines += [f"{name}:", *scope.lines, f"  br label %{after}"]
+        results.append(f"[{text}, %{scope.label}]")
+    v.scope.lines += [*lines, f"{after}:"]
+    v.scope.label = after
+    return Value(v.b.value(f"phi {value_type(e.dtype, lanes)} {', '.join(results)}"), lanes)
 
 
 def varying_guard(v: Values, e: Guard) -> Value:

@@ -94,9 +94,9 @@ def divide(
 
 
 def address(v: Values, pointer: str, element: str, index: Index, depth: int) -> str:
-    """`pointer`, which exists from scope `depth` on, moved by a uniform index. The terms of outer
-    loops are added out there, the constant last: what the innermost loop adds is an addressing
-    mode, and LLVM's strength reduction, which is slow, is not needed."""
+    """`pointer`, which exists from scope `depth` on, moved by a uniform index. Terms of outer loops
+    are added in those loops, and the constant last: the innermost loop needs only an addressing
+    mode, and LLVM's strength reduction, which is slow, has nothing to do."""
     if index.offset:
         start = address(v, pointer, element, index + -index.offset, depth)
         return v.moved(start, element, str(index.offset))
@@ -169,10 +169,10 @@ def lanes_of(v: Values, index: Index, wide: DType) -> str:
         return v.b.value(f"add {type_} {total}, <{numbers}>")
     fixed = tuple(t for t in index.terms if t[0] == v.vector_var or not varies(v, t[0]))
     total = ""
-    if fixed or index.offset:
-        total = lanes_of(v, Index(index.offset, fixed), wide) if fixed else ""
-        if not fixed:
-            total = splat(str(index.offset), scalar_, lanes)
+    if fixed:
+        total = lanes_of(v, Index(index.offset, fixed), wide)
+    elif index.offset:
+        total = splat(str(index.offset), scalar_, lanes)
     for atom, coefficient in index.terms:
         if (atom, coefficient) in fixed:
             continue
@@ -208,8 +208,8 @@ def lanes_within(v: Values, condition: Condition) -> str:
 
 
 def are_narrow(where: Index) -> bool:
-    """Whether the places that are data are narrow integers as they lie in memory: a load of one
-    extends it, and what keeps it in bounds needs no instruction. Taking it out of a vector does."""
+    """Whether indices that are data are loaded as narrow integers: a scalar load extends one for
+    nothing, and clamping it takes no instruction. Taking it out of a vector takes one."""
     atoms = [atom for atom, _ in where.terms]
     return all(isinstance(a, Var) or (isinstance(a, Data) and is_narrow(a.value)) for a in atoms)
 

@@ -55,11 +55,10 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
         while offsets:
             count = block_length(offsets, v.lanes)
             block, offsets = [run[k] for k in offsets[:count]], offsets[count:]
-            far = (indices.stride(v, block[0].index) or 0) > MAX_STRIDE
-            if count == 1 or (far and count < v.lanes):
+            if count == 1 or (stride > MAX_STRIDE and count < v.lanes):
                 others.extend(block)
             else:
-                store_block(v, block)
+                store_block(v, block, stride)
     return others
 
 
@@ -113,11 +112,10 @@ def block_length(offsets: Sequence[int], lanes: int) -> int:
     return count
 
 
-def store_block(v: Statements, block: Sequence[Store]) -> None:
+def store_block(v: Statements, block: Sequence[Store], stride: int) -> None:
     """Element k of lane l goes to l * stride + k."""
     memory, first = block[0].memory, block[0].index
     scalar, lanes, count = stored_type(memory.dtype), v.lanes, len(block)
-    stride = indices.stride(v, first) or 0
     rows = transpose(v, [as_stored(v, s) for s in block], scalar, memory.dtype.itemsize, lanes)
     per_vector = lanes // count  # rows that one vector holds
     if stride == count:  # rows follow each other without a gap
@@ -281,8 +279,8 @@ def shuffled(
 
 
 def fixed(v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int) -> str:
-    """The same, one of several rounds: LLVM does not see through it. It would look for a shuffle
-    that does for two or three, which there is none, in a time that doubles with each round."""
+    """The same behind a fence, for one of several rounds: LLVM would look for one shuffle that does
+    the work of two or three, in vain, in a time that doubles with each round."""
     text = shuffled(v, first, second, scalar, order, lanes)
     if scalar not in FENCES:
         return text

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from tinyhlo.codegen.bodies import names_in
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.llvm.builder import Builder
@@ -197,7 +199,7 @@ def memory_attributes(program: LoopProgram) -> dict[Memory, str]:
     return attributes
 
 
-def table_text(name: str, dtype: DType, value) -> str:  # type: ignore[no-untyped-def]
+def table_text(name: str, dtype: DType, value: np.ndarray) -> str:
     """A small constant array."""
     raw, size = value.tobytes(), dtype.itemsize
     type_ = stored_type(dtype)

@@ -15,8 +15,7 @@ computed (a weight of 8 bits times its scale) are so in registers, once for all 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -77,16 +76,15 @@ class TileRenderer:
         self.vector = value_type(self.operand, m.lanes * m.group)
         rows = [*range(len(m.left_rows)), *((BIAS,) if m.bias else ())]
         self.places: list[Place] = [(r, v) for r in rows for v in range(m.vectors)]
-
-    def render(self) -> None:
-        s, m, b = self.s, self.m, self.b
         self.depth = s.current
         self.rows = self.pointers(m.left, m.left_rows)
         self.vectors = self.pointers(m.right, m.right_vectors) if m.right else []
+
+    def render(self) -> None:
+        s, m = self.s, self.m
         tile = s.address(m.tile, m.tile_start)
         self.fetch()
         self.free_registers()
-        size = f"align {self.dtype.itemsize}"
         totals = dict.fromkeys(self.places, "zeroinitializer")
         before = None
         if m.lane is not None:
@@ -95,6 +93,12 @@ class TileRenderer:
         totals = self.nest([var for var in m.depth if var.extent > 1], totals)
         if m.lane is not None:
             s.unbind(m.lane, before)
+        self.store(tile, totals)
+        s.stored()
+
+    def store(self, tile: str, totals: Mapping[Place, str]) -> None:
+        """The sums of each row, less what the bias added, become the tile's or are added to it."""
+        m, b, size = self.m, self.b, f"align {self.dtype.itemsize}"
         for r, v in self.places:
             if r == BIAS:
                 continue
@@ -106,7 +110,6 @@ class TileRenderer:
                 held = b.value(f"load {self.type}, ptr {at}, {size}")
                 total = b.value(f"{add(self.dtype)} {self.type} {held}, {total}")
             b.line(f"store {self.type} {total}, ptr {at}, {size}")
-        s.stored()
 
     def free_registers(self) -> None:
         """No vector lives on across the depth: LLVM would keep the constants of an epilogue in
@@ -210,18 +213,10 @@ class TileRenderer:
     def computed(self, at: Mapping[Var, Index]) -> list[str]:
         """The right vectors of a point, from what they are made of."""
         m, s = self.m, self.s
-        with self.in_lanes():
+        with s.lanes_kept():
+            if m.lane is not None:  # what varies along the columns is a vector of them
+                s.lanes, s.vector_var, s.varying = m.lanes, m.lane, s.varying | {m.lane}
             return [s.text(substitute_expression(value, at, {}), m.lanes) for value in m.values]
-
-    @contextmanager
-    def in_lanes(self) -> Generator[None]:
-        """What varies along the columns is a vector of them."""
-        m, s = self.m, self.s
-        saved = s.lanes, s.vector_var, s.varying
-        if m.lane is not None:
-            s.lanes, s.vector_var, s.varying = m.lanes, m.lane, s.varying | {m.lane}
-        yield
-        s.lanes, s.vector_var, s.varying = saved
 
     def broadcast(self, place: str, size: str) -> str:
         """The group of the left operand at `place`, in every lane."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.llvm import arithmetic
 from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Loop
@@ -51,7 +50,7 @@ def accumulate(v: Statements, statement: Accumulate, carried: Register) -> None:
     dtype, lanes, type_ = values.dtype, values.lanes, values.type
 
     def combine(left: str, right: str) -> str:
-        return arithmetic.emit(v.b, statement.op, [left, right], dtype, dtype, lanes)
+        return v.combine(statement.op, left, right, dtype, lanes)
 
     prefixes = v.text(statement.value, lanes)
     distance = 1

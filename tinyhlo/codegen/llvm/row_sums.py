@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def run(r: Statements, loop: Loop, end: str) -> None:
     """Reduce each row by itself, in vectors along it, then fold all."""
-    rows, var = r.lanes, r.vector_var
+    rows, lanes, var = r.lanes, loop.width, r.vector_var
     assert var is not None
     first = Var(f"{var.name}_first", var.extent)  # the row of lane 0, as a number
     r.variables[first] = r.variables[var]
@@ -45,34 +45,32 @@ def run(r: Statements, loop: Loop, end: str) -> None:
         for s in (s for s in here if isinstance(s, Accumulate)):
             name = f"{s.name}_row{row}"
             dtype = r.registers[s.name].dtype
-            vector = Register(r.slot(value_type(dtype, loop.width)), dtype, loop.width)
-            r.keep(vector, r.text(identity(s.op, dtype), loop.width))
+            vector = Register(r.slot(value_type(dtype, lanes)), dtype, lanes)
+            r.keep(vector, r.text(identity(s.op, dtype), lanes))
             r.lane_registers[name] = LaneRegisters(vector, (vector,))
             r.bind(name)
             body.append(replace(s, name=name))
-    saved = r.lanes, r.vector_var, r.varying, r.rows, r.fresh_lanes
-    r.lanes, r.vector_var, r.varying = 1, None, r.varying - {var}
-    r.rows, r.fresh_lanes = {}, ""
-    reduce_lanes.run(r, replace(loop, body=tuple(body)), end)
-    r.lanes, r.vector_var, r.varying, r.rows, r.fresh_lanes = saved
-    lanes = loop.width
+    with r.lanes_kept():
+        r.lanes, r.vector_var, r.varying = 1, None, r.varying - {var}
+        r.rows, r.fresh_lanes = {}, ""
+        reduce_lanes.run(r, replace(loop, body=tuple(body)), end)
     names = [f"{s.name}_row{row}" for s in sums for row in range(rows)]
     texts = [r.kept(r.lane_registers.pop(name).scalar) for name in names]
     totals: list[str] = []
-    for first in range(0, len(texts), lanes):
-        s = sums[first // rows]
+    for start in range(0, len(texts), lanes):
+        s = sums[start // rows]
         dtype = r.registers[s.name].dtype
-        full = texts[first : first + lanes]
+        full = texts[start : start + lanes]
         full += [r.text(identity(s.op, dtype), lanes)] * (lanes - len(full))
         totals.append(folded(r, s.op, dtype, full))
     for k, s in enumerate(sums):
         register = r.registers[s.name]
-        total, first = totals[k * rows // lanes], k * rows % lanes
+        vector, lane = divmod(k * rows, lanes)
+        total = totals[vector]
         if rows < lanes:
             type_ = value_type(register.dtype, lanes)
-            total = r.b.shuffle(type_, range(first, first + rows), total)
-        before = r.kept(register)
-        r.keep(register, r.combine(s.op, before, total, register.dtype, rows))
+            total = r.b.shuffle(type_, range(lane, lane + rows), total)
+        r.keep(register, r.combine(s.op, r.kept(register), total, register.dtype, rows))
         r.forget((s.name,))
 
 

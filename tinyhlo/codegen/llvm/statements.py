@@ -7,8 +7,10 @@ they are rotated: the test stands at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from math import gcd
 
 from tinyhlo.codegen.bodies import (
     changed,
@@ -50,13 +52,14 @@ from tinyhlo.codegen.loops import (
     TileProduct,
 )
 from tinyhlo.errors import VerificationError
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import SHORT, Target
 
 FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
-# that places which are data lie in bounds: else LLVM jumps over what is done there, and back
+# that indices which are data lie in bounds: else LLVM moves what is done there out of the way
 LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
 
@@ -76,7 +79,7 @@ class Statements(Values):
         super().__init__(builder, target, pointers)
         self.may_repeat = may_repeat
         self.streamed = tuple(streamed)
-        self.on_lines = True  # vectors of the innermost loop in lanes start at multiples of them
+        self.grain = 1  # vectors of the loop in lanes begin at multiples of so many elements
         self.slots: list[str] = []
         self.lane_registers: dict[str, LaneRegisters] = {}  # of vectorised reduces
         self.fresh_lanes = ""  # lanes that the vector before has not seen, where two overlap
@@ -178,7 +181,7 @@ class Statements(Values):
         self.keep(register, self.combine(statement.op, before, value, dtype, register.lanes))
         self.forget((statement.name,))
 
-    def combine(self, op: Op, left: str, right: str, dtype, lanes: int) -> str:  # type: ignore[no-untyped-def]
+    def combine(self, op: Op, left: str, right: str, dtype: DType, lanes: int) -> str:
         return arithmetic.emit(self.b, op, [left, right], dtype, dtype, lanes)
 
     def assign(self, statement: Assign) -> None:
@@ -264,8 +267,8 @@ class Statements(Values):
         return self.b.intrinsic("llvm.umin.i64", "i64", [("i64", place), ("i64", last)])
 
     def split(self, loop: Loop, end: str, between: Callable[[], None] = lambda: None) -> None:
-        """Several vectors at a time, then single ones, then parts of one behind a few vectors, then
-        single iterations."""
+        """Several vectors at a time, then single ones, then halves of one and so on where the loop
+        is short and only stores, then single iterations."""
         start = self.index(loop.start)
         unit = loop.width // loop.chains
         widths = dict.fromkeys((loop.width, unit))
@@ -278,7 +281,7 @@ class Statements(Values):
             self.run(loop, start, end, 1, may_be_empty=not start.isdigit())
 
     def whole(self, loop: Loop, start: str, end: str, width: int) -> str:
-        """Whole turns of `width` lanes; returns where they end."""
+        """As many steps of `width` lanes as fit; returns where they end."""
         if start.isdigit() and end.isdigit():
             middle = int(start) + (int(end) - int(start)) // width * width
             if middle > int(start):
@@ -307,36 +310,20 @@ class Statements(Values):
         once = start.isdigit() and end.isdigit() and int(end) - int(start) <= width
         header, after = self.b.fresh(), self.b.fresh()
         counter = start if once else f"%{self.b.fresh()}"
-        saved = self.lanes, self.vector_var, self.varying, self.on_lines, self.in_step, self.rows
-        inside = self.lane_registers.keys() & changed(loop.body) if width > 1 else ()
         self.open(header)
         before = self.bind(loop.var)
         self.variables[loop.var] = counter
-        if width > 1:
-            self.lanes, self.vector_var = width, loop.var
-            self.rows = rows_in(loop.body) if self.target.vector_bytes >= SHORT else {}
-            self.varying = self.varying | {loop.var}
-            first = int(start) if start.isdigit() else loop.start.offset
-            starts = (first, *(factor for _, factor in loop.start.terms))
-            ends = int(last) if last.isdigit() else len(last)
-            unit = loop.width // loop.chains
-            self.on_lines = not any(number % unit for number in (*starts, ends))
-            in_step = not any(number % width for number in (*starts, ends))
-            self.in_step = loop.var if in_step and (not last or last.isdigit()) else None
-            if last:
-                place = self.least(counter, last)
-                self.variables[loop.var] = place
-                self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
+        with self.lanes_kept():
+            inside = self.lane_registers.keys() & changed(loop.body) if width > 1 else ()
+            if width > 1:
+                self.enter_lanes(loop, start, width, last, once_each)
             for name in inside:
                 self.registers[name] = self.lane_registers[name].of(width)
-        self.rebound(loop.body)
-        self.body(loop.body)
-        scope = self.close()
-        if width > 1:
+            self.rebound(loop.body)
+            self.body(loop.body)
+            scope = self.close()
             for name in inside:
                 self.registers[name] = self.lane_registers[name].scalar
-            self.fresh_lanes = ""
-        self.lanes, self.vector_var, self.varying, self.on_lines, self.in_step, self.rows = saved
         self.unbind(loop.var, before)
         lines = self.scope.lines
         if once:  # a block of its own: what is hoisted out of it may end in another block
@@ -362,6 +349,29 @@ class Statements(Values):
         lines.append(f"{after}:")
         self.scope.label = after
         self.settle(loop.body)
+
+    @contextmanager
+    def lanes_kept(self) -> Generator[None]:
+        """What is known of the lanes is afterwards as it was before."""
+        lanes, var, varying = self.lanes, self.vector_var, self.varying
+        grain, in_step, rows, fresh = self.grain, self.in_step, self.rows, self.fresh_lanes
+        yield
+        self.lanes, self.vector_var, self.varying = lanes, var, varying
+        self.grain, self.in_step, self.rows, self.fresh_lanes = grain, in_step, rows, fresh
+
+    def enter_lanes(self, loop: Loop, start: str, width: int, last: str, once_each: bool) -> None:
+        """What follows is the body of a loop from `start` on in `width` lanes (see `run`)."""
+        self.lanes, self.vector_var = width, loop.var
+        self.varying = self.varying | {loop.var}
+        self.rows = rows_in(loop.body) if self.target.vector_bytes >= SHORT else {}
+        first = int(start) if start.isdigit() else loop.start.offset
+        overlap = 1 if last.startswith("%") else int(last or 0)
+        self.grain = gcd(width, first, overlap, *(factor for _, factor in loop.start.terms))
+        self.in_step = loop.var if self.grain == width else None
+        if last:
+            counter = self.variables[loop.var]
+            place = self.variables[loop.var] = self.least(counter, last)
+            self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
 
     def lanes_from(self, counter: str, place: str) -> str:
         """A mask of the lanes of a vector at `place` that lie at `counter` or behind."""

@@ -9,6 +9,7 @@ y[idx[i]] = v       every lane at its own place
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import index_free
@@ -64,8 +65,8 @@ def store(v: Statements, store: Store, lanes: int) -> None:
 
 
 def is_aligned(v: Statements, index: Index, itemsize: int) -> bool:
-    """Whether a vector stored at `index` starts on a multiple of vectors; all memory does."""
+    """Whether a vector stored at `index` begins at a multiple of a register's size, as all memory
+    does."""
     unit = v.target.vector_bytes // itemsize
     others = [factor for atom, factor in index.terms if atom != v.vector_var]
-    whole = v.on_lines and v.lanes % unit == 0
-    return whole and not any(number % unit for number in (index.offset, *others))
+    return gcd(v.grain, index.offset, *others) % unit == 0

@@ -10,7 +10,7 @@ import struct
 
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, DType
 
-QUICK = "; compiled without optimising\n"  # how a module begins that is soon over
+QUICK = "; compiled without optimising\n"  # first line of a module that is not worth optimising
 NAMES = {BF16: "i16", F16: "half", F32: "float", F64: "double", BOOL: "i1"}
 
 

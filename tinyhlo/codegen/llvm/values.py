@@ -53,13 +53,13 @@ from tinyhlo.target import Target
 
 WIDEST = 8  # bytes of an element in what is rarely needed
 DIVISIONS = (Op.DIV, Op.REM)
-MOST_COLLECTED = 32  # lanes of a kernel at places that are data: compiling 16 takes 3 ms
+MOST_COLLECTED = 32  # lanes of a kernel, at indices that are data: compiling 16 takes 3 ms
 
 
 class Values(Scopes):
     """Emits expressions; `pointers` are the SSA names of memories."""
 
-    def __init__(self, builder, target: Target, pointers: Mapping[Memory, str]) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, builder: Builder, target: Target, pointers: Mapping[Memory, str]) -> None:
         super().__init__(builder)
         self.b: Builder = builder
         self.registers: dict[str, Register] = {}
@@ -180,7 +180,7 @@ class Values(Scopes):
     # --- memory ------------------------------------------------------------------------------
 
     def load(self, e: Load) -> Value:
-        """Under a mask 0 in the lanes that are off, but for one element in all lanes."""
+        """Lanes that a mask turns off become 0, unless all lanes load the same element."""
         if not self.is_varying(e.free):
             return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         lanes = self.lanes
@@ -202,7 +202,8 @@ class Values(Scopes):
         return Value(near or self.gather(e), lanes)
 
     def safe_address(self, memory: Memory, index: Index) -> str:
-        """Of a uniform index; where no lane is active it may be out of bounds: then of 0."""
+        """Where the element at a uniform index lies; element 0 where no lane is active, as the
+        index may be out of bounds there."""
         if self.scope.mask is None or index.is_constant:
             return self.address(memory, index)
         vector = lanes_type("i1", self.lanes)
@@ -212,8 +213,8 @@ class Values(Scopes):
         return self.moved(self.pointers[memory], stored_type(memory.dtype), safe)
 
     def mapped_address(self, memory: Memory, index: Index) -> str:
-        """Where a vector lies; that of 0 where it is known that no lane is active: processors take
-        hundreds of cycles to find out that lanes outside of mapped memory are off."""
+        """Where a vector lies; element 0 where it is known that no lane is active: a masked load of
+        unmapped memory takes hundreds of cycles, even with all lanes off."""
         address, reached = self.address(memory, index), self.scope.reached
         if reached is None:
             return address
@@ -254,9 +255,9 @@ class Values(Scopes):
         return self.from_stored(found, dtype, lanes)
 
     def is_placed(self) -> bool:
-        """Whether a vector's place is a number, so that LLVM finds out which lanes are on. Where
-        none of a register's are, LLVM 22 loads all of them for AVX2; a choice under the same mask
-        uses nothing of that register, and it is not loaded."""
+        """Whether a vector's place is a constant, so that LLVM folds the mask. Where that is off
+        for a whole register, LLVM 22 loads the register without a mask on AVX2; a select by the
+        same mask leaves that load without a use."""
         place = self.variables.get(self.vector_var, "") if self.vector_var else ""
         return place.isdigit()
 
@@ -294,9 +295,7 @@ class Values(Scopes):
         found: list[str] = []
         for k in range(self.lanes):
             place = self.b.value(f"extractelement {vector} {index}, i64 {k}")
-            if (
-                wide.bits < 64
-            ):  # no place is negative, and what is taken out of a vector has zeros above
+            if wide.bits < 64:  # no place is negative; x86 extends with zeros for nothing
                 place = self.b.value(f"zext {scalar} {place} to i64")
             found.append(self.moved(self.pointers[memory], stored_type(memory.dtype), place))
         return found

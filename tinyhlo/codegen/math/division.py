@@ -7,9 +7,8 @@ and nothing of the remainder; larger ones are left to the instruction, one lane 
 from __future__ import annotations
 
 from tinyhlo.codegen.expressions import Apply, Literal, apply, where
-from tinyhlo.codegen.math.exponential import FORMATS
 from tinyhlo.codegen.math.logarithm import to_float
-from tinyhlo.codegen.math.terms import Term, rarely
+from tinyhlo.codegen.math.terms import MAGIC, Term, rarely
 from tinyhlo.ir.dtypes import F64, U64
 from tinyhlo.ir.ops import Op
 
@@ -31,9 +30,8 @@ def is_product(x: Term) -> bool:
 
 
 def quotient(x: Term, y: Term) -> Term:
-    return divided(
-        Op.DIV, x, y, where(y.equals(0), y.constant(-1), to_integer(in_floats(x, y)[2], x))
-    )
+    _, _, whole = in_floats(x, y)
+    return divided(Op.DIV, x, y, where(y.equals(0), y.constant(-1), to_integer(whole, x)))
 
 
 def remainder(x: Term, y: Term) -> Term:
@@ -50,9 +48,8 @@ def in_floats(x: Term, y: Term) -> tuple[Term, Term, Term]:
 
 def to_integer(x: Term, like: Term) -> Term:
     """As many low bits of a sum as the number needs."""
-    magic = FORMATS[F64].magic
-    zero = x.constant(magic).as_integer()
-    return ((x + magic).as_integer() - zero).as_float(like.dtype)
+    zero = x.constant(MAGIC[F64]).as_integer()
+    return ((x + MAGIC[F64]).as_integer() - zero).as_float(like.dtype)
 
 
 def divided(op: Op, x: Term, y: Term, usual: Term) -> Term:

@@ -3,7 +3,7 @@
 In: an op and its argument expressions. Out: an expression of ADD MUL FMA RINT BITCAST WHERE ..., or
 None where the library function is called instead (targets without FMA).
 
-    expand(Op.EXP, (x,), F32)  ->  18 primitives: reduction, polynomial, scaling
+    expand(Op.EXP, (x,), F32, target)  ->  18 primitives: reduction, polynomial, scaling
 
 Polynomials are fits of our own (`tables.py`). Largest errors: docs/accuracy.md, and the bounds that
 `tests/codegen/test_math.py` holds.
@@ -58,23 +58,22 @@ WITHOUT_F64: dict[Op, Rule] = {
     Op.POW: power.narrow_power,
 }
 
-
 INTEGERS: dict[Op, Rule] = {Op.DIV: division.quotient, Op.REM: division.remainder}
 
 
 def expand(
-    op: Op, arguments: tuple[Expression, ...], dtype: DType, target: Target | None = None
+    op: Op, arguments: tuple[Expression, ...], dtype: DType, target: Target
 ) -> Expression | None:
     """`op` of `arguments` as primitives; None when there is no expansion."""
     if dtype is I64:
         rule = INTEGERS.get(op)
         return None if rule is None else rule(*arguments)
     rule = RULES.get(op)
-    if rule is None or (target is not None and not target.fma):
+    if rule is None or not target.fma:
         return None
-    if target is not None and target.scales:
+    if target.scales:
         rule = SCALING.get(op, rule)
-    if target is not None and not target.has_f64:
+    if not target.has_f64:
         rule = WITHOUT_F64.get(op, rule)
     if dtype in (BF16, F16):
         return rule(*(argument.cast(F32) for argument in arguments)).cast(dtype)

@@ -1,8 +1,8 @@
 """exp, expm1 and tanh as primitives.
 
-All rest on one reduction: x = n log(2) + r, |r| <= log(2)/2, e^x = 2^n e^r. Adding a `magic`
-number rounds to an integer and leaves it in the low bits of the sum, from where a shift moves it
-into an exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range reduction).
+All rest on one reduction: x = n log(2) + r, |r| <= log(2)/2, e^x = 2^n e^r. Adding `MAGIC`
+rounds to an integer and leaves it in the low bits of the sum, from where a shift moves it into an
+exponent (Muller et al., Handbook of Floating-Point Arithmetic, on range reduction).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tinyhlo.codegen.math.tables import (
     TANH_POLYNOMIAL,
     Table,
 )
-from tinyhlo.codegen.math.terms import Term, paired, polynomial
+from tinyhlo.codegen.math.terms import MAGIC, Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -48,10 +48,6 @@ class Format:
     tiny: float
     saturated: float
 
-    @property
-    def magic(self) -> float:
-        return 1.5 * 2.0**self.fraction_bits
-
 
 FORMATS: dict[DType, Format] = {
     F32: Format(
@@ -66,7 +62,7 @@ FORMATS: dict[DType, Format] = {
 def reduce(x: Term, biases: int, offset: int = 0) -> tuple[Term, Term]:
     """(an integer with n + offset and so many exponent biases in its low bits, r)."""
     form = FORMATS[x.dtype]
-    magic = form.magic + (biases * form.bias + offset)
+    magic = MAGIC[x.dtype] + (biases * form.bias + offset)
     shifted = x.fma(1 / log(2), magic)
     return shifted.as_integer(), rest(x, shifted - magic)
 
@@ -91,10 +87,15 @@ def exp(x: Term) -> Term:
     """2^n in two factors, so that results may overflow or be denormal with one rounding. At `low`
     both factors are zero: what a mask hid costs no denormal arithmetic, which is slow."""
     form = FORMATS[x.dtype]
-    integer, r = reduce(x.at_least(form.low).at_most(form.high), biases=2)
+    return in_two_factors(*reduce(x.at_least(form.low).at_most(form.high), biases=2))
+
+
+def in_two_factors(integer: Term, r: Term) -> Term:
+    """2^n e^r, from an integer with n and two exponent biases in its low bits."""
     half = integer.arithmetic_shift(1)
-    first = power_of_two(half, x.dtype)
-    return less_one(r, form.exp).fma(first, first) * power_of_two(integer - half, x.dtype)
+    first = power_of_two(half, r.dtype)
+    second = power_of_two(integer - half, r.dtype)
+    return less_one(r, FORMATS[r.dtype].exp).fma(first, first) * second
 
 
 def exp_scaled(x: Term) -> Term:
@@ -102,8 +103,9 @@ def exp_scaled(x: Term) -> Term:
     is up to log(2)/32, for which half of the polynomial is enough."""
     form = FORMATS[x.dtype]
     limited = x.at_least(form.low).at_most(form.high)
-    shifted = limited.fma(1 / log(2), form.magic / 16)
-    n = shifted - form.magic / 16  # in sixteenths
+    magic = MAGIC[x.dtype] / 16
+    shifted = limited.fma(1 / log(2), magic)
+    n = shifted - magic  # in sixteenths
     part = shifted.as_integer()
     root = part.looked_up(Op.SIXTEENTHS, x.dtype)
     q = less_one(rest(limited, n), form.short)
@@ -139,7 +141,7 @@ def expm1_scaled(x: Term) -> Term:
 def expm1_by_roots(x: Term) -> Term:
     """2 ((2^(n-1) - 1/2) + 2^(n-1) q) with 2^n from a table and what rounding it took off. Up to
     1/16 there is no reduction: the difference would lose half of its digits."""
-    magic = FORMATS[F64].magic / 16
+    magic = MAGIC[F64] / 16
     near = abs(x) < 1 / 16
     shifted = where(near, x.constant(magic), x.fma(1 / log(2), magic))
     n = shifted - magic

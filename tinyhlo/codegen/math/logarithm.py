@@ -6,7 +6,7 @@ from math import inf, nan
 
 from tinyhlo.codegen.expressions import where
 from tinyhlo.codegen.math.tables import LN2_F32, LN2_F64, LOG_F32, LOG_F64
-from tinyhlo.codegen.math.terms import Term, polynomial
+from tinyhlo.codegen.math.terms import MAGIC, Term, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.records import dataclass
 
@@ -36,13 +36,21 @@ def split(x: Term) -> tuple[Term, Term]:
     return exponent, (bits - (exponent << form.fraction_bits)).as_float(x.dtype)
 
 
+def split_any(x: Term) -> tuple[Term, Term]:
+    """(e, m), e a float, for a positive x that may be denormal."""
+    form = FORMATS[x.dtype]
+    lift = form.fraction_bits + 1
+    denormal = x < form.normal
+    exponent, m = split(where(denormal, x * 2.0**lift, x))
+    number = to_float(exponent, x.dtype)
+    return where(denormal, number - float(lift), number), m
+
+
 def to_float(exponent: Term, dtype: DType) -> Term:
-    """A small integer as a float. AVX2 converts no 64-bit integers: add it to magic's bits."""
+    """A small integer as a float. AVX2 converts no 64-bit integers: it is added to MAGIC's bits."""
     if dtype is F32:
         return exponent.cast(F32)
-    magic = 1.5 * 2.0**52
-    number = (exponent + 0x4338000000000000).as_float(F64)
-    return number - magic
+    return (exponent + 0x4338000000000000).as_float(F64) - MAGIC[F64]
 
 
 def log1p_of_rest(f: Term, exponent: Term) -> Term:
@@ -67,12 +75,7 @@ def with_limits(x: Term, value: Term) -> Term:
 
 
 def logarithm(x: Term) -> Term:
-    form = FORMATS[x.dtype]
-    lift = form.fraction_bits + 1
-    denormal = x < form.normal
-    exponent, m = split(where(denormal, x * 2.0**lift, x))
-    number = to_float(exponent, x.dtype)
-    number = where(denormal, number - float(lift), number)
+    number, m = split_any(x)
     return with_limits(x, log1p_of_rest(m - 1.0, number))
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 from math import inf, log, nan
 
 from tinyhlo.codegen.expressions import apply, where
-from tinyhlo.codegen.math.exponential import FORMATS, less_one, power_of_two, rest
-from tinyhlo.codegen.math.logarithm import FORMATS as LOGARITHMS
-from tinyhlo.codegen.math.logarithm import split, to_float
+from tinyhlo.codegen.math.exponential import FORMATS, in_two_factors, power_of_two, rest
+from tinyhlo.codegen.math.logarithm import split, split_any, to_float
 from tinyhlo.codegen.math.tables import EXP_F32, LN2_F64, LOG_F64, LONG_LOG_F64
-from tinyhlo.codegen.math.terms import Term, paired, polynomial
+from tinyhlo.codegen.math.terms import MAGIC, Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.ops import Op
 
@@ -53,7 +52,7 @@ def by_wide(x: Term, y: Term) -> Term:
     logarithm = log2_of_magnitude(x)
     product = where(logarithm.equals(0.0), logarithm, logarithm * y.cast(F64))
     limited = product.at_least(-200.0).at_most(200.0)
-    magic = FORMATS[F64].magic + FORMATS[F64].bias
+    magic = MAGIC[F64] + FORMATS[F64].bias
     shifted = limited + magic
     r = (limited - (shifted - magic)) * log(2)
     scale = power_of_two(shifted.as_integer(), F64)
@@ -81,13 +80,11 @@ def by_pairs(x: Term, y: Term) -> Term:
     product = high * factor
     lost = low.fma(factor, high.fma(factor, -product))
     limited = product.at_least(form.low).at_most(form.high)
-    magic = form.magic + 2 * form.bias
+    magic = MAGIC[F64] + 2 * form.bias
     shifted = limited.fma(1 / log(2), magic)
     integer = shifted.as_integer()
     r = rest(limited, shifted - magic) + where(limited.equals(product), lost, lost.constant(0.0))
-    half = integer.arithmetic_shift(1)
-    first = power_of_two(half, F64)
-    return less_one(r, form.exp).fma(first, first) * power_of_two(integer - half, F64)
+    return in_two_factors(integer, r)
 
 
 def log_in_two(x: Term) -> Pair:
@@ -95,12 +92,7 @@ def log_in_two(x: Term) -> Pair:
 
     log m = 2 s + w (2/3 + z Q(z)), s = f / (2 + f), f = m - 1, z = s^2, w = s^3: all but Q in
     pairs."""
-    form = LOGARITHMS[F64]
-    lift = form.fraction_bits + 1
-    denormal = x < form.normal
-    exponent, m = split(where(denormal, x * 2.0**lift, x))
-    number = to_float(exponent, F64)
-    number = where(denormal, number - float(lift), number)
+    number, m = split_any(x)
     f = m - 1.0
     total = f + 2.0
     inverse = 1.0 / total
@@ -120,11 +112,13 @@ def log_in_two(x: Term) -> Pair:
 
 
 def product_of(a: Pair, b: Pair) -> Pair:
-    high = a[0] * b[0]
-    return high, a[0].fma(b[0], -high) + (a[0].fma(b[1], a[1] * b[0]))
+    (x, x_low), (y, y_low) = a, b
+    high = x * y
+    return high, x.fma(y, -high) + x.fma(y_low, x_low * y)
 
 
 def sum_of(a: Pair, b: Pair) -> Pair:
     """Of a that is larger than b, or nothing."""
-    high = a[0] + b[0]
-    return high, (b[0] - (high - a[0])) + (a[1] + b[1])
+    (x, x_low), (y, y_low) = a, b
+    high = x + y
+    return high, (y - (high - x)) + (x_low + y_low)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinyhlo.codegen.expressions import Expression, Rarely, Read
+from tinyhlo.ir.dtypes import F32, F64
 
 Term = Expression
+MAGIC = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}  # added, leaves an integer in the low bits
 
 
 def rarely(

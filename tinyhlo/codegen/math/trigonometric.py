@@ -1,15 +1,17 @@
 """sin, cos, tan and atan2 as primitives.
 
-An angle is a whole number of quarter turns and a rest r, |r| <= pi/4. Up to `near` the multiple of
-pi/2 is taken off in three parts: the first difference is exact, as both numbers are multiples of
-2^-24 (2^-53 in f64) and it is below 1, and only the second is rounded where that matters (Cody and
-Waite, Software Manual for the Elementary Functions, 1980). Larger angles are rare and get functions
-of their own: in f64 the library's, in f32 one that reduces them in f64. 2 x / pi = a whole number
-of quarters + t, t in [-1/2, 1/2]. The whole turns of a huge x come from leading bits of 2/pi that
-x turns into multiples of 4, so those bits are left out from the start (Payne and Hanek, Radian
-Reduction for Trigonometric Functions, 1983): `QUARTERS[k]` is 2/pi without a multiple of
-4/2^(27 k). The remaining product x * high stays below 2^51, so that adding 1.5 * 2^52 rounds it and
-shows the quarter in the low bits, and the fused multiply-add gives its fraction exactly.
+An angle is a whole number of quarter turns and a rest r, |r| <= pi/4.
+
+Up to `near` the multiple of pi/2 is taken off in three parts (Cody and Waite, Software Manual for
+the Elementary Functions, 1980): the first difference is exact, as both numbers are multiples of
+2^-24 (2^-53 in f64) and it is below 1, and only the second is rounded where that matters.
+
+Larger angles are rare and get functions of their own: in f64 the library's, in f32 one that works
+in f64. The quarters are the whole part of 2 x / pi. Leading bits of 2/pi that a huge x turns into
+multiples of 4, whole turns, are left out from the start (Payne and Hanek, Radian Reduction for
+Trigonometric Functions, 1983): `QUARTERS[k]` is 2/pi without a multiple of 4/2^(27 k). The product
+x * high stays below 2^51, so adding `MAGIC` rounds it and leaves the quarter in the low bits, and
+the fused multiply-add gives its fraction exactly.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tinyhlo.codegen.math.tables import (
     SIN_F64,
     Table,
 )
-from tinyhlo.codegen.math.terms import Term, polynomial, rarely
+from tinyhlo.codegen.math.terms import MAGIC, Term, polynomial, rarely
 from tinyhlo.ir.dtypes import F32, F64, I32, U32, U64, DType
 from tinyhlo.ir.operators import apply
 from tinyhlo.ir.ops import Op
@@ -52,19 +54,17 @@ HUGE = 2.0**1000
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Numbers of a float type. Up to `near` three parts of pi/2 are enough; `magic`, added, rounds
-    and shows the integer."""
+    """Numbers of a float type. Up to `near` three parts of pi/2 are enough."""
 
     half_pi: Table
     sine: Table
     cosine: Table
     near: float
-    magic: float
 
 
 FORMATS: dict[DType, Format] = {
-    F32: Format(HALF_PI_F32, SIN_F32, COS_F32, 2.0**15, 1.5 * 2.0**23),
-    F64: Format(HALF_PI_F64, SIN_F64, COS_F64, 2.0**30, 1.5 * 2.0**52),
+    F32: Format(HALF_PI_F32, SIN_F32, COS_F32, 2.0**15),
+    F64: Format(HALF_PI_F64, SIN_F64, COS_F64, 2.0**30),
 }
 
 
@@ -77,11 +77,10 @@ class Angle(NamedTuple):
 
 def reduce_near(x: Term) -> Angle:
     """Quarter turns of an angle up to `near`."""
-    form = FORMATS[x.dtype]
-    shifted = x.fma(2 / pi, form.magic)
-    turns = shifted - form.magic
+    shifted = x.fma(2 / pi, MAGIC[x.dtype])
+    turns = shifted - MAGIC[x.dtype]
     r = x
-    for part in form.half_pi:
+    for part in FORMATS[x.dtype].half_pi:
         r = turns.fma(-part, r)
     return Angle(shifted.as_integer(), r)
 
@@ -95,9 +94,8 @@ def reduce_far(x: Term) -> Angle:
         near = size < limit
         high = where(near, wide.constant(first), high)
         low = where(near, wide.constant(second), low)
-    magic = FORMATS[F64].magic
-    shifted = wide.fma(high, magic)
-    rest = wide.fma(low, wide.fma(high, -(shifted - magic)))
+    shifted = wide.fma(high, MAGIC[F64])
+    rest = wide.fma(low, wide.fma(high, -(shifted - MAGIC[F64])))
     return Angle(shifted.as_integer().cast(I32), (rest * (pi / 2)).cast(F32))
 
 

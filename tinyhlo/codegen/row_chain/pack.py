@@ -104,11 +104,11 @@ class Packing:
 
     def __init__(self, kernel: Kernel, chain: RowChain, sizes: Sizes) -> None:
         self.kernel, self.chain, self.sizes = kernel, chain, sizes
-        self.operands, self.read = Lowering(kernel), Lowering(kernel)
+        self.operands = Lowering(kernel)
         self.row_count = chain.second.extent(chain.second.m)
         self.depth = chain.first.extent(chain.first.k)
         self.width = chain.second.extent(chain.second.n)
-        strides = operand_strides(self.read, chain.first.left)
+        strides = operand_strides(Lowering(kernel), chain.first.left)
         self.k_axes = sorted(chain.first.k, key=lambda axis: -strides[axis])  # as queries lie
         self.scores_at: dict[tuple[Index, Index], list[Index]] = {}  # by batch and row
         dtype, columns = chain.result.dtype, sizes.columns
@@ -165,7 +165,7 @@ class Packing:
         """Whether neighbours in memory are neighbours along the innermost summed axis, and no key
         of a panel lies outside."""
         first = self.chain.first
-        strides = operand_strides(self.read, first.right)
+        strides = operand_strides(Lowering(self.kernel), first.right)
         whole = self.chain.keys % self.sizes.columns == 0
         return whole and strides[self.k_axes[-1]] == 1 and strides[first.n[0]] != 1
 

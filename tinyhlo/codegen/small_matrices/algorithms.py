@@ -30,8 +30,8 @@ from tinyhlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """`rows` x `columns` elements of a matrix in each lane."""
+class Matrices:
+    """A matrix of `rows` x `columns` elements in each lane."""
 
     memory: Memory
     rows: int
@@ -65,7 +65,7 @@ def below(k: Index, var: Var, *body: Statement) -> Loop:
     return Loop(var, Axis.ORDERED, body, 1, k + 1)
 
 
-def lu(a: Lanes, pivots: Lanes, failed: Lanes) -> Body:
+def lu(a: Matrices, pivots: Matrices, failed: Matrices) -> Body:
     """`pivots` become the rows that each row changed its place with, as numbers of the matrix's
     type; `failed` the first column without anything to divide by, counted from 1, or 0."""
     i, j, zero = Var("i", a.rows), Var("j", a.columns), constant(0)
@@ -117,7 +117,7 @@ def lu(a: Lanes, pivots: Lanes, failed: Lanes) -> Body:
     return (clear, *steps(a.rows, step))
 
 
-def cholesky(a: Lanes, failed: Lanes) -> Body:
+def cholesky(a: Matrices, failed: Matrices) -> Body:
     """`failed` becomes the first column whose diagonal was not positive, counted from 1, or 0."""
     i, j, zero = Var("i", a.rows), Var("j", a.rows), constant(0)
     dtype = a.memory.dtype
@@ -140,7 +140,7 @@ def cholesky(a: Lanes, failed: Lanes) -> Body:
     return (clear, *steps(a.rows, step))
 
 
-def solve(t: Lanes, x: Lanes, unit: bool) -> Body:
+def solve(t: Matrices, x: Matrices, unit: bool) -> Body:
     """`unit`: the diagonal is 1, whatever is stored."""
     i, c = Var("i", t.rows), Var("c", x.columns)
 
@@ -154,7 +154,7 @@ def solve(t: Lanes, x: Lanes, unit: bool) -> Body:
     return steps(t.rows, step)
 
 
-def minus(a: Lanes, i: Index, j: Index, value: Expression) -> Store:
+def minus(a: Matrices, i: Index, j: Index, value: Expression) -> Store:
     return a.store(i, j, a.load(i, j) - value)
 
 

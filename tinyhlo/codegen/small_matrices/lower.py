@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
-from tinyhlo.codegen.small_matrices.algorithms import Lanes, cholesky, lu, solve
+from tinyhlo.codegen.numbers import ceil_div
+from tinyhlo.codegen.small_matrices.algorithms import Matrices, cholesky, lu, solve
 from tinyhlo.ir.dtypes import F32, F64, I32
 from tinyhlo.ir.graph import LibraryCall, Output
 from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
@@ -49,7 +49,7 @@ def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
     assert isinstance(call, LibraryCall)
     name = call.target.removesuffix("_ffi")[len("lapack_s") :]
     builder = Builder(kernel, call, target)
-    body = BUILDERS[name](builder, dict(call.attributes))
+    body = BUILDERS[name](builder)
     work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
     groups = Axis.PARALLEL if work >= PARALLEL_WORK else Axis.SERIAL
     body = (Loop(builder.group, groups, body),) if builder.group.extent > 1 else body
@@ -70,13 +70,17 @@ class Builder:
         while lanes > self.batch:
             lanes //= 2
         self.lane = Var("lane", lanes)
-        self.group = Var("group", -(-self.batch // lanes))
+        self.group = Var("group", ceil_div(self.batch, lanes))
 
-    def scratch(self, name: str, rows: int, columns: int) -> Lanes:
+    def letter(self, name: str) -> str:
+        """An option of the call, as LAPACK has it: "L" is lower or left."""
+        return chr(int(dict(self.call.attributes)[name]))
+
+    def scratch(self, name: str, rows: int, columns: int) -> Matrices:
         size = rows * columns * self.lane.extent
-        return Lanes(Memory(name, self.dtype, size, local=True), rows, columns, self.lane)
+        return Matrices(Memory(name, self.dtype, size, local=True), rows, columns, self.lane)
 
-    def copied(self, inside: Lanes, move: Callable[[Index, Position], Store]) -> Body:
+    def copied(self, inside: Matrices, move: Callable[[Index, Position], Store]) -> Body:
         """`move` of every element of a group: its place in scratch, and (matrix, i, j). The last
         group may be smaller."""
         i, j = Var("i", inside.rows), Var("j", inside.columns)
@@ -88,7 +92,7 @@ class Builder:
         loop = Loop(matrix, Axis.SERIAL, (move(near, here),), 1, first, self.lane.extent)
         return nested([i, j], (loop,))
 
-    def read(self, operand: int, inside: Lanes, place: Place) -> Body:
+    def read(self, operand: int, inside: Matrices, place: Place) -> Body:
         def move(near: Index, here: Position) -> Store:
             *batch, i, j = here
             at = self.lowering.position((*batch, *place(i, j)))
@@ -98,7 +102,7 @@ class Builder:
         return (Allocate(inside.memory), *self.copied(inside, move))
 
     def write(
-        self, inside: Lanes, result: int, place: Place,
+        self, inside: Matrices, result: int, place: Place,
         value: Callable[[Expression], Expression] = lambda value: value,
     ) -> Body:  # fmt: skip
         """Nothing where nobody reads the result."""
@@ -126,7 +130,7 @@ def by_rows(i: Index, j: Index) -> Position:
     return (i, j)
 
 
-def factor_lu(builder: Builder, options: dict[str, Any]) -> Body:
+def factor_lu(builder: Builder) -> Body:
     a = builder.scratch("a", builder.rows, builder.rows)
     pivots, failed = builder.scratch("pivots", builder.rows, 1), builder.scratch("failed", 1, 1)
     return (
@@ -139,9 +143,9 @@ def factor_lu(builder: Builder, options: dict[str, Any]) -> Body:
     )
 
 
-def factor_cholesky(builder: Builder, options: dict[str, Any]) -> Body:
+def factor_cholesky(builder: Builder) -> Body:
     a, failed = builder.scratch("a", builder.rows, builder.rows), builder.scratch("failed", 1, 1)
-    place = by_columns if letter(options, "uplo") == "L" else by_rows
+    place = by_columns if builder.letter("uplo") == "L" else by_rows
     return (
         Allocate(failed.memory),
         *builder.read(0, a, place),
@@ -151,12 +155,12 @@ def factor_cholesky(builder: Builder, options: dict[str, Any]) -> Body:
     )
 
 
-def solve_triangle(builder: Builder, options: dict[str, Any]) -> Body:
+def solve_triangle(builder: Builder) -> Body:
     """X op(A) = B is solved as op(A)' X' = B'."""
     rows, columns = builder.rows, builder.columns
-    left = letter(options, "side") == "L"
-    turned = (letter(options, "trans_x") == "N") != left
-    lower = (letter(options, "uplo") == "L") != turned
+    left = builder.letter("side") == "L"
+    turned = (builder.letter("trans_x") == "N") != left
+    lower = (builder.letter("uplo") == "L") != turned
     t, x = builder.scratch("t", rows, rows), builder.scratch("x", rows, columns)
 
     def row(i: Index) -> Index:
@@ -171,16 +175,12 @@ def solve_triangle(builder: Builder, options: dict[str, Any]) -> Body:
     return (
         *builder.read(0, t, of_triangle),
         *builder.read(1, x, of_solution),
-        *solve(t, x, letter(options, "diag") == "U"),
+        *solve(t, x, builder.letter("diag") == "U"),
         *builder.write(x, 0, of_solution),
     )
 
 
-def letter(options: dict[str, Any], name: str) -> str:
-    return chr(int(options[name]))
-
-
-BUILDERS: dict[str, Callable[[Builder, dict[str, Any]], Body]] = {
+BUILDERS: dict[str, Callable[[Builder], Body]] = {
     "getrf": factor_lu,
     "potrf": factor_cholesky,
     "trsm": solve_triangle,

@@ -1,8 +1,13 @@
 """Sort: every row is copied to scratch, sorted there, and copied out.
 
-In: a kernel whose root is a Sort. The way is chosen by what the comparator means (`ir/order.py`)
-and the length of the rows: counting for short rows; else radix sort where it orders by numbers,
-merge sort where it does not. Of a row of which little is wanted, that is found without sorting.
+In: a kernel whose root is a Sort. Out: its LoopProgram. The way is chosen by what the comparator
+means (`ir/order.py`) and the length of the rows. Where it orders by numbers, short rows are sorted
+by counting, others by radix; where it does not, by merging. When only the first few elements of a
+row are wanted, they are found without sorting it:
+
+    sort of f32[1000,8]    ->  counted
+    sort of f32[100000]    ->  radix sort
+    top_k(f32[32000], 40)  ->  selected
 """
 
 from __future__ import annotations

@@ -25,13 +25,11 @@ TAKE_RIGHT = Read("take_right", BOOL)
 def merge_sort(
     comparator: Graph, front: Sequence[Memory], back: Sequence[Memory], length: int
 ) -> tuple[Statement, ...]:
-    """Sort the row that lies in `front`. Two passes a round, so that it ends where it began."""
+    """Sort the row of two elements or more in `front`. Two passes a round end where they began."""
     var = Var("place", length)
     rounds = 0
     while 4**rounds < length:
         rounds += 1
-    if not rounds:
-        return tuple(Allocate(memory) for memory in back)
     zero = literal(0, I64)
     body: list[Statement] = []
     for source, target in ((front, back), (back, front)):

@@ -36,6 +36,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, index
 from tinyhlo.ir.ops import Op
@@ -55,11 +56,21 @@ MOST = Read("most", I32)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`columns` hold 2n elements each, the unsorted row in the first half."""
+    """`columns` hold 2n elements each, the unsorted row in the first half; `threads` share it."""
 
     columns: tuple[Memory, ...]
     length: int
-    blocks: int
+    threads: int
+
+    @property
+    def share(self) -> int:
+        """Strips of a block."""
+        return ceil_div(self.strip.extent, self.threads)
+
+    @property
+    def blocks(self) -> int:
+        """None of them is empty: of 5 strips, 4 threads sort 2, 2 and 1."""
+        return ceil_div(self.strip.extent, self.share)
 
     @property
     def origin(self) -> Index:
@@ -72,7 +83,7 @@ class Row:
 
     @property
     def strip(self) -> Var:
-        return Var("strip", -(-self.length // STRIP))
+        return Var("strip", ceil_div(self.length, STRIP))
 
     @property
     def digits(self) -> Memory:
@@ -96,7 +107,7 @@ class Digits:
 
     @property
     def number(self) -> Var:
-        return Var("number", -(-self.key.bits // self.bits))
+        return Var("number", ceil_div(self.key.bits, self.bits))
 
     def of(self, elements: Sequence[Expression]) -> Expression:
         """The current digit of an element."""
@@ -109,8 +120,8 @@ class Digits:
 
 def digits_of(key: Key, length: int) -> Digits:
     """Few wide digits or more narrow ones, of about the same width."""
-    passes = {-(-key.bits // widest) for widest in WIDEST}
-    ways = [Digits(key, -(-key.bits // count)) for count in passes]
+    passes = {ceil_div(key.bits, widest) for widest in WIDEST}
+    ways = [Digits(key, ceil_div(key.bits, count)) for count in passes]
     return min(ways, key=lambda digits: cost(digits, length))
 
 
@@ -164,8 +175,8 @@ def by_digit(
         Loop(row.element, Axis.VECTOR, (fill,), min(lanes, each), start, STRIP),
         Loop(row.element, Axis.ORDERED, tuple(body), 1, start, STRIP),
     )
-    share = -(-strip.extent // row.blocks)
-    return [Allocate(row.digits), Loop(strip, Axis.ORDERED, inner, 1, block * share, share)]
+    strips = Loop(strip, Axis.ORDERED, inner, 1, block * row.share, row.share)
+    return [Allocate(row.digits), strips]
 
 
 def count(digit: Digits, row: Row, counts: Memory, block: Index, lanes: int) -> list[Statement]:

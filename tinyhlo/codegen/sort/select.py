@@ -25,6 +25,7 @@ from tinyhlo.codegen.expressions import (
     literal,
 )
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, If, Loop, Statement, Store
+from tinyhlo.codegen.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
@@ -48,13 +49,12 @@ def select(
     """Statements that leave the `limit` least combined keys in the memory, in descending order.
     `alone`: no other row keeps the threads busy."""
     pairs = max(1, lanes // 2)
-    padded = -(-limit // pairs) * pairs
-    best = Memory("best", I64, padded + pairs, local=True)
+    best = Memory("best", I64, round_up(limit, pairs) + pairs, local=True)
     block = block_length(length, limit)
     if length <= 2 * block:
         everything = scan(key, best, ZERO, length, length, pairs)
         return [Allocate(best), *cleared(best, limit, MOST), everything], best
-    blocks = Var("block", -(-length // block))
+    blocks = Var("block", ceil_div(length, block))
     lows = Memory("lows", I32, blocks.extent, local=True)
     element = Var("element", length)
     start = index(blocks) * block
@@ -85,8 +85,7 @@ def select(
 
 def block_length(length: int, limit: int) -> int:
     """A power of two."""
-    wanted = max(1, length // (BLOCKS * max(limit, 1)))
-    return max(SMALLEST_BLOCK, min(LARGEST_BLOCK, 1 << (wanted.bit_length() - 1)))
+    return max(SMALLEST_BLOCK, min(LARGEST_BLOCK, power_of_two(length // (BLOCKS * limit))))
 
 
 def cleared(best: Memory, limit: int, worst: Expression) -> list[Statement]:

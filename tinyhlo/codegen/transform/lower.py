@@ -25,6 +25,7 @@ from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, State
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, whole
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
@@ -131,9 +132,9 @@ def remainder(statement: Statement, lanes: int) -> int:
 
 
 def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str]) -> Statement:
-    """Give the loop of a nest that so takes fewest instructions a vector width; loops too short for
-    whole vectors run in halves or quarters of them. What fills no vector is in a last one that
-    overlaps."""
+    """Give a vector width to the loop of a nest that takes the fewest instructions then. Loops
+    shorter than a vector run in halves or quarters of one; the last vector of a loop may overlap
+    the one before."""
     nest = nested_loops(statement)
     least = min(lanes, lanes * SHORTEST // target.vector_bytes)
     widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
@@ -148,7 +149,7 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
 
     def cost(choice: tuple[Loop, int]) -> float:
         loop, width = choice
-        vectors = -(-loop.var.extent // width)
+        vectors = ceil_div(loop.var.extent, width)
         return (work + access_cost(found, loop.var, width)) * vectors / loop.var.extent
 
     best, width = min(reversed(choices), key=cost)
@@ -163,7 +164,7 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
 def points(body: Body) -> int:
     """How often the innermost statements run, all lanes of a vector at once."""
     loops = [s for s in body if isinstance(s, Loop)]
-    return sum(-(-s.var.extent // s.width) * points(s.body) for s in loops) or 1
+    return sum(ceil_div(s.var.extent, s.width) * points(s.body) for s in loops) or 1
 
 
 def access_cost(accesses: Iterable[Access], var: Var, lanes: int) -> float:
