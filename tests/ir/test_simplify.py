@@ -285,6 +285,13 @@ def test_verifier_asks_what_constructors_assert(bad: Node, problem: str) -> None
         verify_graph(Graph((X.type, Y.type), (bad,)))
 
 
+def test_what_a_debugger_shows_of_a_node_is_short() -> None:
+    x: Node = X
+    for _ in range(64):
+        x = build.elementwise(Op.ADD, x, x)
+    assert len(repr(x)) < 200
+
+
 def test_printed_form() -> None:
     node = build.elementwise(Op.ADD, X, X)
     text = "graph(f32[2,3]) {\n  %0 = add f32[2,3] $0 $0   # model.py:12\n  return %0\n}"

@@ -88,8 +88,7 @@ def find_items(graph: Graph, target: Target) -> Items:
     """Walk the graph once, inputs first."""
     nodes = graph.nodes()
     users = users_of(nodes)
-    reduces: list[Node] = [node for node in nodes if isinstance(node, ir.Reduce)]
-    views = {node: transform_views(node) for node in reduces}
+    views = {node: transform_views(node) for node in nodes}
     inlined = {view for found in views.values() for view in found}
     why: dict[Node, str] = {}
     for value, reason in needed(graph, nodes, users, views, inlined):
@@ -137,9 +136,9 @@ def needed(
             yield base(child), f"{label(node)} takes it from memory"
         for child in made_of_target(node, order):
             yield base(child), f"made of memory that {label(node)} changes"
-        for source in views.get(node, ())[-1:]:
-            if has_many_parts(base(source)):
-                yield base(source), f"joined of {MANY_PARTS} or more, for a transform"
+        source = base(views[node][-1]) if views[node] else None
+        if source is not None and has_many_parts(source):
+            yield source, f"joined of {MANY_PARTS} or more, for a transform"
     for value in repeated_across(nodes, users):
         if value not in inlined:
             yield base(value), "repeated, and lies across what it is combined with"
