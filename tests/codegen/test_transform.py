@@ -106,6 +106,19 @@ def test_zeros_count_without_a_mask() -> None:
     np.testing.assert_array_equal(found.matrix, MATRIX)
 
 
+def test_a_mask_of_columns_is_no_transform() -> None:
+    """It hides other elements than the zeros of the matrix."""
+    x = param(0, (3, 8), F32)
+    shape = (4, 8, 3)
+    weights = broadcast(constant(np.where(MATRIX == 0, 3, MATRIX)), shape, (0, 2))
+    terms = elementwise(Op.MUL, weights, broadcast(x, shape, (2, 1)))
+    mask = broadcast(constant(np.arange(8) % 2 == 0), shape, (1,))
+    y = reduce(Op.ADD, where(mask, terms, full(0, shape, F32)), (2,))
+    assert find_transform(y) is None
+    (found,) = check(y, inputs=(np.ones((3, 8), np.float32),))
+    assert found.any(axis=0).tolist() == [True, False] * 4
+
+
 @pytest.mark.parametrize(("different", "found"), [(16, True), (17, False)])
 def test_many_coefficients_are_no_transform(different: int, found: bool) -> None:
     """But for their sign."""

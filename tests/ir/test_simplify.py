@@ -13,7 +13,7 @@ from tinyhlo.errors import VerificationError
 from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.dtypes import F32, I8, I32, DType
+from tinyhlo.ir.dtypes import BF16, F16, F32, I8, I32, U8, DType
 from tinyhlo.ir.graph import (
     Constant,
     Elementwise,
@@ -123,6 +123,24 @@ def test_a_mask_in_another_order_is_no_diagonal(turned: bool) -> None:
     graph = Graph((x.type,), (build.reduce(Op.ADD, build.where(on, x, 0.0), (0, 1)),))
     value = np.arange(x.type.size, dtype=np.float32).reshape(x.shape) ** 2
     assert run_graph(simplify(graph), [value])[0] == run_graph(graph, [value])[0]
+
+
+@pytest.mark.parametrize("dtype", [U8, BF16, I32])
+def test_positions_that_wrap_or_round_have_more_than_one_diagonal(dtype: DType) -> None:
+    on = build.elementwise(Op.EQ, *(build.iota((300, 300), dtype, axis) for axis in range(2)))
+    x = build.param(0, on.shape, F32)
+    graph = Graph((x.type,), (build.reduce(Op.ADD, build.where(on, x, 0.0), (1,)),))
+    value = np.arange(x.type.size, dtype=np.float32).reshape(x.shape) % 7
+    found, wanted = (run_graph(each, [value])[0] for each in (simplify(graph), graph))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [I8, BF16, F16, F32])
+def test_a_slice_of_positions_that_wrap_or_round(dtype: DType) -> None:
+    part = build.slice_(build.iota((5000,), dtype, 0), (1,), (5000,), (3,))
+    graph = Graph((), (part,))
+    found, wanted = (run_graph(each, [])[0] for each in (simplify(graph), graph))
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_a_sum_within_joined_axes_stays() -> None:
@@ -265,6 +283,13 @@ def test_verifier_asks_what_constructors_assert(bad: Node, problem: str) -> None
     """By itself: assertions may be off."""
     with pytest.raises(VerificationError, match=problem):
         verify_graph(Graph((X.type, Y.type), (bad,)))
+
+
+def test_what_a_debugger_shows_of_a_node_is_short() -> None:
+    x: Node = X
+    for _ in range(64):
+        x = build.elementwise(Op.ADD, x, x)
+    assert len(repr(x)) < 200
 
 
 def test_printed_form() -> None:

@@ -98,12 +98,9 @@ def map_region(graph: Graph, inputs: Sequence[Node], shape: Shape) -> tuple[Node
                 mapped[node] = inputs[position]
             case ir.Constant():
                 mapped[node] = broadcast(node, shape)
-            case ir.Elementwise(op=Op.CAST):
-                mapped[node] = cast(mapped[node.inputs[0]], node.dtype)
-            case ir.Elementwise(op=Op.BITCAST):
-                mapped[node] = bitcast(mapped[node.inputs[0]], node.dtype)
             case ir.Elementwise(op=op):
-                mapped[node] = elementwise(op, *(mapped[child] for child in node.inputs))
+                operands = (mapped[child] for child in node.inputs)
+                mapped[node] = elementwise(op, *operands, dtype=node.dtype)
             case _:
                 return None
     return tuple(mapped[node] for node in graph.results)
@@ -135,6 +132,11 @@ def permute(source: Node, order: Sequence[int]) -> Node:
         return source
     shape = tuple(source.shape[axis] for axis in order)
     return intern(ir.Permute, TensorType(shape, source.dtype), (source,), order)
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The order that takes permuted axes back."""
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def expand(source: Node, shape: Shape) -> Node:

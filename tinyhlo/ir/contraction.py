@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from tinyhlo.ir.dtypes import is_lossless
 from tinyhlo.ir.graph import (
     VIEWS,
-    Constant,
     Elementwise,
     Expand,
     Flip,
@@ -119,8 +118,6 @@ def _varies(node: Node) -> Axes:
     """The same for a node whose inputs are known, axes of extent 1 included."""
     rank = range(len(node.shape))
     match node:
-        case Constant() if node.value.size > 0:
-            return frozenset(rank) if node.shape else frozenset()
         case Iota(axis=axis):
             return frozenset((axis,))
         case Elementwise(inputs=inputs):

@@ -114,8 +114,7 @@ def is_lossless(source: DType, target: DType) -> bool:
         )
     magnitude = source.bits - (source.kind == "signed")
     if target.is_float:
-        # the type's own value range is below 2**64, but f16 ends at 65504
-        return magnitude <= target.mantissa_bits + 1 and magnitude <= target.exponent_bias
+        return magnitude <= target.mantissa_bits + 1
     if source.kind == "signed" and target.kind != "signed":
         return False
     return target.kind != "bool" and magnitude <= target.bits - (target.kind == "signed")

@@ -58,7 +58,7 @@ class Node(Operators["Node"]):
     """Base of all nodes: `type` of the value, `inputs` the nodes it reads. Compared by identity."""
 
     type: TensorType
-    inputs: tuple[Node, ...]
+    inputs: tuple[Node, ...] = field(repr=False)  # a text of all paths may be endless
 
     @property
     def shape(self) -> Shape:

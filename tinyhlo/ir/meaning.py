@@ -2,8 +2,8 @@
 
     meaning(Op.ADD, F32)(a, b)  ->  array
 
-bf16 and f16 are computed in f32 and rounded once; transcendental roots of f32 are computed in f64
-and rounded, so they are the oracle for the polynomials of `codegen/math/expand.py`.
+bf16 and f16 are computed in f32 and rounded once; transcendental functions of f32 are computed in
+f64 and rounded, so they are the oracle for the polynomials of `codegen/math/expand.py`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from functools import partial
 from math import prod
 
 from tinyhlo.ir.graph import (
-    Branch,
     Gather,
     Graph,
     Loop,
@@ -38,7 +37,7 @@ from tinyhlo.ir.parts import PARTS
 from tinyhlo.ir.regions import Need, Parts, Region, Rows, joined, shape_in, shape_of, taken, whole
 from tinyhlo.ir.rows import ROWS, read_rows
 from tinyhlo.ir.simplify import rebuild, simplify, step
-from tinyhlo.ir.walks import reachable
+from tinyhlo.ir.walks import has_control_flow, reachable
 
 WORK = (Reduce, MultiReduce, Scan, Sort)  # the rest is computed where it is read
 FEWER = 2  # times: a value is computed whole where more of it is read
@@ -54,7 +53,7 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
     needs = needs_of(graph, still)
     if not any(isinstance(node, WORK) for node in needs):
         needs = {}
-        if not any(isinstance(node, (Loop, Branch)) for node in graph.nodes()):
+        if not has_control_flow(graph.nodes()):
             return graph
     new: dict[Node, Node] = {}
     given: dict[Node, Region] = {}
@@ -121,9 +120,11 @@ def needs_of(graph: Graph, still: frozenset[int]) -> dict[Node, Need]:
             ask(node.inputs[0], own)
             continue
         need = None if is_row_of(node, known) else need_of(node, own)
-        if (rows := rows_read(need)) is not None:  # places are made of what the graph has,
+        rows = rows_read(need)
+        if rows is not None:
+            # Places may be new nodes; what they are made of has to be computed whole.
             places = set(reachable(rows.places, lambda n: missing(n, nodes)))
-            if needs.keys().isdisjoint(places):  # all of it
+            if needs.keys().isdisjoint(places):
                 asked.update(dict.fromkeys(places))
             else:
                 need = None

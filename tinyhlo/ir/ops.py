@@ -1,7 +1,7 @@
 """The closed set of elementwise primitives and of reduce monoids, as one table.
 
-Each `Op` has a name, an arity, a result rule and its NumPy meaning beside it; the same meaning is
-the interpreter, the constant folder and the oracle of the tests (`ir/meaning.py`).
+An `Op` has a printed name and an arity; comments say what type it gives. `ir/meaning.py` has its
+NumPy meaning, which is the interpreter, the constant folder and the oracle of the tests.
 Every other StableHLO elementwise op expands into these at import.
 """
 
@@ -37,7 +37,7 @@ class Op(Enum):
     # unary, result type given by the node
     CAST = ("cast", 1)  # value conversion; float -> int truncates and saturates, NaN -> 0
     BITCAST = ("bitcast", 1)  # same width
-    SIXTEENTHS = ("sixteenths", 1)  # int -> float: 2^(k/16), k its last four bits; only by codegen
+    SIXTEENTHS = ("sixteenths", 1)  # int -> float: 2^(k/16), k its last four bits
     SIXTEENTHS_REST = ("sixteenths_rest", 1)  # what rounding that took off
     # binary, result type = operand type
     ADD = ("add", 2)
@@ -55,15 +55,15 @@ class Op(Enum):
     SHL = ("shl", 2)  # shift >= width (as unsigned) -> 0
     SHR = ("shr", 2)  # logical; shift >= width -> 0
     SAR = ("sar", 2)  # arithmetic; shift >= width -> sign
+    SCALE = ("scale", 2)  # x * 2^floor(n)
     # comparison, result type i1; IEEE: NaN compares false, except NE
     EQ = ("eq", 2)
     NE = ("ne", 2)
     LT = ("lt", 2)
     LE = ("le", 2)
-    SCALE = ("scale", 2)  # x * 2^floor(n); only made by codegen, never in a Graph
     # ternary
     WHERE = ("where", 3)  # (i1, T, T) -> T
-    FMA = ("fma", 3)  # a * b + c rounded once; only made by codegen, never in a Graph
+    FMA = ("fma", 3)  # a * b + c rounded once
 
     # members are compared by identity and so hashed by it, in C: Enum hashes names, in Python
     __hash__ = object.__hash__
@@ -83,5 +83,6 @@ TRANSCENDENTAL = frozenset(
     {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
     | {Op.ATAN2}
 )
-CODEGEN = frozenset({Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.FMA})  # never in a Graph
+# Made by codegen only, never in a Graph
+CODEGEN = frozenset({Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.FMA})
 MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)

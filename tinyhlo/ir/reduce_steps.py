@@ -25,7 +25,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.steps import FEW, joined_axes
+from tinyhlo.ir.steps import FEW, holds_positions, joined_axes
 from tinyhlo.ir.views import axis_groups
 
 
@@ -144,7 +144,7 @@ def sum_of_diagonal(node: Reduce) -> Node | None:
     while isinstance(core, (Expand, Permute)) or keeps_axes(core):
         core = core.inputs[0]
     match core:
-        case Elementwise(op=Op.EQ, inputs=(Iota(axis=first), Iota(axis=second))):
+        case Elementwise(op=Op.EQ, inputs=(Iota(axis=first, dtype=dtype), Iota(axis=second))):
             pass
         case _:
             return None
@@ -153,6 +153,8 @@ def sum_of_diagonal(node: Reduce) -> Node | None:
     if node.op is not Op.ADD or zero is None or zero != 0 or first == second:
         return None
     if len(found) != 2 or len(extents) != 1 or not gone:
+        return None
+    if not holds_positions(dtype, *extents):
         return None
     axis = gone[-1]
     kept = [k for k in range(len(source.shape)) if k != axis]

@@ -50,7 +50,7 @@ def read_rows(node: Gather) -> Need | None:
     cut = [extent if axis in own else 1 for axis, extent in enumerate(node.shape)]
     rows = Rows(axes, tuple(one_each(indices[axis], cut, kept) for axis in axes))
     order = [*own, *(along[axis] for axis in rows.others(len(indices)) if axis in along)]
-    back = sorted(range(len(order)), key=order.__getitem__)
+    back = build.inverse(order)
     shape = tuple(node.shape[axis] for axis in order)
 
     def made(inputs: list[Node]) -> Node:

@@ -47,11 +47,11 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.limit import limit_sorts
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
-LONG = TRANSCENDENTAL | {Op.DIV, Op.REM, Op.SQRT}  # ops of many cycles
+LONG = TRANSCENDENTAL | SLOW
 LARGEST = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
@@ -207,7 +207,7 @@ def compute_before_expand(node: Elementwise) -> Node | None:
     if shape == node.shape or 0 in node.shape:
         return None
     inputs = [step(build.expand(core, shape)) for core in cores]
-    inner = step(intern(Elementwise, type(node.type)(shape, node.dtype), tuple(inputs), node.op))
+    inner = step(build.elementwise(node.op, *inputs, dtype=node.dtype))
     return build.expand(inner, node.shape)
 
 
@@ -260,10 +260,11 @@ def inline(results: tuple[Node, ...], arguments: Sequence[Node]) -> tuple[Node, 
 
 def constant_state(node: Loop) -> Node | None:
     """State that starts as a scalar constant and never changes becomes that constant inside."""
-    replaced: dict[int, Node] = {}
-    for k, start in enumerate(node.inputs):
-        if node.is_invariant(k) and isinstance(start, Constant) and not start.shape:
-            replaced[k] = start
+    replaced: dict[int, Node] = {
+        k: start
+        for k, start in enumerate(node.inputs)
+        if node.is_invariant(k) and isinstance(start, Constant) and not start.shape
+    }
     body = specialise(node.body, replaced, keep=True)
     condition = specialise(node.condition, replaced, keep=False)
     if body is node.body and condition is node.condition:
@@ -290,9 +291,8 @@ def specialise(region: Graph, values: dict[int, Node], keep: bool) -> Graph:
     return Graph(region.params, results, effects, region.locations)
 
 
-VIEW_STEPS = (steps.view_of_splat,)
 STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
-    **dict.fromkeys(VIEWS, VIEW_STEPS),
+    **dict.fromkeys(VIEWS, (steps.view_of_splat,)),
     Elementwise: (
         steps.fold_constants,
         steps.algebra,

@@ -13,6 +13,7 @@ import numpy as np
 
 from tinyhlo.ir import build
 from tinyhlo.ir.algebra import ALGEBRA, joins
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import (
     VIEWS,
     Constant,
@@ -160,9 +161,15 @@ def joined_at(test: Node) -> tuple[int, int] | None:
     match test:
         case Elementwise(op=Op.LT, inputs=(Iota(axis=axis, dtype=dtype), bound)):
             end = splat_value(bound)
-            if end is not None and dtype.is_integer and test.shape[axis] - 1 <= dtype.bounds[1]:
+            if end is not None and dtype.is_integer and holds_positions(dtype, test.shape[axis]):
                 return axis, int(end)
     return None
+
+
+def holds_positions(dtype: DType, extent: int) -> bool:
+    """Whether every index below `extent` is a number of `dtype`: integers wrap, floats round."""
+    most = 1 << (dtype.mantissa_bits + 1) if dtype.is_float else dtype.bounds[1]
+    return extent - 1 <= most
 
 
 def is_known(node: Node, elements: int, nodes: int) -> bool:
@@ -190,9 +197,12 @@ def slice_of_known(node: Slice) -> Node | None:
 
 
 def slice_of_positions(node: Slice) -> Node | None:
-    """Some positions along an axis are as many from the first, times the step."""
+    """Some positions along an axis are as many from the first, times the step, unless they were
+    rounded."""
     inner = node.inputs[0]
     if not isinstance(inner, Iota):
+        return None
+    if node.dtype.is_float and not holds_positions(node.dtype, inner.shape[inner.axis]):
         return None
     start, step = node.start[inner.axis], node.step[inner.axis]
     position = build.iota(node.shape, node.dtype, inner.axis)

@@ -62,7 +62,9 @@ def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Trans
         sides = prod(shape[k] for k in rows), prod(shape[k] for k in node.axes)
         if in_source & set(rows) or max(sides) > MAX_SIDE or min(sides) < 2:
             return None
-        if mask is not None and not is_small_constant(mask):
+        if mask is not None and not (
+            is_small_constant(mask) and varies(mask).issubset((*rows, *node.axes))
+        ):
             return None
         matrix = values(factor, rows, node.axes).reshape(sides)
         kept = np.True_ if mask is None else values(mask, rows, node.axes).reshape(sides)

@@ -1,5 +1,5 @@
-"""What can be reached from somewhere, each once: nodes from nodes, kernels from kernels; and the
-other way, who reads each node of a graph.
+"""What can be reached from somewhere, each once: nodes from nodes, kernels from kernels. The other
+way round, who reads each node of a graph. And whether there are regions to walk into.
 
 any(node is x for node in reachable([y], lambda node: node.inputs))      # does y need x?
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Branch, Loop, Node
 
 T = TypeVar("T")
 Users = dict[Node, list[Node]]
@@ -33,3 +33,8 @@ def users_of(nodes: Sequence[Node]) -> Users:
         for child in dict.fromkeys(node.inputs):
             users[child].append(node)
     return users
+
+
+def has_control_flow(nodes: Iterable[Node]) -> bool:
+    """Whether there are loops or branches, the Graphs of which a pass changes as well."""
+    return any(isinstance(node, (Loop, Branch)) for node in nodes)

@@ -12,8 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from tinyhlo.ir.graph import VIEWS, Gather, MultiReduce, Node, Output, Pad, Reduce, Reshape
-from tinyhlo.ir.index import ZERO, Index, Var, index
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Gather,
+    MultiReduce,
+    Node,
+    Output,
+    Reduce,
+    Reshape,
+    UpdateSlice,
+)
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear
+from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import reshape_index, through
 from tinyhlo.records import dataclass
 
@@ -35,11 +45,15 @@ class Space:
 def space_of(node: Node) -> Space:
     """Kept axes are named o0, o1, ...; reduced axes r0, r1, ..."""
     kept = tuple(Var(f"o{k}", n) for k, n in enumerate(node.shape))
+    return Space(kept, reduced_axes(node, "r"))
+
+
+def reduced_axes(node: Node, prefix: str) -> tuple[Var, ...]:
+    """A variable for each axis that `node` reduces, none unless it is a result of a reduce."""
     reducer = reducer_of(node)
-    if reducer is None:
-        return Space(kept, ())
-    extents = [reducer.inputs[0].shape[axis] for axis in reducer.axes]
-    return Space(kept, tuple(Var(f"r{k}", n) for k, n in enumerate(extents)))
+    axes = () if reducer is None else reducer.axes
+    shape = () if reducer is None else reducer.inputs[0].shape
+    return tuple(Var(f"{prefix}{k}", shape[axis]) for k, axis in enumerate(axes))
 
 
 def reducer_of(node: Node) -> Reduce | MultiReduce | None:
@@ -61,60 +75,50 @@ def access(root: Node, stop: Callable[[Node], bool]) -> dict[Node, set[Indices]]
     space = space_of(root)
     found: dict[Node, set[Indices]] = {}
     seen: set[tuple[Node, Indices]] = set()
-    pending: list[tuple[Node, Indices]] = []
-    at = tuple(map(index, space.kept))
-    reducer = reducer_of(root)
-    if reducer is None:
-        expand_node(root, at, pending)
-    else:
-        expand_reducer(reducer, source_index(reducer, at, space.reduced), pending)
+    pending = operands_at(root, tuple(map(index, space.kept)), space.reduced)
     while pending:
         entry = pending.pop()
         if entry in seen:
             continue
         seen.add(entry)
-        node, where = entry
+        node, at = entry
         if stop(node):
-            found.setdefault(node, set()).add(where)
+            found.setdefault(node, set()).add(at)
         else:
-            reducer = reducer_of(node)
-            if reducer is None:
-                expand_node(node, where, pending)
-            else:
-                inner = tuple(
-                    Var(f"q{id(node)}_{k}", reducer.inputs[0].shape[axis])
-                    for k, axis in enumerate(reducer.axes)
-                )
-                expand_reducer(reducer, source_index(reducer, where, inner), pending)
+            pending += operands_at(node, at, reduced_axes(node, f"q{id(node)}_"))
     return found
 
 
-def expand_node(node: Node, at: Indices, pending: list[tuple[Node, Indices]]) -> None:
-    """Push what `node` at index `at` reads."""
+def operands_at(node: Node, at: Indices, reduced: tuple[Var, ...]) -> list[tuple[Node, Indices]]:
+    """What `node` reads at index `at`, and where; `reduced` as in a Space."""
+    reducer = reducer_of(node)
+    if reducer is not None:
+        count = len(reducer.results) if isinstance(reducer, MultiReduce) else 1
+        inner = source_index(reducer, at, reduced)
+        return [(child, inner if k < count else ()) for k, child in enumerate(reducer.inputs)]
     if isinstance(node, Gather):
-        pending.append((node.inputs[0], UNKNOWN * len(node.inputs[0].shape)))
-        pending += [(child, at) for child in node.inputs[1:]]
-    elif isinstance(node, VIEWS):
-        source = node.inputs[0].shape
-        if UNKNOWN[0] in at:
-            inner = UNKNOWN * len(source)
-        elif isinstance(node, Reshape):
-            inner = regrouped(node.shape, source, at)
-        else:
-            inner = through(node, at)[0]
-        pending.append((node.inputs[0], inner))
-        if isinstance(node, Pad):
-            pending.append((node.inputs[1], ()))
+        source, *indices = node.inputs
+        return [(source, UNKNOWN * len(source.shape)), *((child, at) for child in indices)]
+    if not isinstance(node, VIEWS):
+        return [(child, at) for child in node.inputs]
+    source, *fill = node.inputs
+    if UNKNOWN[0] in at:
+        inner = UNKNOWN * len(source.shape)
+    elif isinstance(node, Reshape):
+        inner = regrouped(node.shape, source.shape, at)
     else:
-        pending += [(child, at) for child in node.inputs]
+        inner = through(node, at)[0]
+    return [(source, inner), *((scalar, ()) for scalar in fill)]
 
 
-def expand_reducer(
-    reducer: Reduce | MultiReduce, at: Indices, pending: list[tuple[Node, Indices]]
-) -> None:
-    count = len(reducer.results) if isinstance(reducer, MultiReduce) else 1
-    pending.extend((child, at) for child in reducer.inputs[:count])
-    pending.extend((child, ()) for child in reducer.inputs[count:])
+def updated_element(node: UpdateSlice) -> Index | None:
+    """The element that an update writes, by the indices of its value; None if that is data."""
+    starts = [splat_value(start) for start in node.inputs[2:]]
+    if any(start is None for start in starts):
+        return None
+    within = map(index, space_of(node.inputs[1]).kept)
+    at = (i + int(start) for i, start in zip(within, starts, strict=True) if start is not None)
+    return linear(tuple(at), node.shape)
 
 
 def is_prefix(where: Indices, variables: tuple[Var, ...]) -> bool:

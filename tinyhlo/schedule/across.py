@@ -49,8 +49,8 @@ def repeated_across(nodes: Sequence[Node], users: Users) -> Iterator[Node]:
 
 def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> Iterator[Node]:
     """Values that lie across others in the terms of reduces, where other passes read both as well,
-    or either would be read in lines that the first cache does not keep until they are read again.
-    What only stores turns them on the way (`codegen/moves/turned.py`)."""
+    or where cache lines leave the first cache before all of them is read, in whichever order loops
+    walk. What only stores turns them on the way (`codegen/moves/turned.py`)."""
     passes, reduced = Counter[Node](), set[Node]()
     for node in nodes:
         if node not in chosen or not isinstance(node, (Elementwise, ir.Reduce)):
@@ -71,8 +71,8 @@ def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> I
 
 
 def is_far(node: ir.Permute, others: Sequence[Node], reduced: Sequence[int], nbytes: int) -> bool:
-    """Whether a reduce that walks along memory of what `node` turns walks so far across others, and
-    one that walks along others so far across that."""
+    """Whether a reduce walks `nbytes` or more across memory in whichever order: of others, along
+    memory of what `node` turns; of that, along memory of others."""
     own, last = node.order.index(len(node.order) - 1), len(node.order) - 1
     if own not in reduced:
         return False  # lanes along that axis read rows of others, and turn them in registers

@@ -29,25 +29,27 @@ WRITTEN_OUT = 8  # terms, at most
 SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
 MIN_ROWS = 4
 MAX_RESULTS = 16
-MIN_APART = 64  # sums of rows whose roots fill vectors apart from them
-DEAR_WORK = 20  # of one element of a root that is a polynomial
-DEAR_SUM = 8  # operations of one sum that a kernel leaves to another rather than make it again
+MIN_APART = 64  # sums of rows, what follows which fills vectors in a kernel of its own
+DEAR_WORK = 20  # operations of an element of what follows: of a transcendental function
+DEAR_SUM = 8  # operations of a sum that is stored rather than computed again
 
 
 def why_apart(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
     """Why `consumer` does not compute in its kernel what `other` does, whose `value` it reads."""
-    if consumer.structure is not None or consumer.contraction:
+    if consumer.contraction:
         return f"{name(consumer)} takes it from memory"
     if len(consumer.reads | other.reads) > MAX_READS:
         return f"both read more than {MAX_READS} arrays"
-    decide = why_no_epilogue if other.contraction else why_no_nest
-    why = decide(consumer, other, value, values)
+    if other.contraction:
+        why = why_no_epilogue(consumer, other, value, values)
+    else:
+        why = why_no_nest(consumer, other, values)
     if not why and reaches_around(other, consumer):
         return f"a third kernel stands between it and {name(consumer)}"
     return why
 
 
-def why_no_nest(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
+def why_no_nest(consumer: Cluster, other: Cluster, values: Values) -> str:
     """Why no one loop nest with shared leading axes computes both without repeating work."""
     if not values.apart.isdisjoint(other.items):
         return "it is kept out of kernels that read it"
@@ -83,25 +85,25 @@ def why_no_nest(consumer: Cluster, other: Cluster, value: Node, values: Values) 
 
 
 def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Sequence[Node], rows: int) -> bool:
-    """Where a row has several sums, each pass over it that needs them makes them anew, and so does
-    the one that stores them."""
+    """Whether a sum of which a row has several is dear and computed more than once: every pass over
+    the row that needs it computes it again, and so does the one that stores it."""
     passes: dict[Node, int] = {}
 
     def passes_of(value: Node) -> int:
-        """As often as what is made of it: to store `e = min(d, s)` and to ask any(e < d) is twice
-        for s too."""
+        """In how many passes a value is computed: as often as all that is made of it. To store
+        `e = min(d, s)` and to ask any(e < d) is twice for s too."""
         if value not in passes:
             again = (len(at[value]) * passes_of(item) for item, at in reads.items() if value in at)
             passes[value] = max(1, sum(again, int(value in stored)))
         return passes[value]
 
-    return any(
-        item.type.size > rows
-        and passes_of(item) > 1
-        and work_of_sum(reducer, reads[item]) >= DEAR_SUM
-        for item in reads
-        if (reducer := reducer_of(item)) is not None
-    )
+    for item, own in reads.items():
+        reducer = reducer_of(item)
+        if reducer is None or item.type.size <= rows or passes_of(item) == 1:
+            continue
+        if work_of_sum(reducer, own) >= DEAR_SUM:
+            return True
+    return False
 
 
 def work_of_sum(reducer: Reduce | MultiReduce, reads: Reads) -> int:
@@ -195,8 +197,8 @@ def name(cluster: Cluster) -> str:
 
 
 def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
-    """Whether a root of each sum of a row would be computed alone: vectors run along the rows of
-    a matrix that a vector multiplies. On their own, the sums fill vectors."""
+    """Whether dear work on the sums of rows would be done for one sum at a time: where a matrix
+    multiplies a vector, vectors run along the rows. In a kernel of its own it fills vectors."""
     if value.type.size < MIN_APART or directions(other.items, other.by_item) != {False}:
         return False
     inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import (
@@ -63,13 +63,12 @@ def schedule_block(
     """
     fusion = fuse(graph, context.target)
     readers = readers_of(fusion.clusters)
-    own: set[Node] = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
+    own = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
     numbers = {value: number for number, value in enumerate(fusion.producer)}
     planner = Planner(context, graph, fusion, params, own, readers, numbers)
     keep = {base(result) for result in graph.results}
     for cluster in fusion.clusters:
-        if cluster.structure is not None:
-            take_over_operands(planner, cluster, keep)
+        take_over_operands(planner, cluster, keep)
     planner.unread = unread(planner) - keep
     bind_targets(planner, targets)
     statements: list[Statement] = []
@@ -82,8 +81,10 @@ def schedule_block(
         if target is not None:
             moves.append((buffer, target))
         results.append(target or buffer)
-    state = {params[position] for position in writable}
-    changing = state | (set(planner.buffers.values()) - set(params)) if state else state
+    changing: set[Buffer] = set()
+    if writable:
+        changing = {params[position] for position in writable}
+        changing |= set(planner.buffers.values()).difference(params)
     statements.extend(moved_at_once(context, moves, changing))
     return tuple(statements), tuple(results)
 
@@ -97,7 +98,7 @@ def ordered(planner: Planner) -> list[Cluster]:
         for other in cluster.before:
             after[other].append(cluster)
     late = {cluster: not makes_little(cluster, planner) for cluster in clusters}
-    ready = [(late[c], c.position, id(c), c) for c in clusters if not waiting[c]]
+    ready = [(late[c], c.position, c) for c in clusters if not waiting[c]]  # no two at one position
     heapq.heapify(ready)
     order: list[Cluster] = []
     while ready:
@@ -106,7 +107,7 @@ def ordered(planner: Planner) -> list[Cluster]:
         for other in after[cluster]:
             waiting[other] -= 1
             if not waiting[other]:
-                heapq.heappush(ready, (late[other], other.position, id(other), other))
+                heapq.heappush(ready, (late[other], other.position, other))
     return order
 
 
@@ -142,15 +143,7 @@ def launch(
     planner: Planner, cluster: Cluster, results: list[Node], statements: list[Statement]
 ) -> None:
     """One kernel; an update that could not work in place gets a copy of its operand first."""
-    reads = set(cluster.reads)
-    produced = sorted(reads & planner.numbers.keys(), key=planner.numbers.__getitem__)
-    stops = {value: value for value in produced}
-
-    def is_read(node: Node) -> bool:
-        return base(node) in reads and node not in results
-
-    inside = reachable(results, lambda node: () if is_read(node) else node.inputs)
-    stops |= {node: base(node) for node in inside if is_read(node)}
+    stops = values_read(planner, cluster, results)
     node = cluster.structure
     if isinstance(node, (UpdateSlice, Scatter)):
         places = places_of_update(planner, cluster, node, results)
@@ -159,15 +152,7 @@ def launch(
             if result not in planner.in_place and source != target:
                 statements.append(duplicate(planner, operand, target))
     else:
-        # A donated argument may end as its own successor (an optimizer's state).
-        sources = {value: buffer_of(planner, value) for value in stops.values()}
-        written_to = {result: buffer_of(planner, result) for result in results}
-        places = [
-            (result, value)
-            for value, source in sources.items()
-            for result, buffer in written_to.items()
-            if source == buffer
-        ]
+        places = shared_memory(planner, results, stops.values())
     written = [result for result in results if not isinstance(result, LibraryCall)]
     effect = isinstance(node, LibraryCall) and node.effect
     if effect or any(result.type.nbytes for result in written):
@@ -177,6 +162,34 @@ def launch(
         taken = {operand: buffer_of(planner, result) for result, operand in places}
         read = tuple(taken.get(value) or buffer_of(planner, value) for value in order)
         statements.append(Launch(kernel, read, tuple(buffer_of(planner, r) for r in written)))
+
+
+def values_read(planner: Planner, cluster: Cluster, results: list[Node]) -> dict[Node, Node]:
+    """Nodes at which a kernel stops to compute, and the value whose memory each is."""
+    reads = set(cluster.reads)
+    produced = sorted(reads & planner.numbers.keys(), key=planner.numbers.__getitem__)
+
+    def is_read(node: Node) -> bool:
+        return base(node) in reads and node not in results
+
+    inside = reachable(results, lambda node: () if is_read(node) else node.inputs)
+    own = {value: value for value in produced}
+    return own | {node: base(node) for node in inside if is_read(node)}
+
+
+def shared_memory(
+    planner: Planner, results: Iterable[Node], values: Iterable[Node]
+) -> list[tuple[Node, Node]]:
+    """(result, value read) pairs in one buffer: a donated argument may end as its own successor,
+    as the state of an optimizer does."""
+    sources = {value: buffer_of(planner, value) for value in values}
+    written = {result: buffer_of(planner, result) for result in results}
+    return [
+        (result, value)
+        for value, source in sources.items()
+        for result, buffer in written.items()
+        if source == buffer
+    ]
 
 
 def duplicate(planner: Planner, value: Node, target: Buffer) -> Statement:
@@ -221,9 +234,9 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
             planner.buffers[value] = own
     flag = context.temporary(TensorType((), BOOL))
     condition, _ = schedule_block(context, loop.condition, state, [flag])
-    moving = [k for k in range(len(state)) if not loop.is_invariant(k)]
-    targets = [state[k] if k in moving else None for k in range(len(state))]
-    body, _ = schedule_block(context, loop.body, state, targets, frozenset(moving))
+    moving = frozenset(k for k in range(len(state)) if not loop.is_invariant(k))
+    targets = [buffer if k in moving else None for k, buffer in enumerate(state)]
+    body, _ = schedule_block(context, loop.body, state, targets, moving)
     statements.append(While(condition, flag, body, loop.trip_count))
 
 

@@ -21,22 +21,19 @@ Reads = dict[Node, set[Indices]]
 
 @dataclass(eq=False, slots=True)
 class Cluster:
-    """Items computed by one kernel, or one structure. `reads` are the values it needs from
-    outside with the indices of every access; `position` orders clusters; `depth`: operations one
-    after the other, at most; `before` are clusters that must run first, `after` those that wait for
-    this one; `latest`: the last position of all that it needs, its own included."""
+    """Items computed by one kernel, or one structure."""
 
     items: list[Node]
-    reads: Reads
+    reads: Reads  # values that it needs from outside, with the indices of every access
     by_item: dict[Node, Reads]  # the same, item by item, accesses inside the cluster included
-    position: int
-    depth: int = 0
+    position: int  # of its last item in the graph
+    depth: int = 0  # operations one after the other, at most
     structure: Node | None = None
     contraction: bool = False
     merged_into: Cluster | None = field(default=None, repr=False)
-    before: set[Cluster] = field(default_factory=set, repr=False)
-    after: set[Cluster] = field(default_factory=set, repr=False)
-    latest: int = field(init=False)
+    before: set[Cluster] = field(default_factory=set, repr=False)  # clusters that must run first
+    after: set[Cluster] = field(default_factory=set, repr=False)  # clusters that wait for this one
+    latest: int = field(init=False)  # the last position of all that it needs, its own included
 
     def __post_init__(self) -> None:
         self.latest = self.position
@@ -54,16 +51,19 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Who computes and who reads each value; `results` are those that the graph returns, `apart`
-    those that no reader computes itself. `column_limit`: elements of a column that one kernel may
-    walk several times. `refused`: why readers do not compute a value, so far."""
+    """Who computes and who reads each value."""
 
     producer: dict[Node, Cluster]
     consumers: dict[Node, set[Cluster]]
-    results: set[Node]
-    apart: frozenset[Node]
-    column_limit: int
-    refused: dict[Node, dict[str, None]] = field(default_factory=dict)
+    results: set[Node]  # that the graph returns
+    apart: frozenset[Node]  # that no reader computes in its own kernel
+    column_limit: int  # elements of a column that one kernel may walk several times
+    refused: dict[Node, dict[str, None]] = field(default_factory=dict)  # why readers do not, so far
+
+    def refuse(self, values: Iterable[Node], why: str) -> None:
+        """Note why a reader of `values` does not compute them in its own kernel."""
+        for value in values:
+            self.refused.setdefault(value, {})[why] = None
 
     def readers(self, value: Node) -> set[Cluster]:
         """The clusters that need `value` now."""

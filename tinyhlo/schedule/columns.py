@@ -87,6 +87,7 @@ def agrees(
 
 
 def extents(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its axes of one element."""
     return tuple(n for n in shape if n != 1)
 
 

@@ -16,9 +16,10 @@ from math import prod
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import Branch, Graph, Loop, Node, Reduce
+from tinyhlo.ir.graph import Graph, Node, Reduce
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
+from tinyhlo.ir.walks import has_control_flow
 from tinyhlo.schedule.row_chain import find_row_chain, pays
 from tinyhlo.schedule.values import is_leaf
 from tinyhlo.target import Target
@@ -26,9 +27,9 @@ from tinyhlo.target import Target
 STEP = 1 << 10  # of a long depth, at most
 LEAST_STEP = STEP // 4  # shorter ones are half as fast
 LONG = 8 * STEP  # a shorter depth is one step where nothing divides it
-FEW_ROWS = 18  # that read a matrix beyond the cache once, in steps of
-STREAM_STEP = 8
-FEW_SUMS, SHARES = 1 << 16, 8  # fewer sums: so many threads share the steps
+FEW_ROWS = 18  # by so many at most, a matrix larger than the cache is read once
+STREAM_STEP = 8  # of such a depth
+FEW_SUMS, SHARES = 1 << 16, 8  # of so few sums, so many threads share the steps
 
 
 def even_depths(graph: Graph, target: Target) -> Graph:
@@ -39,7 +40,7 @@ def even_depths(graph: Graph, target: Target) -> Graph:
         return in_two(found, target) if isinstance(found, Reduce) else found
 
     nodes = graph.nodes()
-    if not any(isinstance(node, (Loop, Branch)) or split_at(node, target) for node in nodes):
+    if not has_control_flow(nodes) and not any(split_at(node, target) for node in nodes):
         return graph
     return graph.mapped(even)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Graph, Node, Output
+from tinyhlo.ir.graph import Graph, Node, Output, Shape
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
@@ -43,8 +43,8 @@ from tinyhlo.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """`clusters` in a valid order, `producer` of every value, `stored` values that need memory, and
-    `why` those of them do that loops write."""
+    """`clusters` in a valid order; the `producer` of every value; `stored`: the values that need
+    memory; `why`: the reasons of those that kernels of loops compute."""
 
     clusters: tuple[Cluster, ...]
     producer: dict[Node, Cluster]
@@ -74,15 +74,15 @@ def fuse(graph: Graph, target: Target) -> Fusion:
     for cluster in alive:
         cluster.reads = {v: at for v, at in cluster.reads.items() if v not in cluster.items}
         stored.update(v for v in cluster.reads if v in producer)
-        for value in cluster.reads if cluster.structure is not None else ():
-            values.refused.setdefault(value, {})[f"{name(cluster)} takes it from memory"] = None
+        if cluster.structure is not None:
+            values.refuse(cluster.reads, f"{name(cluster)} takes it from memory")
         cluster.before = {producer[v] for v in cluster.reads if v in producer} - {cluster}
     order_effects(graph, producer)
-    reasons = {
-        v: dict.fromkeys((items.why[v], *values.refused.get(v, ())))
-        for v in stored & items.why.keys()
+    why = {
+        value: "; ".join(dict.fromkeys((reason, *values.refused.get(value, ()))))
+        for value, reason in items.why.items()
+        if value in stored
     }
-    why = {value: "; ".join(found) for value, found in reasons.items()}
     return Fusion(tuple(alive), producer, frozenset(stored), why)
 
 
@@ -94,10 +94,9 @@ def order_effects(graph: Graph, producer: dict[Node, Cluster]) -> None:
 
 def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node, Cluster]]:
     """One cluster an item."""
-    stops = frozenset(items.values)
 
     def stop(node: Node) -> bool:
-        return node in stops or is_leaf(node) or is_structure_value(node)
+        return node in items.why or is_leaf(node) or is_structure_value(node)
 
     def is_read(node: Node) -> bool:  # one number is known where it is used
         return stop(node) and splat_value(node) is None
@@ -114,7 +113,7 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
         if node in structures:
             stored = frozenset(in_memory(node))
             found = [reads_of(base(child), child in stored) for child in node.inputs]
-        elif node in stops:
+        elif node in items.why:
             found = [access(node, is_read)]
         else:
             if isinstance(node, Output) and node.inputs[0] in producer:
@@ -144,32 +143,26 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
 def join_producers(consumer: Cluster, values: Values) -> None:
     """Merge into `consumer` the producers it reads at its own leading axes, nearest first."""
     producer = values.producer
-    tried: set[Cluster] = set()
+    tried = {consumer}
     while True:
-        seen = tried | {consumer.root()}
-        candidates = [
-            (other, value)
-            for value in consumer.root().reads
-            if value in producer and (other := producer[value].root()) not in seen
-        ]
+        pairs = ((producer[value].root(), value) for value in consumer.reads if value in producer)
+        candidates = [(other, value) for other, value in pairs if other not in tried]
         if not candidates:
             return
         other, value = max(candidates, key=lambda c: c[0].position)
         tried.add(other)
-        target = consumer.root()
         if other.structure is not None:
             continue
-        why = why_apart(target, other, value, values)
+        why = why_apart(consumer, other, value, values)
         if why:
-            for item in target.reads.keys() & set(other.items):
-                values.refused.setdefault(item, {})[why] = None
+            values.refuse(consumer.reads.keys() & set(other.items), why)
         else:
-            merge(target, other)
+            merge(consumer, other)
 
 
 def join_siblings(clusters: list[Cluster]) -> None:
     """Merge independent clusters over the same iteration space that read a common value."""
-    groups: dict[object, list[Cluster]] = {}
+    groups: dict[tuple[Shape, ...], list[Cluster]] = {}
     independence = Independence(clusters)
     for cluster in clusters:
         if cluster.structure is None and not cluster.contraction:

@@ -20,7 +20,6 @@ from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import (
     VIEWS,
-    Branch,
     Elementwise,
     Gather,
     Graph,
@@ -28,11 +27,13 @@ from tinyhlo.ir.graph import (
     Node,
     Reduce,
     Scan,
+    Shape,
     intern,
     moved_locations,
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.ir.walks import has_control_flow
 from tinyhlo.schedule.lift import Lift, row_number
 from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
 from tinyhlo.schedule.values import is_leaf, must_store
@@ -52,7 +53,7 @@ def hoist(graph: Graph, target: Target) -> Graph:
 
 def rebuilt(graph: Graph, target: Target) -> Graph:
     """Inner loops first: what left one may leave the next."""
-    if not any(isinstance(node, (Loop, Branch)) for node in graph.nodes()):
+    if not has_control_flow(graph.nodes()):
         return graph
 
     def without(node: Node, inputs: list[Node]) -> Node:
@@ -94,27 +95,30 @@ def hoisted(loop: Loop, target: Target) -> Loop:
         stack = lift.stack(node, row.inputs[0].shape[0])
         outside.append(stack)
         extra.append(build.param(state + len(extra), stack.shape, stack.dtype))
-        shape = (1, *node.shape)
-        number = build.broadcast(build.reshape(row_number(row), ()), shape)
-        along = [build.iota(shape, number.dtype, axis) for axis in range(1, len(shape))]
-        inside[node] = build.reshape(build.gather(extra[-1], [number, *along]), node.shape)
+        inside[node] = row_of_stack(extra[-1], row_number(row), node.shape)
     places: dict[Node, Node] = {}
-    for each in panels.values():
+    reading: dict[Node, tuple[Panels, Node]] = {}
+    for node, each in panels.items():
         matrix = laid_out(each, lift.value(each.factor))
         if matrix not in places:
             outside.append(matrix)
             extra.append(build.param(state + len(extra), matrix.shape, matrix.dtype))
             places[matrix] = extra[-1]
-    reading = {
-        node: (each, places[laid_out(each, lift.value(each.factor))])
-        for node, each in panels.items()
-    }
+        reading[node] = each, places[matrix]
     body = mapped(loop.body, replaced(loop.body, inside, reading), extra)
     given = loop.condition
     condition = Graph(body.params, given.results, given.effects, given.locations)
     inputs = (*loop.inputs, *outside)
     results = tuple(node.type for node in inputs)
     return intern(Loop, loop.type, inputs, condition, body, loop.trip_count, results)
+
+
+def row_of_stack(stack: Node, number: Node, shape: Shape) -> Node:
+    """The value of `shape` at a scalar position along the first axis."""
+    whole = (1, *shape)
+    first = build.broadcast(build.reshape(number, ()), whole)
+    along = [build.iota(whole, first.dtype, axis) for axis in range(1, len(whole))]
+    return build.reshape(build.gather(stack, [first, *along]), shape)
 
 
 def replaced(

@@ -16,7 +16,7 @@ from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Sca
 from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import UNKNOWN, space_of
+from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
 from tinyhlo.schedule.clusters import Cluster, needs, run_before
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer
@@ -34,7 +34,7 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         produced = operand in planner.fusion.producer
         if (not produced and operand not in planner.writable) or operand in keep:
             continue
-        if operands.count(operand) > 1 or UNKNOWN[0] in first_access(cluster, operand):
+        if operands.count(operand) > 1 or any(UNKNOWN[0] in at for at in cluster.reads[operand]):
             continue
         updates = not isinstance(node, Loop)
         if updates and is_read_elsewhere(cluster, operand, node) and not is_own(cluster, operand):
@@ -60,13 +60,9 @@ def may_share(node: Node) -> tuple[tuple[int, int], ...]:
             return ()
 
 
-def first_access(cluster: Cluster, value: Node) -> tuple[object, ...]:
-    return tuple(i for at in cluster.reads[value] for i in at)
-
-
 def is_fill(planner: Planner, value: Node) -> bool:
-    """Whether a computed value is one number, from which updates and loops start and nothing else
-    is read."""
+    """Whether a computed value is one number everywhere, and only there for updates and loops to
+    start from."""
     value = base(value)
     return (
         value.type.size > 1
@@ -92,7 +88,7 @@ def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
     if any(base(child) is operand for child in others):
         return True
     if operand.type.size > 1:
-        return len(cluster.reads[operand]) > 1 or any(first_access(cluster, operand))
+        return cluster.reads[operand] != {()}
     # The only element is read at the same index by both: follow the other inputs instead.
     inside = reachable(others, lambda n: () if base(n) in cluster.reads else n.inputs)
     return any(base(child) is operand for child in inside)
@@ -103,13 +99,10 @@ def is_own(cluster: Cluster, operand: Node) -> bool:
     node = cluster.structure
     if not isinstance(node, UpdateSlice) or operand.type.size == 1:
         return False
-    starts = [splat_value(start) for start in node.inputs[2:]]
-    if any(start is None for start in starts):
-        return False
-    within = map(index, space_of(node.inputs[1]).kept)
-    at = tuple(i + int(start) for i, start in zip(within, starts, strict=True) if start is not None)
-    own = linear(at, node.shape)
-    return all(linear(read, operand.shape) == own for read in cluster.reads[operand] if read)
+    own = updated_element(node)
+    return own is not None and all(
+        linear(at, operand.shape) == own for at in cluster.reads[operand] if at
+    )
 
 
 def ordered(first: set[Cluster], last: Cluster) -> bool:
@@ -131,7 +124,7 @@ def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> None:
 
 def bind(planner: Planner, value: Node, target: Buffer) -> bool:
     """Let `value` be written to `target` when its cluster runs, if that is safe; whether it is."""
-    owners = [n for n in planner.writable if planner.params[n.position] == target]  # type: ignore[attr-defined]
+    owners = [n for n in planner.writable if planner.params[n.position] == target]
     root, kept = value, True
     while root in planner.in_place:
         kept = kept and keeps_memory(root)

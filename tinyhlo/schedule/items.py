@@ -11,7 +11,7 @@ which values before it are items.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 
 from tinyhlo.ir import graph as ir
@@ -52,7 +52,7 @@ SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
 
-Reasons = Iterable[tuple[Node, str]]
+Reasons = Iterator[tuple[Node, str]]  # values that are to be items, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,6 @@ class Items:
     structures: tuple[Node, ...]
     depth: dict[Node, int]
     apart: frozenset[Node]
-
-    @property
-    def values(self) -> tuple[Node, ...]:
-        return tuple(self.why)
 
 
 @dataclass(slots=True)
@@ -92,8 +88,7 @@ def find_items(graph: Graph, target: Target) -> Items:
     """Walk the graph once, inputs first."""
     nodes = graph.nodes()
     users = users_of(nodes)
-    reduces: list[Node] = [node for node in nodes if isinstance(node, ir.Reduce)]
-    views = {node: transform_views(node) for node in reduces}
+    views = {node: transform_views(node) for node in nodes}
     inlined = {view for found in views.values() for view in found}
     why: dict[Node, str] = {}
     for value, reason in needed(graph, nodes, users, views, inlined):
@@ -129,7 +124,7 @@ def needed(
     users: Users,
     views: Mapping[Node, Sequence[Node]],
     inlined: Set[Node],
-) -> Iterator[tuple[Node, str]]:
+) -> Reasons:
     """What is stored whatever else is."""
     order = {node: k for k, node in enumerate(nodes)}
     for result in graph.results:
@@ -141,16 +136,16 @@ def needed(
             yield base(child), f"{label(node)} takes it from memory"
         for child in made_of_target(node, order):
             yield base(child), f"made of memory that {label(node)} changes"
-        for source in views.get(node, ())[-1:]:
-            if has_many_parts(base(source)):
-                yield base(source), f"joined of {MANY_PARTS} or more, for a transform"
+        source = base(views[node][-1]) if views[node] else None
+        if source is not None and has_many_parts(source):
+            yield source, f"joined of {MANY_PARTS} or more, for a transform"
     for value in repeated_across(nodes, users):
         if value not in inlined:
             yield base(value), "repeated, and lies across what it is combined with"
 
 
 def measure(walk: Walk, node: Node) -> None:
-    """Note what an element costs, and how long the way to it is, from the items before it on."""
+    """Note what an element of `node` costs and how long the way to it is, computed from items."""
     children = [child for child in node.inputs if child not in walk.why]
     before = max((walk.depth.get(child, 0) for child in children), default=0)
     walk.depth[node] = max(1, own_work(node)) + before
@@ -166,8 +161,9 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
     if not isinstance(node, ir.Scatter):
         return
     count = len(node.results)
-    whole = any(is_position(where) for where in node.inputs[2 * count :])
-    for child in () if whole else map(base, node.inputs[count:]):
+    if any(is_position(where) for where in node.inputs[2 * count :]):
+        return
+    for child in map(base, node.inputs[count:]):
         if isinstance(child, Elementwise) and walk.work[child] >= SERIAL_WORK:
             yield child, f"{walk.work[child]} operations each, which a scatter does one by one"
 
@@ -175,25 +171,23 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
 def long_way(walk: Walk, node: Node) -> Reasons:
     """A stage of a very long chain."""
     if walk.depth[node] > LONGEST and base(node) is node:
-        return ((node, f"follows {LONGEST} operations in one kernel"),)
-    return ()
+        yield node, f"follows {LONGEST} operations in one kernel"
 
 
 def multiplied(walk: Walk, node: Node) -> Reasons:
     """What `node` would compute many times over: windows, and repeats along an axis outside one
     that varies (repeats along inner axes are hoisted out of the inner loop)."""
     if node in walk.inlined or not isinstance(node, (ir.Window, ir.Expand)):
-        return ()
+        return
     source = node.inputs[0]
     if isinstance(node, ir.Expand):
         inner = varies(source)
         repeated = [k for k, n in enumerate(source.shape) if n != node.shape[k]]
         if not inner or not repeated or min(repeated) > max(inner):
-            return ()
+            return
     value = narrowest(unturned(source), walk.narrow, walk.why)
-    if walk.work[value] < MULTIPLIED_WORK or not isinstance(value, (Elementwise, ir.Gather)):
-        return ()
-    return ((value, f"{walk.work[value]} operations each, which {label(node)} would repeat"),)
+    if walk.work[value] >= MULTIPLIED_WORK and isinstance(value, (Elementwise, ir.Gather)):
+        yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
 
 
 def factors(walk: Walk, node: Node) -> Reasons:
@@ -211,13 +205,14 @@ def too_many_parts(walk: Walk, node: Node) -> Reasons:
     """Parts that are joined themselves, of a value that is joined of too many."""
     walk.parts[node], stored = count_parts(node, walk.parts, walk.why)
     walk.apart.update(stored)
-    return tuple((part, "joined, and a part of what is joined of too many") for part in stored)
+    for part in stored:
+        yield part, "joined, and a part of what is joined of too many"
 
 
 def shared(walk: Walk, node: Node) -> Reasons:
-    """What several values are computed of, be it under another shape, or of a half of it."""
+    """A value that is used several times, be it under another shape, or a half of it."""
     if not isinstance(node, (Elementwise, ir.Gather)):
-        return ()
+        return
     users, cost, size = walk.users, walk.work[node], node.type.size
     seen = node
     while len(users[seen]) == 1:
@@ -228,10 +223,9 @@ def shared(walk: Walk, node: Node) -> Reasons:
         seen = user
     count = len(users[seen])
     if count < 2 or walk.meeting[seen] is not seen:
-        return ()
+        return
     if cost >= SHARED_WORK or (count > 2 and cost >= SHARED_WORK // 2):
-        return ((node, f"{cost} operations each, used {count} times"),)
-    return ()
+        yield node, f"{cost} operations each, used {count} times"
 
 
 # In this order, for each value after those it is made of
@@ -276,9 +270,9 @@ def repeated_factors(node: Node) -> tuple[Node, ...]:
 
 
 def narrowest(node: Node, narrow: Set[DType], stored: Container[Node]) -> Node:
-    """What is stored for a value: casts to wider integers, and those of what is in memory already,
-    are done where it is read. That is fewer bytes, and integers that are known to be small. Casts
-    of `narrow` floats too, which products take as they are."""
+    """What is stored for a value: exact casts of integers, of `narrow` floats (products take them
+    as they are) and of what is in memory anyway are left to its readers. That is fewer bytes, and
+    integers keep their known bounds."""
     node = base(node)
     while is_exact_cast(node):
         inner = below_views(node.inputs[0])

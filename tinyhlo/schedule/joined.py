@@ -1,6 +1,6 @@
-"""Values that are one of several by their position: concatenations, and what was put into slices.
+"""Values that are joined of parts by position: concatenations, and arrays with slices replaced.
 
-In: nodes, inputs first. Out: those that are stored, where a formula a part would be too much code.
+In: nodes, inputs first. Out: those to store, as a formula for each part would be too much code.
 """
 
 from __future__ import annotations

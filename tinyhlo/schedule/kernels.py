@@ -32,8 +32,6 @@ from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.values import STRUCTURES, in_memory
 
-InPlace = tuple[tuple[int, int], ...]
-
 
 @dataclass(slots=True)
 class KernelTable:
@@ -55,7 +53,7 @@ class KernelTable:
         `in_place` pairs (result, value read) that share memory. `locations` and `why` are kept
         with it, for people.
         """
-        graph, reads = rebuild(results, is_read)
+        graph, reads = over_params(results, is_read)
         places = tuple((list(results).index(r), reads.index(v)) for r, v in in_place)
         key = graph_key(graph), places
         kernel = self.known.get(key)
@@ -85,7 +83,7 @@ def nearest(
     return None
 
 
-def rebuild(
+def over_params(
     results: Sequence[Node], is_read: Mapping[Node, Node]
 ) -> tuple[Graph, tuple[Node, ...]]:
     """The results over Params; `is_read` as in `KernelTable.kernel`. Params are numbered by first

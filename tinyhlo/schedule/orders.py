@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Branch, Elementwise, Graph, Loop, Node, Permute, Reduce
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute, Reduce
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.walks import Users, users_of
+from tinyhlo.ir.walks import Users, has_control_flow, users_of
 
 
 def in_order(graph: Graph) -> Graph:
@@ -33,14 +33,14 @@ def in_order(graph: Graph) -> Graph:
         for node in nodes
         if isinstance(node, Permute) and is_wanted(node, users, kept)
     }
-    if not turned and not any(isinstance(node, (Loop, Branch)) for node in nodes):
+    if not turned and not has_control_flow(nodes):
         return graph
 
     def placed(node: Node, inputs: list[Node]) -> Node:
         found, order = rebuild(node, inputs, in_order), turned.get(node)
         if order is None:
             return step(found) if isinstance(found, Reduce) and found is not node else found
-        back = sorted(range(len(order)), key=order.__getitem__)
+        back = build.inverse(order)
         return build.permute(with_axes(found, order), back)
 
     return graph.mapped(placed)

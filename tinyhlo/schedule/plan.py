@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.ir.graph import Constant, Graph
+from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.narrow import narrow
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
@@ -63,6 +63,5 @@ def schedule(
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     body = shared_copies(results_in_place(body), context.kernels)
     placed, arena_bytes = plan(body)
-    constants = tuple(node for node in context.constants if isinstance(node, Constant))
     shared = share_kernels(placed, LOAD_BYTES if target.runs_grids else 1)
-    return Program(name, inputs, outputs, constants, shared, arena_bytes, aliases)
+    return Program(name, inputs, outputs, tuple(context.constants), shared, arena_bytes, aliases)

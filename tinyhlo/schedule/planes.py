@@ -18,11 +18,12 @@ from math import prod
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
-from tinyhlo.ir.graph import VIEWS, Branch, Elementwise, Graph, Loop, Node, Pad, Reduce, Window
+from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node, Pad, Reduce, Window
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.views import through
+from tinyhlo.ir.walks import has_control_flow
 
 FEW_PRODUCTS = 1 << 14  # of one sum: up to so many, one pass over both operands beats tiles
 LANES = 8  # of a batch, for a vector
@@ -36,7 +37,7 @@ def sum_planes(graph: Graph) -> Graph:
     uses = Counter(factor for pair in pairs for factor in factors_of(pair))
     wanted = {pair: inner_axes(pair) for pair in pairs if is_shared(pair, uses)}
     wanted = {pair: inner for pair, inner in wanted.items() if inner or is_small(pair)}
-    if not wanted and not any(isinstance(node, (Loop, Branch)) for node in nodes):
+    if not wanted and not has_control_flow(nodes):
         return graph
 
     def summed(node: Node, inputs: list[Node]) -> Node:

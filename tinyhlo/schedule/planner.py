@@ -39,7 +39,7 @@ class Context:
 
     target: Target
     kernels: KernelTable = field(default_factory=KernelTable)
-    constants: dict[Node, Buffer] = field(default_factory=dict)
+    constants: dict[Constant, Buffer] = field(default_factory=dict)
     count: int = 0
 
     def temporary(self, type_: TensorType) -> Buffer:
@@ -64,7 +64,7 @@ class Planner:
     graph: Graph
     fusion: Fusion
     params: Sequence[Buffer]
-    writable: set[Node]  # values whose memory this block may overwrite
+    writable: set[Param]  # whose memory this block may overwrite
     readers: dict[Node, set[Cluster]]
     numbers: dict[Node, int]  # of computed values, in topological order
     bound: dict[Node, Buffer] = field(default_factory=dict)  # value -> where to compute it

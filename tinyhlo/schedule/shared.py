@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tinyhlo.ir.graph import LibraryCall, Node, Param, Reshape, Slice, graph_key
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.kernels import rebuild
+from tinyhlo.schedule.kernels import over_params
 from tinyhlo.schedule.planner import SCALAR_BYTES
 from tinyhlo.schedule.program import Block, Kernel, Launch, Statement, rewritten, statements
 
@@ -26,7 +26,7 @@ class Sharing:
     sources: tuple[tuple[int, int], ...]  # (param, offset) of each param
 
 
-def share_kernels(body: Block, alignment: int = 1) -> Block:
+def share_kernels(body: Block, alignment: int) -> Block:
     """The statements over as few kernels as can be; pieces begin at multiples of `alignment`."""
     kernels = dict.fromkeys(s.kernel for s in statements(body) if isinstance(s, Launch))
     sharings = {kernel: over_pieces(kernel, alignment) for kernel in kernels}
@@ -53,7 +53,7 @@ def share_kernels(body: Block, alignment: int = 1) -> Block:
     return rewritten(body, over_shared)
 
 
-def over_pieces(kernel: Kernel, alignment: int = 1) -> Sharing:
+def over_pieces(kernel: Kernel, alignment: int) -> Sharing:
     """A kernel with a param for each dense piece that it reads of another; itself when there are
     none. What is in registers stays whole, and memory that is written too."""
     nodes = kernel.graph.nodes()
@@ -67,7 +67,7 @@ def over_pieces(kernel: Kernel, alignment: int = 1) -> Sharing:
     if not pieces or any(isinstance(node, LibraryCall) for node in nodes):
         return Sharing(kernel, tuple(sorted(params.values())))
     sources: dict[Node, tuple[int, int]] = {**params, **pieces}
-    graph, reads = rebuild(kernel.graph.results, {node: node for node in sources})
+    graph, reads = over_params(kernel.graph.results, {node: node for node in sources})
     numbers = {node.position: k for k, node in enumerate(reads) if isinstance(node, Param)}
     in_place = tuple((result, numbers[position]) for result, position in kernel.in_place)
     over = replace(kernel, graph=graph, in_place=in_place)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.ir import build
-from tinyhlo.ir.graph import Branch, Elementwise, Graph, Loop, Node, Permute
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.walks import Users, users_of
+from tinyhlo.ir.walks import Users, has_control_flow, users_of
 from tinyhlo.schedule.terms import Order, small_among
 
 
@@ -23,7 +23,7 @@ def sink(graph: Graph) -> Graph:
     """The same Graph if nothing is turned twice; regions of loops and branches included."""
     nodes = graph.nodes()
     orders = orders_of(nodes, users_of(nodes), {*graph.results, *graph.effects})
-    if not orders and not any(isinstance(node, (Loop, Branch)) for node in nodes):
+    if not orders and not has_control_flow(nodes):
         return graph
 
     def placed(node: Node, inputs: list[Node]) -> Node:

@@ -18,19 +18,9 @@ from math import prod
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import (
-    Branch,
-    Elementwise,
-    Expand,
-    Graph,
-    Iota,
-    Loop,
-    Node,
-    Permute,
-    Reduce,
-)
+from tinyhlo.ir.graph import Elementwise, Expand, Graph, Iota, Node, Permute, Reduce
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.walks import Users, users_of
+from tinyhlo.ir.walks import Users, has_control_flow, users_of
 from tinyhlo.records import dataclass
 
 LEAST = 1 << 11  # terms: of fewer, a launch takes longer than what is won
@@ -64,7 +54,7 @@ def in_order_of_terms(graph: Graph) -> Graph:
             order = order_of(terms, small)
             if order:
                 turned |= dict.fromkeys((*terms.reduces, *terms.values), order)
-    if not turned and not any(isinstance(node, (Loop, Branch)) for node in nodes):
+    if not turned and not has_control_flow(nodes):
         return graph
 
     def placed(node: Node, inputs: list[Node]) -> Node:
@@ -72,7 +62,7 @@ def in_order_of_terms(graph: Graph) -> Graph:
         if order is None:
             found = rebuild(node, inputs, in_order_of_terms)
             return found if found is node else step(found)
-        back = sorted(range(len(order)), key=order.__getitem__)
+        back = build.inverse(order)
         inputs = [step(build.permute(value, back)) for value in inputs]
         if isinstance(node, Elementwise):
             value = step(build.elementwise(node.op, *inputs, dtype=node.dtype))

@@ -16,7 +16,7 @@ from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
-FEWER = 8  # times what a gather takes: a value of so many elements is computed where it is taken
+FEWER = 8  # a gather that reads at most an eighth of a value computes what it reads
 
 
 def base(node: Node) -> Node:
@@ -102,17 +102,17 @@ def must_store(node: Node) -> tuple[Node, ...]:
 
 
 def takes_once(node: ir.Gather) -> bool:
-    """Whether a gather reads no element twice: each of its axes is one of its source's, from places
-    on that may be data, and other ones further out."""
+    """Whether a gather reads no element twice: along each of its axes one index counts up by one,
+    from a start that is data or depends on axes of which other indices tell the position."""
     indices = node.inputs[1:]
     left = {axis for axis, extent in enumerate(node.shape) if extent > 1}
-    for _ in indices:  # each time at least one axis is settled, or none will be
+    for _ in indices:  # each round settles at least one axis, or no later one will
         left = left - {runs_from(index, left) for index in indices}
     return not left
 
 
 def runs_from(index: Node, left: Set[int]) -> int | None:
-    """The one axis of those `left` along which places count up by one, if there is no other."""
+    """The axis along which an index counts up by one, if it varies along none of `left` besides."""
     own = varies(index) & left
     if len(own) != 1:
         return None

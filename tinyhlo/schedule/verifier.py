@@ -16,8 +16,7 @@ from tinyhlo.errors import VerificationError
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import ZERO, Index, Var, index, linear, substitute
-from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.schedule.access import access, space_of
+from tinyhlo.schedule.access import access, space_of, updated_element
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -66,31 +65,19 @@ def unsafe_reads(kernel: Kernel) -> Iterator[str]:
             if not any(isinstance(o, Param) and o.position == taken for o in operands):
                 yield f"result {position} is param {taken}, which {node.target} did not promise"
         elif isinstance(node, (UpdateSlice, Scatter)):
+            element = updated_element(node) if isinstance(node, UpdateSlice) else None
             for value in node.inputs[len(in_memory(node)) :]:
-                own = updated(node) if value is node.inputs[1] else None
-                yield from strangers(value, kernel, taken, own)
+                yield from strangers(value, taken, element if value is node.inputs[1] else None)
         else:
             for value in graph.results:
                 kept = space_of(value).kept
                 only = {var: ZERO for var in kept if var.extent == 1}
                 element = linear([only.get(var, index(var)) for var in kept], value.shape)
-                yield from strangers(value, kernel, taken, element, only)
-
-
-def updated(node: UpdateSlice | Scatter) -> object:
-    """The element that an update writes, by the indices of its value; None if that is data."""
-    if not isinstance(node, UpdateSlice):
-        return None
-    starts = [splat_value(start) for start in node.inputs[2:]]
-    if any(start is None for start in starts):
-        return None
-    within = map(index, space_of(node.inputs[1]).kept)
-    at = (i + int(start) for i, start in zip(within, starts, strict=True) if start is not None)
-    return linear(tuple(at), node.shape)
+                yield from strangers(value, taken, element, only)
 
 
 def strangers(
-    value: Node, kernel: Kernel, taken: int, element: object, only: Mapping[Var, Index] = NO_VALUES
+    value: Node, taken: int, element: Index | None, only: Mapping[Var, Index] = NO_VALUES
 ) -> Iterator[str]:
     """Where `value` reads a param at another element than `element`; `only` are variables of one
     value. A reduce may read its own element: results are stored when all sums are made."""
