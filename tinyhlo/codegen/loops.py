@@ -56,6 +56,11 @@ class Loop:
     count: int | None = None
     chains: int = 1
 
+    @property
+    def trip_count(self) -> int:
+        """Iterations, at most: the last strip may have fewer."""
+        return min(self.count or self.var.extent, self.var.extent)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bind:

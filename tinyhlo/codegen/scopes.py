@@ -194,5 +194,3 @@ class Scopes:
         names = changed(body)
         if names:
             self.forget(names)
-        if stores_in(body):
-            self.stored()

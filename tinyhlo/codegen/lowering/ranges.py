@@ -41,13 +41,13 @@ from tinyhlo.codegen.loops import (
     Statement,
 )
 from tinyhlo.codegen.lowering.fused import Lowering
-from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.lowering.updates import FEWEST, Updates
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, I64
-from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, linear
+from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, constant, index, linear
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
-FEWEST = 1 << 16  # elements of updates that outweigh waking threads
 NEAR = 4  # times the nearest cache: a target that small misses it too rarely to pay for the pass
 BLOCK = 1024  # updates: their lists stay in the nearest cache
 SMALL = 1 << 31  # what a list can hold
@@ -79,7 +79,7 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
     cut = max(axes.data, key=lambda axis: updates.operand[axis])
     if updates.operand[cut] < 2 * target.threads:
         return ()
-    part, block = Var("range", target.threads), Var("block", -(-axes.var.extent // BLOCK))
+    part, block = Var("range", target.threads), Var("block", ceil_div(axes.var.extent, BLOCK))
     places = Memory("places", I32, BLOCK + PACKED, local=True)
     numbers = Memory("numbers", I32, BLOCK + PACKED, local=True)
     within = inside(axes, updates.operand, cut, part)
@@ -137,9 +137,9 @@ def inside(axes: Axes, operand: Sequence[int], cut: int, part: Var) -> Expressio
     """Whether an update lies inside the operand, and in the part of the axis `cut`."""
     tests: list[Expression] = []
     for axis, value in axes.data.items():
-        low, high, extent = ZERO, Index(operand[axis], ()), operand[axis]
+        low, high, extent = ZERO, constant(operand[axis]), operand[axis]
         if axis == cut:
-            length = -(-extent // part.extent)
+            length = ceil_div(extent, part.extent)
             low = index(part) * length
             if length * part.extent > extent:
                 tests.append(value < IndexValue(high, value.dtype))

@@ -14,6 +14,8 @@ from tinyhlo.ir.index import Index
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
+FEWEST = 1 << 16  # elements of updates that outweigh waking threads
+
 
 @dataclass(frozen=True, slots=True)
 class Updates:

@@ -164,7 +164,7 @@ def reduces_apart(statement: Statement) -> Body:
             pass
         case _:
             return (statement,)
-    declares = list(takewhile(lambda s: isinstance(s, Declare), body))
+    declares = declares_of(body)
     reduces = list(takewhile(is_reduce, body[len(declares) :]))
     known: dict[Expression, Expression] = {}
 
@@ -173,7 +173,7 @@ def reduces_apart(statement: Statement) -> Body:
 
     result: list[Statement] = []
     for loop in reduces:
-        own = [d for d in declares if isinstance(d, Declare) and d.name in names_set((loop,))]
+        own = [d for d in declares if d.name in names_set((loop,))]
         rows = {
             Read(d.name, d.value.dtype): Memory(
                 f"{d.name}_row", d.value.dtype, column.extent, local=True
@@ -188,6 +188,12 @@ def reduces_apart(statement: Statement) -> Body:
     return (*result, replace(statement, body=rest))
 
 
+def declares_of(body: Body) -> tuple[Declare, ...]:
+    """The registers that a body begins with."""
+    first = takewhile(lambda s: isinstance(s, Declare), body)
+    return tuple(s for s in first if isinstance(s, Declare))
+
+
 def is_reduce(statement: Statement) -> bool:
     return isinstance(statement, Loop) and statement.axis is Axis.REDUCE
 
@@ -199,10 +205,9 @@ def find_columns(statement: Statement) -> Columns | None:
             pass
         case _:
             return None
-    leading = len(list(takewhile(lambda s: isinstance(s, Declare), body)))
-    declares = tuple(s for s in body[:leading] if isinstance(s, Declare))
+    declares = declares_of(body)
     reduces = [s for s in body if isinstance(s, Loop)]
-    if len(reduces) != 1 or body[leading] is not reduces[0]:
+    if len(reduces) != 1 or body[len(declares)] is not reduces[0]:
         return None
     rows: list[Loop] = [reduces[0]]
     while len(rows[-1].body) == 1 and isinstance(rows[-1].body[0], Loop):
@@ -212,7 +217,7 @@ def find_columns(statement: Statement) -> Columns | None:
         all(loop.axis is Axis.REDUCE and loop.count is None for loop in rows)
         and {s.name for s in sums} == {d.name for d in declares} != set()
     )
-    rest = body[leading + 1 :]
+    rest = body[len(declares) + 1 :]
     return Columns(column, declares, tuple(rows), tuple(sums), rest) if simple else None
 
 
@@ -258,7 +263,7 @@ def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
 
 def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     """Each strip of rows has accumulators of its own, joined in order afterwards."""
-    column, length = columns.column, -(-rows.var.extent // count)
+    column, length = columns.column, ceil_div(rows.var.extent, count)
     parts, strips, join = split_reduce(columns.declares, rows, length, column)
     expansion, sums = of_all_columns(column, strips.body, lanes)
     strips = replace(strips, body=(*expansion.scratch, *sums))

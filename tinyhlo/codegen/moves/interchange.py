@@ -88,10 +88,9 @@ def reduced(sums: Sequence[Loop]) -> int:
 
 
 def accumulated(sums: Sequence[Loop]) -> Iterator[Expression]:
+    """What some nests of reduces add up."""
     for each in sums:
-        for statement in (nest := reduces(each)) and nest[-1].body:
-            if isinstance(statement, Accumulate):
-                yield statement.value
+        yield from (s.value for s in reduces(each)[-1].body if isinstance(s, Accumulate))
 
 
 def reduces(statement: Statement) -> list[Loop]:

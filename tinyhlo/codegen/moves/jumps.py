@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import all_values, below, rewritten
+from tinyhlo.codegen.bodies import all_values, below, inside, rewritten
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -21,7 +21,7 @@ from tinyhlo.codegen.expressions import (
     exchanged,
     has_registers,
 )
-from tinyhlo.codegen.loops import Body, If, Loop, Statement
+from tinyhlo.codegen.loops import Body, Loop, Statement
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import Condition, Data, index
@@ -34,13 +34,9 @@ def with_jumps(body: Body, moves: list[str]) -> Body:
     """The same, with such choices in loops that run in lanes."""
 
     def changed(statement: Statement) -> Statement:
-        match statement:
-            case Loop() if statement.width > 1:
-                return chosen_once(statement, moves)
-            case Loop(body=inner) | If(body=inner):
-                return replace(statement, body=with_jumps(inner, moves))
-            case _:
-                return statement
+        if isinstance(statement, Loop) and statement.width > 1:
+            return chosen_once(statement, moves)
+        return inside(statement, lambda inner: with_jumps(inner, moves))
 
     return tuple(map(changed, body))
 

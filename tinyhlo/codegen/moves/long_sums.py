@@ -18,6 +18,7 @@ from dataclasses import replace
 from tinyhlo.codegen.bodies import below, inside, rewritten
 from tinyhlo.codegen.expressions import Read, identity
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
 
@@ -44,14 +45,14 @@ def blocked(loop: Loop, moves: list[str], pieces: int = 1) -> Loop:
 
 def cut(loop: Loop, moves: list[str], pieces: int) -> Loop:
     """Blocks of a chain's length, each with sums of its own."""
-    turns = -(-loop.var.extent // loop.width)
+    turns = ceil_div(loop.var.extent, loop.width)
     each = max(1, CHAIN * turns // max(chains((loop,)).values()))
-    blocks = -(-turns // each)
-    each = -(-turns // (-(-blocks // pieces) * pieces)) * loop.width
+    blocks = round_up(ceil_div(turns, each), pieces)
+    each = ceil_div(turns, blocks) * loop.width
     moves.append(f"blocks {loop.var.name}/{each}")
     types = {s.name: s.value.dtype for s in below(loop.body) if isinstance(s, Accumulate)}
     own = {name: f"{name}_{loop.var.name}" for name in chains((loop,))}
-    block = Var(f"{loop.var.name}_block", -(-loop.var.extent // each))
+    block = Var(f"{loop.var.name}_block", ceil_div(loop.var.extent, each))
     inside = replace(
         loop,
         body=tuple(rewritten(s, lambda e: e, name_of=lambda n: own.get(n, n)) for s in loop.body),
@@ -70,8 +71,8 @@ def chains(body: Body) -> Counter[str]:
         match statement:
             case Accumulate(name=name, op=Op.ADD, value=value) if value.dtype.is_float:
                 found[name] += 1
-            case Loop(var=Var(extent=extent), body=inner):
-                turns = -(-min(statement.count or extent, extent) // statement.width)
+            case Loop(body=inner):
+                turns = ceil_div(statement.trip_count, statement.width)
                 found.update({name: count * turns for name, count in chains(inner).items()})
             case If(body=inner):
                 found.update(chains(inner))

@@ -28,6 +28,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import misses, work_once
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.target import Target
 
@@ -51,28 +52,34 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))
         elif statement.axis is Axis.REDUCE and can_split(statement, result):
-            loop = blocked(statement, moves, STRIPS)
-            names = changed((loop,))
-            starts = [s for s in result if names & names_set((s,))]
-            result = [s for s in result if s not in starts]
-            declares = [s for s in starts if isinstance(s, Declare)]
-            length = strip_length(loop)
-            moves.append(f"parallel {loop.var.name}/{length}")
-            parts, strips_, join = split_reduce(declares, loop, length)
-            sums = (s for s in starts if not isinstance(s, Declare))
-            result += [*parts, strips_, *declares, *sums, join]
+            result = with_strips(result, statement, moves)
         else:
             result.append(statement)
     return tuple(result)
+
+
+def with_strips(before: list[Statement], reduce: Loop, moves: list[str]) -> list[Statement]:
+    """What comes before a reduce, and its strips; what is done before with the accumulators that
+    these are joined in comes behind them."""
+    loop = blocked(reduce, moves, STRIPS)
+    names = changed((loop,))
+    starts = [s for s in before if names & names_set((s,))]
+    declares = [s for s in starts if isinstance(s, Declare)]
+    sums = [s for s in starts if not isinstance(s, Declare)]
+    length = strip_length(loop)
+    moves.append(f"parallel {loop.var.name}/{length}")
+    parts, strips, join = split_reduce(declares, loop, length)
+    return [*(s for s in before if s not in starts), *parts, strips, *declares, *sums, join]
 
 
 def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
     """Whether the threads share a loop; either way where there is about as much work as that
     takes."""
     amount = work_once((loop,)) + MISS * misses(loop, target.l2_bytes)
-    answers = {"all": True, "one": False} if amount >= least else {"one": False, "all": True}
+    worth = amount >= least
     if not least / UNSURE <= amount <= least * UNSURE:
-        return amount >= least
+        return worth
+    answers = {"all": True, "one": False} if worth else {"one": False, "all": True}
     return moves.choose(f"threads {loop.var.name}", answers)
 
 
@@ -108,8 +115,8 @@ def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
         turns, inner = turns * inner.var.extent, next_
     if inner is None:
         return None
-    length = strip_length(inner, -(-STRIPS // turns))
-    count = -(-inner.var.extent // length)
+    length = strip_length(inner, ceil_div(STRIPS, turns))
+    count = ceil_div(inner.var.extent, length)
     if count < 2:
         return None
     piece = Var("".join(each.var.name for each in (*outer, inner)) + "_piece", turns * count)
@@ -133,9 +140,8 @@ def strip_length(loop: Loop, strips: int = STRIPS) -> int:
     """A multiple of the vector width that gives about so many strips."""
     unit = max(loop.width, 1)
     if loop.axis is Axis.VECTOR and not any(isinstance(s, Loop) for s in loop.body):
-        unit = -(-SMALL_STRIP // unit) * unit
-    each = -(-loop.var.extent // strips)
-    return -(-each // unit) * unit
+        unit = round_up(SMALL_STRIP, unit)
+    return round_up(ceil_div(loop.var.extent, strips), unit)
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:
@@ -164,7 +170,7 @@ def is_kept(statement: Statement) -> bool:
 
 def strips(loop: Loop, length: int) -> Loop:
     """Split a loop into strips that run in parallel; the loop itself keeps its meaning."""
-    count = -(-loop.var.extent // length)
+    count = ceil_div(loop.var.extent, length)
     strip = Var(f"{loop.var.name}_strip", count)
     inner = replace(loop, start=index(strip) * length, count=length)
     return Loop(strip, Axis.PARALLEL, (inner,))
@@ -176,7 +182,7 @@ def split_reduce(
     """A reduce, or that of a column, in parallel: scratch, the strips, each with accumulators of
     its own, and how these are joined in order. The number of strips does not depend on the number
     of threads, so the result does not either."""
-    count = -(-loop.var.extent // length)
+    count = ceil_div(loop.var.extent, length)
     strip = Var(f"{loop.var.name}_strip", count)
     size = 1 if column is None else column.extent
     place = index(strip) * size + (ZERO if column is None else index(column))

@@ -35,9 +35,9 @@ from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
 from tinyhlo.codegen.moves.write_out import (
     is_tiny,
-    iterations,
     uses_registers,
     without_registers,
+    written_out,
 )
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, constant, index
@@ -95,9 +95,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     depend on; nothing where there is no such number, or too few turns for a vector."""
     if not divides(nest[-1].body) or uses_registers(nest[-1]):
         return ()
-    body: list[Statement] = []
-    for statement in nest[-1].body:
-        body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    body = written_out(nest[-1].body)
     if not all(isinstance(statement, (Declare, Accumulate, Store)) for statement in body):
         return ()
     variables, bounds = [loop.var for loop in nest], [*bounds_in(body)]

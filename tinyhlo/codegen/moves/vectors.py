@@ -26,9 +26,11 @@ from tinyhlo.codegen.expressions import (
     index_free,
 )
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, Store
+from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import operands, parts, walk
-from tinyhlo.ir.index import Index, Var
+from tinyhlo.ir.index import Data, Index, Var
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
 
@@ -154,8 +156,7 @@ def heavy(loop: Loop) -> Loop:
 
 def is_light(loop: Loop) -> bool:
     """Whether a loop has none inside, and so little to do that turns count."""
-    leaf = all(isinstance(s, Store) for s in loop.body)
-    return leaf and work(loop) <= STORED_WORK * loop.var.extent
+    return stores_alone(loop.body) and work(loop) <= STORED_WORK * loop.var.extent
 
 
 def widths(loop: Loop, lanes: int, chains: int, least: int) -> dict[str, tuple[int, int]]:
@@ -211,7 +212,7 @@ def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
 def whole(loop: Loop, found: Score) -> int:
     """Lanes of a vector that a short row of results is, where that is half a register or more."""
     extent, nbytes = loop.var.extent, loop.var.extent * found.bits // 8
-    leaf = loop.axis is Axis.SERIAL and all(isinstance(s, Store) for s in loop.body)
+    leaf = loop.axis is Axis.SERIAL and stores_alone(loop.body)
     return extent if leaf and not found.gathers and nbytes in WHOLE else 0
 
 
@@ -229,10 +230,10 @@ def column_chains(loop: Loop, lanes: int, target: Target) -> int:
     chains = COLUMN_CHAINS // 2 if heavy else COLUMN_CHAINS
     while chains > 1 and 2 * chains * len(terms) > target.vector_registers:
         chains //= 2
-    vectors = -(-loop.var.extent // lanes)
+    vectors = ceil_div(loop.var.extent, lanes)
     if chains < COLUMN_CHAINS or vectors % chains == 0:
         return chains
-    return min(chains, chains // 2, key=lambda n: -(-vectors // n) * (n + 1))  # loads of a row
+    return min(chains, chains // 2, key=lambda n: ceil_div(vectors, n) * (n + 1))  # loads of a row
 
 
 def innermost(loop: Loop) -> list[Loop]:
@@ -322,9 +323,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     else:
         result.add("gather", times)
     for atom, _ in where.terms:
-        inner = getattr(atom, "value", None)
-        if inner is not None:
-            expression(inner, var, result)
+        if isinstance(atom, Data):
+            expression(atom.value, var, result)
 
 
 def expression(value: Expression, var: Var, result: Score) -> None:
@@ -332,12 +332,13 @@ def expression(value: Expression, var: Var, result: Score) -> None:
     pending = [value]
     while pending:
         e = pending.pop()
-        if e in result.seen or not e.loads:
-            if e not in result.seen and var in e.free:
-                result.bits = max(result.bits, e.dtype.bits if e.dtype.bits <= 64 else 64)
+        if e in result.seen:
+            continue
+        if e.loads or var in e.free:
+            result.bits = max(result.bits, e.dtype.bits)
+        if not e.loads:
             continue
         result.seen.add(e)
-        result.bits = max(result.bits, e.dtype.bits)
         if isinstance(e, Load):
             access(e.memory, e.index, var, result)
         pending.extend(operands(e))

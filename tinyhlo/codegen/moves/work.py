@@ -21,8 +21,8 @@ Below = Callable[[Expression], Iterable[Expression]]
 def work(statement: Statement) -> float:
     """Rough number of operations below a statement, those of indices from data included."""
     match statement:
-        case Loop(var=var, body=body, count=count):
-            return min(count or var.extent, var.extent) * max(1.0, sum(map(work, body)))
+        case Loop(trip_count=trips, body=body):
+            return trips * max(1.0, sum(map(work, body)))
         case If(body=body):
             return sum(map(work, body))
         case TileProduct(left_rows=rows, vectors=vectors, lanes=lanes, depth=depth):
@@ -38,8 +38,8 @@ def work_once(body: Body) -> float:
     total = 0.0
     for statement in body:
         match statement:
-            case Loop(var=var, body=inner, count=count):
-                total += min(count or var.extent, var.extent) * max(1.0, work_once(inner))
+            case Loop(trip_count=trips, body=inner):
+                total += trips * max(1.0, work_once(inner))
             case If(body=inner):
                 total += work_once(inner)
             case TileProduct():

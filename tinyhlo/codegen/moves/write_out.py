@@ -102,9 +102,7 @@ def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str
         )
         return replace(loop, body=tuple(body))
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
-    result: list[Statement] = []
-    for statement in loop.body:
-        result += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    result = written_out(loop.body)
     stores = [s for s in result if isinstance(s, Store)]
     if reads_any({s.memory for s in stores}, result):
         return replace(loop, body=tuple(result))
@@ -131,9 +129,7 @@ def with_short_sums_as_values(
     short = inner or any(isinstance(s, Declare) for s in loop.body)
     if not (short and sums and long) or uses_registers(loop):
         return loop
-    body = [
-        each for s in loop.body for each in (iterations(s, {}, {}) if isinstance(s, Loop) else [s])
-    ]
+    body = written_out(loop.body)
     if not all(isinstance(s, (Declare, Accumulate)) for s in body):
         return loop
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
@@ -265,6 +261,11 @@ def count_nodes(loop: Loop) -> float:
 def uses_registers(loop: Loop) -> bool:
     """Whether an index is computed from registers: these are renamed in values only."""
     return any(has_registers(index_free(where)) for where in all_indices((loop,)))
+
+
+def written_out(body: Body) -> list[Statement]:
+    """A body with the iterations of its loops in place of these."""
+    return [each for s in body for each in (iterations(s, {}, {}) if isinstance(s, Loop) else [s])]
 
 
 def iterations(
