@@ -187,7 +187,7 @@ class TileProduct:
     def over(
         self, value_of: Callable[[Expression], Expression], index_of: Callable[[Index], Index]
     ) -> TileProduct:
-        """The same of other values, at other indices."""
+        """The same product with its values and indices mapped."""
         return replace(
             self,
             left_rows=tuple(map(index_of, self.left_rows)),
@@ -309,7 +309,7 @@ class LoopProgram:
 
 
 def needed(*conditions: Condition) -> tuple[Condition, ...]:
-    """Those of the conditions that do not always hold."""
+    """The conditions that do not always hold."""
     return tuple(condition for condition in conditions if not condition.always)
 
 

@@ -59,7 +59,7 @@ def render_program(
     them, optimised."""
     modules = Modules(target, finish)
     launched = Counter(s.kernel for s in statements(program.body) if isinstance(s, Launch))
-    rendered = render_kernels(kernels, target, modules, launched, schedules or {})
+    rendered = render_kernels(kernels, target, modules, launched, schedules)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
     declarations: dict[str, str] = {}
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
@@ -72,15 +72,16 @@ def render_kernels(
     kernels: Mapping[Kernel, float],
     target: Target,
     modules: Modules,
-    launched: Mapping[Kernel, int],
-    schedules: Mapping[Kernel, Schedule],
+    launched: Mapping[Kernel, int] | None = None,
+    schedules: Mapping[Kernel, Schedule] | None = None,
 ) -> dict[Kernel, Rendered]:
     """Code of every kernel, given how often each runs and in how many places it is launched. No two
     are equal: the schedule sees to that."""
     rendered: dict[Kernel, Rendered] = {}
     for number, (kernel, runs) in enumerate(kernels.items()):
-        moves = Moves(schedules.get(kernel, NONE))
-        rendered[kernel] = render(kernel, target, runs, launched[kernel], number, modules, moves)
+        places = launched[kernel] if launched else 1
+        moves = Moves(schedules.get(kernel, NONE) if schedules else NONE)
+        rendered[kernel] = render(kernel, target, runs, places, number, modules, moves)
     return rendered
 
 

@@ -56,9 +56,9 @@ KEPT = Read("kept", I64)
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Of the operand: `own` lists those that an axis of the updates runs along, with its number;
-    `data` those whose places are the values of an integer expression over `var`, the updates' first
-    axis that is longer than 1, which is number `first`."""
+    """How an update finds its place on each axis of the operand. `own`: axes that an axis of the
+    updates runs along, with its number. `data`: axes with the place as an integer expression over
+    `var`, the variable of axis `first` of the updates, their first that is longer than 1."""
 
     first: int
     var: Var
@@ -101,8 +101,8 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
 
 
 def axes_of(updates: Updates, lowering: Lowering) -> Axes | None:
-    """None where an axis is neither its own nor data of the first, or where anything must be
-    computed before or read from what is overwritten."""
+    """None where an axis is neither own nor data, or where a value needs a reduce or reads what is
+    overwritten."""
     scope, at = lowering.nest(lowering.root, updates.shape)
     first = next(k for k, extent in enumerate(updates.shape) if extent > 1)
     (var,) = index_free(at[first])
@@ -127,7 +127,7 @@ def axes_of(updates: Updates, lowering: Lowering) -> Axes | None:
 
 
 def place_of(axes: Axes, updates: Updates, axis: int) -> Index:
-    """Of one axis, those of its own at their start."""
+    """The place of an update on one axis; the start of an own axis."""
     if axis in axes.own:
         return ZERO
     return as_index(axes.data[axis], (0, updates.operand[axis] - 1))

@@ -44,7 +44,7 @@ BLOCK = 128  # additions of floats, one after another, that round little
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A piece of a row: its number, its elements, and those of a block in it, 0 for no blocks."""
+    """A piece of a row: its number, its length, and that of the blocks in it (0: no blocks)."""
 
     number: Var
     length: int
@@ -214,7 +214,7 @@ class ScanLowering:
         return self.lowering.value(self.root.inputs[0], at)
 
     def position(self, place: Position, step: Var) -> Position:
-        """Of a step of the row at `place`."""
+        """The position of a step along the row at `place`."""
         axis, along = self.root.axis, index(step)
         if self.root.reverse:
             along = constant(self.length - 1) - along

@@ -19,7 +19,7 @@ FEWEST = 1 << 16  # elements of updates that outweigh waking threads
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """What a scatter combines into the memories `targets`, one a result."""
+    """The updates of a scatter, which are combined into the memories `targets`, one a result."""
 
     root: Scatter
     targets: tuple[Memory, ...]

@@ -54,7 +54,7 @@ def pieces(loop: Loop, moves: list[str]) -> list[Loop]:
     """The loop before, inside and behind the range where all lanes are within bounds. A border
     takes a whole vector; one of a single iteration only in rows that vectors fill."""
     lanes, extent = loop.width // loop.chains, loop.var.extent
-    start, stop = inside(loop)
+    start, stop = range_inside(loop)
     if extent >= LONG_ROW * lanes:  # results of the inside start where a vector of memory does
         start, stop = round_up(start, lanes), extent - round_up(extent - stop, lanes)
     narrow = stop - start < max(lanes, extent // 2)
@@ -97,7 +97,7 @@ def is_simple(body: Body) -> bool:
     )
 
 
-def inside(loop: Loop) -> Bounds:
+def range_inside(loop: Loop) -> Bounds:
     """The range of the loop's variable in which every condition on it holds; all of it where the
     body is too long to be copied."""
     nodes: set[Expression] = set()

@@ -75,7 +75,7 @@ STREAMS = 4  # rows at a time, of which one vector is added in one turn
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """for `column`: `declares`; for `rows` (outermost first): `accumulates`; `rest`."""
+    """A nest `for column: declares; for rows: accumulates; rest`, of `rows` the outermost first."""
 
     column: Var
     declares: tuple[Declare, ...]
@@ -97,7 +97,7 @@ class Columns:
 
     @property
     def bytes_(self) -> int:
-        """Of one array of that shape."""
+        """Bytes of one array over these columns and rows."""
         largest = max(d.value.dtype.itemsize for d in self.declares)
         return self.column.extent * self.row_count * largest
 
@@ -253,7 +253,7 @@ def turned(columns: Columns, top: bool, target: Target, moves: list[str]) -> Bod
 
 
 def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
-    """What follows the reduce reads its results from scratch."""
+    """All rows in one go; what follows the reduce reads its results from scratch."""
     expansion, sums = of_all_columns(columns.column, (*columns.declares, rows), lanes)
     reads = (Read(d.name, d.value.dtype) for d in columns.declares)
     results = (Declare(read.name, expansion.columns[read]) for read in reads)
@@ -271,8 +271,8 @@ def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
 
 
 def of_all_columns(column: Var, body: Body, lanes: int) -> tuple[Expansion, Body]:
-    """Several vectors of a row in a turn, so that the next lines are on their way while these are
-    added, or one of several rows."""
+    """A body put around all columns. A turn adds several vectors of one row, so that the next lines
+    are on their way meanwhile, or one vector of several rows."""
     streams = in_streams(body)
     width = lanes * (VECTORS if streams == body else 1)
     loop = Loop(column, Axis.SERIAL, ())
@@ -285,10 +285,10 @@ def of_all_columns(column: Var, body: Body, lanes: int) -> tuple[Expansion, Body
 def in_streams(body: Body) -> Body:
     """Rows of one array four at a time, each from its own quarter: one after the other they are one
     stream of memory, and prefetchers follow several as fast as each alone."""
-    return tuple(streamed(s) if isinstance(s, Loop) else s for s in body)
+    return tuple(in_quarters(s) if isinstance(s, Loop) else s for s in body)
 
 
-def streamed(loop: Loop) -> Loop:
+def in_quarters(loop: Loop) -> Loop:
     sums, count = only_sums(loop.body), loop.count or loop.var.extent
     if not sums:
         inner = in_streams(loop.body)
@@ -304,5 +304,5 @@ def streamed(loop: Loop) -> Loop:
 
 
 def combined(one: Accumulate, other: Accumulate) -> Accumulate:
-    """Both in one step."""
+    """Two accumulations into one register as one of both values."""
     return replace(one, value=apply(one.op, (one.value, other.value), one.value.dtype))

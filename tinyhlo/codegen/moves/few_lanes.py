@@ -49,7 +49,7 @@ def in_few_lanes(body: Body, target: Target, moves: list[str]) -> Body:
         if nest and is_short(nest, target):
             row = nest.pop()
             moves.append(f"vector {row.var.name} {row.var.extent}")
-            result += around(nest, in_one_vector(row))
+            result += with_loops_around(nest, in_one_vector(row))
         else:
             result.append(statement)
     return tuple(result)
@@ -88,15 +88,15 @@ def is_plain(statement: Statement) -> bool:
 
 
 def in_one_vector(row: Loop) -> Loop:
-    """Without registers: LLVM, where it does not optimise, keeps them in memory, whole, and loads
-    wait for what was stored in parts."""
+    """The row as one vector, its sums written out. Its registers become values: where LLVM does not
+    optimise it keeps registers in memory, and a load of one waits for its parts to be stored."""
     body = without_registers(written_out(row.body), {})
     return replace(row, axis=Axis.VECTOR, width=row.var.extent, body=tuple(body))
 
 
-def around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
-    """The row with the loops around it: as many from inside out as have few iterations are
-    written out."""
+def with_loops_around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
+    """The row in the loops around it; of these the inner ones are written out while that is few
+    rows."""
     nodes = set[Expression]()
     extent_of(replace(row, axis=Axis.SERIAL, width=1), nodes)
     rows, loops = [row], list(nest)

@@ -55,7 +55,7 @@ def chosen_once(loop: Loop, moves: list[str]) -> Loop:
 
 
 def choices(values: Iterable[Expression], loop: Loop) -> Iterator[Apply]:
-    """What lanes choose alike, but not the same; the outermost ones."""
+    """The outermost choices whose condition is the same for all lanes, but whose value is not."""
     inside: set[Expression] = set()
     for e in walk(values, lambda e: loop.var in e.free and e not in inside):
         if isinstance(e, Apply) and e.op is Op.WHERE:
@@ -66,7 +66,7 @@ def choices(values: Iterable[Expression], loop: Loop) -> Iterator[Apply]:
 
 
 def takes_long(choice: Apply, values: Iterable[Expression], loop: Loop) -> bool:
-    """Whether a side of a choice takes long, and nothing else needs what does."""
+    """Whether a side of a choice takes long, for values that nothing else needs."""
     others = walk(values, below=lambda e: () if e is choice else parts(e))
     needed = {*others, *walk(choice.arguments[:1], below=parts)}
     return any(

@@ -107,7 +107,7 @@ def widened(loop: Loop, chains: int) -> int:
 
 
 def operations(roots: Sequence[Expression], var: Var) -> list[Expression]:
-    """What the body computes for every element, inputs before users. A guard is one operation:
+    """The operations of a body that depend on the element, inputs before users. A guard is one:
     its inside may only be evaluated where it holds."""
     order: list[Expression] = []
     seen: set[Expression] = set()

@@ -59,8 +59,8 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
 
 
 def with_strips(before: list[Statement], reduce: Loop, moves: list[str]) -> list[Statement]:
-    """What comes before a reduce, and its strips; what is done before with the accumulators that
-    these are joined in comes behind them."""
+    """A reduce in strips, after the statements `before` it. Those that start its accumulators move
+    behind the strips, which are then joined into them."""
     loop = blocked(reduce, moves, STRIPS)
     names = changed((loop,))
     starts = [s for s in before if names & names_set((s,))]
@@ -99,7 +99,7 @@ def parallel(loop: Loop, moves: list[str]) -> Loop:
     if length >= loop.var.extent:
         return loop
     moves.append(f"parallel {loop.var.name}/{length}")
-    return strips(loop, length)
+    return in_strips(loop, length)
 
 
 def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
@@ -128,7 +128,7 @@ def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
 
 
 def only_loop(loop: Loop) -> Loop | None:
-    """What the loop repeats, where that is a whole loop and nothing else."""
+    """The loop inside of one, where that is all that it repeats, and runs over all of its range."""
     match loop.body:
         case (Loop(axis=Axis.SERIAL | Axis.VECTOR, count=None) as inner,):
             return inner
@@ -145,8 +145,8 @@ def strip_length(loop: Loop, strips: int = STRIPS) -> int:
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:
-    """Only accumulations below and rows that are kept in scratch, and what was done before with the
-    accumulators may come behind."""
+    """Whether a reduce may run in strips: there is nothing below it but accumulations and rows kept
+    in scratch, and what was done before with its accumulators may move behind it."""
     if not all(is_accumulation(s) or is_kept(s) for s in below(loop.body)):
         return False
     names = changed((loop,))
@@ -164,11 +164,11 @@ def is_accumulation(statement: Statement) -> bool:
 
 
 def is_kept(statement: Statement) -> bool:
-    """A value that a later pass reads again (`staging.py`): each strip has its own."""
+    """A store to scratch that a later pass reads again (`staging.py`); each strip has its own."""
     return isinstance(statement, Store) and statement.memory.local
 
 
-def strips(loop: Loop, length: int) -> Loop:
+def in_strips(loop: Loop, length: int) -> Loop:
     """Split a loop into strips that run in parallel; the loop itself keeps its meaning."""
     count = ceil_div(loop.var.extent, length)
     strip = Var(f"{loop.var.name}_strip", count)

@@ -135,7 +135,7 @@ def turn_of(indices: Iterable[Index], var: Var) -> int:
 
 
 def bounds_in(body: Sequence[Statement]) -> Iterator[Index]:
-    """What guards compare."""
+    """The indices that guards compare."""
     for e in walk(value for s in body for value in values_in(s)):
         if isinstance(e, Guard):
             yield from (condition.index for condition in e.conditions)
@@ -155,7 +155,7 @@ def row_of(body: Sequence[Statement], var: Var) -> int:
 
 
 def atoms_of(where: Index) -> Iterator[Atom]:
-    """Those of an index, and of what they divide."""
+    """The atoms of an index, and those inside its quotients and remainders."""
     for atom, _ in where.terms:
         yield atom
         if isinstance(atom, (Quotient, Remainder)):
@@ -167,7 +167,7 @@ def count_nodes(body: Sequence[Statement]) -> int:
 
 
 def at(body: Sequence[Statement], var: Var, places: Sequence[Index]) -> Body:
-    """What is stored, with each of the places for a variable."""
+    """The stores of a body for each of the places of a variable."""
     return tuple(s for place in places for s in without_registers(body, {var: place}))
 
 

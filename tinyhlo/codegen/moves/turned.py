@@ -123,7 +123,7 @@ def has_many_pages(load: Load, column: Var, target: Target) -> bool:
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
-    """What is loaded for every element: not what stands under a guard."""
+    """Loads that are made for every element: none under a guard."""
     return [e for e in walk((s.value for s in stores), below=arguments) if isinstance(e, Load)]
 
 
@@ -138,7 +138,7 @@ def square_of(itemsize: int, extent: int, target: Target) -> int:
 
 
 def size_of(extent: int, most: int, lanes: int) -> int:
-    """Of a block: the largest multiple of `lanes` whose last block overlaps little."""
+    """The size of blocks: the largest multiple of `lanes` where the last one overlaps little."""
     sizes = range(lanes, max(lanes, min(extent, most)) + 1, lanes)
     least = min(round_up(extent, size) for size in sizes)
     return max(size for size in sizes if round_up(extent, size) <= OVERLAP * least)

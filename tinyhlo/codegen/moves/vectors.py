@@ -113,28 +113,25 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     own = score(loop, target)
     if own.parts:
         return None
-    lanes = whole(loop, own) or lanes_of(own, target, loop.var.extent)
-    best = min((gain(inner, target) for inner in innermost(heavy(loop))), default=-1.0)
-    others = [s for s in below(heavy(loop).body) if isinstance(s, Loop) and s.axis is Axis.SERIAL]
-    along = own.value > 0 and (own.value > best or loop in innermost(loop))
-    along = along and not any(gain(inner, target) >= own.value for inner in others)
-    dear = work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
-    dear = dear and (not own.gathers or computes(loop.body))
-    dear = dear and not all(map(is_copy, innermost(loop)))  # in vectors of their own
+    lanes = lanes_of_row(loop, own) or lanes_of(own, target, loop.var.extent)
+    main = heavy(loop)
+    best = min((gain(inner, target) for inner in innermost(main)), default=-1.0)
+    others = [s for s in below(main.body) if isinstance(s, Loop) and s.axis is Axis.SERIAL]
+    along = (
+        own.value > 0
+        and (own.value > best or loop in innermost(loop))
+        and not any(gain(inner, target) >= own.value for inner in others)
+    )
+    dear = (
+        work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
+        and (not own.gathers or computes(loop.body))
+        and not all(map(is_copy, innermost(loop)))  # these have vectors of their own
+    )
     short = longest_inside(loop) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
     waits |= own.hides and loop.axis is Axis.REDUCE
-    chains = 0  # vectors side by side
-    if along or waits or (dear and short):
-        chains = 1
-        if loop.axis is Axis.REDUCE:
-            chains = REDUCE_CHAINS
-        elif along and any(isinstance(s, Loop) for s in loop.body):
-            chains = column_chains(loop, lanes, target)
-        elif loop.var.extent == 2 * lanes and is_light(loop):
-            chains = 2  # no loop is left
-        while chains > 1 and lanes * chains > loop.var.extent:
-            chains //= 2
+    taken = along or waits or (dear and short)
+    chains = chains_of(loop, along, lanes, target) if taken else 0
     answers = widths(loop, lanes, chains, shortest_of(own, target))
     lanes, chains = moves.choose(f"vector {loop.var.name}", answers)
     width = lanes * chains
@@ -145,12 +142,26 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     return replace(loop, axis=axis, width=width, chains=chains)
 
 
+def chains_of(loop: Loop, along: bool, lanes: int, target: Target) -> int:
+    """Vectors side by side; `along` which memory is accessed best."""
+    chains = 1
+    if loop.axis is Axis.REDUCE:
+        chains = REDUCE_CHAINS
+    elif along and any(isinstance(s, Loop) for s in loop.body):
+        chains = column_chains(loop, lanes, target)
+    elif loop.var.extent == 2 * lanes and is_light(loop):
+        chains = 2  # no loop is left
+    while chains > 1 and lanes * chains > loop.var.extent:
+        chains //= 2
+    return chains
+
+
 def heavy(loop: Loop) -> Loop:
     """A loop without the loops in it that do little beside another: a sum of three numbers does not
     decide how the 300 that are stored beside it run."""
-    inside = [work(s) if isinstance(s, Loop) else math.inf for s in loop.body]
-    most = max((each for each in inside if each < math.inf), default=0.0)
-    kept = (s for s, each in zip(loop.body, inside, strict=True) if OUTWEIGHED * each >= most)
+    amounts = {s: work(s) for s in loop.body if isinstance(s, Loop)}
+    most = max(amounts.values(), default=0.0)
+    kept = (s for s in loop.body if OUTWEIGHED * amounts.get(s, most) >= most)
     return replace(loop, body=tuple(kept))
 
 
@@ -209,8 +220,8 @@ def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
     return lanes
 
 
-def whole(loop: Loop, found: Score) -> int:
-    """Lanes of a vector that a short row of results is, where that is half a register or more."""
+def lanes_of_row(loop: Loop, found: Score) -> int:
+    """Lanes of the one vector that a short row of results fills, if it is of a size in WHOLE."""
     extent, nbytes = loop.var.extent, loop.var.extent * found.bits // 8
     leaf = loop.axis is Axis.SERIAL and stores_alone(loop.body)
     return extent if leaf and not found.gathers and nbytes in WHOLE else 0

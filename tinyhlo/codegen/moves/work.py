@@ -32,8 +32,8 @@ def work(statement: Statement) -> float:
 
 
 def work_once(body: Body) -> float:
-    """The same of a whole body, what its stores share counted once, for networks of additions have
-    as many stores as rows; and the additions and stores themselves."""
+    """The work of a whole body: what its statements share is counted once, since networks of
+    additions have as many stores as rows; accumulations and stores count themselves."""
     values: list[Expression] = []
     total = 0.0
     for statement in body:
@@ -57,7 +57,7 @@ def cost(value: Expression, below: Below = operands) -> float:
 
 
 def cost_of_all(values: Iterable[Expression], below: Below) -> float:
-    """The same of several."""
+    """Operations of several expressions, as `cost` counts them."""
     nodes = walk(values, lambda e: bool(e.free) or not isinstance(e, Apply), below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
     return sum(20.0 if is_dear else 1.0 for is_dear in dear)

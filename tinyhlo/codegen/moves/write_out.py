@@ -24,6 +24,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    Renamed,
     apply,
     exchanged,
     has_registers,
@@ -59,7 +60,6 @@ IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for t
 
 Values = Mapping[Var, Index]
 Names = Mapping[str, str]
-Done = dict[Expression, Expression]
 
 
 def write_out(body: Body, target: Target, runs: float, moves: list[str]) -> Body:
@@ -137,10 +137,10 @@ def with_short_sums_as_values(
 
 
 def without_registers(body: Sequence[Statement], values: Values) -> list[Statement]:
-    """What a body without loops stores and accumulates at known values of loop variables; its own
-    registers become values. Zeros are not added to sums, which are never -0.0."""
+    """The stores and outer accumulations of a body without loops at known values of loop variables;
+    its own registers become values. Zeros are not added to sums, which are never -0.0."""
     result: list[Statement] = []
-    registers: Done = {}
+    registers: Renamed = {}
     neutral: set[Expression] = set()  # sums that a zero changes nothing of
     for statement in body:
         done = dict(registers)
@@ -280,7 +280,7 @@ def iterations(
         # the loops around count too: all iterations of them end up in one body
         label = "_".join(str(value.offset) for value in here.values())
         own = {**names, **{name: f"{name}_{label}" for name in declared}}
-        done: Done = {}
+        done: Renamed = {}
         for statement in loop.body:
             result += specialised(statement, here, own, done, most_nodes)
     return in_pairs(result) if loop.axis is Axis.REDUCE else result
@@ -304,7 +304,7 @@ def in_pairs(terms: list[Statement]) -> list[Statement]:
 
 
 def specialised(
-    statement: Statement, values: Values, names: Names, done: Done, most: float = inf
+    statement: Statement, values: Values, names: Names, done: Renamed, most: float = inf
 ) -> list[Statement]:
     """A statement at known values of loop variables; loops that would become more than `most`
     expressions stay loops."""
