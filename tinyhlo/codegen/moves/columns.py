@@ -32,7 +32,7 @@ from functools import reduce
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.bodies import all_indices, names_set, only_sums, rewritten, substituted
+from tinyhlo.codegen.bodies import names_set, only_sums, rewritten, substituted
 from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import (
     Expression,
@@ -41,8 +41,6 @@ from tinyhlo.codegen.expressions import (
     Read,
     apply,
     exchanged,
-    has_registers,
-    index_free,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -58,6 +56,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.parallel import split_reduce
+from tinyhlo.codegen.moves.write_out import uses_registers
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, index
@@ -158,12 +157,12 @@ def reduces_apart(statement: Statement) -> Body:
     """A loop over columns for each reduce in one, and a last one for what follows. What a reduce
     finds lies in a row of scratch for the loops behind it."""
     match statement:
-        case Loop(var=column, axis=Axis.SERIAL, count=None, body=body) if not any(
-            has_registers(index_free(where)) for where in all_indices(body)
-        ):
+        case Loop(var=column, axis=Axis.SERIAL, count=None, body=body):
             pass
         case _:
             return (statement,)
+    if uses_registers(statement):
+        return (statement,)
     declares = declares_of(body)
     reduces = list(takewhile(is_reduce, body[len(declares) :]))
     known: dict[Expression, Expression] = {}

@@ -11,7 +11,7 @@ that fill a vector are left to the vector moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import inf
@@ -96,17 +96,18 @@ def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str
     nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
     short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s, loop.var) for s in inner)
     if not (long and most and short):
-        body = (
-            without_short_loops(s, target, runs, moves) if isinstance(s, Loop) else s
-            for s in loop.body
-        )
-        return replace(loop, body=tuple(body))
+        return with_loops(loop, lambda s: without_short_loops(s, target, runs, moves))
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
     result = written_out(loop.body)
     stores = [s for s in result if isinstance(s, Store)]
     if reads_any({s.memory for s in stores}, result):
         return replace(loop, body=tuple(result))
     return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+
+
+def with_loops(loop: Loop, change: Callable[[Loop], Loop]) -> Loop:
+    """A loop with those directly inside it changed."""
+    return replace(loop, body=tuple(change(s) if isinstance(s, Loop) else s for s in loop.body))
 
 
 def with_short_sums_as_values(
@@ -120,10 +121,7 @@ def with_short_sums_as_values(
           for k in 2 reduce: add1 += x[j*2 + k]   ->
           add0 += sqrt(add1)
     """
-    body = (
-        without_short_loops(s, target, runs, moves) if isinstance(s, Loop) else s for s in loop.body
-    )
-    loop = replace(loop, body=tuple(body))
+    loop = with_loops(loop, lambda s: without_short_loops(s, target, runs, moves))
     sums = all(s.axis is Axis.REDUCE and is_tiny(s, target, MOST_NODES) for s in inner)
     long = loop.var.extent >= target.short_lanes(32)
     short = inner or any(isinstance(s, Declare) for s in loop.body)
