@@ -36,9 +36,9 @@ from tinyhlo.target import NEAR, WAY_BYTES, Target
 
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
 CHAINS = (1, 2, 4, 8)
-COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
-# each four cycles long. Half of them where a term takes more than LIGHT operations.
-LIGHT = 8.0
+# Vectors side by side when a reduce runs across rows: two additions a cycle, each four cycles long.
+COLUMN_CHAINS = 8
+LIGHT = 8.0  # operations of a term: with more, half of these vectors
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
 # What an access is worth. A pair is every second element, or in reverse: vectors and a shuffle.
