@@ -108,7 +108,7 @@ def all_indices(body: Iterable[Statement]) -> Iterator[Index]:
 
 
 def all_values(statements: Iterable[Statement]) -> list[Expression]:
-    """What statements themselves compute, for their indices too."""
+    """The values that statements themselves compute, those in their indices included."""
     statements = list(statements)
     values = [value for s in statements for value in values_in(s)]
     return values + [v for s in statements for where in indices_in(s) for v in computed_in(where)]
@@ -191,8 +191,8 @@ def only_sums(body: Body) -> list[Accumulate]:
 
 
 def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
-    """Registers from outside that a body puts together, and by what: where parts of it are run
-    apart, each with registers of its own, the same puts those together."""
+    """The registers from outside that a body accumulates into, with the op or combiner of each:
+    parts of the body that run apart, each with registers of its own, are joined by the same."""
     outside = changed(body)
     found: dict[tuple[str, ...], Op | Graph] = {}
     for statement in below(body):
@@ -215,8 +215,8 @@ def stores_in(body: Iterable[Statement]) -> bool:
 
 
 def is_copy(loop: Loop) -> bool:
-    """Whether a loop stores neighbours as they were loaded, or one number, and nothing else; which
-    of both may be chosen for all of them."""
+    """Whether a loop does nothing but store neighbours: as they were loaded, or one constant. A
+    choice between these must be the same for the whole loop."""
 
     def is_row(value: Expression) -> bool:
         match value:

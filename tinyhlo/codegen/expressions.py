@@ -287,7 +287,7 @@ def index_free(index: Index) -> frozenset[Name]:
 
 
 def index_loads(index: Index) -> int:
-    """Like `_Expression.loads`."""
+    """Whether an index loads from memory, in the numbers of `_Expression.loads`."""
     loads = 0
     for atom, _ in index.terms:
         match atom:
@@ -325,8 +325,8 @@ def rebuilt(
     value_of: Callable[[Expression], Expression],
     index_of: Callable[[Index], Index],
 ) -> Expression:
-    """The same operation over other operands, at other indices; choices that are known then are
-    made."""
+    """The same operation over other operands, at other indices; a guard that these decide
+    disappears."""
     match e:
         case IndexValue(index=index, dtype=dtype):
             return IndexValue(index_of(index), dtype)
@@ -352,8 +352,8 @@ def exchanged(
     values: Mapping[Var, Index] = MappingProxyType({}),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Expression:
-    """`root` with others for some of its parts: `known` are these, and what became of the rest;
-    `values` for loop variables, `names` for registers. Choices that are known then are made."""
+    """`root` with some of its parts replaced: those in `known`, which also collects what became of
+    the others, loop variables by `values`, registers by `names`."""
     found = known.get(root)
     if found is not None:
         return found

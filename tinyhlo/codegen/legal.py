@@ -28,7 +28,7 @@ Native = Callable[[Op, DType, DType], bool]  # whether op of a type, to a type, 
 SMALL_FLOATS = (BF16, F16)
 MOVES = (Op.WHERE, Op.BITCAST)
 EXACT = (Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT)  # results are numbers of the type
-# (bits that become one, from which power of two on), largest numbers first
+# bits of a type: (low bits that become one, least power of two for that), largest numbers first
 STICKY = {32: ((8, 24),), 64: ((40, 50), (26, 36), (12, 24))}
 
 

@@ -56,6 +56,11 @@ class Loop:
     count: int | None = None
     chains: int = 1
 
+    @property
+    def trip_count(self) -> int:
+        """Iterations, at most: the last strip may have fewer."""
+        return min(self.count or self.var.extent, self.var.extent)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bind:
@@ -182,7 +187,7 @@ class TileProduct:
     def over(
         self, value_of: Callable[[Expression], Expression], index_of: Callable[[Index], Index]
     ) -> TileProduct:
-        """The same of other values, at other indices."""
+        """The same product with its values and indices mapped."""
         return replace(
             self,
             left_rows=tuple(map(index_of, self.left_rows)),
@@ -304,7 +309,7 @@ class LoopProgram:
 
 
 def needed(*conditions: Condition) -> tuple[Condition, ...]:
-    """Those of the conditions that do not always hold."""
+    """The conditions that do not always hold."""
     return tuple(condition for condition in conditions if not condition.always)
 
 

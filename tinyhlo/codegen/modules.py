@@ -28,8 +28,8 @@ WORTH_A_MODULE = 2_500
 
 
 class Part:
-    """The functions of one module, each with what declares kernels of its in other modules, and
-    what they need declared."""
+    """The functions of one module, each with the declarations of its kernels for other modules;
+    `declarations` is what they need declared themselves."""
 
     def __init__(self, declarations: dict[str, str], head: str = "") -> None:
         self.declarations = declarations

@@ -12,5 +12,5 @@ def round_up(count: int, multiple: int) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """The largest one that is not larger; 1 at least."""
+    """The largest power of two up to `number`, at least 1."""
     return 1 << max(1, number).bit_length() - 1

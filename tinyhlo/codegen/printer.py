@@ -82,7 +82,7 @@ def format_program(program: LoopProgram) -> str:
     if program.moves:
         head += f"\n  [{', '.join(program.moves)}]"
     printer = _Printer()
-    printer.body(program.body, 1)
+    printer.body(program.body)
     return "\n".join([head, *printer.lines])
 
 
@@ -100,31 +100,31 @@ class _Printer:
         self.count = 0
         self.level = 0
 
-    def body(self, body: Body, level: int) -> None:
-        outer_named, outer_shared = self.named, self.shared
-        self.named = dict(outer_named)
-        self.shared = outer_shared | shared_in(body)
+    def body(self, body: Body) -> None:
+        outer = self.named, self.shared
+        self.named = dict(self.named)
+        self.shared = self.shared | shared_in(body)
+        self.level += 1
         for statement in body:
-            self.level = level
-            self.statement(statement, level)
-        self.named, self.shared = outer_named, outer_shared
+            self.statement(statement)
+        self.level -= 1
+        self.named, self.shared = outer
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.level + text)
 
-    def statement(self, statement: Statement, level: int) -> None:
+    def statement(self, statement: Statement) -> None:
         match statement:
             case Loop(body=body):
                 self.line(f"for {self.header(statement)}:")
-                self.body(body, level + 1)
+                self.body(body)
             case If(conditions=conditions, body=body):
                 self.line(f"if {self.conditions(conditions)}:")
-                self.body(body, level + 1)
+                self.body(body)
             case Bind(var=var, index=index):
                 self.line(f"{var} = {self.index(index)}")
             case Declare(name=name, value=value):
-                text = self.value(value)
-                self.line(f"{name} = {text}")
+                self.line(f"{name} = {self.value(value)}")
             case Accumulate(name=name, op=op, value=value):
                 text = self.value(value)
                 if op in INFIX:

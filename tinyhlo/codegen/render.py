@@ -28,8 +28,9 @@ from tinyhlo.target import Target
 # leaves for the next kernel stays in registers.
 SMALL, STRAIGHT = 64, 256
 COPIED = 1024  # operations in all copies of one kernel
-PLACES = 32  # of them; in more it is called, as LLVM takes milliseconds for each
-ONCE, SHORT_ENTRY = 128, 8_000  # the same of what runs once; characters of kernels in the entry
+PLACES = 32  # copies: a kernel of more is called, as LLVM takes milliseconds for each
+ONCE = 128  # operations in all copies of one kernel that runs once
+SHORT_ENTRY = 8_000  # characters of kernels in the entry: to a longer one, no such kernel is added
 
 # Operations up to which a program is not optimised: that saves 2 to 6 ms, and costs 0.4 us a call
 # at most where calling takes 2.5.

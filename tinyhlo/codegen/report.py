@@ -69,7 +69,7 @@ def report(kernel: Kernel, loops: object) -> KernelReport:
 
 
 def scratch_bytes(body: Body, threads: int) -> int:
-    """Of the private memory that a body allocates, on all threads that run it at once."""
+    """Private memory that a body allocates, on all threads that run it at once."""
     total = 0
     for statement in body:
         match statement:
@@ -85,7 +85,7 @@ def scratch_bytes(body: Body, threads: int) -> int:
 
 
 def bytes_read(kernel: Kernel) -> int:
-    """Of the buffers a kernel reads; of those it only looks into, the elements that it looks at."""
+    """The buffers that a kernel reads; of one that it looks into, only the elements it looks at."""
     updated = {position for _, position in kernel.in_place}
     read = dict.fromkeys(range(len(kernel.graph.params)), 0)
     for node in kernel.graph.nodes():
@@ -112,7 +112,7 @@ def part_read(node: Node, in_place: bool) -> int | None:
 
 
 def bytes_written(kernel: Kernel) -> int:
-    """Of the buffers a kernel writes; of those updated in place, what is written of them."""
+    """The buffers that a kernel writes; of one updated in place, only the part that is written."""
     updated = {k for k, _ in kernel.in_place}
     return sum(part_written(r, k in updated) for k, r in enumerate(kernel.graph.results))
 
@@ -129,8 +129,8 @@ def part_written(result: Node, in_place: bool) -> int:
 def kernel_seconds(
     kernel: Kernel, report: KernelReport, inlined: bool, runs: float, target: Target
 ) -> float:
-    """A rough time on one core: the slower of memory and arithmetic. What a kernel moves that runs
-    again and again is in the cache that holds it; else the last one has what somebody wrote."""
+    """A rough time on one core: the slower of memory and arithmetic. The data of a kernel that runs
+    repeatedly is in the smallest cache that holds it; else in the last one, from its producer."""
     moved = report.bytes_read + report.bytes_written
     bandwidth = BYTES_PER_SECOND if moved > target.l3_bytes else L3_BYTES_PER_SECOND
     if runs > 1 and moved <= target.l2_bytes:
@@ -145,7 +145,7 @@ def threads_worth(seconds: float) -> int:
 
 
 def seconds_of(node: Node) -> float:
-    """Of the arithmetic of a node, or of what it does element by element."""
+    """A rough time for the arithmetic of a node, or for its elements one by one."""
     match node:
         case Gather():
             return GATHER_STEPS * node.type.size / FLOPS_PER_SECOND

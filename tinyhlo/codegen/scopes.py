@@ -133,7 +133,7 @@ class Scopes:
         return not free.isdisjoint(self.varying)
 
     def find(self, e: Expression, home: int) -> Value | None:
-        """What an open scope has computed: of what loads, those around a guard too."""
+        """A value that an open scope has computed; of loads, also one outside of their guard."""
         found = self.stack[home].table(e).get(e)
         if found is not None or not e.loads:
             return found
@@ -194,5 +194,3 @@ class Scopes:
         names = changed(body)
         if names:
             self.forget(names)
-        if stores_in(body):
-            self.stored()

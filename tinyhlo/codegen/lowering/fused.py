@@ -81,6 +81,7 @@ from tinyhlo.schedule.program import Kernel
 
 Position = tuple[Index, ...]
 Conditions = tuple[Condition, ...]
+Key = tuple[Node, int, int]  # a value, and which position and conditions it is asked for
 Tables = dict[Constant, Memory]  # where small constant arrays lie
 LETTERS = "ijklmnopqrstuvwxyz"
 
@@ -101,7 +102,7 @@ class Scope:
     statements: list[Statement] = field(default_factory=list)
     children: dict[Var, Scope] = field(default_factory=dict)  # loops of the results
     stores: list[Statement] = field(default_factory=list)
-    memo: dict[tuple[Node, int, int], Expression] = field(default_factory=dict)
+    memo: dict[Key, Expression] = field(default_factory=dict)
 
     def home(self, names: frozenset[Name]) -> Scope:
         """The outermost scope on the way up in which all `names` are bound."""
@@ -109,6 +110,16 @@ class Scope:
         while scope.parent is not None and (scope.var is None or scope.var not in names):
             scope = scope.parent
         return scope
+
+    def find(self, key: Key) -> Expression | None:
+        """A value that this scope or one around it has computed."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.memo.get(key)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
 
     def body(self) -> Body:
         """Stores come last, so that a result written in place is still read by the loops."""
@@ -197,20 +208,12 @@ class Lowering:
     def emit(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         """The value of `node` at `at`, inside `scope`, where `guards` are known to hold."""
         key = (node, id(at), id(guards))
-        found = self.find(key, scope)
+        found = scope.find(key)
         if found is not None:
             return found
         value = self.compute(node, at, scope, guards)
         (scope if has_registers(value.free) else self.root).memo[key] = value
         return value
-
-    def find(self, key: tuple[Node, int, int], scope: Scope | None) -> Expression | None:
-        while scope is not None:
-            found = scope.memo.get(key)
-            if found is not None:
-                return found
-            scope = scope.parent
-        return None
 
     def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         match node:

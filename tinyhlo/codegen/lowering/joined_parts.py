@@ -54,7 +54,7 @@ def cut_alike(nodes: Sequence[Node], known: dict[Node, Parts]) -> None:
 
 
 def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
-    """The same of a value that may be joined; None where that would be too much text."""
+    """The parts of a value that may be joined; None where they would be too much text."""
     variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
     at = list(map(index, variables))
     cuts: list[set[int]] = [{0, n} for n in node.shape]

@@ -29,7 +29,7 @@ class Order(NamedTuple):
 
     @property
     def beyond(self) -> int:
-        """What moves the NaNs of one sign beyond those of the other."""
+        """The offset of keys that moves the NaNs of one sign beyond those of the other."""
         return -NANS[self.dtype.name] if self.op is Op.MAX else NANS[self.dtype.name]
 
     def key(self, value: Expression) -> Expression:

@@ -16,14 +16,13 @@ from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, apply, identity
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, Store
-from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.lowering.updates import FEWEST, Updates
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.graph import Elementwise, Graph, Param
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import LINE_BYTES, Target
 
-FEWEST = 1 << 16  # elements of updates that outweigh waking threads
 SHARE = 8  # times the elements of all copies: fewer updates do not pay for clearing and combining
 APART = 2 * LINE_BYTES  # no thread writes to lines that another's core has fetched
 EXTREMES = {Op.MIN, Op.MAX}

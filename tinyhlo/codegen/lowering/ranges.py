@@ -41,13 +41,13 @@ from tinyhlo.codegen.loops import (
     Statement,
 )
 from tinyhlo.codegen.lowering.fused import Lowering
-from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.lowering.updates import FEWEST, Updates
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, I64
-from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, linear
+from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, constant, index, linear
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
-FEWEST = 1 << 16  # elements of updates that outweigh waking threads
 NEAR = 4  # times the nearest cache: a target that small misses it too rarely to pay for the pass
 BLOCK = 1024  # updates: their lists stay in the nearest cache
 SMALL = 1 << 31  # what a list can hold
@@ -56,9 +56,9 @@ KEPT = Read("kept", I64)
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Of the operand: `own` lists those that an axis of the updates runs along, with its number;
-    `data` those whose places are the values of an integer expression over `var`, the updates' first
-    axis that is longer than 1, which is number `first`."""
+    """How an update finds its place on each axis of the operand. `own`: axes that an axis of the
+    updates runs along, with its number. `data`: axes with the place as an integer expression over
+    `var`, the variable of axis `first` of the updates, their first that is longer than 1."""
 
     first: int
     var: Var
@@ -79,7 +79,7 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
     cut = max(axes.data, key=lambda axis: updates.operand[axis])
     if updates.operand[cut] < 2 * target.threads:
         return ()
-    part, block = Var("range", target.threads), Var("block", -(-axes.var.extent // BLOCK))
+    part, block = Var("range", target.threads), Var("block", ceil_div(axes.var.extent, BLOCK))
     places = Memory("places", I32, BLOCK + PACKED, local=True)
     numbers = Memory("numbers", I32, BLOCK + PACKED, local=True)
     within = inside(axes, updates.operand, cut, part)
@@ -101,8 +101,8 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
 
 
 def axes_of(updates: Updates, lowering: Lowering) -> Axes | None:
-    """None where an axis is neither its own nor data of the first, or where anything must be
-    computed before or read from what is overwritten."""
+    """None where an axis is neither own nor data, or where a value needs a reduce or reads what is
+    overwritten."""
     scope, at = lowering.nest(lowering.root, updates.shape)
     first = next(k for k, extent in enumerate(updates.shape) if extent > 1)
     (var,) = index_free(at[first])
@@ -127,7 +127,7 @@ def axes_of(updates: Updates, lowering: Lowering) -> Axes | None:
 
 
 def place_of(axes: Axes, updates: Updates, axis: int) -> Index:
-    """Of one axis, those of its own at their start."""
+    """The place of an update on one axis; the start of an own axis."""
     if axis in axes.own:
         return ZERO
     return as_index(axes.data[axis], (0, updates.operand[axis] - 1))
@@ -137,9 +137,9 @@ def inside(axes: Axes, operand: Sequence[int], cut: int, part: Var) -> Expressio
     """Whether an update lies inside the operand, and in the part of the axis `cut`."""
     tests: list[Expression] = []
     for axis, value in axes.data.items():
-        low, high, extent = ZERO, Index(operand[axis], ()), operand[axis]
+        low, high, extent = ZERO, constant(operand[axis]), operand[axis]
         if axis == cut:
-            length = -(-extent // part.extent)
+            length = ceil_div(extent, part.extent)
             low = index(part) * length
             if length * part.extent > extent:
                 tests.append(value < IndexValue(high, value.dtype))

@@ -25,7 +25,8 @@ from math import isqrt, prod
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, LoopProgram, Store
-from tinyhlo.codegen.lowering.fused import Lowering, letter
+from tinyhlo.codegen.lowering.fused import Lowering, Position, letter
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
@@ -43,7 +44,7 @@ BLOCK = 128  # additions of floats, one after another, that round little
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A piece of a row: its number, its elements, and those of a block in it, 0 for no blocks."""
+    """A piece of a row: its number, its length, and that of the blocks in it (0: no blocks)."""
 
     number: Var
     length: int
@@ -85,16 +86,15 @@ class ScanLowering:
             self.in_strips()
         else:
             others = (*shape[:axis], 1, *shape[axis + 1 :])
-            scope, self.place = self.lowering.nest(self.lowering.root, others)
+            scope, place = self.lowering.nest(self.lowering.root, others)
             step = Var(letter(scope.depth), self.length)
             width = self.width(self.length)
             strip = self.strip_of(1, width)
-            if (
-                not strip.block and self.lanes <= self.length
-            ):  # one chain: the fewer steps the better
-                width = self.lanes
+            if not strip.block and self.lanes <= self.length:
+                width = self.lanes  # one chain: the fewer steps the better
                 strip = self.strip_of(1, width)
-            scope.statements += [self.declared, self.running(step, width, strip)]
+            at = self.position(place, step)
+            scope.statements += [self.declared, self.running(at, step, width, strip)]
 
     def across(self, last: int) -> None:
         """All columns of so many last axes side by side."""
@@ -105,8 +105,9 @@ class ScanLowering:
         column, step = (
             Var(letter(scope.depth + k), n) for k, n in enumerate((columns, self.length))
         )
-        self.place = (*place[:-last], *unravel(index(column), shape[-last:]))
-        body = (self.declared, self.running(step, 1, self.strip_of(1, 1)))
+        place = (*place[:-last], *unravel(index(column), shape[-last:]))
+        at = self.position(place, step)
+        body = (self.declared, self.running(at, step, 1, self.strip_of(1, 1)))
         width = COLUMN_CHAINS * self.lanes
         while width > columns:
             width //= 2
@@ -115,15 +116,15 @@ class ScanLowering:
 
     def in_strips(self) -> None:
         """A single row on all threads."""
-        self.place = (ZERO,) * len(self.root.shape)
         op, dtype = self.root.op, self.root.dtype
         strip = self.strip_of(STRIPS, self.short)
-        at = index(strip.number)
+        number = index(strip.number)
         step = Var(letter(0), self.length)
+        at = self.position((ZERO,) * len(self.root.shape), step)
         starts = Memory("starts", dtype, strip.number.extent, local=True)
 
         def total(name: str, start: Index, count: int | None) -> Loop:
-            own = Accumulate(name, op, self.source(index(step)))
+            own = Accumulate(name, op, self.source(at))
             return Loop(step, Axis.REDUCE, (own,), 1, start, count)
 
         before = "before"
@@ -135,7 +136,7 @@ class ScanLowering:
                 (
                     self.declared,
                     self.in_blocks(Axis.REDUCE, RUNNING, strip, total),
-                    Store(starts, at, Read(RUNNING, dtype)),
+                    Store(starts, number, Read(RUNNING, dtype)),
                 ),
             ),
             self.declared,
@@ -144,16 +145,16 @@ class ScanLowering:
                 Axis.ORDERED,
                 (
                     Declare(before, Read(RUNNING, dtype)),
-                    Accumulate(RUNNING, op, Load(starts, at)),
-                    Store(starts, at, Read(before, dtype)),
+                    Accumulate(RUNNING, op, Load(starts, number)),
+                    Store(starts, number, Read(before, dtype)),
                 ),
             ),
             Loop(
                 strip.number,
                 Axis.PARALLEL,
                 (
-                    Declare("scan1", Load(starts, at)),
-                    self.running(step, self.width(strip.length), strip, "scan1"),
+                    Declare("scan1", Load(starts, number)),
+                    self.running(at, step, self.width(strip.length), strip, "scan1"),
                 ),
             ),
         ]
@@ -163,24 +164,27 @@ class ScanLowering:
 
     def strip_of(self, count: int, width: int) -> Strip:
         """The row in so many strips, of vectors of `width`, and of blocks where a sum is long."""
-        each = -(-self.length // (count * width))
+        each = ceil_div(self.length, count * width)
         block = 0
         if self.root.op is Op.ADD and self.root.dtype.is_float and each > 2 * BLOCK:
             block = max(BLOCK, isqrt(each))
-            each = -(-each // block) * block
-        return Strip(Var("strip", -(-self.length // (each * width))), each * width, block * width)
+            each = round_up(each, block)
+        number = Var("strip", ceil_div(self.length, each * width))
+        return Strip(number, each * width, block * width)
 
-    def running(self, step: Var, width: int, strip: Strip, name: str = RUNNING) -> Loop:
-        """The loop that accumulates and stores, along `step`."""
-        along, dtype = index(step), self.root.dtype
-        place = linear(self.position(along), self.root.shape)
+    def running(
+        self, at: Position, step: Var, width: int, strip: Strip, name: str = RUNNING
+    ) -> Loop:
+        """The loop along `step` that accumulates what is `at` each place and stores there."""
+        dtype = self.root.dtype
+        place = linear(at, self.root.shape)
 
         def prefixes(own: str, start: Index, count: int | None) -> Loop:
             value: Expression = Read(own, dtype)
             if own != name:
                 value = Apply(self.root.op, (Read(name, dtype), value), dtype)
             body = (
-                Accumulate(own, self.root.op, self.source(along)),
+                Accumulate(own, self.root.op, self.source(at)),
                 Store(self.lowering.writes[0], place, value),
             )
             return Loop(step, Axis.ORDERED, body, width, start, count)
@@ -197,7 +201,7 @@ class ScanLowering:
         if not strip.block:
             return loop(name, number * strip.length, None if whole else strip.length)
         op, dtype = self.root.op, self.root.dtype
-        block = Var("block", -(-self.length // strip.block))
+        block = Var("block", ceil_div(self.length, strip.block))
         body = (
             Declare("block0", identity(op, dtype)),
             loop("block0", index(block) * strip.block, strip.block),
@@ -206,12 +210,12 @@ class ScanLowering:
         blocks = strip.length // strip.block
         return Loop(block, axis, body, 1, number * blocks, None if whole else blocks)
 
-    def source(self, along: Index) -> Expression:
-        at = self.lowering.position(self.position(along))
-        return self.lowering.emit(self.root.inputs[0], at, self.lowering.root, ())
+    def source(self, at: Position) -> Expression:
+        return self.lowering.value(self.root.inputs[0], at)
 
-    def position(self, along: Index) -> tuple[Index, ...]:
-        axis = self.root.axis
+    def position(self, place: Position, step: Var) -> Position:
+        """The position of a step along the row at `place`."""
+        axis, along = self.root.axis, index(step)
         if self.root.reverse:
             along = constant(self.length - 1) - along
-        return (*self.place[:axis], along, *self.place[axis + 1 :])
+        return (*place[:axis], along, *place[axis + 1 :])

@@ -14,10 +14,12 @@ from tinyhlo.ir.index import Index
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
+FEWEST = 1 << 16  # elements of updates that outweigh waking threads
+
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """What a scatter combines into the memories `targets`, one a result."""
+    """The updates of a scatter, which are combined into the memories `targets`, one a result."""
 
     root: Scatter
     targets: tuple[Memory, ...]

@@ -22,6 +22,7 @@ from tinyhlo.codegen.bodies import must_run_once
 from tinyhlo.codegen.expressions import Expression, Guard
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.write_out import extent_of, specialised
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import Condition, Var, index
 
 MOST_NODES = 256  # expressions of a body, and of a window once it is written out
@@ -53,9 +54,9 @@ def pieces(loop: Loop, moves: list[str]) -> list[Loop]:
     """The loop before, inside and behind the range where all lanes are within bounds. A border
     takes a whole vector; one of a single iteration only in rows that vectors fill."""
     lanes, extent = loop.width // loop.chains, loop.var.extent
-    start, stop = inside(loop)
+    start, stop = range_inside(loop)
     if extent >= LONG_ROW * lanes:  # results of the inside start where a vector of memory does
-        start, stop = -(-start // lanes) * lanes, extent - -(-(extent - stop) // lanes) * lanes
+        start, stop = round_up(start, lanes), extent - round_up(extent - stop, lanes)
     narrow = stop - start < max(lanes, extent // 2)
     if (start, stop) == (0, extent) or narrow or not is_simple(loop.body) or must_run_once(loop):
         return [loop]
@@ -96,7 +97,7 @@ def is_simple(body: Body) -> bool:
     )
 
 
-def inside(loop: Loop) -> Bounds:
+def range_inside(loop: Loop) -> Bounds:
     """The range of the loop's variable in which every condition on it holds; all of it where the
     body is too long to be copied."""
     nodes: set[Expression] = set()
@@ -123,4 +124,4 @@ def holds(condition: Condition, var: Var) -> Bounds:
     low, high = condition.low - first, condition.high - 1 - last  # low <= step * var <= high
     if step < 0:
         low, high, step = -high, -low, -step
-    return -(-low // step), high // step + 1
+    return ceil_div(low, step), high // step + 1

@@ -25,6 +25,7 @@ from tinyhlo.codegen.expressions import Read
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.staging import Stager, is_pass, staged
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, parts, places, walk
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.records import dataclass
@@ -100,7 +101,7 @@ class Builder:
 
     @property
     def number(self) -> Var:
-        return Var("block", -(-self.loop.var.extent // self.width))
+        return Var("block", ceil_div(self.loop.var.extent, self.width))
 
     @property
     def lane(self) -> Index:

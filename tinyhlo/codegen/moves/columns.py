@@ -32,7 +32,7 @@ from functools import reduce
 from itertools import takewhile
 from math import prod
 
-from tinyhlo.codegen.bodies import all_indices, names_set, only_sums, rewritten, substituted
+from tinyhlo.codegen.bodies import names_set, only_sums, rewritten, substituted
 from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import (
     Expression,
@@ -41,8 +41,6 @@ from tinyhlo.codegen.expressions import (
     Read,
     apply,
     exchanged,
-    has_registers,
-    index_free,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -58,6 +56,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.parallel import split_reduce
+from tinyhlo.codegen.moves.write_out import uses_registers
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, index
@@ -75,7 +74,7 @@ STREAMS = 4  # rows at a time, of which one vector is added in one turn
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """for `column`: `declares`; for `rows` (outermost first): `accumulates`; `rest`."""
+    """A nest `for column: declares; for rows: accumulates; rest`, of `rows` the outermost first."""
 
     column: Var
     declares: tuple[Declare, ...]
@@ -97,7 +96,7 @@ class Columns:
 
     @property
     def bytes_(self) -> int:
-        """Of one array of that shape."""
+        """Bytes of one array over these columns and rows."""
         largest = max(d.value.dtype.itemsize for d in self.declares)
         return self.column.extent * self.row_count * largest
 
@@ -158,13 +157,13 @@ def reduces_apart(statement: Statement) -> Body:
     """A loop over columns for each reduce in one, and a last one for what follows. What a reduce
     finds lies in a row of scratch for the loops behind it."""
     match statement:
-        case Loop(var=column, axis=Axis.SERIAL, count=None, body=body) if not any(
-            has_registers(index_free(where)) for where in all_indices(body)
-        ):
+        case Loop(var=column, axis=Axis.SERIAL, count=None, body=body):
             pass
         case _:
             return (statement,)
-    declares = list(takewhile(lambda s: isinstance(s, Declare), body))
+    if uses_registers(statement):
+        return (statement,)
+    declares = declares_of(body)
     reduces = list(takewhile(is_reduce, body[len(declares) :]))
     known: dict[Expression, Expression] = {}
 
@@ -173,7 +172,7 @@ def reduces_apart(statement: Statement) -> Body:
 
     result: list[Statement] = []
     for loop in reduces:
-        own = [d for d in declares if isinstance(d, Declare) and d.name in names_set((loop,))]
+        own = [d for d in declares if d.name in names_set((loop,))]
         rows = {
             Read(d.name, d.value.dtype): Memory(
                 f"{d.name}_row", d.value.dtype, column.extent, local=True
@@ -188,6 +187,12 @@ def reduces_apart(statement: Statement) -> Body:
     return (*result, replace(statement, body=rest))
 
 
+def declares_of(body: Body) -> tuple[Declare, ...]:
+    """The registers that a body begins with."""
+    first = takewhile(lambda s: isinstance(s, Declare), body)
+    return tuple(s for s in first if isinstance(s, Declare))
+
+
 def is_reduce(statement: Statement) -> bool:
     return isinstance(statement, Loop) and statement.axis is Axis.REDUCE
 
@@ -199,10 +204,9 @@ def find_columns(statement: Statement) -> Columns | None:
             pass
         case _:
             return None
-    leading = len(list(takewhile(lambda s: isinstance(s, Declare), body)))
-    declares = tuple(s for s in body[:leading] if isinstance(s, Declare))
+    declares = declares_of(body)
     reduces = [s for s in body if isinstance(s, Loop)]
-    if len(reduces) != 1 or body[leading] is not reduces[0]:
+    if len(reduces) != 1 or body[len(declares)] is not reduces[0]:
         return None
     rows: list[Loop] = [reduces[0]]
     while len(rows[-1].body) == 1 and isinstance(rows[-1].body[0], Loop):
@@ -212,7 +216,7 @@ def find_columns(statement: Statement) -> Columns | None:
         all(loop.axis is Axis.REDUCE and loop.count is None for loop in rows)
         and {s.name for s in sums} == {d.name for d in declares} != set()
     )
-    rest = body[leading + 1 :]
+    rest = body[len(declares) + 1 :]
     return Columns(column, declares, tuple(rows), tuple(sums), rest) if simple else None
 
 
@@ -248,7 +252,7 @@ def turned(columns: Columns, top: bool, target: Target, moves: list[str]) -> Bod
 
 
 def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
-    """What follows the reduce reads its results from scratch."""
+    """All rows in one go; what follows the reduce reads its results from scratch."""
     expansion, sums = of_all_columns(columns.column, (*columns.declares, rows), lanes)
     reads = (Read(d.name, d.value.dtype) for d in columns.declares)
     results = (Declare(read.name, expansion.columns[read]) for read in reads)
@@ -258,7 +262,7 @@ def whole(columns: Columns, rows: Loop, lanes: int) -> Body:
 
 def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     """Each strip of rows has accumulators of its own, joined in order afterwards."""
-    column, length = columns.column, -(-rows.var.extent // count)
+    column, length = columns.column, ceil_div(rows.var.extent, count)
     parts, strips, join = split_reduce(columns.declares, rows, length, column)
     expansion, sums = of_all_columns(column, strips.body, lanes)
     strips = replace(strips, body=(*expansion.scratch, *sums))
@@ -266,8 +270,8 @@ def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
 
 
 def of_all_columns(column: Var, body: Body, lanes: int) -> tuple[Expansion, Body]:
-    """Several vectors of a row in a turn, so that the next lines are on their way while these are
-    added, or one of several rows."""
+    """A body put around all columns. A turn adds several vectors of one row, so that the next lines
+    are on their way meanwhile, or one vector of several rows."""
     streams = in_streams(body)
     width = lanes * (VECTORS if streams == body else 1)
     loop = Loop(column, Axis.SERIAL, ())
@@ -280,10 +284,10 @@ def of_all_columns(column: Var, body: Body, lanes: int) -> tuple[Expansion, Body
 def in_streams(body: Body) -> Body:
     """Rows of one array four at a time, each from its own quarter: one after the other they are one
     stream of memory, and prefetchers follow several as fast as each alone."""
-    return tuple(streamed(s) if isinstance(s, Loop) else s for s in body)
+    return tuple(in_quarters(s) if isinstance(s, Loop) else s for s in body)
 
 
-def streamed(loop: Loop) -> Loop:
+def in_quarters(loop: Loop) -> Loop:
     sums, count = only_sums(loop.body), loop.count or loop.var.extent
     if not sums:
         inner = in_streams(loop.body)
@@ -299,5 +303,5 @@ def streamed(loop: Loop) -> Loop:
 
 
 def combined(one: Accumulate, other: Accumulate) -> Accumulate:
-    """Both in one step."""
+    """Two accumulations into one register as one of both values."""
     return replace(one, value=apply(one.op, (one.value, other.value), one.value.dtype))

@@ -18,14 +18,15 @@ from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Apply, Expression, Load
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.moves.basic import nest_of
 from tinyhlo.codegen.moves.vectors import longest_inside, score
 from tinyhlo.codegen.moves.write_out import (
     chooses,
     extent_of,
-    iterations,
     specialised,
     uses_registers,
     without_registers,
+    written_out,
 )
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import constant
@@ -48,18 +49,10 @@ def in_few_lanes(body: Body, target: Target, moves: list[str]) -> Body:
         if nest and is_short(nest, target):
             row = nest.pop()
             moves.append(f"vector {row.var.name} {row.var.extent}")
-            result += around(nest, in_one_vector(row))
+            result += with_loops_around(nest, in_one_vector(row))
         else:
             result.append(statement)
     return tuple(result)
-
-
-def nest_of(statement: Statement) -> list[Loop]:
-    """Independent loops of which each holds the next and nothing else."""
-    if not isinstance(statement, Loop) or statement.axis is not Axis.SERIAL:
-        return []
-    inner = nest_of(statement.body[0]) if len(statement.body) == 1 else []
-    return [statement, *inner]
 
 
 def is_short(nest: Sequence[Loop], target: Target) -> bool:
@@ -95,18 +88,15 @@ def is_plain(statement: Statement) -> bool:
 
 
 def in_one_vector(row: Loop) -> Loop:
-    """Without registers: LLVM, where it does not optimise, keeps them in memory, whole, and loads
-    wait for what was stored in parts."""
-    body: list[Statement] = []
-    for statement in row.body:
-        body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
-    body = without_registers(body, {})
+    """The row as one vector, its sums written out. Its registers become values: where LLVM does not
+    optimise it keeps registers in memory, and a load of one waits for its parts to be stored."""
+    body = without_registers(written_out(row.body), {})
     return replace(row, axis=Axis.VECTOR, width=row.var.extent, body=tuple(body))
 
 
-def around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
-    """The row with the loops around it: as many from inside out as have few iterations are
-    written out."""
+def with_loops_around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
+    """The row in the loops around it; of these the inner ones are written out while that is few
+    rows."""
     nodes = set[Expression]()
     extent_of(replace(row, axis=Axis.SERIAL, width=1), nodes)
     rows, loops = [row], list(nest)

@@ -35,8 +35,9 @@ from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.moves.write_out import write_out
 from tinyhlo.target import Target
 
-OFTEN = 32  # runs of a kernel from which on a fork costs REPEATED times as much: each fetches what
-REPEATED = 2  # another core wrote in the last one
+# From OFTEN runs of a kernel on a fork costs REPEATED times as much: each run fetches what another
+# core wrote in the last one.
+OFTEN, REPEATED = 32, 2
 
 
 def choose_moves(

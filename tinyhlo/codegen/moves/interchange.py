@@ -50,7 +50,7 @@ def interchanged(statement: Statement, moves: list[str]) -> Statement:
         return columns_inside(inner, moves) if isinstance(inner, Loop) else inner
     body = nest[-1].body
     steps = {loop.var: stride(loop, body) for loop in nest}
-    if any(step is None for step in steps.values()):
+    if None in steps.values():
         return statement
     order = sorted(nest, key=lambda loop: -(steps[loop.var] or 0))
     if order == nest:
@@ -88,10 +88,9 @@ def reduced(sums: Sequence[Loop]) -> int:
 
 
 def accumulated(sums: Sequence[Loop]) -> Iterator[Expression]:
+    """The values that nests of reduces accumulate."""
     for each in sums:
-        for statement in (nest := reduces(each)) and nest[-1].body:
-            if isinstance(statement, Accumulate):
-                yield statement.value
+        yield from (s.value for s in reduces(each)[-1].body if isinstance(s, Accumulate))
 
 
 def reduces(statement: Statement) -> list[Loop]:
@@ -101,14 +100,15 @@ def reduces(statement: Statement) -> list[Loop]:
         nest.append(statement)
         if all(isinstance(inner, Accumulate) for inner in statement.body):
             return nest
+        if len(statement.body) != 1:
+            break
         statement = statement.body[0]
     return []
 
 
 def is_whole(loop: Loop) -> bool:
-    """Whether a loop runs over all of its range and consists of one loop or of sums."""
-    sums = all(isinstance(inner, Accumulate) for inner in loop.body)
-    return loop.start == ZERO and loop.count is None and (sums or len(loop.body) == 1)
+    """Whether a loop runs over all of its range."""
+    return loop.start == ZERO and loop.count is None
 
 
 def stride(loop: Loop, body: Body) -> int | None:
@@ -117,6 +117,6 @@ def stride(loop: Loop, body: Body) -> int | None:
     values = [statement.value for statement in body if isinstance(statement, Accumulate)]
     places = {(load.memory, load.index) for value in values for load in loads_of(value)}
     steps = [index.coefficient(loop.var) for _, index in places]
-    if any(step is None for step in steps):
+    if None in steps:
         return None
     return sum(abs(step or 0) for step in steps)

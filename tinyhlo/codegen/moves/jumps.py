@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import all_values, below, rewritten
+from tinyhlo.codegen.bodies import all_values, below, inside, rewritten
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -21,7 +21,7 @@ from tinyhlo.codegen.expressions import (
     exchanged,
     has_registers,
 )
-from tinyhlo.codegen.loops import Body, If, Loop, Statement
+from tinyhlo.codegen.loops import Body, Loop, Statement
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import Condition, Data, index
@@ -34,13 +34,9 @@ def with_jumps(body: Body, moves: list[str]) -> Body:
     """The same, with such choices in loops that run in lanes."""
 
     def changed(statement: Statement) -> Statement:
-        match statement:
-            case Loop() if statement.width > 1:
-                return chosen_once(statement, moves)
-            case Loop(body=inner) | If(body=inner):
-                return replace(statement, body=with_jumps(inner, moves))
-            case _:
-                return statement
+        if isinstance(statement, Loop) and statement.width > 1:
+            return chosen_once(statement, moves)
+        return inside(statement, lambda inner: with_jumps(inner, moves))
 
     return tuple(map(changed, body))
 
@@ -59,7 +55,7 @@ def chosen_once(loop: Loop, moves: list[str]) -> Loop:
 
 
 def choices(values: Iterable[Expression], loop: Loop) -> Iterator[Apply]:
-    """What lanes choose alike, but not the same; the outermost ones."""
+    """The outermost choices whose condition is the same for all lanes, but whose value is not."""
     inside: set[Expression] = set()
     for e in walk(values, lambda e: loop.var in e.free and e not in inside):
         if isinstance(e, Apply) and e.op is Op.WHERE:
@@ -70,7 +66,7 @@ def choices(values: Iterable[Expression], loop: Loop) -> Iterator[Apply]:
 
 
 def takes_long(choice: Apply, values: Iterable[Expression], loop: Loop) -> bool:
-    """Whether a side of a choice takes long, and nothing else needs what does."""
+    """Whether a side of a choice takes long, for values that nothing else needs."""
     others = walk(values, below=lambda e: () if e is choice else parts(e))
     needed = {*others, *walk(choice.arguments[:1], below=parts)}
     return any(

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
+from tinyhlo.codegen.bodies import only_stores
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
@@ -33,6 +34,7 @@ from tinyhlo.codegen.expressions import (
     exchanged,
 )
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
@@ -60,7 +62,7 @@ def cut_long_bodies(program: LoopProgram, body: Body, runs: float, moves: list[s
 def improved(statement: Statement, runs: float, whole: bool, moves: list[str]) -> Statement:
     match statement:
         case Loop(var=var, axis=Axis.VECTOR, count=None, body=inner) if (
-            all(isinstance(s, (Declare, Store)) for s in inner) and var.extent * runs >= MANY
+            only_stores(inner) and var.extent * runs >= MANY
         ):
             return cut(statement, var.extent * runs, whole, moves)
         case Loop(var=var, axis=Axis.SERIAL, body=inner):
@@ -105,7 +107,7 @@ def widened(loop: Loop, chains: int) -> int:
 
 
 def operations(roots: Sequence[Expression], var: Var) -> list[Expression]:
-    """What the body computes for every element, inputs before users. A guard is one operation:
+    """The operations of a body that depend on the element, inputs before users. A guard is one:
     its inside may only be evaluated where it holds."""
     order: list[Expression] = []
     seen: set[Expression] = set()
@@ -202,7 +204,7 @@ def in_pieces(
     width: int,
 ) -> Loop:
     """A loop over strips; each piece is a loop over the strip."""
-    strip = Var(f"{loop.var.name}_strip", -(-loop.var.extent // STRIP))
+    strip = Var(f"{loop.var.name}_strip", ceil_div(loop.var.extent, STRIP))
     start = index(strip) * STRIP
     # the last vector of an uneven row begins up to one width before its strip
     here, size = index(loop.var) - start + width, STRIP + 2 * width

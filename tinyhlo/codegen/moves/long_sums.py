@@ -18,6 +18,7 @@ from dataclasses import replace
 from tinyhlo.codegen.bodies import below, inside, rewritten
 from tinyhlo.codegen.expressions import Read, identity
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
 
@@ -37,22 +38,22 @@ def in_blocks(body: Body, moves: list[str]) -> Body:
 def blocked(loop: Loop, moves: list[str], pieces: int = 1) -> Loop:
     """The loop in blocks where a sum is long, even in so many pieces, each of as many blocks."""
     whole = loop.axis is Axis.REDUCE and loop.count is None
-    if whole and max(chains((loop,)).values(), default=0) > 2 * pieces * CHAIN:
+    if whole and max(additions((loop,)).values(), default=0) > 2 * pieces * CHAIN:
         return blocked(cut(loop, moves, pieces), moves, pieces)
     return loop
 
 
 def cut(loop: Loop, moves: list[str], pieces: int) -> Loop:
     """Blocks of a chain's length, each with sums of its own."""
-    turns = -(-loop.var.extent // loop.width)
-    each = max(1, CHAIN * turns // max(chains((loop,)).values()))
-    blocks = -(-turns // each)
-    each = -(-turns // (-(-blocks // pieces) * pieces)) * loop.width
+    turns = ceil_div(loop.var.extent, loop.width)
+    each = max(1, CHAIN * turns // max(additions((loop,)).values()))
+    blocks = round_up(ceil_div(turns, each), pieces)
+    each = ceil_div(turns, blocks) * loop.width
     moves.append(f"blocks {loop.var.name}/{each}")
     types = {s.name: s.value.dtype for s in below(loop.body) if isinstance(s, Accumulate)}
-    own = {name: f"{name}_{loop.var.name}" for name in chains((loop,))}
-    block = Var(f"{loop.var.name}_block", -(-loop.var.extent // each))
-    inside = replace(
+    own = {name: f"{name}_{loop.var.name}" for name in additions((loop,))}
+    block = Var(f"{loop.var.name}_block", ceil_div(loop.var.extent, each))
+    part = replace(
         loop,
         body=tuple(rewritten(s, lambda e: e, name_of=lambda n: own.get(n, n)) for s in loop.body),
         start=index(block) * each,
@@ -60,21 +61,21 @@ def cut(loop: Loop, moves: list[str], pieces: int) -> Loop:
     )
     declares = (Declare(new, identity(Op.ADD, types[name])) for name, new in own.items())
     joins = (Accumulate(name, Op.ADD, Read(new, types[name])) for name, new in own.items())
-    return Loop(block, Axis.REDUCE, (*declares, inside, *joins))
+    return Loop(block, Axis.REDUCE, (*declares, part, *joins))
 
 
-def chains(body: Body) -> Counter[str]:
-    """How many additions a body makes, one after another, to each sum of floats that it is in."""
+def additions(body: Body) -> Counter[str]:
+    """How many additions a body makes, one after another, to each sum of floats in it."""
     found: Counter[str] = Counter()
     for statement in body:
         match statement:
             case Accumulate(name=name, op=Op.ADD, value=value) if value.dtype.is_float:
                 found[name] += 1
-            case Loop(var=Var(extent=extent), body=inner):
-                turns = -(-min(statement.count or extent, extent) // statement.width)
-                found.update({name: count * turns for name, count in chains(inner).items()})
+            case Loop(body=inner):
+                turns = ceil_div(statement.trip_count, statement.width)
+                found.update({name: count * turns for name, count in additions(inner).items()})
             case If(body=inner):
-                found.update(chains(inner))
+                found.update(additions(inner))
     for declare in body:
         if isinstance(declare, Declare):
             found.pop(declare.name, None)

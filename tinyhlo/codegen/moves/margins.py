@@ -64,8 +64,8 @@ def cuts_of(stores: Sequence[Store], nest: Sequence[Loop]) -> Cuts | None:
 def pieces(
     nest: Sequence[Loop], stores: Sequence[Store], cuts: Cuts, places: Places, around: int
 ) -> list[Statement]:
-    """What is before, inside and behind, loop by loop; the loops around these, which run `around`
-    times together, are at `places`."""
+    """A nest cut into what is before, inside and behind, loop by loop. `places` are the positions
+    of the loops around it, which run it `around` times."""
     if not nest:
         return [at(store, places) for store in stores]
     loop, *rest = nest

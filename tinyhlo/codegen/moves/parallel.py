@@ -28,6 +28,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import misses, work_once
+from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.target import Target
 
@@ -51,28 +52,34 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
             result.append(parallel(statement, moves))
         elif statement.axis is Axis.REDUCE and can_split(statement, result):
-            loop = blocked(statement, moves, STRIPS)
-            names = changed((loop,))
-            starts = [s for s in result if names & names_set((s,))]
-            result = [s for s in result if s not in starts]
-            declares = [s for s in starts if isinstance(s, Declare)]
-            length = strip_length(loop)
-            moves.append(f"parallel {loop.var.name}/{length}")
-            parts, strips_, join = split_reduce(declares, loop, length)
-            sums = (s for s in starts if not isinstance(s, Declare))
-            result += [*parts, strips_, *declares, *sums, join]
+            result = with_strips(result, statement, moves)
         else:
             result.append(statement)
     return tuple(result)
+
+
+def with_strips(before: list[Statement], reduce: Loop, moves: list[str]) -> list[Statement]:
+    """A reduce in strips, after the statements `before` it. Those that start its accumulators move
+    behind the strips, which are then joined into them."""
+    loop = blocked(reduce, moves, STRIPS)
+    names = changed((loop,))
+    starts = [s for s in before if names & names_set((s,))]
+    declares = [s for s in starts if isinstance(s, Declare)]
+    sums = [s for s in starts if not isinstance(s, Declare)]
+    length = strip_length(loop)
+    moves.append(f"parallel {loop.var.name}/{length}")
+    parts, strips, join = split_reduce(declares, loop, length)
+    return [*(s for s in before if s not in starts), *parts, strips, *declares, *sums, join]
 
 
 def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
     """Whether the threads share a loop; either way where there is about as much work as that
     takes."""
     amount = work_once((loop,)) + MISS * misses(loop, target.l2_bytes)
-    answers = {"all": True, "one": False} if amount >= least else {"one": False, "all": True}
+    worth = amount >= least
     if not least / UNSURE <= amount <= least * UNSURE:
-        return amount >= least
+        return worth
+    answers = {"all": True, "one": False} if worth else {"one": False, "all": True}
     return moves.choose(f"threads {loop.var.name}", answers)
 
 
@@ -92,7 +99,7 @@ def parallel(loop: Loop, moves: list[str]) -> Loop:
     if length >= loop.var.extent:
         return loop
     moves.append(f"parallel {loop.var.name}/{length}")
-    return strips(loop, length)
+    return in_strips(loop, length)
 
 
 def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
@@ -108,8 +115,8 @@ def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
         turns, inner = turns * inner.var.extent, next_
     if inner is None:
         return None
-    length = strip_length(inner, -(-STRIPS // turns))
-    count = -(-inner.var.extent // length)
+    length = strip_length(inner, ceil_div(STRIPS, turns))
+    count = ceil_div(inner.var.extent, length)
     if count < 2:
         return None
     piece = Var("".join(each.var.name for each in (*outer, inner)) + "_piece", turns * count)
@@ -121,7 +128,7 @@ def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
 
 
 def only_loop(loop: Loop) -> Loop | None:
-    """What the loop repeats, where that is a whole loop and nothing else."""
+    """The loop inside of one, where that is all that it repeats, and runs over all of its range."""
     match loop.body:
         case (Loop(axis=Axis.SERIAL | Axis.VECTOR, count=None) as inner,):
             return inner
@@ -133,14 +140,13 @@ def strip_length(loop: Loop, strips: int = STRIPS) -> int:
     """A multiple of the vector width that gives about so many strips."""
     unit = max(loop.width, 1)
     if loop.axis is Axis.VECTOR and not any(isinstance(s, Loop) for s in loop.body):
-        unit = -(-SMALL_STRIP // unit) * unit
-    each = -(-loop.var.extent // strips)
-    return -(-each // unit) * unit
+        unit = round_up(SMALL_STRIP, unit)
+    return round_up(ceil_div(loop.var.extent, strips), unit)
 
 
 def can_split(loop: Loop, before: list[Statement]) -> bool:
-    """Only accumulations below and rows that are kept in scratch, and what was done before with the
-    accumulators may come behind."""
+    """Whether a reduce may run in strips: there is nothing below it but accumulations and rows kept
+    in scratch, and what was done before with its accumulators may move behind it."""
     if not all(is_accumulation(s) or is_kept(s) for s in below(loop.body)):
         return False
     names = changed((loop,))
@@ -158,13 +164,13 @@ def is_accumulation(statement: Statement) -> bool:
 
 
 def is_kept(statement: Statement) -> bool:
-    """A value that a later pass reads again (`staging.py`): each strip has its own."""
+    """A store to scratch that a later pass reads again (`staging.py`); each strip has its own."""
     return isinstance(statement, Store) and statement.memory.local
 
 
-def strips(loop: Loop, length: int) -> Loop:
+def in_strips(loop: Loop, length: int) -> Loop:
     """Split a loop into strips that run in parallel; the loop itself keeps its meaning."""
-    count = -(-loop.var.extent // length)
+    count = ceil_div(loop.var.extent, length)
     strip = Var(f"{loop.var.name}_strip", count)
     inner = replace(loop, start=index(strip) * length, count=length)
     return Loop(strip, Axis.PARALLEL, (inner,))
@@ -176,7 +182,7 @@ def split_reduce(
     """A reduce, or that of a column, in parallel: scratch, the strips, each with accumulators of
     its own, and how these are joined in order. The number of strips does not depend on the number
     of threads, so the result does not either."""
-    count = -(-loop.var.extent // length)
+    count = ceil_div(loop.var.extent, length)
     strip = Var(f"{loop.var.name}_strip", count)
     size = 1 if column is None else column.extent
     place = index(strip) * size + (ZERO if column is None else index(column))

@@ -35,9 +35,9 @@ from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
 from tinyhlo.codegen.moves.write_out import (
     is_tiny,
-    iterations,
     uses_registers,
     without_registers,
+    written_out,
 )
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, constant, index
@@ -95,9 +95,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     depend on; nothing where there is no such number, or too few turns for a vector."""
     if not divides(nest[-1].body) or uses_registers(nest[-1]):
         return ()
-    body: list[Statement] = []
-    for statement in nest[-1].body:
-        body += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    body = written_out(nest[-1].body)
     if not all(isinstance(statement, (Declare, Accumulate, Store)) for statement in body):
         return ()
     variables, bounds = [loop.var for loop in nest], [*bounds_in(body)]
@@ -137,7 +135,7 @@ def turn_of(indices: Iterable[Index], var: Var) -> int:
 
 
 def bounds_in(body: Sequence[Statement]) -> Iterator[Index]:
-    """What guards compare."""
+    """The indices that guards compare."""
     for e in walk(value for s in body for value in values_in(s)):
         if isinstance(e, Guard):
             yield from (condition.index for condition in e.conditions)
@@ -157,7 +155,7 @@ def row_of(body: Sequence[Statement], var: Var) -> int:
 
 
 def atoms_of(where: Index) -> Iterator[Atom]:
-    """Those of an index, and of what they divide."""
+    """The atoms of an index, and those inside its quotients and remainders."""
     for atom, _ in where.terms:
         yield atom
         if isinstance(atom, (Quotient, Remainder)):
@@ -169,7 +167,7 @@ def count_nodes(body: Sequence[Statement]) -> int:
 
 
 def at(body: Sequence[Statement], var: Var, places: Sequence[Index]) -> Body:
-    """What is stored, with each of the places for a variable."""
+    """The stores of a body for each of the places of a variable."""
     return tuple(s for place in places for s in without_registers(body, {var: place}))
 
 

@@ -100,8 +100,8 @@ def columns_written_out(loop: Loop) -> Loop:
 
 
 def streams_of(loop: Loop, target: Target) -> int:
-    """Of how many equal parts rows are taken in turn: 1 where they are in the cache or have several
-    sums each, 0 where they are no equal parts."""
+    """How many equal parts of all rows to take rows from in turn: 1 where the rows are in the cache
+    or have several sums each, 0 where no number divides them."""
     (along,) = (s for s in loop.body if isinstance(s, Loop))
     terms = only_sums(along.body)
     loads = {e for s in terms for e in loads_of(s.value) if e.depends_on(loop.var)}
@@ -124,8 +124,8 @@ def rows_apart(loop: Loop, streams: int) -> Loop:
 
 
 def columns_aside(loop: Loop, name: str, lanes: int) -> tuple[Body, Loop]:
-    """What all rows read at every second, third ... place is put into scratch, column after column:
-    to take columns apart costs as much as to multiply with them."""
+    """(scratch, the loop that reads it): what all rows read at every second, third ... place, put
+    side by side first, since taking columns apart costs as much as multiplying with them."""
     (along,) = (s for s in loop.body if isinstance(s, Loop))
     var = along.var
     loads = {e for s in only_sums(along.body) for e in loads_of(s.value) if is_column(e, var)}
@@ -167,15 +167,10 @@ def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
         case _:
             return 0
     terms = only_sums(along.body)
-    values = [s.value for s in terms]
     stores = [s for s in loop.body if isinstance(s, Store)]
     declares = [s for s in loop.body if isinstance(s, Declare)]
     ops = {s.name: s.op for s in terms}
-    loads = {load for value in values for load in loads_of(value)}
-    sums = most or max(lanes, target.vector_registers // 2)
-    # to put the lanes of an extreme together takes longer: it pays out of the third cache too
-    cache = target.l3_bytes if {*ops.values()} <= {Op.MAX, Op.MIN} else target.l2_bytes
-    rows = rows_of(len(terms), lanes, sums, loads, loop.var, along.var, target, cache)
+    rows = rows_of(loop.var, along, most or max(lanes, target.vector_registers // 2), target)
     plain = (
         loop.axis is Axis.SERIAL
         and loop.count is None
@@ -185,7 +180,7 @@ def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
         and set() != ops.keys() == {d.name for d in declares}
         and all(d.value is identity(ops[d.name], d.value.dtype) for d in declares)
         and (rows == lanes or len(set(ops.values())) == len({d.value.dtype for d in declares}) == 1)
-        and all(is_simple(value) for value in values)
+        and all(is_simple(s.value) for s in terms)
         and all(s.index.coefficient(loop.var) in range(1, NEAR + 1) for s in stores)
         and all(
             load.index.coefficient(loop.var) in range(NEAR + 1)
@@ -196,34 +191,30 @@ def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
     return rows if plain else 0
 
 
-def rows_of(
-    sums: int,
-    lanes: int,
-    most: int,
-    loads: set[Load],
-    row: Var,
-    along: Var,
-    target: Target,
-    cache_bytes: int,
-) -> int:
-    """Rows whose sums, so many each, fill a vector or less, or a vector each if registers do; and
-    which stay in half of the first cache, unless they are so few that it keeps a line of each. Of
-    single sums of what is beyond `cache_bytes` they stay in less."""
+def rows_of(row: Var, along: Loop, most: int, target: Target) -> int:
+    """Rows whose sums, `most` of them together, fill a vector or less, or a vector each if there
+    are registers; and which stay in half of the first cache, unless they are so few that it keeps
+    a line of each. Of single sums over far memory they stay in less."""
+    terms = only_sums(along.body)
+    sums, ops = len(terms), {s.op for s in terms}
+    loads = {load for s in terms for load in loads_of(s.value)}
     of_row = [load for load in loads if load.depends_on(row)]
-    still = sum(not load.depends_on(along) for load in of_row)  # these wait in registers
+    still = sum(not load.depends_on(along.var) for load in of_row)  # these wait in registers
 
     def registers() -> int:
         return rows * (sums + still) if still else 0
 
     def nbytes() -> int:
         read = (load.dtype.itemsize * (rows if load in of_row else 1) for load in loads)
-        return sum(read) * along.extent
+        return sum(read) * along.var.extent
 
-    rows = lanes
+    rows = along.width // along.chains
     while rows * sums > most:
         rows //= 2
     if sums == 1:  # nothing but the last step is shared
-        share = FAR_SHARE if are_far(of_row, cache_bytes) else 2
+        # to put the lanes of an extreme together takes longer: it pays out of the third cache too
+        cache = target.l3_bytes if ops <= {Op.MAX, Op.MIN} else target.l2_bytes
+        share = FAR_SHARE if are_far(of_row, cache) else 2
         return rows if nbytes() <= target.l1_bytes // share else 0
     while rows > 1 and registers() > target.vector_registers - SPARE:
         rows //= 2

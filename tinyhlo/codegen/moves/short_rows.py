@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import inside, values_in
 from tinyhlo.codegen.expressions import Load
 from tinyhlo.codegen.loops import Axis, Body, Loop, Statement, Store
+from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, index
 from tinyhlo.target import Target
@@ -29,9 +29,8 @@ def with_short_rows(body: Body, target: Target, moves: list[str]) -> Body:
     def changed(statement: Statement) -> Statement:
         if not isinstance(statement, Loop) or statement.width > 1:
             return statement
-        statement = inside(statement, lambda body: with_short_rows(body, target, moves))
-        assert isinstance(statement, Loop)
-        return replace(statement, body=in_rows(statement.body, target, moves))
+        inner = with_short_rows(statement.body, target, moves)
+        return replace(statement, body=in_rows(inner, target, moves))
 
     return tuple(map(changed, body))
 
@@ -39,7 +38,7 @@ def with_short_rows(body: Body, target: Target, moves: list[str]) -> Body:
 def in_rows(body: Body, target: Target, moves: list[str]) -> Body:
     """Stores alone, each somewhere else, of which none may be read by another."""
     stores = [s for s in body if isinstance(s, Store)]
-    read = {load.memory for s in stores for value in values_in(s) for load in loads_of(value)}
+    read = {load.memory for s in stores for load in loads_of(s.value)}
     places = {(s.memory, s.index) for s in stores}
     if not len(places) == len(stores) == len(body) or any(s.memory in read for s in stores):
         return body
@@ -49,7 +48,7 @@ def in_rows(body: Body, target: Target, moves: list[str]) -> Body:
         if count < 2 or count * memory.dtype.itemsize < LEAST:
             result += row
             continue
-        lanes = min(target.vector_bytes // memory.dtype.itemsize, 1 << count.bit_length() - 1)
+        lanes = min(target.vector_bytes // memory.dtype.itemsize, power_of_two(count))
         moves.append(f"row of {count} in vectors of {lanes}")
         result.append(copied(row, lanes))
     return tuple(result)

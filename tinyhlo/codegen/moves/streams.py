@@ -26,26 +26,26 @@ def streamed(program: LoopProgram, body: Body, target: Target) -> tuple[Memory, 
     if program.in_place or sum(m.nbytes for m in program.reads + program.writes) < target.l3_bytes:
         return ()
     large = [m for m in program.writes if m.nbytes * SHARE >= target.l3_bytes]
-    ordered = {m for m, in_order in stores(body, None) if in_order}
-    partly = {m for m, in_order in stores(body, None) if not in_order}
-    return tuple(m for m in large if m in ordered and m not in partly)
+    written = list(stores(body, None))
+    return tuple(m for m in large if (m, True) in written and (m, False) not in written)
 
 
-def stores(body: Body, around: Loop | None) -> Iterable[tuple[Memory, bool]]:
-    """Each store: to which memory, and whether long runs of neighbours are written in order."""
+def stores(body: Body, in_lanes: Loop | None) -> Iterable[tuple[Memory, bool]]:
+    """Each store: to which memory, and whether long runs of neighbours are written in order, by the
+    outermost loop in lanes around it."""
     for statement in body:
         match statement:
             case Store(memory=memory, index=where):
-                in_order = around is not None and around.axis is Axis.VECTOR
-                if around is not None and in_order:
-                    extent = min(around.count or around.var.extent, around.var.extent)
-                    long = extent * memory.dtype.itemsize >= RUN_BYTES
-                    in_order = where.coefficient(around.var) == 1 and long
+                in_order = (
+                    in_lanes is not None
+                    and in_lanes.trip_count * memory.dtype.itemsize >= RUN_BYTES
+                    and where.coefficient(in_lanes.var) == 1
+                )
                 yield memory, in_order
-            case Loop(body=inner):
-                lanes = around is not None and around.axis is Axis.VECTOR
-                yield from stores(inner, around if lanes else statement)
+            case Loop(axis=axis, body=inner):
+                own = statement if axis is Axis.VECTOR else None
+                yield from stores(inner, in_lanes or own)
             case If(body=inner):
-                yield from stores(inner, around)
+                yield from stores(inner, in_lanes)
             case _:
                 pass

@@ -28,7 +28,7 @@ from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
-from tinyhlo.codegen.numbers import ceil_div, round_up
+from tinyhlo.codegen.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
 from tinyhlo.records import dataclass
@@ -123,7 +123,7 @@ def has_many_pages(load: Load, column: Var, target: Target) -> bool:
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
-    """What is loaded for every element: not what stands under a guard."""
+    """Loads that are made for every element: none under a guard."""
     return [e for e in walk((s.value for s in stores), below=arguments) if isinstance(e, Load)]
 
 
@@ -134,11 +134,11 @@ def is_far(load: Load, column: Var) -> bool:
 def square_of(itemsize: int, extent: int, target: Target) -> int:
     """Rows and columns that are turned at a time: a power of two."""
     bytes_ = target.vector_bytes if itemsize >= 4 else GROUP_BYTES
-    return min(bytes_ // itemsize, 1 << (extent.bit_length() - 1))
+    return min(bytes_ // itemsize, power_of_two(extent))
 
 
 def size_of(extent: int, most: int, lanes: int) -> int:
-    """Of a block: the largest multiple of `lanes` whose last block overlaps little."""
+    """The size of blocks: the largest multiple of `lanes` where the last one overlaps little."""
     sizes = range(lanes, max(lanes, min(extent, most)) + 1, lanes)
     least = min(round_up(extent, size) for size in sizes)
     return max(size for size in sizes if round_up(extent, size) <= OVERLAP * least)

@@ -26,17 +26,19 @@ from tinyhlo.codegen.expressions import (
     index_free,
 )
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, Store
+from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
+from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import operands, parts, walk
-from tinyhlo.ir.index import Index, Var
+from tinyhlo.ir.index import Data, Index, Var
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
 
 REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
 CHAINS = (1, 2, 4, 8)
-COLUMN_CHAINS = 8  # vectors side by side when a reduce runs across rows: two additions a cycle,
-# each four cycles long. Half of them where a term takes more than LIGHT operations.
-LIGHT = 8.0
+# Vectors side by side when a reduce runs across rows: two additions a cycle, each four cycles long.
+COLUMN_CHAINS = 8
+LIGHT = 8.0  # operations of a term: with more, half of these vectors
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
 # What an access is worth. A pair is every second element, or in reverse: vectors and a shuffle.
@@ -111,28 +113,25 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     own = score(loop, target)
     if own.parts:
         return None
-    lanes = whole(loop, own) or lanes_of(own, target, loop.var.extent)
-    best = min((gain(inner, target) for inner in innermost(heavy(loop))), default=-1.0)
-    others = [s for s in below(heavy(loop).body) if isinstance(s, Loop) and s.axis is Axis.SERIAL]
-    along = own.value > 0 and (own.value > best or loop in innermost(loop))
-    along = along and not any(gain(inner, target) >= own.value for inner in others)
-    dear = work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
-    dear = dear and (not own.gathers or computes(loop.body))
-    dear = dear and not all(map(is_copy, innermost(loop)))  # in vectors of their own
+    lanes = lanes_of_row(loop, own) or lanes_of(own, target, loop.var.extent)
+    main = heavy(loop)
+    best = min((gain(inner, target) for inner in innermost(main)), default=-1.0)
+    others = [s for s in below(main.body) if isinstance(s, Loop) and s.axis is Axis.SERIAL]
+    along = (
+        own.value > 0
+        and (own.value > best or loop in innermost(loop))
+        and not any(gain(inner, target) >= own.value for inner in others)
+    )
+    dear = (
+        work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
+        and (not own.gathers or computes(loop.body))
+        and not all(map(is_copy, innermost(loop)))  # these have vectors of their own
+    )
     short = longest_inside(loop) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
     waits |= own.hides and loop.axis is Axis.REDUCE
-    chains = 0  # vectors side by side
-    if along or waits or (dear and short):
-        chains = 1
-        if loop.axis is Axis.REDUCE:
-            chains = REDUCE_CHAINS
-        elif along and any(isinstance(s, Loop) for s in loop.body):
-            chains = column_chains(loop, lanes, target)
-        elif loop.var.extent == 2 * lanes and is_light(loop):
-            chains = 2  # no loop is left
-        while chains > 1 and lanes * chains > loop.var.extent:
-            chains //= 2
+    taken = along or waits or (dear and short)
+    chains = chains_of(loop, along, lanes, target) if taken else 0
     answers = widths(loop, lanes, chains, shortest_of(own, target))
     lanes, chains = moves.choose(f"vector {loop.var.name}", answers)
     width = lanes * chains
@@ -143,19 +142,32 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     return replace(loop, axis=axis, width=width, chains=chains)
 
 
+def chains_of(loop: Loop, along: bool, lanes: int, target: Target) -> int:
+    """Vectors side by side; `along` which memory is accessed best."""
+    chains = 1
+    if loop.axis is Axis.REDUCE:
+        chains = REDUCE_CHAINS
+    elif along and any(isinstance(s, Loop) for s in loop.body):
+        chains = column_chains(loop, lanes, target)
+    elif loop.var.extent == 2 * lanes and is_light(loop):
+        chains = 2  # no loop is left
+    while chains > 1 and lanes * chains > loop.var.extent:
+        chains //= 2
+    return chains
+
+
 def heavy(loop: Loop) -> Loop:
     """A loop without the loops in it that do little beside another: a sum of three numbers does not
     decide how the 300 that are stored beside it run."""
-    inside = [work(s) if isinstance(s, Loop) else math.inf for s in loop.body]
-    most = max((each for each in inside if each < math.inf), default=0.0)
-    kept = (s for s, each in zip(loop.body, inside, strict=True) if OUTWEIGHED * each >= most)
+    amounts = {s: work(s) for s in loop.body if isinstance(s, Loop)}
+    most = max(amounts.values(), default=0.0)
+    kept = (s for s in loop.body if OUTWEIGHED * amounts.get(s, most) >= most)
     return replace(loop, body=tuple(kept))
 
 
 def is_light(loop: Loop) -> bool:
     """Whether a loop has none inside, and so little to do that turns count."""
-    leaf = all(isinstance(s, Store) for s in loop.body)
-    return leaf and work(loop) <= STORED_WORK * loop.var.extent
+    return stores_alone(loop.body) and work(loop) <= STORED_WORK * loop.var.extent
 
 
 def widths(loop: Loop, lanes: int, chains: int, least: int) -> dict[str, tuple[int, int]]:
@@ -208,10 +220,10 @@ def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
     return lanes
 
 
-def whole(loop: Loop, found: Score) -> int:
-    """Lanes of a vector that a short row of results is, where that is half a register or more."""
+def lanes_of_row(loop: Loop, found: Score) -> int:
+    """Lanes of the one vector that a short row of results fills, if it is of a size in WHOLE."""
     extent, nbytes = loop.var.extent, loop.var.extent * found.bits // 8
-    leaf = loop.axis is Axis.SERIAL and all(isinstance(s, Store) for s in loop.body)
+    leaf = loop.axis is Axis.SERIAL and stores_alone(loop.body)
     return extent if leaf and not found.gathers and nbytes in WHOLE else 0
 
 
@@ -229,10 +241,10 @@ def column_chains(loop: Loop, lanes: int, target: Target) -> int:
     chains = COLUMN_CHAINS // 2 if heavy else COLUMN_CHAINS
     while chains > 1 and 2 * chains * len(terms) > target.vector_registers:
         chains //= 2
-    vectors = -(-loop.var.extent // lanes)
+    vectors = ceil_div(loop.var.extent, lanes)
     if chains < COLUMN_CHAINS or vectors % chains == 0:
         return chains
-    return min(chains, chains // 2, key=lambda n: -(-vectors // n) * (n + 1))  # loads of a row
+    return min(chains, chains // 2, key=lambda n: ceil_div(vectors, n) * (n + 1))  # loads of a row
 
 
 def innermost(loop: Loop) -> list[Loop]:
@@ -322,9 +334,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     else:
         result.add("gather", times)
     for atom, _ in where.terms:
-        inner = getattr(atom, "value", None)
-        if inner is not None:
-            expression(inner, var, result)
+        if isinstance(atom, Data):
+            expression(atom.value, var, result)
 
 
 def expression(value: Expression, var: Var, result: Score) -> None:
@@ -332,12 +343,13 @@ def expression(value: Expression, var: Var, result: Score) -> None:
     pending = [value]
     while pending:
         e = pending.pop()
-        if e in result.seen or not e.loads:
-            if e not in result.seen and var in e.free:
-                result.bits = max(result.bits, e.dtype.bits if e.dtype.bits <= 64 else 64)
+        if e in result.seen:
+            continue
+        if e.loads or var in e.free:
+            result.bits = max(result.bits, e.dtype.bits)
+        if not e.loads:
             continue
         result.seen.add(e)
-        result.bits = max(result.bits, e.dtype.bits)
         if isinstance(e, Load):
             access(e.memory, e.index, var, result)
         pending.extend(operands(e))

@@ -21,8 +21,8 @@ Below = Callable[[Expression], Iterable[Expression]]
 def work(statement: Statement) -> float:
     """Rough number of operations below a statement, those of indices from data included."""
     match statement:
-        case Loop(var=var, body=body, count=count):
-            return min(count or var.extent, var.extent) * max(1.0, sum(map(work, body)))
+        case Loop(trip_count=trips, body=body):
+            return trips * max(1.0, sum(map(work, body)))
         case If(body=body):
             return sum(map(work, body))
         case TileProduct(left_rows=rows, vectors=vectors, lanes=lanes, depth=depth):
@@ -32,14 +32,14 @@ def work(statement: Statement) -> float:
 
 
 def work_once(body: Body) -> float:
-    """The same of a whole body, what its stores share counted once, for networks of additions have
-    as many stores as rows; and the additions and stores themselves."""
+    """The work of a whole body: what its statements share is counted once, since networks of
+    additions have as many stores as rows; accumulations and stores count themselves."""
     values: list[Expression] = []
     total = 0.0
     for statement in body:
         match statement:
-            case Loop(var=var, body=inner, count=count):
-                total += min(count or var.extent, var.extent) * max(1.0, work_once(inner))
+            case Loop(trip_count=trips, body=inner):
+                total += trips * max(1.0, work_once(inner))
             case If(body=inner):
                 total += work_once(inner)
             case TileProduct():
@@ -57,7 +57,7 @@ def cost(value: Expression, below: Below = operands) -> float:
 
 
 def cost_of_all(values: Iterable[Expression], below: Below) -> float:
-    """The same of several."""
+    """Operations of several expressions, as `cost` counts them."""
     nodes = walk(values, lambda e: bool(e.free) or not isinstance(e, Apply), below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
     return sum(20.0 if is_dear else 1.0 for is_dear in dear)

@@ -11,7 +11,7 @@ that fill a vector are left to the vector moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import inf
@@ -24,6 +24,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    Renamed,
     apply,
     exchanged,
     has_registers,
@@ -59,7 +60,6 @@ IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for t
 
 Values = Mapping[Var, Index]
 Names = Mapping[str, str]
-Done = dict[Expression, Expression]
 
 
 def write_out(body: Body, target: Target, runs: float, moves: list[str]) -> Body:
@@ -96,19 +96,18 @@ def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str
     nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
     short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s, loop.var) for s in inner)
     if not (long and most and short):
-        body = (
-            without_short_loops(s, target, runs, moves) if isinstance(s, Loop) else s
-            for s in loop.body
-        )
-        return replace(loop, body=tuple(body))
+        return with_loops(loop, lambda s: without_short_loops(s, target, runs, moves))
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
-    result: list[Statement] = []
-    for statement in loop.body:
-        result += iterations(statement, {}, {}) if isinstance(statement, Loop) else [statement]
+    result = written_out(loop.body)
     stores = [s for s in result if isinstance(s, Store)]
     if reads_any({s.memory for s in stores}, result):
         return replace(loop, body=tuple(result))
     return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+
+
+def with_loops(loop: Loop, change: Callable[[Loop], Loop]) -> Loop:
+    """A loop with those directly inside it changed."""
+    return replace(loop, body=tuple(change(s) if isinstance(s, Loop) else s for s in loop.body))
 
 
 def with_short_sums_as_values(
@@ -122,18 +121,13 @@ def with_short_sums_as_values(
           for k in 2 reduce: add1 += x[j*2 + k]   ->
           add0 += sqrt(add1)
     """
-    body = (
-        without_short_loops(s, target, runs, moves) if isinstance(s, Loop) else s for s in loop.body
-    )
-    loop = replace(loop, body=tuple(body))
+    loop = with_loops(loop, lambda s: without_short_loops(s, target, runs, moves))
     sums = all(s.axis is Axis.REDUCE and is_tiny(s, target, MOST_NODES) for s in inner)
     long = loop.var.extent >= target.short_lanes(32)
     short = inner or any(isinstance(s, Declare) for s in loop.body)
     if not (short and sums and long) or uses_registers(loop):
         return loop
-    body = [
-        each for s in loop.body for each in (iterations(s, {}, {}) if isinstance(s, Loop) else [s])
-    ]
+    body = written_out(loop.body)
     if not all(isinstance(s, (Declare, Accumulate)) for s in body):
         return loop
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
@@ -141,10 +135,10 @@ def with_short_sums_as_values(
 
 
 def without_registers(body: Sequence[Statement], values: Values) -> list[Statement]:
-    """What a body without loops stores and accumulates at known values of loop variables; its own
-    registers become values. Zeros are not added to sums, which are never -0.0."""
+    """The stores and outer accumulations of a body without loops at known values of loop variables;
+    its own registers become values. Zeros are not added to sums, which are never -0.0."""
     result: list[Statement] = []
-    registers: Done = {}
+    registers: Renamed = {}
     neutral: set[Expression] = set()  # sums that a zero changes nothing of
     for statement in body:
         done = dict(registers)
@@ -267,6 +261,11 @@ def uses_registers(loop: Loop) -> bool:
     return any(has_registers(index_free(where)) for where in all_indices((loop,)))
 
 
+def written_out(body: Body) -> list[Statement]:
+    """A body with the iterations of its loops in place of these."""
+    return [each for s in body for each in (iterations(s, {}, {}) if isinstance(s, Loop) else [s])]
+
+
 def iterations(
     loop: Loop, values: Values, names: Names, most_nodes: float = inf
 ) -> list[Statement]:
@@ -279,7 +278,7 @@ def iterations(
         # the loops around count too: all iterations of them end up in one body
         label = "_".join(str(value.offset) for value in here.values())
         own = {**names, **{name: f"{name}_{label}" for name in declared}}
-        done: Done = {}
+        done: Renamed = {}
         for statement in loop.body:
             result += specialised(statement, here, own, done, most_nodes)
     return in_pairs(result) if loop.axis is Axis.REDUCE else result
@@ -303,7 +302,7 @@ def in_pairs(terms: list[Statement]) -> list[Statement]:
 
 
 def specialised(
-    statement: Statement, values: Values, names: Names, done: Done, most: float = inf
+    statement: Statement, values: Values, names: Names, done: Renamed, most: float = inf
 ) -> list[Statement]:
     """A statement at known values of loop variables; loops that would become more than `most`
     expressions stay loops."""
