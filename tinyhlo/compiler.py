@@ -152,6 +152,7 @@ def stages(
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.schedule import PASSES, schedule
+    from tinyhlo.schedule.winograd import fewer_multiplications
 
     target = target or asked_target(config)
 
@@ -160,7 +161,7 @@ def stages(
             from tinyhlo.ir.verifier import verify_graph
 
             verify_graph(graph)
-        if name in PASSES:
+        if name in PASSES or name == "winograd":
             show_stage(name, graph, config)
 
     module = import_module(source)
@@ -169,6 +170,10 @@ def stages(
     graph = simplify(module.graph)
     seen("simplify", graph)
     yield "simplify", graph
+    if not module.precise:
+        before, graph = graph, fewer_multiplications(graph, target)
+        if graph is not before:
+            seen("winograd", graph)
     program = schedule(graph, module.name, module.aliases, target, seen)
     if config.verify:
         from tinyhlo.schedule.verifier import verify_program

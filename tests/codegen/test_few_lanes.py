@@ -9,7 +9,7 @@ from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, target
 from tests.schedule.graphs import F32, add
 from tinyhlo.codegen.loops import Loop
-from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,

@@ -14,7 +14,7 @@ from tinyhlo.codegen.loops import Axis, Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.import_stablehlo.joining import join, part
+from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tinyhlo.errors import VerificationError
-from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.ir.joining import join
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import BF16, F16, F32, I8, I32, U8, DType

@@ -9,7 +9,7 @@ import numpy as np
 from tests.schedule.graphs import launches, normal, planned
 from tinyhlo.codegen.lowering.joined_parts import MAX_PIECES
 from tinyhlo.codegen.render import kernels_of
-from tinyhlo.import_stablehlo.joining import join
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.build import (
     broadcast,
     cast,

@@ -4,7 +4,7 @@ module        all of it; `context` parses (`artifact`, `platforms`, `quantized`,
               `quarantine` reads files of unknown origin in a process of their own
               (`quarantine_process`)
 decode        MLIR as `records`: `attributes`, `types`, `locations`
-walker        each op by its rule, `rules` finds it; `operands`, `joining` help rules
+walker        each op by its rule, `rules` finds it; `operands` help rules
 families      elementwise, conversions, movement, indexing, scattering, reductions, windows,
               pooling, contraction, ragged, convolution (`phases`), sorting, linalg, normalization,
               random_bits, special_functions (`special_tables`), broadcasting

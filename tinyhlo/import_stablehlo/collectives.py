@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
-from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.lifting import flatten
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen
@@ -30,6 +29,7 @@ from tinyhlo.import_stablehlo.walker import (
 )
 from tinyhlo.ir.build import cast, elementwise, full, map_region
 from tinyhlo.ir.dtypes import U32
+from tinyhlo.ir.joining import join, part
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"
 NOT_ELEMENTWISE = "its reduction is not elementwise"

@@ -15,13 +15,13 @@ from math import gcd
 from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
-from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.phases import Phases, phases_of, taps_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import flip, full, pad, permute, reshape, scalar, slice_, window
 from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.joining import join
 
 
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:

@@ -39,6 +39,7 @@ from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 EFFECTS = names("infeed outfeed send recv rng")  # ops that run even if no result is used
+PRECISE = frozenset({"HIGH", "HIGHEST"})
 Slots = dict[ir.Value, tuple[int, ValueType]]
 
 
@@ -109,6 +110,7 @@ class Decoder:
         self._has_other_types = False
         self._has_lifted_types = False
         self._attributes: dict[ir.Attribute, Any] = {}
+        self.precise = False  # an op asks for more than the default precision
 
     @cached_property
     def meshes(self) -> dict[str, Mesh]:
@@ -170,6 +172,9 @@ class Decoder:
     def _operation(self, operation: ir.Operation, slots: Slots) -> Operation:
         name = operation.name
         attributes = self._attributes_of(operation)
+        self.precise = self.precise or not PRECISE.isdisjoint(
+            attributes.get("precision_config", ())
+        )
         operands = [slots[value] for value in operation.operands]
         operand_types = tuple([type_ for _, type_ in operands])
         types = tuple([self._type(value.type) for value in operation.results])

@@ -11,11 +11,11 @@ from functools import partial, reduce
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
-from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.operands import arithmetic
 from tinyhlo.import_stablehlo.sharding import Division, Part
 from tinyhlo.ir.build import full, slice_
 from tinyhlo.ir.graph import Node
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 
 

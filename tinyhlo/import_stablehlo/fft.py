@@ -17,12 +17,12 @@ import numpy as np
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane
 from tinyhlo.import_stablehlo.fft_passes import both_planes, constant_along, exchanged, passes
 from tinyhlo.import_stablehlo.fft_tables import GROUP, ROW, Array, good_length, groups, roots
-from tinyhlo.import_stablehlo.joining import join, padded, part
 from tinyhlo.import_stablehlo.planes import planes, stack
 from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import flip, full, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Node
+from tinyhlo.ir.joining import join, padded, part
 
 
 def transform(signal: Node | Complex, kind: str, lengths: Sequence[int]) -> Node | Complex:

@@ -23,7 +23,6 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.fft_tables import MAX_RADIX, Array, planes_matrix, roots
-from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.planes import is_real_part
 from tinyhlo.ir.build import (
     broadcast,
@@ -38,6 +37,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.transform import MAX_SIDE
 from tinyhlo.records import dataclass

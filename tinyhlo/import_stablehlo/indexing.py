@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.joining import join, nth, part
-from tinyhlo.import_stablehlo.operands import clamp_index, index_dtype, known_array, known_scalar
+from tinyhlo.import_stablehlo.operands import clamp_index, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
 from tinyhlo.ir.build import broadcast, constant, full, gather, iota, scalar, slice_, update_slice
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import Graph, Node, Shape
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.joining import join, nth, part
 from tinyhlo.ir.steps import is_known
 from tinyhlo.records import dataclass
 

@@ -57,13 +57,15 @@ PASS_ARRAYS = "pass arrays, not tuples"
 @dataclass(frozen=True, slots=True)
 class Module:
     """An imported program. `aliases`: (result, argument) pairs that share memory. `asked`: whether
-    JAX was asked about calls in it, so that its text alone does not say what it does."""
+    JAX was asked about calls in it, so that its text alone does not say what it does. `precise`:
+    whether an op asks for more than the default precision."""
 
     graph: Graph
     name: str
     signature: Signature
     aliases: tuple[tuple[int, int], ...] = ()
     asked: bool = False
+    precise: bool = False
 
     def __str__(self) -> str:
         return f"module {self.name}\n{self.graph}"
@@ -114,6 +116,7 @@ def read_module(parsed: ir.Module) -> Module:
         signature,
         aliases_of(function, given, made, devices),
         asked=parsed is not written,
+        precise=walker.decoder.precise,
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.import_stablehlo.attributes import Dense
-from tinyhlo.import_stablehlo.joining import join
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import broadcast, constant, flip, full, iota, pad, permute, reshape, slice_
 from tinyhlo.ir.graph import Node, Shape
+from tinyhlo.ir.joining import join
 
 
 def dense_constant(dense: Any, shape: Shape) -> Node:

@@ -8,12 +8,11 @@ from math import inf
 import numpy as np
 
 from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota
-from tinyhlo.ir.dtypes import BOOL, F32, I32, I64, DType
+from tinyhlo.ir.dtypes import BOOL, F32, DType
 from tinyhlo.ir.graph import Constant, Graph, Node, Reshape, Shape
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
-INT32_LIMIT = 2**31
 # arithmetic on booleans is logic
 ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MAX: Op.OR, Op.MIN: Op.AND}
 
@@ -70,11 +69,6 @@ def is_half(dtype: DType) -> bool:
 def accumulator(dtype: DType) -> DType:
     """The type in which sums and products of `dtype` are accumulated."""
     return F32 if is_half(dtype) else dtype
-
-
-def index_dtype(extents: Sequence[int]) -> DType:
-    """i32 where it can address every one of `extents`, else i64."""
-    return I32 if all(extent < INT32_LIMIT for extent in extents) else I64
 
 
 def element_numbers(shape: Shape, first: Node) -> Node:

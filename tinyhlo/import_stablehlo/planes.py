@@ -8,10 +8,10 @@ stack(planes(x))        ->  x itself: what was one array in memory is taken as o
 from __future__ import annotations
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.joining import join, nth
 from tinyhlo.ir.build import broadcast, expand, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Expand, Flip, Node, Reshape, Slice
+from tinyhlo.ir.joining import join, nth
 
 
 def stack(value: Node | Complex) -> Node:

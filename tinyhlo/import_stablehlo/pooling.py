@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import as_params, element_numbers, index_dtype, like
+from tinyhlo.import_stablehlo.operands import as_params, element_numbers, like
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -26,7 +26,7 @@ from tinyhlo.ir.build import (
     scatter,
     where,
 )
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
-from tinyhlo.import_stablehlo.joining import padded
 from tinyhlo.import_stablehlo.records import Operation, RaggedDotDimensions
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import (
@@ -35,6 +34,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.graph import Graph, Node, TensorType
+from tinyhlo.ir.joining import padded
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 

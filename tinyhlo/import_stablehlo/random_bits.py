@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from math import pi, prod
 from typing import Any
 
-from tinyhlo.import_stablehlo.joining import join, nth, part
 from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
@@ -36,6 +35,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import U32, U64, unsigned_of
 from tinyhlo.ir.graph import Node, Shape, TensorType
+from tinyhlo.ir.joining import join, nth, part
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.library import RANDOM_STATE
 

@@ -20,7 +20,6 @@ from tinyhlo.import_stablehlo.indexing import (
     slice_at,
     store_at,
 )
-from tinyhlo.import_stablehlo.joining import join, part
 from tinyhlo.import_stablehlo.operands import all_of, as_params, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
@@ -36,6 +35,7 @@ from tinyhlo.ir.build import (
     where,
 )
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.joining import join, part
 
 MOST_SINGLE = 8  # places that are combined with an update each by itself
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.joining import part
 from tinyhlo.import_stablehlo.lifting import flat_types
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import map_region, param, sort
 from tinyhlo.ir.graph import Graph, Node, TensorType
+from tinyhlo.ir.joining import part
 
 
 def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.joining import padded
-from tinyhlo.import_stablehlo.operands import as_params, index_dtype
+from tinyhlo.import_stablehlo.operands import as_params
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import (
     is_idle,
@@ -32,7 +31,9 @@ from tinyhlo.ir.build import (
     where,
     window,
 )
+from tinyhlo.ir.dtypes import index_dtype
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.joining import padded
 from tinyhlo.records import dataclass
 
 

@@ -3,7 +3,7 @@
 dtypes        element types; `elements`: those that are stored as others
 ops           primitives and monoids; `meaning`: what each does, in NumPy
 graph         nodes, interned (`interned`); `operators` writes arithmetic, `printer` text
-build         constructors of nodes; `verifier` checks by them
+build         constructors of nodes, `joining`: of arrays side by side; `verifier` checks by them
 interpreter   a Graph run by NumPy; `einsum` for its large products
 index         index expressions, `views`: what a view does to an index
 simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`,

@@ -7,6 +7,7 @@ Graph computes in; complex and small types, which it stores as these, are in `ir
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from functools import cache
 from math import inf
@@ -118,3 +119,8 @@ def is_lossless(source: DType, target: DType) -> bool:
     if source.kind == "signed" and target.kind != "signed":
         return False
     return target.kind != "bool" and magnitude <= target.bits - (target.kind == "signed")
+
+
+def index_dtype(extents: Iterable[int]) -> DType:
+    """i32 where it can address every one of `extents`, else i64."""
+    return I32 if all(extent < 1 << 31 for extent in extents) else I64

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import index_dtype
 from tinyhlo.ir.build import full, iota, pad, reshape, scalar, slice_, update_slice, where
+from tinyhlo.ir.dtypes import index_dtype
 from tinyhlo.ir.graph import Node
 
 SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
