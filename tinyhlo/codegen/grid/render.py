@@ -21,6 +21,7 @@ from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
+from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, WriteTexel
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
@@ -93,10 +94,11 @@ def large_private(piece: Piece, target: Target) -> list[tuple[Memory, int]]:
     of a group share: how many slices of scratch. Lowerings for grids know how much there is."""
     if any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body)):
         return []
-    most = PRIVATE_BYTES if piece.alone else target.group_bytes // 4
-    count = piece.groups * (piece.items if piece.alone else 1)
-    own = (s.memory for s in below(piece.body) if isinstance(s, Allocate))
-    return [(memory, count) for memory in own if memory.nbytes > most]
+    own = [s.memory for s in below(piece.body) if isinstance(s, Allocate)]
+    if piece.alone:
+        return [(m, piece.groups * piece.items) for m in own if m.nbytes > PRIVATE_BYTES]
+    most = target.group_bytes // 4
+    return [(m, piece.groups) for m in own if shared_bytes(m, target) > most]
 
 
 def function(

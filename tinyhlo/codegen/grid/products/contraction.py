@@ -32,6 +32,7 @@ from tinyhlo.codegen.contraction.layout import (
 )
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.products.tiles import Extents, Tile, choose_tile
+from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,
@@ -80,7 +81,7 @@ def find_product(kernel: Kernel, target: Target) -> Product | None:
 
 def in_tiles(product: Product) -> LoopProgram | None:
     """None where no tile fits the device."""
-    size = product.node.dtype.itemsize
+    size = shared_itemsize(product.node.dtype, product.target)
     tile = choose_tile(product.extents, size, product.written(), product.target)
     return None if tile is None else product.program(tile)
 
