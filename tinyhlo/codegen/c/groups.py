@@ -33,7 +33,7 @@ class GroupStatements(Statements):
         its neutral element and is put together afterwards; what has a combiner starts from the
         value that it has, which is neutral."""
         ways = ways_together(loop.body)
-        saved = {name: str(self.registers[name]) for group in ways for name in group}
+        saved = {name: self.registers[name] for group in ways for name in group}
         for group, way in ways.items():
             for name in group:
                 dtype, own = self.dtypes[name], f"{name}_{self.out.fresh()}"

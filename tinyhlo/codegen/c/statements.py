@@ -206,7 +206,7 @@ class Statements(Values):
             ones, zero = (self.language.literal_text(b, dtype) for b in ((1 << dtype.bits) - 1, 0))
             text = self.choice(text, ones, zero)
             text = self.named(dtype, text)
-        self.out.line(f"{own} = {self.combined(op, str(own), text, dtype)};")
+        self.out.line(f"{own} = {self.combined(op, own, text, dtype)};")
         self.forget((name,))
 
     def combined(self, op: Op, left: str, right: str, dtype: DType) -> str:
@@ -227,7 +227,7 @@ class Statements(Values):
         condition, count = self.text(keep.condition), self.registers[keep.count]
         texts = [self.text(value) for value in keep.values]
         kept = zip(keep.memories, texts, strict=True)
-        lines = [f"  {self.stored_line(memory, str(count), text)}" for memory, text in kept]
+        lines = [f"  {self.stored_line(memory, count, text)}" for memory, text in kept]
         test = condition if self.alone else f"{condition} && {self.language.item} == 0"
         self.out.lines += [f"if ({test}) {{", *lines, "}"]
         if not self.alone:

@@ -26,6 +26,7 @@ from tinyhlo.codegen.expressions import (
     where,
 )
 from tinyhlo.codegen.grid.mapping import ITEMS
+from tinyhlo.codegen.grid.scatter.runs import holding
 from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
 from tinyhlo.codegen.loops import (
@@ -189,5 +190,5 @@ class Network:
         return (
             *(Declare(r.name, Load(m, one)) for r, m in zip(first, memories, strict=True)),
             *(Declare(r.name, Load(m, other)) for r, m in zip(second, memories, strict=True)),
-            If((Condition(as_index(exchanged.cast(I32), (0, 1)), 1, 2),), tuple(stores)),
+            If(holding(exchanged), tuple(stores)),
         )
