@@ -33,7 +33,7 @@ class GroupStatements(Statements):
         its neutral element and is put together afterwards; what has a combiner starts from the
         value that it has, which is neutral."""
         ways = ways_together(loop.body)
-        saved = {name: str(self.registers[name]) for group in ways for name in group}
+        saved = {name: self.registers[name] for group in ways for name in group}
         for group, way in ways.items():
             for name in group:
                 dtype, own = self.dtypes[name], f"{name}_{self.out.fresh()}"
@@ -123,7 +123,12 @@ class GroupStatements(Statements):
 
     def memory_of_all(self, name: str, size: int) -> Memory:
         """Memory of the group for a register of some of its items."""
-        memory = Memory(f"all_{self.out.fresh()}", self.dtypes[name], size, local=True)
+        dtype = self.dtypes[name]
+        for memory in self.summed:
+            if memory.dtype is dtype:
+                self.summed.remove(memory)
+                return memory
+        memory = Memory(f"all_{self.out.fresh()}", dtype, size, local=True)
         self.share(memory, memory.name)
         return memory
 
@@ -153,4 +158,5 @@ class GroupStatements(Statements):
         self.out.lines += [f"  {self.language.barrier}", "}"]
         totals = [self.named(memory.dtype, self.element(memory, "0")) for memory in memories]
         self.out.line(self.language.barrier)
+        self.summed += memories
         return totals

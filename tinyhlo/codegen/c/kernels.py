@@ -33,7 +33,7 @@ def separate(symbol: str, size: str, parameters: Sequence[Parameter]) -> list[st
     return [f"KERNEL({size}) void {symbol}({', '.join(map(str, parameters))}) {{"]
 
 
-def together(symbol: str, size: str, parameters: Sequence[Parameter]) -> list[str]:
+def in_a_struct(symbol: str, size: str, parameters: Sequence[Parameter]) -> list[str]:
     """The head of one whose argument is a struct of pointers."""
     given = (f"constant {symbol}_given& given [[buffer(0)]]", *METAL_PARAMETERS)
     return [
@@ -43,7 +43,7 @@ def together(symbol: str, size: str, parameters: Sequence[Parameter]) -> list[st
     ]
 
 
-HEADS: dict[str, Callable[[str, str, Sequence[Parameter]], list[str]]] = {"METAL": together}
+HEADS: dict[str, Callable[[str, str, Sequence[Parameter]], list[str]]] = {"METAL": in_a_struct}
 
 
 def kernel_text(

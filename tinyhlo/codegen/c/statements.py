@@ -62,6 +62,8 @@ class Statements(Values):
         self.dtypes: dict[str, DType] = {}  # of registers
         self.shared: list[str] = []  # declarations of memory that a group shares
         self.shares: list[tuple[str, Memory]] = []  # its names
+        self.spare: list[tuple[str, Memory]] = []  # what kernels before have left of it
+        self.summed: list[Memory] = []  # arrays for sums of all items that are done
 
     # --- bodies ------------------------------------------------------------------------------
 
@@ -145,7 +147,12 @@ class Statements(Values):
         return template.format(type=type_, name=name, size=memory.size)
 
     def share(self, memory: Memory, name: str) -> None:
-        """Memory of the group, under this name."""
+        """Memory of the group: a spare array of its type and size, or a new one of this name."""
+        for each in self.spare:
+            if (each[1].dtype, each[1].size) == (memory.dtype, memory.size):
+                self.spare.remove(each)
+                self.names[memory] = each[0]
+                return
         self.names[memory] = name
         self.shares.append((name, memory))
         self.shared.append(self.array(self.language.shared, memory, name))
@@ -199,7 +206,7 @@ class Statements(Values):
             ones, zero = (self.language.literal_text(b, dtype) for b in ((1 << dtype.bits) - 1, 0))
             text = self.choice(text, ones, zero)
             text = self.named(dtype, text)
-        self.out.line(f"{own} = {self.combined(op, str(own), text, dtype)};")
+        self.out.line(f"{own} = {self.combined(op, own, text, dtype)};")
         self.forget((name,))
 
     def combined(self, op: Op, left: str, right: str, dtype: DType) -> str:
@@ -220,7 +227,7 @@ class Statements(Values):
         condition, count = self.text(keep.condition), self.registers[keep.count]
         texts = [self.text(value) for value in keep.values]
         kept = zip(keep.memories, texts, strict=True)
-        lines = [f"  {self.stored_line(memory, str(count), text)}" for memory, text in kept]
+        lines = [f"  {self.stored_line(memory, count, text)}" for memory, text in kept]
         test = condition if self.alone else f"{condition} && {self.language.item} == 0"
         self.out.lines += [f"if ({test}) {{", *lines, "}"]
         if not self.alone:

@@ -194,7 +194,7 @@ class Values(Scopes):
     # --- indices -----------------------------------------------------------------------------
 
     def index(self, index: Index) -> str:
-        """An integer, in parentheses unless it is one number or name."""
+        """An integer, in parentheses where it is a sum."""
         if not index.terms:
             return str(index.offset)
         parts = [self.term(atom, factor) for atom, factor in index.terms]

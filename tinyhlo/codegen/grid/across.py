@@ -34,6 +34,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.mapping import ITEMS, collapsed, is_independent
 from tinyhlo.codegen.grid.several import WORK
+from tinyhlo.codegen.grid.sizes import WORD, shared_bytes, shared_itemsize
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -47,14 +48,13 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import arguments, walk, work_of
-from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.index import Index, Var, constant, index, substitute, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
 SIDE = 32  # of a tile, of elements of a word or more
 LEAST = 1 << 16  # elements from which on it pays
-WORD = 4  # bytes of a bank
 MOST_BYTES = 16 << 10  # of a group's tiles, so that a unit has room for many groups
 
 
@@ -63,11 +63,11 @@ def turned(program: LoopProgram, target: Target) -> LoopProgram:
     if target.is_processor:
         return program
     items, in_place = min(ITEMS, target.group_items), bool(program.in_place)
-    body = tuple(tiled(s, items, in_place) or s for s in program.body)
+    body = tuple(tiled(s, items, in_place, target) or s for s in program.body)
     return replace(program, body=body)
 
 
-def tiled(statement: Statement, items: int, in_place: bool) -> Loop | None:
+def tiled(statement: Statement, items: int, in_place: bool, target: Target) -> Loop | None:
     """A loop over tiles instead of a loop over elements, where some are read across."""
     if not is_independent(statement):
         return None
@@ -82,7 +82,7 @@ def tiled(statement: Statement, items: int, in_place: bool) -> Loop | None:
         if all(s.index.coefficient(along) == 1 for s in stores):
             loads = [load for load in unconditional_loads(stores) if is_across(load, along)]
             inner = [u for u in variables for load in loads if load.index.coefficient(u) == 1]
-            tiles = Tiles(variables, inner[0], along, loads, items) if inner else None
+            tiles = Tiles(variables, inner[0], along, loads, items, target) if inner else None
             return tiles.loop(body) if tiles and tiles.pay(in_place) else None
     return None
 
@@ -121,24 +121,26 @@ class Tiles:
     `along`, which is what is written as it lies."""
 
     def __init__(
-        self, variables: Sequence[Var], inner: Var, along: Var, loads: Sequence[Load], items: int
-    ) -> None:
-        self.inner, self.along, self.items = inner, along, items
+        self, variables: Sequence[Var], inner: Var, along: Var, loads: Sequence[Load], items: int,
+        target: Target,
+    ) -> None:  # fmt: skip
+        self.inner, self.along, self.items, self.target = inner, along, items, target
         self.others = [v for v in variables if v not in (inner, along)]
         loads = [load for load in loads if load.index.coefficient(inner) == 1]
-        widest = max(load.dtype.itemsize for load in loads)
+        widest = max(shared_itemsize(load.dtype, target) for load in loads)
         shortest = min(inner.extent, along.extent)
         self.side = 2 * SIDE if widest < WORD and shortest >= 2 * SIDE else SIDE
         self.memories: dict[Load, Memory] = {}
         for load in sorted(loads, key=lambda load: load.serial):
-            size = self.side * self.row(load.dtype.itemsize)
+            size = self.side * self.row(load.dtype)
             memory = Memory(f"tile{len(self.memories)}", load.dtype, size, local=True)
-            if sum(m.nbytes for m in (*self.memories.values(), memory)) <= MOST_BYTES:
+            tiles = (*self.memories.values(), memory)
+            if sum(shared_bytes(each, target) for each in tiles) <= MOST_BYTES:
                 self.memories[load] = memory
 
-    def row(self, itemsize: int) -> int:
+    def row(self, dtype: DType) -> int:
         """Elements from one row of a tile to the next."""
-        return self.side + max(1, WORD // itemsize)
+        return self.side + max(1, WORD // shared_itemsize(dtype, self.target))
 
     def pay(self, in_place: bool) -> bool:
         """Whether few elements are computed twice, and none where elements are overwritten."""
@@ -199,7 +201,7 @@ class Tiles:
         return as_index(value, (0, last))
 
     def place(self, memory: Memory, row: Index, column: Index) -> Index:
-        return row * self.row(memory.dtype.itemsize) + column
+        return row * self.row(memory.dtype) + column
 
 
 def in_turns(turns: int, body: Callable[[Index], Body], light: bool) -> Body:

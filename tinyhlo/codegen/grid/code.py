@@ -13,6 +13,8 @@ from tinyhlo.codegen.expressions import Memory
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
+LEAST_PART = 4096  # characters: the head alone takes a compiler as long
+
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
@@ -35,9 +37,6 @@ class DeviceKernel:
 
     dispatches: tuple[Dispatch, ...]
     scratch_bytes: int = 0
-
-
-LEAST_PART = 4096  # characters: the head alone takes a compiler as long
 
 
 @dataclass(frozen=True, eq=False, slots=True)

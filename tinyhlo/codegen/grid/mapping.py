@@ -25,7 +25,7 @@ from tinyhlo.codegen.bodies import (
     names_set,
     values_in,
 )
-from tinyhlo.codegen.expressions import Load, Memory, Read
+from tinyhlo.codegen.expressions import Expression, Load, Memory, Read
 from tinyhlo.codegen.grid.several import elements_of, several
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -186,7 +186,7 @@ def mapped(body: Body, items: int, target: Target, in_place: bool) -> Piece:
         if each > 1 and (found := several(before, variables, inner, each, items, in_place)):
             return Piece((found.loop,), found.groups, items, found.alone)
         loop = Loop(flat, Axis.GRID, (*head, *inner))
-        return Piece((loop,), -(-count // items), items, True)
+        return Piece((loop,), ceil_div(count, items), items, True)
     body = dealt(body, items)
     together = any(isinstance(s, Loop) and s.axis is Axis.GROUP for s in below(body))
     return Piece(body, 1, items if together else 1, not together)
@@ -277,7 +277,11 @@ def is_contiguous(loop: Loop, var: Var, others: Var | None = None) -> bool:
 
 
 def loads_below(body: Iterable[Statement]) -> list[Load]:
-    roots = [value for s in below(body) for value in values_in(s)]
+    return all_loads(*(value for s in below(body) for value in values_in(s)))
+
+
+def all_loads(*roots: Expression) -> list[Load]:
+    """Those of indices too."""
     return [e for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)]
 
 

@@ -1,7 +1,6 @@
 """The kernels of a program as code for a device.
 
-code = device_code(kernels, target)
-print(code.source)
+device_code(kernels, target).source  ->  KERNEL(256) void k0_add(GLOBAL const f32* x0, ..) { ..
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
 from tinyhlo.codegen.grid.resident import Resident, render_resident
+from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, WriteTexel
+from tinyhlo.codegen.numbers import round_up
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -74,15 +75,16 @@ def render(
     images = [memory for memory in kept if memory.width]
     for memory, count in [*((memory, 1) for memory in kept if not memory.width), *slices]:
         offsets[memory] = scratch_bytes
-        scratch_bytes += -(-memory.nbytes * count // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        scratch_bytes += round_up(memory.nbytes * count, SCRATCH_ALIGNMENT)
     dispatches: list[Dispatch] = []
     for number, piece in enumerate(pieces):
         if piece.groups:
             own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
             used = memories_in(piece.body)
             taken = tuple(image for image in images if image in used)
-            given = (loops, piece, target, own, tables, offsets, taken, functions)
-            text, arguments, asked = function(*given)
+            text, arguments, asked = function(
+                loops, piece, target, own, tables, offsets, taken, functions
+            )
             texts.append(text)
             dispatches.append(Dispatch(own, piece.groups, piece.items, arguments, taken, asked))
     return DeviceKernel(tuple(dispatches), scratch_bytes)
@@ -93,10 +95,11 @@ def large_private(piece: Piece, target: Target) -> list[tuple[Memory, int]]:
     of a group share: how many slices of scratch. Lowerings for grids know how much there is."""
     if any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body)):
         return []
-    most = PRIVATE_BYTES if piece.alone else target.group_bytes // 4
-    count = piece.groups * (piece.items if piece.alone else 1)
-    own = (s.memory for s in below(piece.body) if isinstance(s, Allocate))
-    return [(memory, count) for memory in own if memory.nbytes > most]
+    own = [s.memory for s in below(piece.body) if isinstance(s, Allocate)]
+    if piece.alone:
+        return [(m, piece.groups * piece.items) for m in own if m.nbytes > PRIVATE_BYTES]
+    most = target.group_bytes // 4
+    return [(m, piece.groups) for m in own if shared_bytes(m, target) > most]
 
 
 def function(
@@ -165,7 +168,7 @@ def function(
 def shared_memory(renderer: GroupStatements, target: Target) -> tuple[list[str], int]:
     """Declarations of what a group shares; where a kernel cannot have so much by itself, places in
     what its launch asks for, and how many bytes that is."""
-    sizes = [-(-memory.nbytes // 16) * 16 for _, memory in renderer.shares]
+    sizes = [round_up(memory.nbytes, 16) for _, memory in renderer.shares]
     if not target.asked_bytes or sum(sizes) <= target.group_bytes:
         return renderer.shared, 0
     lines, offset = [f"ASKED({sum(sizes)});"], 0

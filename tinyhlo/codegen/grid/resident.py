@@ -25,6 +25,7 @@ from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import ITEMS, SMALL, dealt, iterations
+from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.ir.graph import Graph
@@ -136,10 +137,10 @@ class Gather:
             return False
         program = lower(kernel, self.target)
         inner = list(below(program.body))
-        private = sum(s.memory.nbytes for s in inner if isinstance(s, Allocate))
+        shared = sum(shared_bytes(s.memory, self.target) for s in inner if isinstance(s, Allocate))
         mapped = any(isinstance(s, Loop) and s.axis in (Axis.GRID, Axis.ITEM) for s in inner)
         steps = sum(map(iterations, program.body))
-        return not mapped and steps <= SMALL and private <= self.target.group_bytes // 8
+        return not mapped and steps <= SMALL and shared <= self.target.group_bytes // 8
 
 
 def buffers_of(block: Iterable[Statement]) -> tuple[Buffer, ...]:
@@ -180,7 +181,7 @@ def render_resident(
     renderer = ResidentRenderer(resident, target, symbol, functions, texts)
     lines = renderer.block(resident.block)
     parameters = [Parameter("GLOBAL u8*", name) for name in renderer.names.values()]
-    body = (*dict.fromkeys(renderer.shared), *lines)
+    body = (*renderer.shared, *lines)
     texts.append(kernel_text(target.device, symbol, renderer.items, parameters, body))
     dispatch = Dispatch(symbol, 1, renderer.items, tuple(range(len(resident.buffers))))
     return DeviceKernel((dispatch,))
@@ -201,6 +202,7 @@ class ResidentBlocks(ABC):
         self.items = min(ITEMS, target.group_items)
         self.names = {buffer: f"b{k}" for k, buffer in enumerate(resident.buffers)}
         self.shared: list[str] = []
+        self.shares: list[tuple[str, Memory]] = []
         self.count = 0  # of names so far
 
     def block(self, block: Block) -> list[str]:
@@ -244,11 +246,14 @@ class ResidentBlocks(ABC):
         return before, after
 
     def rendered(self, renderer: GroupStatements, program: LoopProgram) -> list[str]:
-        """The loops of one kernel, by all items."""
+        """The loops of one kernel, by all items, in shared memory that kernels before it are done
+        with."""
         renderer.out.count = self.count
+        renderer.spare += self.shares
         renderer.body(dealt(program.body, self.items))
         self.count = renderer.out.count
         self.shared += renderer.shared
+        self.shares += renderer.shares
         return [*braced("", renderer.out.lines), renderer.language.barrier]
 
     def switch(self, switch: Switch) -> list[str]:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from tinyhlo.codegen.expressions import Expression, Guard, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.grid.mapping import ITEMS, by_item
+from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -83,7 +84,9 @@ class Rows:
 
     def prefixes(self, length: int, source: Source, result: Result) -> Body:
         """Those of the first `length` elements of every row."""
-        each = min(EACH, ceil_div(length, self.items) | 1)
+        size = self.items * shared_itemsize(self.root.dtype, self.target)
+        room = self.target.group_bytes // size - 1  # beside the totals
+        each = min(EACH, (room - 1) | 1, ceil_div(length, self.items) | 1)
         blocks = ceil_div(length, each * self.items)
 
         def inside(row: Index, along: Index) -> Expression:

@@ -12,12 +12,12 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from tinyhlo.codegen.bodies import below
+from tinyhlo.codegen.bodies import below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import Piece, pieces_of
-from tinyhlo.codegen.grid.render import fits_32_bits, large_private, memories_in
+from tinyhlo.codegen.grid.render import fits_32_bits, large_private
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate
@@ -29,7 +29,9 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 MOST_INDEX = 1 << 31  # all integers that count are i32
-TOO_MANY = "WEBGPU counts elements in 32 bits: make the arrays smaller, or use another device"
+TOO_LARGE = "WEBGPU counts elements in 32 bits: make the arrays smaller, or use another device"
+MOST_ARRAYS = 127  # of a dispatch: places in `Bases`, but for the last one
+TOO_MANY = f"WEBGPU takes {MOST_ARRAYS} arrays in one kernel: stack some, or use another device"
 
 
 class Table(NamedTuple):
@@ -107,14 +109,12 @@ def render(
 ) -> WgslKernel:
     """The dispatches of one kernel; their text is added to `texts`.
 
-    Raises UnsupportedOp for more elements than the device counts.
+    Raises UnsupportedOp for more elements than the device counts, or more arrays than it takes.
     """
     loops = lower(kernel, target)
     pieces, kept = pieces_of(loops, target)
     if not all(fits_32_bits(piece, MOST_INDEX, of_data=False) for piece in pieces):
-        types = ", ".join(map(str, kernel.graph.params))
-        line = next(iter(kernel.locations), "")
-        raise UnsupportedOp((UnsupportedItem(kernel.name, types, line, TOO_MANY),))
+        raise refused(kernel, ", ".join(map(str, kernel.graph.params)), TOO_LARGE)
     places: dict[Memory, Argument] = {
         memory: k for k, memory in enumerate((*loops.reads, *loops.writes))
     }
@@ -131,10 +131,17 @@ def render(
         if piece.groups:
             own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
             used = [m for m in places if m in memories_in(piece.body)]
+            if len(used) > MOST_ARRAYS:
+                raise refused(kernel, f"{len(used)} arrays", TOO_MANY)
             texts.append(function(piece, target, own, used, functions))
             given = tuple(places[memory] for memory in used)
             dispatches.append(Dispatch(own, piece.groups, given))
     return WgslKernel(tuple(dispatches), scratch)
+
+
+def refused(kernel: Kernel, arrays: str, why: str) -> UnsupportedOp:
+    line = next(iter(kernel.locations), "")
+    return UnsupportedOp((UnsupportedItem(kernel.name, arrays, line, why),))
 
 
 def function(

@@ -20,6 +20,7 @@ import numpy as np
 
 from tinyhlo.codegen.grid.resident import gathered
 from tinyhlo.codegen.lowering.kernel import library_call_of
+from tinyhlo.codegen.numbers import round_up
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.wgsl.kernels import Argument, Scratch, Table, WgslModule, module_of
 from tinyhlo.codegen.wgsl.language import words_of
@@ -128,7 +129,7 @@ class Layout:
 
     def place(self, words: int) -> int:
         start = self.words
-        self.words += -(-max(words, 1) // ALIGNMENT) * ALIGNMENT
+        self.words += round_up(max(words, 1), ALIGNMENT)
         return start
 
     def start(self, buffer: Buffer) -> int:

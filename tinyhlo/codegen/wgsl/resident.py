@@ -41,7 +41,7 @@ def render_resident(
     head = [f"var {name} = bases.at[{k // 4}][{k % 4}];" for k, name in enumerate(starts)]
     text = "\n".join(
         [
-            *dict.fromkeys(renderer.shared),
+            *renderer.shared,
             f"@compute @workgroup_size({renderer.items})",
             f"fn {symbol}(@builtin(local_invocation_index) item: u32) {{",
             "  let ITEM = i32(item);",

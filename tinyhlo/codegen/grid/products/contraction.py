@@ -31,7 +31,9 @@ from tinyhlo.codegen.contraction.layout import (
     operand_strides,
 )
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
+from tinyhlo.codegen.grid.mapping import all_loads
 from tinyhlo.codegen.grid.products.tiles import Extents, Tile, choose_tile
+from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,
@@ -49,8 +51,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.numbers import ceil_div
-from tinyhlo.codegen.walks import parts, walk
-from tinyhlo.ir.dtypes import BOOL, F32, F64
+from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Node, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
@@ -70,7 +71,7 @@ def find_product(kernel: Kernel, target: Target) -> Product | None:
     if found is None:
         return None
     node, layout = found
-    if not (node.dtype in (F32, F64) or node.dtype.is_integer) or node.dtype is BOOL:
+    if node.dtype not in (F32, F64) and not node.dtype.is_integer:
         return None
     product = Product(kernel, node, layout, target)
     if product.depth * product.rows * product.columns < MIN_WORK or product.is_read_once():
@@ -80,7 +81,7 @@ def find_product(kernel: Kernel, target: Target) -> Product | None:
 
 def in_tiles(product: Product) -> LoopProgram | None:
     """None where no tile fits the device."""
-    size = product.node.dtype.itemsize
+    size = shared_itemsize(product.node.dtype, product.target)
     tile = choose_tile(product.extents, size, product.written(), product.target)
     return None if tile is None else product.program(tile)
 
@@ -105,7 +106,7 @@ class Product:
         self.kernel, self.node, self.layout, self.target = kernel, node, layout, target
         self.lowering = LoweringAround(kernel, node)
         c = layout.contraction
-        if target.is_processor and c.m and c.extent(c.n) < FEW <= c.extent(c.m):
+        if target.is_processor and c.extent(c.n) < FEW <= c.extent(c.m):
             c = replace(c, left=c.right, right=c.left, m=c.n, n=c.m)
         self.c = c
         self.batch, self.rows = c.extent(c.batch), c.extent(c.m)
@@ -309,11 +310,6 @@ class Product:
         lowering = LoweringAround(self.kernel, self.node, lambda _: total)
         place = points(result.shape)
         return linear(place, result.shape), lowering.value(result, list(place), ())
-
-
-def all_loads(*roots: Expression) -> list[Load]:
-    """Those of indices too."""
-    return [e for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)]
 
 
 def points(shape: Shape) -> tuple[Index, ...]:

@@ -13,9 +13,9 @@ In: a Product whose operands are bf16 or f16, widened. Out: a LoopProgram, or No
           sum0, .. += mma_bf16(left[..], .., right[..], ..) ..
         y[..] = epilogue(sum0) ..
 
-An item loads runs of 8 numbers, 16 bytes by one instruction where they lie side by side at such a
-place. A row of shared memory is 16 bytes longer than its numbers:
-the words that a warp reads at once lie in different banks.
+An item loads runs of 8 numbers, by one instruction of 16 bytes where they lie side by side from a
+multiple of 16 bytes on. A row of shared memory is 16 bytes longer than its numbers, so that the
+words that a warp reads at once lie in different banks.
 """
 
 from __future__ import annotations

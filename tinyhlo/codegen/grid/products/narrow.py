@@ -47,7 +47,7 @@ def ahead(product: Product, dtype: DType, fragment: Fragment) -> LoopProgram | N
         if product.depth >= DEEP:
             tiles += [replace(tile, depth=DEEP) for tile in tiles]
     tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
-    tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, product.target)
+    tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, target)
     return copying.program(tile) if tile else None
 
 

@@ -1,7 +1,7 @@
 """Operands of 16 bits of a product, as words of two numbers and in runs of eight.
 
 In: a Product whose operands are bf16 or f16, widened. Out: the numbers as they were before, and
-what an item loads of them. What only `known` conditions make an element is 0 elsewhere.
+what an item loads of them. Where there is no such element, a number is 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tiles of products by instructions for matrices: what the warps of a group compute.
 
-tile_of(tiles, Extents(1, 1024, 1024, 1024), ..)  ->  tile 128x64x32 by mma
+soonest(tiles_of(MMA, COPIED), Extents(1, 1024, 1024, 1024), ..)  ->  tile 128x64x32 by mma
 """
 
 from __future__ import annotations

@@ -117,8 +117,9 @@ class Runs:
         return Guard((inside,), self.place(at), literal(outside, I32))
 
     def sorted(self) -> Body:
-        """A bitonic network (see `sort.py`), two steps at once: an item has four keys in registers.
-        Level l merges runs of 2^l keys in l + 1 steps; of an odd number, the first is alone."""
+        """A bitonic network (see `sort/network.py`), two steps at once: an item has four keys in
+        registers. Level l merges runs of 2^l keys in l + 1 steps; of an odd number, the first is
+        alone."""
         levels = self.size.bit_length() - 1
         half = levels // 2
         level, step = Var("level", half), Var("step", half)

@@ -26,6 +26,8 @@ from tinyhlo.codegen.expressions import (
     where,
 )
 from tinyhlo.codegen.grid.mapping import ITEMS
+from tinyhlo.codegen.grid.scatter.runs import holding
+from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
 from tinyhlo.codegen.loops import (
     Allocate,
@@ -55,7 +57,7 @@ class Network:
     def __init__(self, rows: Rows, target: Target) -> None:
         self.rows, self.length, self.comparator = rows, rows.length, rows.root.comparator
         self.types = [node.dtype for node in rows.root.inputs]
-        each = sum(dtype.itemsize for dtype in self.types) + I32.itemsize
+        each = sum(shared_itemsize(dtype, target) for dtype in (*self.types, I32))
         room = min(MOST, power_of_two(target.group_bytes // each))
         padded = 1 << (self.length - 1).bit_length()
         self.run = min(room, max(padded, 2))  # of a row in a block
@@ -188,5 +190,5 @@ class Network:
         return (
             *(Declare(r.name, Load(m, one)) for r, m in zip(first, memories, strict=True)),
             *(Declare(r.name, Load(m, other)) for r, m in zip(second, memories, strict=True)),
-            If((Condition(as_index(exchanged.cast(I32), (0, 1)), 1, 2),), tuple(stores)),
+            If(holding(exchanged), tuple(stores)),
         )
