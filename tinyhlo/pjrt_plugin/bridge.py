@@ -170,7 +170,7 @@ def environment() -> config.Config:
 def hand_over(
     executable: Executable, client: int | None, program: bytes, option_bytes: bytes
 ) -> int | None:
-    """The address of a C executable for a compiled program, None when memory is exhausted.
+    """The address of a C executable for a compiled program; None when C has left an error.
 
     Raises OutOfMemory for one that no machine has room for, in numbers that C might not hold.
     """
