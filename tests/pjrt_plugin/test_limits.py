@@ -28,7 +28,7 @@ def test_results(shape: tuple[int, ...]) -> None:
 
 
 def test_axes() -> None:
-    with jax.default_device(TINY), pytest.raises(RuntimeError, match="UNIMPLEMENTED: .* 64 axes"):
+    with jax.default_device(TINY), pytest.raises(RuntimeError, match="more than 64 axes"):
         jax.jit(lambda: jnp.zeros((1,) * 65))()
 
 

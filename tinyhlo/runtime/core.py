@@ -118,7 +118,7 @@ def last_error() -> str:
 
 
 def set_error(code: int, text: str) -> None:
-    """Leave an error in this thread; also of a text that UTF-8 cannot hold, as of a path in bytes."""
+    """Leave an error in this thread. Its text may hold what UTF-8 has not: bytes of a path."""
     library().tiny_set_error(code, text.encode(errors="backslashreplace"))
 
 
