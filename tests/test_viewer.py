@@ -36,12 +36,14 @@ w.block_until_ready()
 """
 
 
-def run(folder: Path, viz: str, script: str = TRAINING) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, viz: str, script: str = TRAINING, **environment: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(script)
     return subprocess.run(
         [sys.executable, "train.py"],
         cwd=folder,
-        env=os.environ | {"JAX_PLATFORMS": "tiny,cpu", "TINYHLO_VIZ": viz},
+        env=os.environ | {"JAX_PLATFORMS": "tiny,cpu", "TINYHLO_VIZ": viz} | environment,
         capture_output=True,
         text=True,
         timeout=300,
@@ -87,6 +89,14 @@ def test_a_page_that_cannot_be_written_is_an_error_before_anything_runs(tmp_path
     ended = run(tmp_path, "/proc/none/page.html", "import jax\njax.jit(lambda x: x + 1)(1)")
     assert ended.returncode == 1
     assert "TINYHLO_VIZ=/proc/none/page.html: no file can be written there" in ended.stderr
+
+
+def test_a_page_is_utf_8_in_every_locale(tmp_path: Path) -> None:
+    script = "import jax\njax.jit(lambda x: x + 1)(1)"
+    ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    ended = run(tmp_path, "1", script, **ascii_alone)
+    assert "open the page in a browser" in ended.stderr
+    assert "µs" in (tmp_path / "tinyhlo.html").read_text("utf-8")
 
 
 CHECKS = """

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tinyhlo.check import compare, run_on_xla
-from tinyhlo.config import OPTIONS, Config, from_environment, schedules_file
+from tinyhlo.config import OPTIONS, Config, from_environment, schedules_file, variable
 from tinyhlo.errors import TinyhloError, UnsupportedOp
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.recursion import deep_recursion
@@ -412,5 +412,5 @@ def options_command(options: argparse.Namespace) -> int:
     """`tinyhlo options`: the table of config.py."""
     defaults = asdict(Config())
     for name, meaning in OPTIONS.items():
-        print(f"TINYHLO_{name.upper():10} {meaning} [{defaults[name]}]")
+        print(f"{variable(name):18} {meaning} [{defaults[name]}]")
     return 0

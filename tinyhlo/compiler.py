@@ -231,7 +231,7 @@ def device_target(config: Config) -> Target | None:
 
 
 def target_of(config: Config) -> Target:
-    """The same for code that is to run now.
+    """As `asked_target`, for code that is to run now.
 
     Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """

@@ -27,6 +27,11 @@ def test_results(shape: tuple[int, ...]) -> None:
     assert memory_stats().bytes_in_use == before
 
 
+def test_axes() -> None:
+    with jax.default_device(TINY), pytest.raises(RuntimeError, match="more than 64 axes"):
+        jax.jit(lambda: jnp.zeros((1,) * 65))()
+
+
 def test_scratch() -> None:
     x = jax.device_put(np.ones((), np.float32), TINY)
     before = memory_stats().bytes_in_use

@@ -261,3 +261,16 @@ def test_the_library_by_its_path(python: Python) -> None:
         print(jax.jit(lambda x: x + 1, backend="other")(np.ones(3, np.float32)).tolist())
     """
     assert python(program, JAX_PLATFORMS="") == "[2.0, 2.0, 2.0]\n"
+
+
+def test_an_error_may_hold_bytes_that_are_no_text(python: Python) -> None:
+    program = """
+        import os
+        os.environb[b"TINYHLO_CPU"] = b"caf\\xe9"
+        import jax
+        try:
+            jax.jit(lambda x: x + 1)(1.0)
+        except jax.errors.JaxRuntimeError as error:
+            print(str(error).partition(";")[0])
+    """
+    assert python(program) == "INVALID_ARGUMENT: TINYHLO_CPU=caf\\udce9: unknown\n"

@@ -16,9 +16,9 @@ from tests.runtime.test_devices import missing, python
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices import opencl
 from tinyhlo.runtime.devices.device import Device
-from tinyhlo.runtime.ffi import Words
 from tinyhlo.runtime.processors import host_target
 
 INT, WORD, SIZE = ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t

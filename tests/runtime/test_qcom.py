@@ -17,9 +17,9 @@ from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BF16, F32
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices import opencl, qcom
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device
-from tinyhlo.runtime.ffi import Words
 from tinyhlo.runtime.processors import host_target
 
 

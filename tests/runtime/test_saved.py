@@ -71,9 +71,10 @@ def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(compile_module(TEXT, config)(X, W)[0], expected)
 
 
-def test_nothing_is_stored_when_stages_are_shown(tmp_path: Path) -> None:
+def test_nothing_is_stored_when_stages_are_shown_or_checked() -> None:
     assert saved.place_of(TEXT, compiler.target_of(Config()), Config(cache=0)) is None
     assert saved.place_of(TEXT, compiler.target_of(Config()), Config(debug=2)) is None
+    assert saved.place_of(TEXT, compiler.target_of(Config()), Config(verify=1)) is None
 
 
 def test_programs_that_call_libraries_are_not_stored(tmp_path: Path) -> None:

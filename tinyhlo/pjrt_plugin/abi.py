@@ -236,6 +236,7 @@ CONSTANTS = {
     "HostBufferSemantics_kMutableZeroCopy": 3,
     "Buffer_MemoryLayout_Type_Tiled": 0,
     "Buffer_MemoryLayout_Type_Strides": 1,
+    "Buffer_Type_PRED": 1,
     "Buffer_Type_TOKEN": 23,
 }
 

@@ -31,14 +31,11 @@ from tinyhlo.errors import (
 from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
-from tinyhlo.runtime.library import INTERNAL, INVALID_ARGUMENT
 from tinyhlo.signature import Signature
 from tinyhlo.version import VERSION
 
 if TYPE_CHECKING:
     from tinyhlo.runtime.devices.device import Device
-
-RESOURCE_EXHAUSTED, UNIMPLEMENTED = 8, 12  # absl::Status codes
 
 Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
@@ -173,7 +170,7 @@ def environment() -> config.Config:
 def hand_over(
     executable: Executable, client: int | None, program: bytes, option_bytes: bytes
 ) -> int | None:
-    """The address of a C executable for a compiled program, None when memory is exhausted.
+    """The address of a C executable for a compiled program; None when C has left an error.
 
     Raises OutOfMemory for one that no machine has room for, in numbers that C might not hold.
     """
@@ -265,17 +262,17 @@ def status_of(error: BaseException) -> tuple[int, str]:
     """The status code and text that the JAX user sees."""
     match error:
         case UnsupportedOp():
-            return UNIMPLEMENTED, str(error)
+            return core.UNIMPLEMENTED, str(error)
         case VerificationError():
-            return INTERNAL, _defect(error)
+            return core.INTERNAL, _defect(error)
         case OutOfMemory():
-            return RESOURCE_EXHAUSTED, str(error)
+            return core.RESOURCE_EXHAUSTED, str(error)
         case TinyhloError():
-            return INVALID_ARGUMENT, str(error)
+            return core.INVALID_ARGUMENT, str(error)
         case MemoryError():
-            return RESOURCE_EXHAUSTED, "out of memory while compiling"
+            return core.RESOURCE_EXHAUSTED, "out of memory while compiling"
         case _:
-            return INTERNAL, _defect(error)
+            return core.INTERNAL, _defect(error)
 
 
 def _defect(error: BaseException) -> str:
@@ -297,6 +294,5 @@ def _callback(
         given = ctypes.string_at(option_pointer, option_bytes) if option_bytes else b""
         return hand_over(compile_program(code, given), client, code, given)
     except BaseException as error:  # nothing may cross the C boundary
-        status, text = status_of(error)
-        core.library().tiny_set_error(status, text.encode())
+        core.set_error(*status_of(error))
         return None

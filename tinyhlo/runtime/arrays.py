@@ -1,4 +1,4 @@
-"""NumPy arrays over native memory, and native pointers to NumPy arrays.
+"""NumPy arrays over native memory, native pointers to NumPy arrays, C structures as words.
 
 view(address, f32[2,3])  ->  the array that lies there, not copied
 pointers([x, y])         ->  void*[2]
@@ -37,6 +37,21 @@ def view(address: int | None, type_: TensorType) -> np.ndarray:
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
     """The addresses of arrays, as C takes them; one NULL for none."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+class Words:
+    """Memory of C structures, as long as this object lives. Each of their fields fills a word of 8
+    bytes: narrower ones are followed by padding."""
+
+    def __init__(self) -> None:
+        self.alive: list[np.ndarray] = []
+
+    def array(self, values: Any, dtype: Any = np.int64) -> np.ndarray:
+        self.alive.append(np.array(values, dtype))
+        return self.alive[-1]
+
+    def address(self, values: Any, dtype: Any = np.int64) -> int:
+        return self.array(values, dtype).ctypes.data
 
 
 def aligned_empty(type_: TensorType) -> np.ndarray:

@@ -21,6 +21,9 @@ NATIVE = Path(__file__).parent / "native"
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 LIBRARY = NATIVE / f"libtinyhlo{SUFFIX}"
 
+# absl::Status codes, as native/core.h has them
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 3, 8, 12, 13
+
 MOST_BYTES = 1 << 50  # that the allocator looks for at once: more than machines have
 
 # void body(void* context, int64_t begin, int64_t end)
@@ -112,6 +115,11 @@ def address_of(pointer: Any) -> int:
 def last_error() -> str:
     """The text that a kernel left in this thread, "" when there is none."""
     return library().tiny_last_error().decode(errors="replace")
+
+
+def set_error(code: int, text: str) -> None:
+    """Leave an error in this thread. Its text may hold what UTF-8 has not: bytes of a path."""
+    library().tiny_set_error(code, text.encode(errors="backslashreplace"))
 
 
 def set_threads(count: int) -> None:

@@ -1,7 +1,7 @@
 """A compiled program that can be called, and what the plugin needs to call it without Python.
 
-In: native code and its plan, from codegen. Out: `Executable`, called with NumPy arrays, or
-through its native entry
+In: linked code and what is known of it, from `host.py` or `saved.py`. Out: `Executable`, called
+with NumPy arrays, or through its native entry
 
     int32_t entry(void** inputs, void** outputs, void* arena, void** constants)
 

@@ -20,6 +20,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.library import Call, Library
 
 STAGES = ("instantiate", "prepare", "initialize", "execute")
@@ -68,21 +69,6 @@ def ffi_call(
     if core.library().tiny_ffi_instantiate(descriptor.ctypes.data):
         raise TinyhloError(f"{call.target} cannot be instantiated: {core.last_error()}")
     return Library(descriptor, (call, dict(handlers), words), seconds)
-
-
-class Words:
-    """Memory of C structures, as long as this object lives. Each of their fields fills a word of 8
-    bytes: narrower ones are followed by padding."""
-
-    def __init__(self) -> None:
-        self.alive: list[np.ndarray] = []
-
-    def array(self, values: Any, dtype: Any = np.int64) -> np.ndarray:
-        self.alive.append(np.array(values, dtype))
-        return self.alive[-1]
-
-    def address(self, values: Any, dtype: Any = np.int64) -> int:
-        return self.array(values, dtype).ctypes.data
 
 
 def pointer_of(capsule: Any) -> int:

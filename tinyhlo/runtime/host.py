@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,22 +30,14 @@ from tinyhlo.runtime.trace import trace_to
 from tinyhlo.schedule import Program
 from tinyhlo.signature import Signature
 
+if TYPE_CHECKING:
+    from tinyhlo.codegen.wgsl.plan import Plan
+
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:
     """An Executable around compiled code."""
     if compiled.plan is not None:
-        from tinyhlo.runtime.devices.device import open_named
-        from tinyhlo.runtime.webgpu.run import Running
-
-        plan, running = compiled.plan, Running(compiled.plan, open_named(config.device))
-        made = calling(module.name, module.signature, called(running, module.signature))
-        return replace(
-            made,
-            kernels=compiled.kernels,
-            code_bytes=len(plan.source),
-            synchronous=bool(plan.calls),
-            effects=bool(module.graph.effects),
-        )
+        return following(compiled.plan, module, compiled, config)
     on_host = kind_of(config.device).on_host
     constants = tuple(
         map(aligned_copy if on_host else put, [each.value for each in program.constants])
@@ -75,6 +68,21 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         synchronous=any(library.synchronous for library in compiled.libraries),
         on_host=on_host,
         counters=compiled.counters,
+    )
+
+
+def following(plan: Plan, module: Module, compiled: Compiled, config: Config) -> Executable:
+    """An Executable that follows a plan on a device of WebGPU."""
+    from tinyhlo.runtime.devices.device import open_named
+    from tinyhlo.runtime.webgpu.run import Running
+
+    running = Running(plan, open_named(config.device))
+    return replace(
+        calling(module.name, module.signature, called(running, module.signature)),
+        kernels=compiled.kernels,
+        code_bytes=len(plan.source),
+        synchronous=bool(plan.calls),
+        effects=bool(module.graph.effects),
     )
 
 

@@ -82,7 +82,6 @@ class Compiler:
 
     def __init__(self, target: Target, level: int) -> None:
         _initialize(target.triple)
-        self.target = target
         self.level = level
         self.machine = llvm.Target.from_triple(target.triple).create_target_machine(
             cpu=target.cpu, features=target.features, opt=level, reloc="pic", codemodel="small"

@@ -35,7 +35,6 @@ from tinyhlo.runtime.arrays import aligned_empty, checked, pointers, view
 Function = Callable[[list[np.ndarray]], Sequence[Any]]
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, Pointers, Pointers)
-INVALID_ARGUMENT, INTERNAL = 3, 13  # absl::Status codes
 PACKAGE = str(Path(__file__).parents[1])
 PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on the stream
 
@@ -172,10 +171,9 @@ def python_call(
         except BaseException as error:
             if (raised := getattr(_raised, "list", None)) is not None:
                 raised.append(error)
-            code = INVALID_ARGUMENT if isinstance(error, ExecutionError) else INTERNAL
+            code = core.INVALID_ARGUMENT if isinstance(error, ExecutionError) else core.INTERNAL
             ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
-            text = str(error) if ours else told(error)
-            core.library().tiny_set_error(code, text.encode(errors="backslashreplace"))
+            core.set_error(code, str(error) if ours else told(error))
             return code
         finally:
             stream_function(-1)
@@ -186,8 +184,8 @@ def python_call(
         try:
             return called(inputs, outputs)
         except BaseException:  # nothing may cross the C boundary, where it would be a success
-            core.library().tiny_set_error(INTERNAL, b"a Python function failed, and its report too")
-            return INTERNAL
+            core.set_error(core.INTERNAL, "a Python function failed, and its report too")
+            return core.INTERNAL
 
     head = np.array([core.address_of(trampoline)], np.int64)
     return Library(head, trampoline, PYTHON_SECONDS)

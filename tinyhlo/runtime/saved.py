@@ -72,9 +72,10 @@ class KernelLoops:
 
 
 def place_of(source: bytes | str, target: Target, config: Config) -> SavedPlace | None:
-    """Where the program is kept; None without a cache, and when its stages are to be shown."""
+    """Where the program is kept; None without a cache, and when its stages are to be seen or
+    checked."""
     cache = cache_of("programs", config)
-    if cache is None or config.debug or config.profile or config.viz:
+    if cache is None or config.debug or config.verify or config.profile or config.viz:
         return None
     state = package_state(), schedules_state(config), replaced_calls()
     key = key_of((VERSION, llvm_version(), *state, repr(target), source))

@@ -191,8 +191,8 @@ def batch_shape(call: Call) -> tuple[int, ...] | None:
     batch = longest[:-2]
     every = (*call.operands, *call.results)
     shared = all(type_.shape[: len(batch)] == batch for type_ in every)
-    matrices = all(len(type_.shape) <= len(batch) + 2 for type_ in every)
-    return batch if batch and shared and matrices else None
+    within = all(len(type_.shape) <= len(batch) + 2 for type_ in every)
+    return batch if batch and shared and within else None
 
 
 def flattened(type_: TensorType, axes: int) -> TensorType:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tinyhlo.runtime.compile import Compiled
 
 FOLDER = Path(__file__).parent
+UTF_8 = "utf-8"  # whatever the user's locale is
 DEFAULT = "tinyhlo.html"  # for TINYHLO_VIZ=1
 LONGEST_SOURCE = 1 << 20  # bytes of a file of the user's that is shown
 
@@ -66,7 +67,7 @@ class Page:
         self.sources[path] = ""
         try:
             if os.path.getsize(path) <= LONGEST_SOURCE:
-                self.sources[path] = Path(path).read_text(errors="replace")
+                self.sources[path] = Path(path).read_text(UTF_8, "replace")
         except OSError:  # of another machine, or typed in
             pass
 
@@ -81,11 +82,11 @@ class Page:
     def html(self) -> str:
         packed = zlib.compress(json.dumps(self.data()).encode())
         parts = {
-            "STYLE": (FOLDER / "page.css").read_text(),
-            "SCRIPT": (FOLDER / "page.js").read_text(),
+            "STYLE": (FOLDER / "page.css").read_text(UTF_8),
+            "SCRIPT": (FOLDER / "page.js").read_text(UTF_8),
             "DATA": base64.b64encode(packed).decode(),
         }
-        page = (FOLDER / "page.html").read_text()
+        page = (FOLDER / "page.html").read_text(UTF_8)
         for name, text in parts.items():
             page = page.replace(f"<!-- {name} -->", text)
         return page
@@ -97,7 +98,7 @@ class Page:
         count = f"{len(self.programs)} program{'s' * (len(self.programs) > 1)}"
         print(f"tinyhlo: writing {count} to {self.path} ...", file=sys.stderr)
         try:
-            Path(self.path).write_text(self.html())
+            Path(self.path).write_text(self.html(), UTF_8)
         except OSError as error:
             print(f"tinyhlo: TINYHLO_VIZ: {error}", file=sys.stderr)
             return

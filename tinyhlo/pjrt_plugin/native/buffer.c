@@ -10,7 +10,8 @@
 Buffer* buffer_new(Memory* memory, Storage* storage, Event* ready, uint32_t type,
                    const int64_t* dims, const Layout* layout) {
   int64_t rank = layout ? layout->rank : 0;
-  Buffer* buffer = layout ? tiny_allocate((int64_t)sizeof(Buffer) + rank * (int64_t)sizeof *dims) : NULL;
+  int64_t bytes = (int64_t)sizeof(Buffer) + rank * (int64_t)sizeof *dims;
+  Buffer* buffer = layout ? tiny_allocate(bytes) : NULL;
   if (!buffer) {
     pthread_mutex_lock(&buffers_lock);
     bool last = storage_drop(storage, &storage->owners);

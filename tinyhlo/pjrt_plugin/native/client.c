@@ -123,8 +123,8 @@ static int64_t asked_devices(const PJRT_Client_Create_Args* args) {
 static void asked_text(const PJRT_Client_Create_Args* args, const char* name, const char* otherwise,
                        char text[TEXT_BYTES]) {
   const PJRT_NamedValue* asked = option(args, name, PJRT_NamedValue_kString);
-  if (asked) snprintf(text, TEXT_BYTES, "%.*s", (int)asked->value_size, (char*)(intptr_t)asked->value);
-  else snprintf(text, TEXT_BYTES, "%s", otherwise);
+  if (!asked) snprintf(text, TEXT_BYTES, "%s", otherwise);
+  else snprintf(text, TEXT_BYTES, "%.*s", (int)asked->value_size, (char*)(intptr_t)asked->value);
 }
 
 Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
@@ -241,7 +241,8 @@ GETTER(DeviceDescription_Attributes,
        SET(args, num_attributes, 0);
        SET(args, attributes, NULL))
 
-GETTER(DeviceDescription_Kind, TEXT(args, device_kind, ((Device*)args->device_description)->client->kind))
+GETTER(DeviceDescription_Kind,
+       TEXT(args, device_kind, ((Device*)args->device_description)->client->kind))
 GETTER(DeviceDescription_DebugString,
        TEXT(args, debug_string, ((Device*)args->device_description)->name))
 GETTER(DeviceDescription_ToString,

@@ -14,6 +14,7 @@ enum {
   FEW_OUTPUTS = 16,
   LONG_SECONDS = 1000,
   PARTS = 4,
+  BLOCKS = 19, /* of an Executable */
 };
 
 /* ---- birth and death ------------------------------------------------------------------------- */
@@ -56,10 +57,30 @@ static PJRT_NamedValue cost_property(const char* name, double number) {
   return value;
 }
 
+/* All that it owns. */
+static void list_blocks(const Executable* executable, void* blocks[BLOCKS]) {
+  void* all[BLOCKS] = {
+      executable->inputs,       executable->outputs,      executable->dims,
+      executable->aliases,      executable->donors,       executable->constants,
+      executable->name,         executable->fingerprint,  executable->program,
+      executable->options,      executable->output_types, executable->output_ranks,
+      executable->memory_kinds, executable->layouts,      executable->memory_kind_sizes,
+      executable->shown,        executable->assignment,   executable->devices,
+      executable->logical_ids,
+  };
+  memcpy(blocks, all, sizeof all);
+}
+
+static bool refuse(int32_t code, const char* text) {
+  tiny_set_error(code, text);
+  return false;
+}
+
 static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
   size_t inputs = (size_t)spec->input_count, outputs = (size_t)spec->output_count, dims = 0;
   for (size_t k = 0; k < inputs + outputs; k++) {
-    if (spec->ranks[k] > MOST_AXES) return false;
+    if (spec->ranks[k] > MOST_AXES)
+      return refuse(TINY_UNIMPLEMENTED, "arguments and results of more than 64 axes");
     dims += (size_t)spec->ranks[k];
   }
   executable->inputs = calloc(inputs + 1, sizeof(Slot));
@@ -81,13 +102,11 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
   executable->memory_kinds = calloc(inputs + outputs + 1, sizeof(char*));
   executable->memory_kind_sizes = calloc(inputs + outputs + 1, sizeof(size_t));
   executable->layouts = calloc(inputs + outputs + 1, sizeof(void*));
-  return executable->inputs && executable->outputs && executable->dims && executable->aliases &&
-         executable->donors && executable->constants && executable->name &&
-         executable->fingerprint && executable->program && executable->options &&
-         executable->shown && executable->assignment && executable->devices &&
-         executable->logical_ids &&
-         executable->output_types && executable->output_ranks && executable->memory_kinds &&
-         executable->memory_kind_sizes && executable->layouts;
+  void* blocks[BLOCKS];
+  list_blocks(executable, blocks);
+  for (int k = 0; k < BLOCKS; k++)
+    if (!blocks[k]) return refuse(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  return true;
 }
 
 /* What a function computes with JAX in the caller's thread is for the devices of its mesh, if it
@@ -109,22 +128,20 @@ void executable_took(Executable* executable, int64_t nanoseconds) {
                         memory_order_relaxed);
 }
 
-/* False when there is no device of one of these numbers. */
 static bool place(Executable* executable, const Client* client, const ExecutableSpec* spec) {
   for (int32_t k = 0; k < spec->device_count; k++) {
     executable->devices[k] = client_device(client, spec->devices[k]);
     executable->logical_ids[2 * k + 1] = k;
-    if (executable->devices[k]) continue;
-    tiny_set_error(TINY_INVALID_ARGUMENT,
-                   "the program is for a device that does not exist (TINYHLO_DEVICES)");
-    return false;
+    if (!executable->devices[k])
+      return refuse(TINY_INVALID_ARGUMENT,
+                    "the program is for a device that does not exist (TINYHLO_DEVICES)");
   }
   return true;
 }
 
 Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec) {
   Executable* executable = calloc(1, sizeof *executable);
-  if (!executable) return NULL;
+  if (!executable) return refuse(TINY_RESOURCE_EXHAUSTED, "out of memory"), NULL;
   if (!copy_spec(executable, spec) || !place(executable, client, spec)) {
     tiny_executable_free(executable);
     return NULL;
@@ -156,16 +173,9 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
 }
 
 void tiny_executable_free(Executable* executable) {
-  void* parts[] = {
-      executable->inputs,       executable->outputs,      executable->dims,
-      executable->aliases,      executable->donors,       executable->constants,
-      executable->name,         executable->fingerprint,  executable->program,
-      executable->options,      executable->output_types, executable->output_ranks,
-      executable->memory_kinds, executable->layouts,      executable->memory_kind_sizes,
-      executable->shown,        executable->assignment,   executable->devices,
-      executable->logical_ids,
-  };
-  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) free(parts[k]);
+  void* blocks[BLOCKS];
+  list_blocks(executable, blocks);
+  for (int k = 0; k < BLOCKS; k++) free(blocks[k]);
   free(executable);
 }
 

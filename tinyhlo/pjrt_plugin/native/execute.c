@@ -57,15 +57,15 @@ static int64_t argument_number(const Executable* executable, int64_t position) {
 
 static Error* shape_error(int64_t position, const Executable* executable) {
   return error_new(TINY_INVALID_ARGUMENT,
-                   "argument %lld of %s has another shape, element type or layout than it was compiled for",
+                   "argument %lld of %s has another shape, element type or layout than it was "
+                   "compiled for",
                    (long long)argument_number(executable, position), executable->name);
 }
 
-/* JAX passes an empty array of booleans where no effect came before. */
-enum { BOOL = 1, TOKEN = 23 };
-
+/* For a token JAX passes an empty array of booleans where no effect came before. */
 static bool fits(const Buffer* buffer, const Slot* slot, const void* layout, const int64_t* dims) {
-  bool same = buffer->type == slot->type || (slot->type == TOKEN && buffer->type == BOOL);
+  bool same = buffer->type == slot->type ||
+              (slot->type == PJRT_Buffer_Type_TOKEN && buffer->type == PJRT_Buffer_Type_PRED);
   if (!same || buffer->layout != layout) return false;
   for (int32_t axis = 0; axis < slot->rank; axis++)
     if (buffer->dims[axis] != dims[slot->dims_offset + axis]) return false;
@@ -137,7 +137,8 @@ static Error* check_donations(const Run* run, Buffer* const* buffers,
   for (int64_t k = 0; k < count; k++) buffers[donated_input(executable, k)]->deleted = false;
   if (found == marked) return NULL;
   return error_new(TINY_INVALID_ARGUMENT,
-                   "an argument of %s is donated and is another of its arguments too: donate a copy",
+                   "an argument of %s is donated and is another of its arguments too: donate a "
+                   "copy",
                    executable->name);
 }
 
@@ -322,7 +323,7 @@ static int64_t uses(Storage* const* storages, int64_t count, const Storage* stor
   return found;
 }
 
-/* Its inputs are there, nobody else uses the memory that was donated to it, and it has no effect. */
+/* Its inputs are there, nobody else uses memory that was donated to it, and it has no effect. */
 static bool may_overtake(const Job* job) {
   const Run* run = (const Run*)job;
   const Executable* executable = run->executable;

@@ -57,7 +57,6 @@ void event_set(Event* event, Error* error);
 bool event_is_ready(const Event* event);
 /* The error of a ready event, NULL when there is none; belongs to the event. */
 const Error* event_error(const Event* event);
-void event_wait(Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
 
@@ -219,7 +218,7 @@ typedef struct {
   const char* fingerprint;
   const void* program; /* what was compiled, for serialisation and as_text */
   int64_t program_bytes;
-  const void* shown; /* likewise with the shardings that were found; NULL: nothing to add */
+  const void* shown; /* likewise with the shardings that were found; empty: nothing to add */
   int64_t shown_bytes;
   const void* assignment; /* a DeviceAssignmentProto */
   int64_t assignment_bytes;
@@ -276,9 +275,8 @@ static inline size_t outputs_of(const Executable* executable) {
   return (size_t)(executable->output_count / executable->device_count);
 }
 
-/* Called by Python: make an executable with one reference; NULL when out of memory. */
-TINY_API Executable* tiny_executable_new(const Client* client,
-                                         const ExecutableSpec* spec);
+/* Called by Python: make an executable with one reference; NULL after tiny_set_error. */
+TINY_API Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec);
 /* Called by Python: an executable that nobody uses any more, or NULL. What Python kept alive for
    it may go; then tiny_executable_free. */
 TINY_API Executable* tiny_executable_next_retired(void);
@@ -305,12 +303,11 @@ typedef struct Job {
 void stream_push(Job* job);
 /* The job has been run and said so: a child that is forked from now on has not lost it. */
 void stream_settled(const Job* job);
-/* True in the worker itself, which must not wait for the stream. */
+/* True in the stream's own threads, which must not wait for it. */
 bool stream_is_current_thread(void);
 /* Wait until everything queued so far has run; afterwards executions run in their callers. */
 TINY_API void tiny_stream_close(void);
-void tiny_stream_wait(void);
-/* Called by Python: the program of this thread goes into a Python function (1) or leaves it (-1). */
+/* Called by Python: this thread's program enters a Python function (1) or leaves it (-1). */
 TINY_API void tiny_stream_function(int32_t change);
 
 void event_before_fork(void);
@@ -334,7 +331,7 @@ extern bool serves_jaxlib;
 /* Compile in Python, on a thread with a big stack; NULL and *error when that fails. */
 Executable* python_compile(Client* client, const void* program, int64_t program_bytes,
                            const void* options, int64_t options_bytes, Error** error);
-/* Import tinyhlo.pjrt_plugin, which calls tiny_plugin_install. */
+/* Import tinyhlo's compiler, which calls tiny_plugin_install. */
 void python_attach(void);
 bool python_attached(void);
 

@@ -48,7 +48,7 @@ static bool is_finalizing(void) {
   int (*initialized)(void) = find(NULL, "Py_IsInitialized");
   int (*finalizing)(void) = find(NULL, "Py_IsFinalizing");
   if (!finalizing) finalizing = find(NULL, "_Py_IsFinalizing"); /* before Python 3.13 */
-  if (!initialized) return false; /* our own libpython, which nobody finalizes */
+  if (!initialized) return false; /* loaded with its names hidden: it cannot be asked */
   return !initialized() || (finalizing && finalizing());
 }
 

@@ -93,7 +93,8 @@ void tiny_stream_function(int32_t change) {
   pthread_mutex_unlock(&lock);
 }
 
-/* While the worker is in a Python function, which may wait for the job, only their number counts. */
+/* While the worker is in a Python function, which may wait for the job, only the number of jobs
+   counts. */
 static bool has_place(const Job* job) {
   if (queued >= MOST_QUEUED) return false;
   return !queued || functions || queued_bytes + job->bytes <= MOST_BYTES;
@@ -125,18 +126,11 @@ void stream_settled(const Job* job) {
   pthread_mutex_unlock(&lock);
 }
 
-void tiny_stream_wait(void) {
-  if (is_stream) return;
-  pthread_mutex_lock(&lock);
-  wait_until_idle();
-  pthread_mutex_unlock(&lock);
-}
-
 void tiny_stream_close(void) {
   pthread_mutex_lock(&lock);
   closed = true;
+  if (!is_stream) wait_until_idle();
   pthread_mutex_unlock(&lock);
-  tiny_stream_wait();
 }
 
 void stream_before_fork(void) { pthread_mutex_lock(&lock); }

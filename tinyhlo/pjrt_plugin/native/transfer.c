@@ -54,7 +54,7 @@ char* copy_dense(char* to, const char* from, const int64_t* dims, const int64_t*
   return to;
 }
 
-/* A strided host array into a buffer; one that the host may not look into gets what was gathered. */
+/* A strided host array into a buffer; where the host cannot write that, by way of a dense copy. */
 static bool gather(void* buffer, const char* from, int64_t bytes, const int64_t* dims,
                    const int64_t* strides, size_t rank, int64_t item) {
   if (!tiny_memory_is_apart()) return copy_dense(buffer, from, dims, strides, rank, item) != NULL;

@@ -38,7 +38,7 @@ Render = Callable[[Iterable[Kernel], Target], DeviceCode]
 
 NOTHING: Mapping[Kernel, Resident] = MappingProxyType({})
 SCRATCH_ALIGNMENT = 256
-FUNCTION = re.MULTILINE | re.DOTALL
+FUNCTION = r"^\w[^\n]* {symbol}\(.*?^}}"  # in a device's C, to the brace that ends it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,9 @@ class KernelSource:
     kernel: DeviceKernel
 
     def __str__(self) -> str:
-        return "\n\n".join(
-            match[0]
-            for each in self.kernel.dispatches
-            if (match := re.search(rf"^\w[^\n]* {each.symbol}\(.*?^}}", self.source, FUNCTION))
-        )
+        patterns = (FUNCTION.format(symbol=each.symbol) for each in self.kernel.dispatches)
+        found = (re.search(pattern, self.source, re.M | re.S) for pattern in patterns)
+        return "\n\n".join(match[0] for match in found if match)
 
 
 def compile_program(

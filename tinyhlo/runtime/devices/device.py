@@ -26,7 +26,7 @@ from tinyhlo.devices import DEVICES, kind_of
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
-from tinyhlo.runtime.ffi import Words
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.library import Library
 from tinyhlo.target import Target
 

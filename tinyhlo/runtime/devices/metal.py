@@ -21,8 +21,8 @@ from tinyhlo.codegen.grid.code import DeviceCode
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
-from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 
 WORD, TEXT, FLAG = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool

@@ -26,9 +26,9 @@ from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.cache import cache_of, key_of
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
-from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import DATA_LOOPS, PROCESSOR, Target
 from tinyhlo.version import VERSION
 

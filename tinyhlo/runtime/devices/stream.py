@@ -13,8 +13,8 @@ from typing import Any
 
 from tinyhlo.codegen.grid.code import Dispatch
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device, Functions
-from tinyhlo.runtime.ffi import Words
 from tinyhlo.target import Target
 
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names

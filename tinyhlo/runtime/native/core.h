@@ -43,15 +43,15 @@ TINY_API void tiny_free(void* block, int64_t bytes);
    (device.h), which the host may look into or not. */
 TINY_API void* tiny_allocate_buffer(int64_t bytes);
 TINY_API void tiny_free_buffer(void* block, int64_t bytes);
-/* Whether buffers must lie in memory of that kind, and whether it is one that the host may not look
-   into but by the functions below, which wait until the device is done. */
+/* Whether buffers lie in a device's memory; whether that is apart from the host's, which then reads
+   and writes it by the functions below alone. Those wait until the device is done. */
 TINY_API bool tiny_memory_is_devices(void);
 TINY_API bool tiny_memory_is_apart(void);
 TINY_API int32_t tiny_put(void* buffer, const void* host, int64_t bytes);
 TINY_API int32_t tiny_get(void* host, const void* buffer, int64_t bytes);
 /* From one buffer to another; programs that start afterwards find it done. */
 TINY_API int32_t tiny_copy(void* to, const void* from, int64_t bytes);
-/* Whether that much more may be allocated: asked before a program runs, for its kernels cannot fail. */
+/* Whether that much more may be allocated; asked before a program runs: its kernels cannot fail. */
 TINY_API bool tiny_has_room(int64_t bytes);
 /* Whether the system would give LLVM, which ends the process when it does not, so many bytes now,
    and so many mappings of different protection. */
@@ -78,15 +78,15 @@ void tiny_reset_memory_peak(void);
 
 typedef void (*TinyBody)(void* context, int64_t begin, int64_t end);
 
-/* Call `body` on a static, equal, contiguous split of [0, count) among at most `most` threads, the
-   caller being one. Nested calls, and calls while another thread uses the pool, run serially in the
-   caller: the split never changes what a kernel computes, so results do not depend on it. */
+/* Call `body` on ranges that make up [0, count), on at most `most` threads, the caller being one.
+   Nested calls, and calls while another thread uses the pool, run serially in the caller: a body
+   must compute the same however [0, count) is split. */
 TINY_API void tiny_parallel(TinyBody body, void* context, int64_t count, int32_t most);
 /* Workers including the caller; 0 means as many as the process may use cores. */
 TINY_API void tiny_set_threads(int32_t count);
 TINY_API int32_t tiny_thread_count(void);
 
-/* ---- limits: what the process may use --------------------------------------------------------- */
+/* ---- limits: what the process may use -------------------------------------------------------- */
 
 /* Cores of its affinity mask, as far as its control group grants their time; at least 1. */
 TINY_API int32_t tiny_core_count(void);

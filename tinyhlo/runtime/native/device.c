@@ -90,7 +90,7 @@ int32_t tiny_device_read(TinyDevice* device, void* host, const void* buffer, int
   return status;
 }
 
-/* ---- functions of the host -------------------------------------------------------------------- */
+/* ---- functions of the host ------------------------------------------------------------------- */
 
 static int64_t rounded(int64_t bytes) {
   return (bytes + TINY_ALIGNMENT - 1) & ~(int64_t)(TINY_ALIGNMENT - 1);
@@ -102,7 +102,8 @@ static int64_t total(const int64_t* bytes, int64_t count) {
   return sum;
 }
 
-/* On copies, one after another from `copy` on; a result that lies where an operand does shares its. */
+/* On copies, one after another from `copy` on; a result in the place of an operand has the same
+   copy. */
 static int32_t call_on_copies(const TinyHostCall* call, void** inputs, void** outputs, char* copy) {
   TinyDevice* device = allocator_device();
   void *given[call->input_count + 1], *made[call->output_count + 1];
@@ -148,7 +149,7 @@ int32_t tiny_host_call(TinyLibrary* self, void** inputs, void** outputs) {
   return status;
 }
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static TinyDevice* apart(void) {
   TinyDevice* device = allocator_device();

@@ -19,7 +19,7 @@ struct TinyDevice {
   int32_t (*wait)(TinyDevice* self);
   void* (*allocate)(TinyDevice* self, int64_t bytes); /* TINY_ALIGNMENT; NULL: there is none */
   void (*release)(TinyDevice* self, void* block);
-  int64_t own_bytes; /* of memory apart; 0: it is the host's too, and there are no `put` and `get` */
+  int64_t own_bytes; /* of memory apart; 0: it is the host's too, without `put` and `get` */
   int32_t (*put)(TinyDevice* self, void* block, const void* host, int64_t bytes);
   int32_t (*get)(TinyDevice* self, void* host, const void* block, int64_t bytes);
 };

@@ -69,7 +69,6 @@ static void run_part(void* context, int64_t begin, int64_t end) {
   int64_t count = library->input_count + library->output_count;
   FfiBuffer buffers[count];
   int64_t dims[count][FFI_BATCH_RANK];
-  if (begin == end) return;
   memcpy(buffers, batch->buffers, sizeof buffers);
   for (int64_t k = 0; k < count; k++) {
     memcpy(dims[k], buffers[k].dims, (size_t)buffers[k].rank * sizeof **dims);
@@ -97,7 +96,7 @@ static int32_t run_batch(FfiLibrary* library, const FfiBuffer* buffers, int64_t 
   return batch.code;
 }
 
-/* ---- what descriptors and Python call --------------------------------------------------------- */
+/* ---- what descriptors and Python call -------------------------------------------------------- */
 
 int32_t tiny_ffi_run(TinyLibrary* self, void** inputs, void** outputs) {
   FfiLibrary* library = (FfiLibrary*)self;

@@ -34,7 +34,7 @@ static int64_t cores_granted(int64_t quota, int64_t period) {
   return quota <= 0 || period <= 0 ? INT64_MAX : (quota + period - 1) / period;
 }
 
-/* What a group itself says; INT64_MAX: nothing. The names are those of version 2 and of version 1. */
+/* What a group itself says; INT64_MAX: nothing. The names are of version 2, then of version 1. */
 static int64_t cores_of(const char* group) {
   int64_t numbers[2], quota[2], period[2];
   if (read_numbers(group, "cpu.max", numbers) == 2) return cores_granted(numbers[0], numbers[1]);

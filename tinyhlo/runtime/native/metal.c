@@ -121,7 +121,7 @@ static void release(TinyDevice* self, void* start) {
   TELL(metal, buffer, release);
 }
 
-/* ---- the queue: who calls these holds the lock ------------------------------------------------ */
+/* ---- the queue: who calls these holds the lock ----------------------------------------------- */
 
 static void begin(Metal* metal) {
   State* state = metal->state;

@@ -39,7 +39,8 @@ typedef struct {
 static int32_t checked(const OpenCL* cl, const char* what, int32_t status) {
   if (!status) return TINY_OK;
   char text[160];
-  const char* name = status < 0 && -(int64_t)status < cl->name_count ? cl->names[-(int64_t)status] : "";
+  int64_t number = -(int64_t)status;
+  const char* name = number > 0 && number < cl->name_count ? cl->names[number] : "";
   snprintf(text, sizeof text, "%s of the OpenCL device failed: %s (%d)", what, name, status);
   tiny_set_error(TINY_INTERNAL, text);
   return TINY_INTERNAL;
@@ -76,7 +77,8 @@ static int32_t launch(TinyDevice* self, void* function, int64_t groups, int64_t 
     if (!status) status = cl->set_kernel_arg_svm_pointer(function, (uint32_t)k, arguments[k]);
   }
   if (!status)
-    status = cl->enqueue_kernel(cl->queue, function, ONE_AXIS, NULL, &global, &local, 0, NULL, NULL);
+    status = cl->enqueue_kernel(cl->queue, function, ONE_AXIS, NULL, &global, &local, 0, NULL,
+                                NULL);
   pthread_mutex_unlock(&lock);
   return checked(cl, "a launch", status);
 }

@@ -38,8 +38,9 @@ typedef struct {
   int32_t threads, rounds;
 } Task;
 
-/* `claims`: for each round the number of the last task in which somebody claimed this thread's part.
-   That task may be long ago, so numbers must never come around: of 32 bits they do within hours.
+/* `claims`: for each round the number of the last task in which somebody claimed this thread's
+   part. That task may be long ago, so numbers must never come around: of 32 bits they do within
+   hours.
    What one thread writes lies in lines of its own. */
 typedef struct {
   _Alignas(64) _Atomic uint64_t claims[ROUNDS];
@@ -126,8 +127,8 @@ static void run_parts(int32_t self, uint64_t value) {
   if (done) atomic_fetch_add_explicit(&finished, done, memory_order_release);
 }
 
-/* Wake those of a task's threads, if they sleep, that `self` is to wake: the tree of all of them has
-   the caller at its root. Who falls asleep looks for a task once more after saying so. */
+/* Wake the threads of a task, if they sleep, that are below `self` in the tree of them, whose root
+   is the caller. Who falls asleep looks for a task once more after saying so. */
 static void wake_others(int32_t self, int32_t threads) {
   for (int32_t k = WAKES * self + 1; k <= WAKES * self + WAKES && k < threads; k++) {
     Worker* other = &workers[k];

@@ -1,7 +1,7 @@
 """A program as a page for browsers: a module of JavaScript, a file of weights, and a page that runs
 it.
 
-    write_page(module, program, Path("model"))      # model/index.html, model.js, model.bin
+    write_page(program, "model", Path("web"))       # web/index.html, model.js, model.bin
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write_page(program: Program, name: str, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         places = write_weights(plan, weights)
         script.write_text(module_text(plan, places, weights.name))
-        page.write_text(page_text(name, script.name))
+        page.write_text(page_text(name, script.name), "utf-8")
     except OSError as error:
         raise TinyhloError(f"cannot write {error.filename}: {error.strerror}") from error
     return [page, script, weights]
