@@ -152,7 +152,6 @@ def stages(
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.schedule import PASSES, schedule
-    from tinyhlo.schedule.winograd import fewer_multiplications
 
     target = target or asked_target(config)
 
@@ -161,7 +160,7 @@ def stages(
             from tinyhlo.ir.verifier import verify_graph
 
             verify_graph(graph)
-        if name in PASSES or name == "winograd":
+        if name in PASSES:
             show_stage(name, graph, config)
 
     module = import_module(source)
@@ -170,11 +169,7 @@ def stages(
     graph = simplify(module.graph)
     seen("simplify", graph)
     yield "simplify", graph
-    if not module.precise:
-        before, graph = graph, fewer_multiplications(graph, target)
-        if graph is not before:
-            seen("winograd", graph)
-    program = schedule(graph, module.name, module.aliases, target, seen)
+    program = schedule(graph, module.name, module.aliases, target, seen, module.precise)
     if config.verify:
         from tinyhlo.schedule.verifier import verify_program
 

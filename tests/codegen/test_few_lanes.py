@@ -9,7 +9,6 @@ from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, target
 from tests.schedule.graphs import F32, add
 from tinyhlo.codegen.loops import Loop
-from tinyhlo.ir.joining import join
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,
@@ -22,6 +21,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import BF16, F16, F64, I8, I32, I64, U32, U64, DType
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import COMPARISONS, TRANSCENDENTAL, Op
 
 WIDTHS = [n for n in (3, 4, 5, 6, 7) if n < target(2).short_lanes(32)]

@@ -14,7 +14,6 @@ from tinyhlo.codegen.loops import Axis, Loop
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,
@@ -29,6 +28,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tinyhlo.errors import VerificationError
-from tinyhlo.ir.joining import join
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import BF16, F16, F32, I8, I32, U8, DType
@@ -30,6 +29,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import verify_graph

@@ -9,7 +9,6 @@ import numpy as np
 from tests.schedule.graphs import launches, normal, planned
 from tinyhlo.codegen.lowering.joined_parts import MAX_PIECES
 from tinyhlo.codegen.render import kernels_of
-from tinyhlo.ir.joining import join
 from tinyhlo.ir.build import (
     broadcast,
     cast,
@@ -31,6 +30,7 @@ from tinyhlo.ir.build import (
 )  # fmt: skip
 from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.items import find_items

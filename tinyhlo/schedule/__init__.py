@@ -3,6 +3,7 @@
 program          Program, Kernel, Buffer; `printer` writes them out
 plan             all of schedule
 planes           products of complex numbers: one sum a plane, where tiles are worse
+winograd         convolutions by 3x3 taps with fewer multiplications
 hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
 orders           products in the order in which they are read
 sink             values turned once, before the work on them

@@ -22,11 +22,13 @@ from tinyhlo.schedule.program import Buffer, Place, Program
 from tinyhlo.schedule.shared import share_kernels
 from tinyhlo.schedule.sink import sink
 from tinyhlo.schedule.terms import in_order_of_terms
+from tinyhlo.schedule.winograd import fewer_multiplications
 from tinyhlo.target import Target
 
 # what changes a graph before kernels are chosen, in this order
 PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
     "narrow": lambda graph, target: narrow(graph),
+    "winograd": fewer_multiplications,
     "planes": lambda graph, target: sum_planes(graph),
     "hoist": hoist,
     "orders": lambda graph, target: in_order(graph),
@@ -34,6 +36,7 @@ PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
     "terms": lambda graph, target: in_order_of_terms(graph),
     "depths": even_depths,
 }
+INEXACT = frozenset({"winograd"})  # left out where a program asks for more than default precision
 
 LOAD_BYTES = 16  # of the longest load of a work-item, whose place is a multiple of that
 
@@ -44,9 +47,10 @@ def schedule(
     aliases: tuple[tuple[int, int], ...],
     target: Target,
     seen: Callable[[str, Graph], None] = lambda name, graph: None,
+    precise: bool = False,
 ) -> Program:
     """The Program of `graph`; `aliases` are (output, input) pairs that share memory (donation).
-    `seen` is shown what each of the `PASSES` has changed."""
+    `seen` is shown what each of the `PASSES` has changed; `precise`: without the `INEXACT` ones."""
     outputs = tuple(
         Buffer(f"out{k}", node.type, Place.OUTPUT, k) for k, node in enumerate(graph.results)
     )
@@ -56,6 +60,8 @@ def schedule(
         for j, type_ in enumerate(graph.params)
     )
     for pass_name, change in PASSES.items():
+        if precise and pass_name in INEXACT:
+            continue
         before, graph = graph, change(graph, target)
         if graph is not before:
             seen(pass_name, graph)

@@ -20,7 +20,7 @@ from math import prod
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.graph import Expand, Graph, Node, Permute, Reduce, Reshape, Shape, Window
+from tinyhlo.ir.graph import VIEWS, Expand, Graph, Node, Permute, Reduce, Reshape, Shape, Window
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.joining import join, nth
 from tinyhlo.ir.ops import Op
@@ -32,8 +32,10 @@ from tinyhlo.target import Target
 
 TAPS, RESULTS = 3, 2  # along each of two axes
 PLACES = TAPS + RESULTS - 1
-# Multiply-adds of a core while it moves a byte to or from what all cores share
-CACHE_COST, MEMORY_COST = 1.0, 4.0
+# Multiply-adds that a core could do while it moves a byte: to or from the cache that all share, or
+# memory, which serves so many cores at once
+CACHE_COST, MEMORY_COST, SERVED = 2, 4, 4
+LEAST_SAVED = 1 << 24  # multiply-adds: 0.1 ms and more, for 0.1 s of compiling
 
 Row = Sequence[Node]
 
@@ -87,25 +89,19 @@ def find_convolution(node: Node) -> Convolution | None:
     if not isinstance(node, Reduce) or product is None or node.dtype is not F32 or product.batch:
         return None
     for factor, taps in ((product.left, product.right), (product.right, product.left)):
-        found = windows_below(factor)
-        if found is None:
+        windows = windows_below(factor)
+        spatial = is_slid(windows[0]) if windows is not None else None
+        if windows is None or spatial is None:
             continue
-        window, axes = found
-        spatial, rank = is_slid(window), len(window.size)
-        if spatial is None:
-            continue
+        window, axes = windows
+        rank = len(window.size)
         slid = tuple(axis for k in spatial if (axis := axes[rank + k]) is not None)
         channels = tuple(axis for axis in node.axes if axis not in slid)
         kept = tuple(axis for axis in range(len(factor.shape)) if axis not in node.axes)
         image = window.inputs[0]
         found = Convolution(image, taps, axes[:rank], spatial, slid, channels, kept)
-        both = varies(taps) & varies(factor)
-        if (
-            len(found.places) == 2
-            and both.issuperset(product.k)
-            and both.issuperset(slid)
-            and set(found.places) <= {*kept} - varies(taps)
-        ):
+        slides = len(found.places) == 2 and {*found.places} <= {*kept} - varies(taps)
+        if slides and {*slid} < {*product.k} <= varies(taps) & varies(factor):
             return found
     return None
 
@@ -144,8 +140,9 @@ def pays(convolution: Convolution, target: Target) -> bool:
     squares = results // prod(places) * prod(squares_along(n) for n in places)
     saved = (results * TAPS**2 - squares * PLACES**2) * channels * features
     stored = PLACES**2 * (squares * (channels + features) + channels * features) * F32.itemsize
-    cost = CACHE_COST if stored <= target.l3_bytes // 2 else MEMORY_COST
-    return saved > 2 * cost * stored
+    far = MEMORY_COST * max(1, target.threads // SERVED)
+    cost = CACHE_COST if stored <= target.l3_bytes // 2 else far
+    return saved >= max(LEAST_SAVED, 2 * cost * stored)
 
 
 # ---------------------------------------------------------------- how
@@ -160,13 +157,20 @@ def transformed(convolution: Convolution, shape: Shape) -> Node:
     position = {axis: 1 + k for k, axis in enumerate((*kept, *channels))}
     product = (PLACES**2, *extents.values())
 
-    def factor(elements: Sequence[Row], axes: Sequence[int]) -> Node:
-        every = stacked([each for row in elements for each in row], 0)
-        own = build.reshape(every, (PLACES**2, *(extents[axis] for axis in axes)))
-        return build.broadcast(own, product, (0, *(position[axis] for axis in axes)))
+    def factor(elements: Sequence[Row], node: Node, axes: Sequence[int | None]) -> Node:
+        """All elements, of which axis k is the product's `axes[k]`, in the order of `node`."""
+        order = [k for k in in_memory_order(node) if axes[k] is not None]
+        own = [axis for k in order if (axis := axes[k]) is not None]
+        squeezed = [k for k, axis in enumerate(axes) if axis is not None]
+        shape = [extents[axis] for axis in axes if axis is not None]
+        pieces = [build.reshape(each, tuple(shape)) for row in elements for each in row]
+        turned = [build.permute(each, [squeezed.index(k) for k in order]) for each in pieces]
+        return build.broadcast(stacked(turned, 0), product, (0, *(position[axis] for axis in own)))
 
-    image = factor(image_elements(convolution), [a for a in convolution.axes if a is not None])
-    taps = factor(taps_elements(convolution), sorted(varies(convolution.taps) & {*extents}))
+    image = factor(image_elements(convolution), convolution.image, convolution.axes)
+    own = varies(convolution.taps) & {*extents}
+    axes = [k if k in own else None for k in range(len(convolution.taps.shape))]
+    taps = factor(taps_elements(convolution), convolution.taps, axes)
     sums = build.reduce(Op.ADD, image * taps, [position[axis] for axis in channels])
     elements = [[nth(sums, 0, PLACES * i + j) for j in range(PLACES)] for i in range(PLACES)]
     rows = turned([sums_of_three(row) for row in turned([sums_of_three(r) for r in elements])])
@@ -229,6 +233,18 @@ def sums_of_three(m: Row) -> Row:
 
 def turned(rows: Sequence[Row]) -> list[Row]:
     return list(zip(*rows, strict=True))
+
+
+def in_memory_order(node: Node) -> list[int]:
+    """The axes of a view, those outside first in the memory that it is a view of."""
+    variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(node.shape)]
+    numbers = {var: axis for axis, var in enumerate(variables)}
+    at = tuple(map(index, variables))
+    while isinstance(node, VIEWS):
+        at, _ = through(node, at)
+        node = node.inputs[0]
+    found = dict.fromkeys(numbers[atom] for i in at for atom, _ in i.terms if isinstance(atom, Var))
+    return [*(axis for axis in numbers.values() if axis not in found), *found]
 
 
 def placed(values: Sequence[int], axes: Sequence[int], new: Sequence[int]) -> list[int]:
