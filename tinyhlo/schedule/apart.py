@@ -21,6 +21,7 @@ from tinyhlo.schedule.access import is_prefix, reducer_of, space_of
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
 from tinyhlo.schedule.items import LONGEST
+from tinyhlo.schedule.joined import is_joined
 from tinyhlo.schedule.values import base, own_work
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
@@ -183,6 +184,9 @@ def why_no_epilogue(consumer: Cluster, other: Cluster, value: Node, values: Valu
         return f"sums of rows fill vectors, and {name(consumer)} would follow each alone"
     if len(consumer.items) > 1 or reducer_of(consumer.items[0]) is not None:
         return f"{name(consumer)} does more than elementwise work"
+    inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
+    if sum(map(is_joined, inside)) > 1:
+        return f"{name(consumer)} is one of several values by its position"
     if consumer.items[0].type.size != value.type.size or not is_identity(consumer, value):
         return f"{name(consumer)} reads it at other places than its own"
     return ""

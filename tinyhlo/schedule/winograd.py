@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
@@ -28,6 +31,7 @@ from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.views import through
 from tinyhlo.ir.walks import has_control_flow
 from tinyhlo.records import dataclass
+from tinyhlo.schedule.values import is_leaf
 from tinyhlo.target import Target
 
 TAPS, RESULTS = 3, 2  # along each of two axes
@@ -37,7 +41,9 @@ PLACES = TAPS + RESULTS - 1
 CACHE_COST, MEMORY_COST, SERVED = 2, 4, 4
 LEAST_SAVED = 1 << 24  # multiply-adds: 0.1 ms and more, for 0.1 s of compiling
 
-Row = Sequence[Node]
+Matrix = np.ndarray[Any, Any]
+B = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])  # B', of four places
+G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]]) / 2  # of three taps
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,82 +163,87 @@ def transformed(convolution: Convolution, shape: Shape) -> Node:
     position = {axis: 1 + k for k, axis in enumerate((*kept, *channels))}
     product = (PLACES**2, *extents.values())
 
-    def factor(elements: Sequence[Row], node: Node, axes: Sequence[int | None]) -> Node:
-        """All elements, of which axis k is the product's `axes[k]`, in the order of `node`."""
-        order = [k for k in in_memory_order(node) if axes[k] is not None]
-        own = [axis for k in order if (axis := axes[k]) is not None]
-        squeezed = [k for k, axis in enumerate(axes) if axis is not None]
-        shape = [extents[axis] for axis in axes if axis is not None]
-        pieces = [build.reshape(each, tuple(shape)) for row in elements for each in row]
-        turned = [build.permute(each, [squeezed.index(k) for k in order]) for each in pieces]
-        return build.broadcast(stacked(turned, 0), product, (0, *(position[axis] for axis in own)))
+    def factor(matrix: Matrix, source: Node, axes: Sequence[int]) -> Node:
+        found = elements(np.kron(matrix, matrix), source)
+        return build.broadcast(found, product, (0, *(position[axis] for axis in axes)))
 
-    image = factor(image_elements(convolution), convolution.image, convolution.axes)
-    own = varies(convolution.taps) & {*extents}
-    axes = [k if k in own else None for k in range(len(convolution.taps.shape))]
-    taps = factor(taps_elements(convolution), convolution.taps, axes)
+    image = factor(B, *squares_of(convolution))
+    taps = factor(G, *taps_of(convolution))
     sums = build.reduce(Op.ADD, image * taps, [position[axis] for axis in channels])
-    elements = [[nth(sums, 0, PLACES * i + j) for j in range(PLACES)] for i in range(PLACES)]
-    rows = turned([sums_of_three(row) for row in turned([sums_of_three(r) for r in elements])])
+    parts = [nth(sums, 0, k) for k in range(PLACES**2)]
+    rows = [parts[PLACES * i : PLACES * (i + 1)] for i in range(PLACES)]
+    results = turned([sums_of_three(row) for row in turned([sums_of_three(r) for r in rows])])
     first, second = (position[axis] - 1 for axis in convolution.places)
-    (upper, lower) = (stacked(row, second + 1) for row in rows)
+    upper, lower = (stacked(row, second + 1) for row in results)
     whole = stacked([upper, lower], first + 1 + (second < first))
     even = tuple(extents[a] * (RESULTS if a in convolution.places else 1) for a in kept)
     return build.slice_(build.reshape(whole, even), [0] * len(shape), shape)
 
 
-def image_elements(convolution: Convolution) -> list[Row]:
-    """B' d B of all squares: each element has the image's axes, the square's number along two."""
-    image, spatial = convolution.image, convolution.spatial
-    shape, none = list(image.shape), [0] * len(image.shape)
-    counts = [squares_along(shape[axis] - TAPS + 1) for axis in spatial]
-    missing = [RESULTS * n + TAPS - 1 - shape[a] for n, a in zip(counts, spatial, strict=True)]
-    padded = build.pad(image, build.scalar(0, F32), none, placed(none, spatial, missing))
-    extents, step = placed(shape, spatial, counts), placed([1] * len(shape), spatial, [RESULTS] * 2)
-
-    def square(i: int, j: int) -> Node:
-        return build.strided(padded, placed(none, spatial, (i, j)), extents, step)
-
-    rows = [[square(i, j) for j in range(PLACES)] for i in range(PLACES)]
-    return turned([differences(row) for row in turned([differences(row) for row in rows])])
+def elements(matrix: Matrix, source: Node) -> Node:
+    """A matrix times what lies along the last two axes of `source`; its rows are the first axis."""
+    shape = (len(matrix), *source.shape)
+    rank, given = len(shape), matrix.reshape(len(matrix), *source.shape[-2:]).astype(np.float32)
+    axes = (0, rank - 2, rank - 1)
+    coefficients, mask = (
+        build.broadcast(build.constant(c), shape, axes) for c in (given, given != 0)
+    )
+    terms = coefficients * build.broadcast(source, shape, range(1, rank))
+    return build.reduce(Op.ADD, build.where(mask, terms, 0), axes[1:])
 
 
-def taps_elements(convolution: Convolution) -> list[Row]:
-    """G g G' for each channel and feature, with the product's axes."""
+def squares_of(convolution: Convolution) -> tuple[Node, list[int]]:
+    """Squares of the image that overlap by two places, their own axes last, and which of the
+    product's axes the others are, in the order of memory."""
+    image = in_memory(convolution.image)
+    order = in_memory_order(image)
+    shape = [image.shape[axis] for axis in order]
+    spatial = [order.index(axis) for axis in convolution.spatial]
+    size, step, missing = [1] * len(shape), [1] * len(shape), [0] * len(shape)
+    for axis in spatial:
+        size[axis], step[axis] = PLACES, RESULTS
+        missing[axis] = RESULTS * squares_along(shape[axis] - TAPS + 1) + TAPS - 1 - shape[axis]
+    even = build.pad(build.permute(image, order), build.scalar(0, F32), [0] * len(shape), missing)
+    windows = build.window(even, size, step, [1] * len(shape))
+    axes = {k: convolution.axes[axis] for k, axis in enumerate(order)}
+    own = [k for k, axis in axes.items() if axis is not None]
+    last = [len(shape) + axis for axis in spatial]
+    found = build.reshape(
+        build.permute(
+            windows, [*own, *(k for k in range(2 * len(shape)) if k not in (*own, *last)), *last]
+        ),
+        (*(windows.shape[k] for k in own), PLACES, PLACES),
+    )
+    return found, [axis for axis in axes.values() if axis is not None]
+
+
+def taps_of(convolution: Convolution) -> tuple[Node, list[int]]:
+    """Taps, their axes last, and which of the product's axes the others are, in the order of
+    memory."""
     taps, slid = convolution.taps, convolution.slid
-    own = varies(taps) - {*slid}
-    extents = [n if axis in own else 1 for axis, n in enumerate(taps.shape)]
-
-    def tap(i: int, j: int) -> Node:
-        return build.strided(
-            taps, placed([0] * len(extents), slid, (i, j)), extents, [1] * len(extents)
-        )
-
-    rows = [[tap(i, j) for j in range(TAPS)] for i in range(TAPS)]
-    return turned([halves(row) for row in turned([halves(row) for row in rows])])
+    own = [axis for axis in in_memory_order(taps) if axis in varies(taps) and axis not in slid]
+    kept = (*own, *slid)
+    extents = [n if axis in kept else 1 for axis, n in enumerate(taps.shape)]
+    some = build.slice_(taps, [0] * len(extents), extents)
+    rest = [axis for axis in range(len(extents)) if axis not in kept]
+    found = build.permute(some, [*rest, *kept])
+    return build.reshape(found, tuple(extents[axis] for axis in kept)), own
 
 
-def squares_along(results: int) -> int:
-    return -(-results // RESULTS)
-
-
-def differences(d: Row) -> Row:
-    """B' d"""
-    return d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]
-
-
-def halves(g: Row) -> Row:
-    """G g"""
-    return g[0], (g[0] + g[1] + g[2]) * 0.5, (g[0] - g[1] + g[2]) * 0.5, g[2]
-
-
-def sums_of_three(m: Row) -> Row:
-    """A' m"""
-    return m[0] + m[1] + m[2], m[1] - m[2] - m[3]
-
-
-def turned(rows: Sequence[Row]) -> list[Row]:
-    return list(zip(*rows, strict=True))
+def in_memory(image: Node) -> Node:
+    """The same views of a value that is stored: 16 elements read a square, and each place lies in
+    four of them."""
+    views: list[Node] = []
+    value = image
+    while isinstance(value, VIEWS):
+        views.append(value)
+        value = value.inputs[0]
+    if is_leaf(value):
+        return image
+    found = build.barrier(value)
+    for view in reversed(views):
+        found = rebuild(view, [found, *view.inputs[1:]])
+    return found
 
 
 def in_memory_order(node: Node) -> list[int]:
@@ -243,16 +254,23 @@ def in_memory_order(node: Node) -> list[int]:
     while isinstance(node, VIEWS):
         at, _ = through(node, at)
         node = node.inputs[0]
-    found = dict.fromkeys(numbers[atom] for i in at for atom, _ in i.terms if isinstance(atom, Var))
+    found = dict.fromkeys(numbers[a] for i in at for a, _ in i.terms if isinstance(a, Var))
     return [*(axis for axis in numbers.values() if axis not in found), *found]
 
 
-def placed(values: Sequence[int], axes: Sequence[int], new: Sequence[int]) -> list[int]:
-    """The values, with new ones at two axes."""
-    given = dict(zip(axes, new, strict=True))
-    return [given.get(axis, value) for axis, value in enumerate(values)]
+def squares_along(results: int) -> int:
+    return -(-results // RESULTS)
 
 
-def stacked(pieces: Row, axis: int) -> Node:
+def sums_of_three(m: Sequence[Node]) -> Sequence[Node]:
+    """A' m"""
+    return m[0] + m[1] + m[2], m[1] - m[2] - m[3]
+
+
+def turned(rows: Sequence[Sequence[Node]]) -> list[Sequence[Node]]:
+    return list(zip(*rows, strict=True))
+
+
+def stacked(pieces: Sequence[Node], axis: int) -> Node:
     """Pieces along a new axis."""
     return join([build.reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in pieces], axis)

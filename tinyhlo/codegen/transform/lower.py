@@ -20,11 +20,12 @@ from dataclasses import replace
 from math import log2, prod
 
 from tinyhlo.codegen.bodies import nested_loops, values_in
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import Apply, Load, Memory, in_rows
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
-from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
+from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, whole
 from tinyhlo.codegen.walks import walk
@@ -62,7 +63,7 @@ class ChainBuilder:
         }
         self.scratch: dict[Node, tuple[Memory, Part]] = {}
         self.tables: Tables = {}
-        self.moves: list[str] = []
+        self.moves = Moves()
         self.work = 0
 
     def program(self) -> LoopProgram | None:
@@ -78,6 +79,8 @@ class ChainBuilder:
             axis = Axis.PARALLEL if large else Axis.SERIAL
             body = [Loop(self.tile, axis, tuple(body))]
             self.moves.append(f"{axis.value} {self.tile.extent} tiles")
+        else:
+            body = list(parallelised(tuple(body), PARALLEL_WORK, self.target, self.moves))
         return Lowering(self.kernel, self.tables).program(tuple(body), self.moves)
 
     def stage(self, stage: Stage, last: bool) -> Body | None:
