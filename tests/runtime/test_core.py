@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 from tests.memory import memory_stats
+from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
+from tinyhlo.runtime.arrays import POOLED, aligned_empty
 
 MANY = 1000  # threads
 
@@ -283,3 +286,15 @@ def test_long_errors_are_cut_between_characters(ahead: int) -> None:
     kept = library.tiny_last_error().decode()
     library.tiny_clear_error()
     assert text.startswith(kept) and len(kept) > 4000
+
+
+def test_large_arrays_come_from_the_pool_and_go_back_with_their_last_view() -> None:
+    type_ = TensorType((POOLED // 4 + 3,), F32)
+    first = aligned_empty(type_)
+    part = first[5:]
+    address = first.ctypes.data
+    part[...] = 1
+    del first
+    assert aligned_empty(type_).ctypes.data != address and part.sum() == part.size
+    del part
+    assert aligned_empty(type_).ctypes.data == address

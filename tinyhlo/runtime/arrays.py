@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tinyhlo.import_stablehlo.refine import ArgumentType
 
 ALIGNMENT = 64
+POOLED = 1 << 20  # bytes, from which on an array of the host is worth a place in the pool
 
 
 def view(address: int | None, type_: TensorType) -> np.ndarray:
@@ -55,8 +56,23 @@ class Words:
 
 
 def aligned_empty(type_: TensorType) -> np.ndarray:
-    """An uninitialised array of the host's whose data start on a cache line."""
+    """An uninitialised array of the host's whose data start on a cache line. A large one comes from
+    the pool: the system clears every page of new memory when it is first touched."""
+    if type_.nbytes >= POOLED and not core.library().tiny_memory_is_devices():
+        return pooled(type_)
     return aligned(np.empty(type_.nbytes + ALIGNMENT, np.uint8), type_)
+
+
+def pooled(type_: TensorType) -> np.ndarray:
+    """An uninitialised array in memory that goes back to the pool with the last view of it."""
+    library, count = core.library(), type_.nbytes + ALIGNMENT
+    address = library.tiny_allocate_buffer(count)
+    if not address:
+        raise OutOfMemory(f"out of memory: {count} bytes for an array")
+    raw = (ctypes.c_uint8 * count).from_address(address)
+    finalizer = weakref.finalize(raw, library.tiny_free_buffer, address, count)
+    finalizer.atexit = False
+    return aligned(np.ctypeslib.as_array(raw), type_)
 
 
 def aligned(raw: np.ndarray, type_: TensorType) -> np.ndarray:
@@ -78,17 +94,7 @@ def aligned_copy(value: np.ndarray) -> np.ndarray:
 def buffer(type_: TensorType) -> np.ndarray:
     """An uninitialised one. Where the memory of a device is apart, only programs, `put` and `got`
     may look at its elements."""
-    library = core.library()
-    if not library.tiny_memory_is_devices():
-        return aligned_empty(type_)
-    count = type_.nbytes + ALIGNMENT
-    address = library.tiny_allocate_buffer(count)
-    if not address:
-        raise OutOfMemory(f"out of memory: {count} bytes for an array")
-    raw = (ctypes.c_uint8 * count).from_address(address)
-    finalizer = weakref.finalize(raw, library.tiny_free_buffer, address, count)
-    finalizer.atexit = False
-    return aligned(np.ctypeslib.as_array(raw), type_)
+    return pooled(type_) if core.library().tiny_memory_is_devices() else aligned_empty(type_)
 
 
 def put(value: np.ndarray) -> np.ndarray:

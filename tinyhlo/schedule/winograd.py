@@ -39,6 +39,7 @@ PLACES = TAPS + RESULTS - 1
 # Multiply-adds that a core could do while it moves a byte: to or from the cache that all share, or
 # memory, which serves so many cores at once
 CACHE_COST, MEMORY_COST, SERVED = 2, 4, 4
+MOST_STORED = 1 << 29  # bytes
 LEAST_SAVED = 1 << 24  # multiply-adds: 0.1 ms and more, for 0.1 s of compiling
 
 Matrix = np.ndarray[Any, Any]
@@ -146,6 +147,8 @@ def pays(convolution: Convolution, target: Target) -> bool:
     squares = results // prod(places) * prod(squares_along(n) for n in places)
     saved = (results * TAPS**2 - squares * PLACES**2) * channels * features
     stored = PLACES**2 * (squares * (channels + features) + channels * features) * F32.itemsize
+    if stored > MOST_STORED:
+        return False
     far = MEMORY_COST * max(1, target.threads // SERVED)
     cost = CACHE_COST if stored <= target.l3_bytes // 2 else far
     return saved >= max(LEAST_SAVED, 2 * cost * stored)
