@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tinyhlo.import_stablehlo.refine import ArgumentType
 
 ALIGNMENT = 64
-POOLED = 1 << 20  # bytes, from which on an array of the host is worth a place in the pool
+POOLED = 1 << 25  # bytes of an array of the host that C libraries ask the system for
 
 
 def view(address: int | None, type_: TensorType) -> np.ndarray:
@@ -57,7 +57,7 @@ class Words:
 
 def aligned_empty(type_: TensorType) -> np.ndarray:
     """An uninitialised array of the host's whose data start on a cache line. A large one comes from
-    the pool: the system clears every page of new memory when it is first touched."""
+    the pool: C libraries give it back to the system, which clears the pages of a new one."""
     if type_.nbytes >= POOLED and not core.library().tiny_memory_is_devices():
         return pooled(type_)
     return aligned(np.empty(type_.nbytes + ALIGNMENT, np.uint8), type_)

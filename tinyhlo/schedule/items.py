@@ -108,6 +108,8 @@ def find_items(graph: Graph, target: Target) -> Items:
     for value in tuple(across_others(nodes, why.keys(), target)):
         walk.apart.add(value)
         why.setdefault(value, "lies across what it is combined with, and is turned once")
+    barriers: list[Node] = [node for node in nodes if isinstance(node, ir.Barrier)]
+    walk.apart.update(base(node) for node in barriers)
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
     in_order = {node: why[node] for node in nodes if node in why}
     return Items(in_order, structures, walk.depth, frozenset(walk.apart))

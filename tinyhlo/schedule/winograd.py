@@ -23,13 +23,24 @@ import numpy as np
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.graph import VIEWS, Expand, Graph, Node, Permute, Reduce, Reshape, Shape, Window
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Elementwise,
+    Expand,
+    Graph,
+    Node,
+    Permute,
+    Reduce,
+    Reshape,
+    Shape,
+    Window,
+)
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.joining import join, nth
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.views import through
-from tinyhlo.ir.walks import has_control_flow
+from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.values import is_leaf
 from tinyhlo.target import Target
@@ -71,14 +82,17 @@ def fewer_multiplications(graph: Graph, target: Target) -> Graph:
     """The same Graph if there is no convolution for which it pays; regions of loops and branches
     included."""
 
+    nodes = graph.nodes()
+    users = users_of(nodes)
+
     def changed(node: Node, inputs: list[Node]) -> Node:
         found = rebuild(node, inputs, lambda region: fewer_multiplications(region, target))
         convolution = find_convolution(found)
         if convolution is None or not pays(convolution, target):
             return found
-        return transformed(convolution, found.shape)
+        results = transformed(convolution, found.shape)
+        return results if has_epilogue(node, users) else build.barrier(results)
 
-    nodes = graph.nodes()
     found = any(isinstance(node, Window) and is_slid(node) is not None for node in nodes)
     if target.runs_grids or not (found or has_control_flow(nodes)):
         return graph
@@ -152,6 +166,16 @@ def pays(convolution: Convolution, target: Target) -> bool:
     far = MEMORY_COST * max(1, target.threads // SERVED)
     cost = CACHE_COST if stored <= target.l3_bytes // 2 else far
     return saved >= max(LEAST_SAVED, 2 * cost * stored)
+
+
+def has_epilogue(node: Node, users: Users) -> bool:
+    """Whether only work on its elements follows a value, up to products, which take that from
+    memory. Other loops would choose among the four results of a square: for them it is stored."""
+    followed = reachable([node], lambda n: (u for u in users[n] if isinstance(u, Elementwise)))
+    last = [user for n in followed for user in users[n] if not isinstance(user, Elementwise)]
+    behind = reachable(last, lambda n: users[n] if isinstance(n, VIEWS) else ())
+    ends = [n for n in behind if not isinstance(n, VIEWS)]
+    return all(any(find_contraction(user) for user in users[n]) for n in ends)
 
 
 # ---------------------------------------------------------------- how
