@@ -55,6 +55,13 @@ def test_network_of_a_fourier_matrix_is_a_fast_transform(n: int, most: int) -> N
     assert len(network.steps) <= most
 
 
+def test_threads_share_a_transform_that_is_alone() -> None:
+    x = param(0, (4, 1 << 18), F32)
+    colours = apply(np.eye(4, dtype=np.float32) + 1, x)
+    moves = lowered(Graph((x.type,), (colours,)), "x86-64-v3").moves
+    assert any(move.startswith("parallel") for move in moves)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_network_of_any_matrix(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -133,15 +132,48 @@ def test_it_has_to_pay() -> None:
     """Many channels: multiply-adds are saved. Few of them: what is stored takes longer. And where
     the filter is larger than the image, it is the filter that would be moved."""
 
-    def pays(image: tuple[int, ...], features: int, threads: int = 2) -> bool:
+    def pays(image: tuple[int, ...], features: int) -> bool:
         x, w = (jax.ShapeDtypeStruct(n, "f4") for n in (image, (3, 3, image[-1], features)))
-        text = jax.jit(convolution).lower(x, w).as_text()
-        target = replace(TARGET, threads=threads)
-        made = stages(text, Config(), target)
-        return is_transformed(next(form for name, form in made if name == "schedule"))
+        return is_transformed(program_of(convolution, x, w))
 
     assert pays((8, 28, 28, 128), 128) and pays((1, 56, 56, 64), 64)
     assert not pays((32, 32, 32, 32), 32)
     assert not pays((1, 7, 7, 512), 512)
     assert not pays((1, 8, 8, 16), 16)
-    assert pays((8, 56, 56, 64), 64) and not pays((8, 56, 56, 64), 64, threads=32)
+    assert not pays((64, 224, 224, 64), 64)
+
+
+@pytest.mark.usefixtures("always")
+def test_images_are_stored_and_elements_computed_with_results() -> None:
+    """Two convolutions, each of four kernels: taps and image transformed, products, results."""
+
+    def block(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        h = jax.nn.relu(convolution(x, w) + b)
+        return jax.nn.relu(convolution(h, w + 1) * b + x)
+
+    arguments = numbers(1, 8, 8, 16), numbers(3, 3, 16, 16), numbers(16)
+    program = program_of(block, *arguments)
+    assert len(launches(program.body)) == 8
+    np.testing.assert_allclose(
+        run_program(program, arguments)[0], block(*arguments), rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: y.mean((1, 2)),
+        lambda y: jax.nn.relu(y).sum((0, 1, 2)),
+        lambda y: lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
+    ],
+    ids=["mean", "sum of elements", "pooling"],
+)
+def test_other_loops_find_results_in_memory(function) -> None:
+    x, w = numbers(1, 8, 8, 4), numbers(3, 3, 4, 4)
+    program = program_of(lambda x, w: function(convolution(x, w)), x, w)
+    *_, last = launches(program.body)
+    assert [read.type.size for read in last.reads] == [x.size]
+    np.testing.assert_allclose(
+        run_program(program, [x, w])[0], function(convolution(x, w)), rtol=1e-4, atol=1e-4
+    )

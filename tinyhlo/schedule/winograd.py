@@ -47,9 +47,8 @@ from tinyhlo.target import Target
 
 TAPS, RESULTS = 3, 2  # along each of two axes
 PLACES = TAPS + RESULTS - 1
-# Multiply-adds that a core could do while it moves a byte: to or from the cache that all share, or
-# memory, which serves so many cores at once
-CACHE_COST, MEMORY_COST, SERVED = 2, 4, 4
+# Multiply-adds that a core could do while it moves a byte to or from the last cache, or memory
+CACHE_COST, MEMORY_COST = 2, 4
 MOST_STORED = 1 << 29  # bytes
 LEAST_SAVED = 1 << 24  # multiply-adds: 0.1 ms and more, for 0.1 s of compiling
 
@@ -81,7 +80,6 @@ class Convolution:
 def fewer_multiplications(graph: Graph, target: Target) -> Graph:
     """The same Graph if there is no convolution for which it pays; regions of loops and branches
     included."""
-
     nodes = graph.nodes()
     users = users_of(nodes)
 
@@ -153,19 +151,16 @@ def is_slid(window: Window) -> tuple[int, int] | None:
 
 def pays(convolution: Convolution, target: Target) -> bool:
     """Whether the multiply-adds that are saved take longer than moving what is stored."""
-    shape, features_axes = convolution.taps.shape, varies(convolution.taps)
+    shape, own = convolution.taps.shape, varies(convolution.taps)
     channels = prod(shape[axis] for axis in convolution.channels)
-    features = prod(shape[axis] for axis in convolution.kept if axis in features_axes)
+    features = prod(shape[axis] for axis in convolution.kept if axis in own)
     results = prod(shape[axis] for axis in convolution.kept) // features
     places = [shape[axis] for axis in convolution.places]
     squares = results // prod(places) * prod(squares_along(n) for n in places)
     saved = (results * TAPS**2 - squares * PLACES**2) * channels * features
     stored = PLACES**2 * (squares * (channels + features) + channels * features) * F32.itemsize
-    if stored > MOST_STORED:
-        return False
-    far = MEMORY_COST * max(1, target.threads // SERVED)
-    cost = CACHE_COST if stored <= target.l3_bytes // 2 else far
-    return saved >= max(LEAST_SAVED, 2 * cost * stored)
+    cost = CACHE_COST if stored <= target.l3_bytes // 2 else MEMORY_COST
+    return stored <= MOST_STORED and saved >= max(LEAST_SAVED, 2 * cost * stored)
 
 
 def has_epilogue(node: Node, users: Users) -> bool:
@@ -222,7 +217,7 @@ def elements(matrix: Matrix, source: Node) -> Node:
 def squares_of(convolution: Convolution) -> tuple[Node, list[int]]:
     """Squares of the image that overlap by two places, their own axes last, and which of the
     product's axes the others are, in the order of memory."""
-    image = in_memory(convolution.image)
+    image = over_stored(convolution.image)
     order = in_memory_order(image)
     shape = [image.shape[axis] for axis in order]
     spatial = [order.index(axis) for axis in convolution.spatial]
@@ -235,13 +230,10 @@ def squares_of(convolution: Convolution) -> tuple[Node, list[int]]:
     axes = {k: convolution.axes[axis] for k, axis in enumerate(order)}
     own = [k for k, axis in axes.items() if axis is not None]
     last = [len(shape) + axis for axis in spatial]
-    found = build.reshape(
-        build.permute(
-            windows, [*own, *(k for k in range(2 * len(shape)) if k not in (*own, *last)), *last]
-        ),
-        (*(windows.shape[k] for k in own), PLACES, PLACES),
-    )
-    return found, [axis for axis in axes.values() if axis is not None]
+    ones = [k for k in range(len(windows.shape)) if k not in (*own, *last)]
+    squares = build.permute(windows, [*own, *ones, *last])
+    extents = (*(windows.shape[k] for k in own), PLACES, PLACES)
+    return build.reshape(squares, extents), [axis for axis in axes.values() if axis is not None]
 
 
 def taps_of(convolution: Convolution) -> tuple[Node, list[int]]:
@@ -252,14 +244,13 @@ def taps_of(convolution: Convolution) -> tuple[Node, list[int]]:
     kept = (*own, *slid)
     extents = [n if axis in kept else 1 for axis, n in enumerate(taps.shape)]
     some = build.slice_(taps, [0] * len(extents), extents)
-    rest = [axis for axis in range(len(extents)) if axis not in kept]
-    found = build.permute(some, [*rest, *kept])
+    ones = [axis for axis in range(len(extents)) if axis not in kept]
+    found = build.permute(some, [*ones, *kept])
     return build.reshape(found, tuple(extents[axis] for axis in kept)), own
 
 
-def in_memory(image: Node) -> Node:
-    """The same views of a value that is stored: 16 elements read a square, and each place lies in
-    four of them."""
+def over_stored(image: Node) -> Node:
+    """The same views of a value that is stored: each of its places is read for four squares."""
     views: list[Node] = []
     value = image
     while isinstance(value, VIEWS):
