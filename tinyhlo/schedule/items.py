@@ -24,7 +24,13 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, repeated_across
-from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
+from tinyhlo.schedule.joined import (
+    MANY_PARTS,
+    count_parts,
+    has_many_parts,
+    is_joined,
+    read_by_windows,
+)
 from tinyhlo.schedule.planes import FEW_PRODUCTS
 from tinyhlo.schedule.values import (
     IN_MEMORY,
@@ -59,7 +65,7 @@ Reasons = Iterator[tuple[Node, str]]  # values that are to be items, and why
 class Items:
     """`why`: the items in topological order, each with its reason; `depth`: operations one after
     the other that lead to each value. Those `apart` stay out of the kernels that read them: copies
-    in another order, some of many parts."""
+    in another order, some of many parts, what is joined behind a barrier."""
 
     why: dict[Node, str]
     structures: tuple[Node, ...]
@@ -108,8 +114,8 @@ def find_items(graph: Graph, target: Target) -> Items:
     for value in tuple(across_others(nodes, why.keys(), target)):
         walk.apart.add(value)
         why.setdefault(value, "lies across what it is combined with, and is turned once")
-    barriers: list[Node] = [node for node in nodes if isinstance(node, ir.Barrier)]
-    walk.apart.update(base(node) for node in barriers)
+    behind = (base(node) for node in nodes if isinstance(node, ir.Barrier))
+    walk.apart.update(value for value in behind if is_joined(below_views(value)))
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
     in_order = {node: why[node] for node in nodes if node in why}
     return Items(in_order, structures, walk.depth, frozenset(walk.apart))
