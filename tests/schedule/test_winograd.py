@@ -177,3 +177,12 @@ def test_other_loops_find_results_in_memory(function) -> None:
     np.testing.assert_allclose(
         run_program(program, [x, w])[0], function(convolution(x, w)), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.usefixtures("always")
+def test_kernels_have_the_users_line() -> None:
+    x, w = numbers(1, 8, 8, 4), numbers(3, 3, 4, 4)
+    text = jax.jit(convolution).lower(x, w).as_text(debug_info=True)
+    program = next(form for name, form in stages(text, Config(), TARGET) if name == "schedule")
+    lines = [launch.kernel.locations for launch in launches(program.body)]
+    assert len(lines) == 4 and len(set(lines)) == 1 and "test_winograd.py" in lines[0][0]

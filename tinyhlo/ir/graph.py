@@ -369,6 +369,15 @@ def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> Loca
     return Locations(origins, known.__getitem__, getattr(known, "program", None))
 
 
+def added_locations(
+    known: Mapping[Node, str], before: Mapping[Node, str], origins: Mapping[Node, Node]
+) -> Locations:
+    """Those `known`, and for others that of the node which they became of, as it was `before`."""
+    found = {node: (before, origin) for node, origin in origins.items() if origin in before}
+    found |= {node: (known, node) for node in known}
+    return Locations(found, lambda at: at[0][at[1]], getattr(before, "program", None))
+
+
 N = TypeVar("N", bound=Node)
 _interned: Interned[Node] = Interned()
 

@@ -15,6 +15,7 @@ Source: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 20
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -34,6 +35,7 @@ from tinyhlo.ir.graph import (
     Reshape,
     Shape,
     Window,
+    added_locations,
 )
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.joining import join, nth
@@ -82,6 +84,7 @@ def fewer_multiplications(graph: Graph, target: Target) -> Graph:
     included."""
     nodes = graph.nodes()
     users = users_of(nodes)
+    origins: dict[Node, Node] = {}  # of what convolutions became: whose line of the user's it has
 
     def changed(node: Node, inputs: list[Node]) -> Node:
         found = rebuild(node, inputs, lambda region: fewer_multiplications(region, target))
@@ -89,13 +92,21 @@ def fewer_multiplications(graph: Graph, target: Target) -> Graph:
         if convolution is None or not pays(convolution, target):
             return found
         results = transformed(convolution, found.shape)
+        inside = reachable(
+            [results], lambda n: () if n in (*inputs, convolution.image) else n.inputs
+        )
+        origins.update(dict.fromkeys(inside, node))
         return results if has_epilogue(node, users) else build.barrier(results)
 
     found = any(isinstance(node, Window) and is_slid(node) is not None for node in nodes)
     if target.runs_grids or not (found or has_control_flow(nodes)):
         return graph
     new = graph.mapped(changed)
-    return graph if new is graph else simplify(new)
+    if new is graph:
+        return graph
+    return simplify(
+        replace(new, locations=added_locations(new.locations, graph.locations, origins))
+    )
 
 
 # ---------------------------------------------------------------- which, and whether
