@@ -44,7 +44,7 @@ from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.views import through
 from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.values import is_leaf
+from tinyhlo.schedule.values import below_views, is_leaf
 from tinyhlo.target import Target
 
 TAPS, RESULTS = 3, 2  # along each of two axes
@@ -83,8 +83,11 @@ def fewer_multiplications(graph: Graph, target: Target) -> Graph:
     """The same Graph if there is no convolution for which it pays; regions of loops and branches
     included."""
     nodes = graph.nodes()
+    found = any(isinstance(node, Window) and is_slid(node) is not None for node in nodes)
+    if target.runs_grids or not (found or has_control_flow(nodes)):
+        return graph
     users = users_of(nodes)
-    origins: dict[Node, Node] = {}  # of what convolutions became: whose line of the user's it has
+    origins: dict[Node, Node] = {}  # of new nodes: the convolution whose source line they have
 
     def changed(node: Node, inputs: list[Node]) -> Node:
         found = rebuild(node, inputs, lambda region: fewer_multiplications(region, target))
@@ -92,21 +95,17 @@ def fewer_multiplications(graph: Graph, target: Target) -> Graph:
         if convolution is None or not pays(convolution, target):
             return found
         results = transformed(convolution, found.shape)
-        inside = reachable(
-            [results], lambda n: () if n in (*inputs, convolution.image) else n.inputs
-        )
-        origins.update(dict.fromkeys(inside, node))
+        image, taps = convolution.image, convolution.taps
+        given = (image, below_views(image), taps)
+        new = reachable([results], lambda n: () if n in given else n.inputs)
+        origins.update((inner, node) for inner in new if inner not in given)
         return results if has_epilogue(node, users) else build.barrier(results)
 
-    found = any(isinstance(node, Window) and is_slid(node) is not None for node in nodes)
-    if target.runs_grids or not (found or has_control_flow(nodes)):
-        return graph
     new = graph.mapped(changed)
     if new is graph:
         return graph
-    return simplify(
-        replace(new, locations=added_locations(new.locations, graph.locations, origins))
-    )
+    locations = added_locations(new.locations, graph.locations, origins)
+    return simplify(replace(new, locations=locations))
 
 
 # ---------------------------------------------------------------- which, and whether
@@ -262,17 +261,9 @@ def taps_of(convolution: Convolution) -> tuple[Node, list[int]]:
 
 def over_stored(image: Node) -> Node:
     """The same views of a value that is stored: each of its places is read for four squares."""
-    views: list[Node] = []
-    value = image
-    while isinstance(value, VIEWS):
-        views.append(value)
-        value = value.inputs[0]
-    if is_leaf(value):
-        return image
-    found = build.barrier(value)
-    for view in reversed(views):
-        found = rebuild(view, [found, *view.inputs[1:]])
-    return found
+    if isinstance(image, VIEWS):
+        return rebuild(image, [over_stored(image.inputs[0]), *image.inputs[1:]])
+    return image if is_leaf(image) else build.barrier(image)
 
 
 def in_memory_order(node: Node) -> list[int]:

@@ -19,6 +19,7 @@ and the last block: there are no edges. Which thread runs a chunk never changes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -303,32 +304,31 @@ class Builder:
     def row_starts(self, tile: Var) -> tuple[Index, ...]:
         """Where the rows of a tile begin in the left operand."""
         plan, frame = self.plan, self.frame
+        if isinstance(self.left, Memory):
+            start = frame.tile_start(tile)
+            return tuple(start + r * plan.form.group for r in range(plan.rows))
         inside = [plan.m.unravel(frame.row(tile) + r) for r in range(plan.rows)]
-        match self.left:
-            case InPlace(place=place):
-                here = (plan.m.at(frame.m_block, at) for at in inside)
-                return tuple(place.at(frame.origin(at)) for at in here)
-            case Staged() as box:
-                return tuple(box.address(plan.m.within(at)) for at in inside)
-            case _:
-                start = frame.tile_start(tile)
-                return tuple(start + r * plan.form.group for r in range(plan.rows))
+        return self.addresses(self.left, plan.m, frame.m_block, inside)
 
     def vector_starts(self, panel: Var) -> tuple[Index, ...]:
         """Where the vectors of a panel begin in the right operand, if it lies in memory."""
         plan, frame = self.plan, self.frame
+        if self.right is None:
+            return ()
+        if isinstance(self.right, Memory):
+            start, size = frame.panel_start(panel), plan.lanes * plan.form.group
+            return tuple(start + v * size for v in range(plan.vectors))
         inside = [frame.unit(panel, v) for v in range(plan.vectors)]
-        match self.right:
-            case None:
-                return ()
-            case InPlace(place=place):
-                here = (plan.n.at(frame.n_block, at) for at in inside)
-                return tuple(place.at(frame.origin(at)) for at in here)
-            case Staged() as box:
-                return tuple(box.address(plan.n.within(at)) for at in inside)
-            case _:
-                start, size = frame.panel_start(panel), plan.lanes * plan.form.group
-                return tuple(start + v * size for v in range(plan.vectors))
+        return self.addresses(self.right, plan.n, frame.n_block, inside)
+
+    def addresses(
+        self, operand: InPlace | Staged, cut: Cut, block: Index, inside: Sequence[Sequence[Index]]
+    ) -> tuple[Index, ...]:
+        """Where points within a block lie in an operand that is not packed."""
+        if isinstance(operand, Staged):
+            return tuple(operand.address(cut.within(at)) for at in inside)
+        here = (cut.at(block, at) for at in inside)
+        return tuple(operand.place.at(self.frame.origin(at)) for at in here)
 
     def computed(self, panel: Var, vector: int, lane: Var) -> Expression:
         """A vector of a panel of the right operand, for the tile to compute."""
