@@ -198,11 +198,11 @@ def test_branches_write_the_same_buffers() -> None:
 
 
 def test_gather_reads_a_stored_source() -> None:
-    x, where = param(0, (10, 4), F32), param(1, (6, 4), I32)
+    x, where = param(0, (10, 4), F32), param(1, (20, 4), I32)
     source = elementwise(Op.EXP, x)
-    rows = gather(source, [where, iota((6, 4), I32, 1)])
+    rows = gather(source, [where, iota((20, 4), I32, 1)])
     graph = Graph((x.type, where.type), (add(rows, rows),))
-    index = np.arange(24, dtype=np.int32).reshape(6, 4) % 10
+    index = np.arange(80, dtype=np.int32).reshape(20, 4) % 10
     program = planned(graph, [normal(10, 4), index])
     assert len(launches(program.body)) == 2
 

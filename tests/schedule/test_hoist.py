@@ -150,8 +150,9 @@ def test_still_values_are_computed_once() -> None:
     assert not any(isinstance(n, Reduce) and n.op is Op.MAX for n in nodes)
 
 
-def test_a_still_table_is_written_once() -> None:
-    """Rows of it are taken from memory, cheap as it is."""
+@pytest.mark.parametrize(("trips", "written"), [(4, False), (400, True)])
+def test_a_still_table_is_written_if_rows_are_taken_often(trips: int, written: bool) -> None:
+    """Once, and cheap as it is."""
 
     def function(order: jax.Array, x: jax.Array) -> jax.Array:
         def step(total: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
@@ -159,9 +160,10 @@ def test_a_still_table_is_written_once() -> None:
 
         return lax.scan(step, x[0], order)[0]
 
-    order = np.array([3, 0, 7, 2], np.int32)
-    inside, _ = split(planned(function, order, normal(8, 64)))
+    order = np.arange(trips, dtype=np.int32) % 8
+    inside, around = split(planned(function, order, normal(8, 64)))
     assert all(write.type.size <= 64 for launch in launches(inside) for write in launch.writes)
+    assert written == any(w.type.size == 512 for launch in launches(around) for w in launch.writes)
 
 
 def test_cheap_still_values_stay() -> None:

@@ -35,6 +35,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.items import find_items
 from tinyhlo.schedule.joined import MANY_SLICES, is_joined
+from tinyhlo.schedule.values import LINE_WORK, MEMORY_WORK
 
 SHAPE = (64,)
 PLAIN, PAIRS = (named_target(name, threads=1) for name in ("x86-64-v4", "cooperlake"))
@@ -187,29 +188,38 @@ def rows_of(table: Node, number: Node) -> Node:
     return gather(table, [broadcast(number, shape, (0,)), iota(shape, I32, 1)])
 
 
-def test_what_few_rows_are_taken_of_is_computed_where_they_are_taken() -> None:
-    """A table of words in a wider type, a loss at the labels: not all of it is made for a few."""
+def test_what_is_taken_often_is_stored() -> None:
+    """A table of words in a wider type, scaled rows in another order, messages along edges."""
     table, other = param(0, (1000, 64), F32), param(1, (1000, 64), F32)
     sums = elementwise(Op.ADD, table, other)
-    for count, stored in ((100, False), (500, True)):
-        number = param(2, (count,), I32)
-        for value in (cast(table, BF16), sums, elementwise(Op.MUL, sums, sums)):
-            graph = Graph((table.type, other.type, number.type), (rows_of(value, number),))
+    turned = elementwise(Op.ADD, table, permute(param(1, (64, 1000), F32), (1, 0)))
+    at_most = {
+        cast(table, BF16): MEMORY_WORK + 1,
+        sums: MEMORY_WORK + 1,
+        elementwise(Op.EXP, table): 1 + MEMORY_WORK / 20,
+        turned: (1 + MEMORY_WORK) / (1 + LINE_WORK),
+    }
+    for value, times in at_most.items():
+        for rows, stored in ((int(990 * times), False), (int(1010 * times), True)):
+            number = param(2, (rows,), I32)
+            graph = Graph(
+                (table.type, value.inputs[-1].type, number.type), (rows_of(value, number),)
+            )
             assert (len(find_items(graph, PLAIN).why) == 2) == stored
 
 
 def test_what_is_taken_once_is_computed_where_it_is_taken() -> None:
-    """A block at a place that is data, of what is padded and joined: as large as most of it."""
-    x, start = param(0, (64, 40), F32), param(1, (), I32)
+    """A block at a place that is data, of what is padded and joined: nearly all of it."""
+    x, y, start = param(0, (640, 40), F32), param(1, (40, 640), F32), param(2, (), I32)
     padded = pad(x, scalar(1, F32), (0, 0), (8, 0))
-    values = join([elementwise(Op.MUL, x, x), padded], 0)
-    shape = (72, 40)
+    values = join([elementwise(Op.MUL, x, permute(y, (1, 0))), padded], 0)
+    shape = (1280, 40)
     rows = elementwise(Op.ADD, broadcast(start, shape), iota(shape, I32, 0))
     repeated = elementwise(Op.REM, rows, full(50, shape, I32))
     for places, kernels in ((rows, 1), (repeated, 2)):
         block = gather(values, [places, iota(shape, I32, 1)])
-        graph = Graph((x.type, start.type), (block,))
-        program = planned(graph, [normal(64, 40), np.array(5, np.int32)])
+        graph = Graph((x.type, y.type, start.type), (block,))
+        program = planned(graph, [normal(640, 40), normal(40, 640), np.array(5, np.int32)])
         assert len(launches(program.body)) == kernels
 
 

@@ -33,15 +33,16 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
-from tinyhlo.ir.walks import has_control_flow
+from tinyhlo.ir.walks import has_control_flow, reachable
 from tinyhlo.schedule.lift import Lift, row_number
 from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
-from tinyhlo.schedule.values import is_leaf, must_store
+from tinyhlo.schedule.values import gathered, is_leaf, is_taken_often, own_work
 from tinyhlo.target import Target
 
 MIN_TRIPS = 4
 MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
 MOST_ROWS = 16  # of one iteration: more read what they packed often enough
+MANY = 1000  # iterations of a loop that nobody knows
 MOST_BYTES = 64 << 20  # of a value that is kept for a loop
 
 
@@ -163,7 +164,9 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
     """Still values that cost more to compute than to read, or are only read where they are in
     memory, as they are used outside of others."""
     nodes = lift.loop.body.nodes()
-    sources = {source for n in nodes if isinstance(n, Gather) for source in must_store(n)}
+    trips = MANY if lift.loop.trip_count is None else lift.loop.trip_count
+    gathers = [node for node in nodes if isinstance(node, Gather)]
+    sources = {gathered(n) for n in gathers if is_taken_often(n, work_of(gathered(n)), times=trips)}
     alone = {n for n in lift.still if is_dear(n) or (n in sources and not is_leaf(n))}
     dear: set[Node] = set()
     for node in nodes:
@@ -184,6 +187,15 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
                 yield node
         else:
             pending += [child for child in node.inputs if child in dear]
+
+
+def work_of(value: Node) -> int:
+    """Operations an element of what is computed element by element."""
+
+    def below(node: Node) -> Sequence[Node]:
+        return node.inputs if isinstance(node, (Elementwise, *VIEWS)) else ()
+
+    return sum(map(own_work, reachable([value], below)))
 
 
 def is_dear(node: Node) -> bool:

@@ -23,7 +23,7 @@ from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.across import across_others, repeated_across
+from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.joined import (
     MANY_PARTS,
     count_parts,
@@ -37,11 +37,13 @@ from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
     below_views,
+    gathered,
     in_memory,
     is_leaf,
     is_position,
     is_reduced,
     is_structure_value,
+    is_taken_often,
     must_store,
     own_work,
     unturned,
@@ -198,6 +200,18 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
 
 
+def taken_often(walk: Walk, node: Node) -> Reasons:
+    """What a gather takes so often that it had better be in memory."""
+    if not isinstance(node, ir.Gather):
+        return
+    source = gathered(node)
+    computed = reachable([source], lambda x: () if x in walk.why else x.inputs)
+    across = any(isinstance(value, ir.Permute) and crosses(value) for value in computed)
+    if is_taken_often(node, walk.work[source], across):
+        times = f"{walk.work[source]} operations each, {source.type.size} of them"
+        yield base(source), f"{times}, of which {label(node)} takes {node.type.size}"
+
+
 def factors(walk: Walk, node: Node) -> Reasons:
     """Elementwise values that a product multiplies. One that another kernel's result goes into
     belongs to that kernel, as its epilogue: there it is computed once."""
@@ -240,6 +254,7 @@ def shared(walk: Walk, node: Node) -> Reasons:
 RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     long_way,
     multiplied,
+    taken_often,
     factors,
     too_many_parts,
     shared,

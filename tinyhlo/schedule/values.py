@@ -16,7 +16,10 @@ from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
-FEWER = 8  # a gather that reads at most an eighth of a value computes what it reads
+
+# What memory costs a gather, in simple operations an element: to write a value and read it again,
+# and to read one element of each cache line
+MEMORY_WORK, LINE_WORK = 8, 16
 
 
 def base(node: Node) -> Node:
@@ -93,12 +96,27 @@ def must_store(node: Node) -> tuple[Node, ...]:
     if isinstance(node, IN_MEMORY):
         return in_memory(node)
     if isinstance(node, ir.Gather):
-        source = node.inputs[0]
-        while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
-            source = source.inputs[0]
-        few = FEWER * node.type.size <= source.type.size or takes_once(node)
-        return () if few and isinstance(source, (Elementwise, ir.Gather, ir.Pad)) else (source,)
+        source = gathered(node)
+        return () if isinstance(source, (Elementwise, ir.Gather, ir.Pad)) else (source,)
     return ()
+
+
+def gathered(node: ir.Gather) -> Node:
+    """The value of which a gather takes elements."""
+    source = node.inputs[0]
+    while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
+        source = source.inputs[0]
+    return source
+
+
+def is_taken_often(node: ir.Gather, work: int, across: bool = False, times: int = 1) -> bool:
+    """Whether a gather that runs `times` takes so much of its source that writing that and reading
+    it again costs less than computing what is taken, at `work` an element. Parts of the source that
+    lie `across` its rows are read a cache line an element."""
+    if times == 1 and takes_once(node):
+        return False
+    each = work + (LINE_WORK if across else 0)
+    return times * node.type.size * each > gathered(node).type.size * (work + MEMORY_WORK)
 
 
 def takes_once(node: ir.Gather) -> bool:
