@@ -352,6 +352,45 @@ def test_a_sum_over_joined_axes_is_one_over_the_axes_themselves() -> None:
     assert simplify(Graph((x.type,), (rows,))).results == (rows,)
 
 
+REPEATED = build.broadcast(build.param(0, (6, 4), F32), (6, 4, 5), (0, 1))
+TURNED = build.permute(build.param(0, (6, 4, 5), F32), (0, 2, 1))
+STACKED = join([build.reshape(build.param(k, (6, 4), F32), (6, 4, 1)) for k in (0, 1)], 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "product"),
+    [(REPEATED, False), (TURNED, False), (STACKED, False), (REPEATED, True), (STACKED, True)],
+)
+def test_what_repeats_or_joins_is_summed_along_its_own_axes(values: Node, product: bool) -> None:
+    """Sums of columns of `repeat(x, 5, axis=1)` or `stack([x, y], 2)`, and a row times such. A
+    product turns what it reads by itself."""
+    rows, columns = 6, values.type.size // 6
+    matrix = build.reshape(values, (rows, columns))
+    factor = build.param(2, (rows,), F32)
+    if product:  # as `dot_general` becomes one
+        row = build.broadcast(factor, (columns, rows), (1,))
+        terms = build.elementwise(Op.MUL, row, build.permute(matrix, (1, 0)))
+        total = build.reduce(Op.ADD, terms, (1,))
+    else:
+        total = build.reduce(Op.ADD, matrix, (0,))
+    params = tuple(p.type for p in values_of(values)), factor.type
+    first, second = (params[0] * 2)[:2]
+    graph = Graph((first, second, factor.type), (total,))
+    simple = simplify(graph)
+    views = [node for node in simple.nodes() if isinstance(node, Reshape)]
+    assert not any(node.type.size == matrix.type.size for node in views)
+    arguments = [np.random.default_rng(k).normal(size=t.shape).astype("f4") for k, t in
+                 enumerate(graph.params)]  # fmt: skip
+    for found, wanted in zip(
+        run_graph(simple, arguments), run_graph(graph, arguments), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def values_of(node: Node) -> list[Param]:
+    return [each for each in Graph((), (node,)).nodes() if isinstance(each, Param)]
+
+
 def test_a_repeated_axis_stays_where_a_reshape_joins_it() -> None:
     x = build.param(0, (4, 6), F32)
     joined = build.reshape(build.broadcast(x, (4, 7, 6), (0, 2)), (28, 6))

@@ -361,11 +361,15 @@ class Locations(Mapping[Node, str]):
 
 
 def moved_locations(known: Mapping[Node, str], new: Mapping[Node, Node]) -> Locations:
-    """The locations of a graph whose nodes became others: the first node that became one counts."""
+    """The locations of a graph whose nodes became others: the first node that became one counts,
+    be it as a view of it."""
     origins: dict[Node, Node] = {}
     for node, result in new.items():
         if node in known:
             origins.setdefault(result, node)
+            while isinstance(result, VIEWS) and not isinstance(node, VIEWS):
+                result = result.inputs[0]
+                origins.setdefault(result, node)
     return Locations(origins, known.__getitem__, getattr(known, "program", None))
 
 

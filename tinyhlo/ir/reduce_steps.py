@@ -25,18 +25,20 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.steps import FEW, holds_positions, joined_axes
+from tinyhlo.ir.steps import FEW, holds_positions, is_joined, joined_axes, reshape_of_repeats
 from tinyhlo.ir.views import axis_groups
 
 
 def reduce_of_view(node: Reduce) -> Node | None:
     """Elements are summed over the axes that they have, in the order of memory: sum(y ** 2), with
-    y = reshape(transpose(x), -1), is sum(x ** 2) over all axes."""
+    y = reshape(transpose(x), -1), is sum(x ** 2) over all axes. The result may have its axes split
+    or joined otherwise than `node`."""
     view = node.inputs[0]
     for _ in range(FEW):  # as far as `seen_directly` looks
         if not isinstance(view, Elementwise):
             break
-        view = next((c for c in view.inputs if splat_value(c) is None), view.inputs[0])
+        below = [child for child in view.inputs if splat_value(child) is None] or view.inputs
+        view = next((child for child in below if not isinstance(child, Expand)), below[0])
     if not isinstance(view, (Permute, Reshape)) or node.type.size == 0:
         return None
     axes = axes_below(view, node.axes)
@@ -44,22 +46,30 @@ def reduce_of_view(node: Reduce) -> Node | None:
     if axes is None or source is None:
         return None
     result = build.reduce(node.op, source, axes)
-    return result if result.shape == node.shape else None
+    return result if result.shape == node.shape or has_own_axes(view) else None
 
 
 def axes_below(view: Permute | Reshape, axes: Sequence[int]) -> list[int] | None:
     """The axes of what is viewed that `axes` of the view are made of, where all others stay in
-    order and are not joined."""
+    order, and are not joined without need."""
     if isinstance(view, Permute):
         kept = [axis for k, axis in enumerate(view.order) if k not in axes]
         return [view.order[axis] for axis in axes] if kept == sorted(kept) else None
     found: list[int] = []
     for old, new in joined_axes(view.inputs[0].shape, view.shape):
         gone = {axis in axes for axis in new}
-        if len(gone) > 1 or (gone == {False} and not len(old) == len(new) == 1):
+        same = len(old) == len(new) == 1 or has_own_axes(view)
+        if len(gone) > 1 or (gone == {False} and not same):
             return None
         found += old if gone == {True} else []
     return found
+
+
+def has_own_axes(view: Permute | Reshape) -> bool:
+    """Whether a reshape is of what is made along its axes: indices would have to be taken apart."""
+    source = view.inputs[0]
+    made = isinstance(source, (Expand, Permute)) or is_joined(source)
+    return made and isinstance(view, Reshape) and not keeps_axes(view)
 
 
 def seen_directly(
@@ -73,6 +83,8 @@ def seen_directly(
             known[node] = node.inputs[0]
         elif value is not None:
             known[node] = build.broadcast(build.constant(np.asarray(value)), shape)
+        elif isinstance(node, Expand) and isinstance(view, Reshape):
+            known[node] = reshape_of_repeats(build.reshape(node, shape))
         elif isinstance(node, Elementwise):
             children = [seen_directly(child, view, known) for child in node.inputs]
             found = tuple(child for child in children if child is not None)

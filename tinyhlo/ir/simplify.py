@@ -225,6 +225,17 @@ def reduce_before_expand(node: Reduce) -> Node | None:
     return build.expand(once, node.shape)
 
 
+def reduce_before_view(node: Reduce) -> Node | None:
+    """A view of a reduce instead of a reduce of a view."""
+    found = reduce_steps.reduce_of_view(node)
+    return None if found is None else build.reshape(step(found), node.shape)
+
+
+def permute_before_reshape(node: Permute) -> Node | None:
+    found = steps.permute_of_joined_axes(node)
+    return None if found is None else build.reshape(step(found), node.shape)
+
+
 def known_result(node: Output) -> Node | None:
     """Of a Branch with a constant selector, a Loop that never runs, state a Loop hands through."""
     source = node.inputs[0]
@@ -300,7 +311,12 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.plain_power,
         compute_before_expand,
     ),
-    Permute: (steps.view_of_splat, steps.permute_of_repeats, steps.permute_of_positions),
+    Permute: (
+        steps.view_of_splat,
+        steps.permute_of_repeats,
+        permute_before_reshape,
+        steps.permute_of_positions,
+    ),
     Reshape: (steps.view_of_splat, steps.reshape_of_repeats),
     Slice: (
         steps.view_of_splat,
@@ -315,7 +331,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         reduce_steps.sum_of_one,
         reduce_steps.sum_of_diagonal,
         reduce_before_expand,
-        reduce_steps.reduce_of_view,
+        reduce_before_view,
         reduce_steps.reduce_of_reduce,
     ),
     Iota: (steps.one_position,),

@@ -166,6 +166,15 @@ def joined_at(test: Node) -> tuple[int, int] | None:
     return None
 
 
+def is_joined(node: Node) -> bool:
+    """Whether a value is one of two by its position along an axis."""
+    return (
+        isinstance(node, Elementwise)
+        and node.op is Op.WHERE
+        and joined_at(node.inputs[0]) is not None
+    )
+
+
 def holds_positions(dtype: DType, extent: int) -> bool:
     """Whether every index below `extent` is a number of `dtype`: integers wrap, floats round."""
     most = 1 << (dtype.mantissa_bits + 1) if dtype.is_float else dtype.bounds[1]
@@ -226,6 +235,30 @@ def permute_of_repeats(node: Permute) -> Node | None:
     return build.expand(build.permute(inner.inputs[0], node.order), node.shape)
 
 
+def permute_of_joined_axes(node: Permute) -> Node | None:
+    """What repeats or joins has its own axes in another order, which then are split or joined."""
+    inner = node.inputs[0]
+    if not isinstance(inner, Reshape) or node.type.size == 0:
+        return None
+    source = inner.inputs[0]
+    if not isinstance(source, Expand) and not is_joined(source):
+        return None
+    groups: dict[int, tuple[int, int, int]] = {}  # from first axis of the reshape: its last, ...
+    for first, stop, start, end in axis_groups(inner.shape, source.shape):
+        groups[first] = stop, start, end
+    order, k = list[int](), 0
+    while k < len(node.order):
+        group = groups.get(node.order[k])
+        if group is None:
+            return None
+        stop, start, end = group
+        if node.order[k : k + stop - node.order[k]] != tuple(range(node.order[k], stop)):
+            return None
+        order += range(start, end)
+        k += stop - node.order[k]
+    return build.permute(source, order)
+
+
 def permute_of_positions(node: Permute) -> Node | None:
     """Positions are counted along where the axis went."""
     inner = node.inputs[0]
@@ -234,7 +267,7 @@ def permute_of_positions(node: Permute) -> Node | None:
     return build.iota(node.shape, node.dtype, node.order.index(inner.axis))
 
 
-def reshape_of_repeats(node: Reshape) -> Node | None:
+def reshape_of_repeats(node: Node) -> Node | None:
     """The same where each axis stays, or is joined with others that all repeat or all vary."""
     inner = node.inputs[0]
     if not isinstance(inner, Expand) or node.type.size == 0:

@@ -10,8 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
-from tinyhlo.ir.ops import Op
-from tinyhlo.ir.steps import joined_at
+from tinyhlo.ir.steps import is_joined
 from tinyhlo.ir.walks import Users, reachable
 from tinyhlo.schedule.values import below_views
 
@@ -20,15 +19,6 @@ from tinyhlo.schedule.values import below_views
 MANY_SLICES = 16
 MOST_PARTS = 128  # of a joined value that one kernel computes, each by a formula of its own
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
-
-
-def is_joined(node: Node) -> bool:
-    """Whether a value is one of two by its position along an axis."""
-    return (
-        isinstance(node, Elementwise)
-        and node.op is Op.WHERE
-        and joined_at(node.inputs[0]) is not None
-    )
 
 
 def read_by_windows(nodes: Sequence[Node], users: Users) -> set[Node]:
