@@ -29,7 +29,7 @@ from tinyhlo.ir.build import (
     where,
 )  # fmt: skip
 from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.graph import Graph, Node, Param
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -186,6 +186,48 @@ def test_padded_rows_that_a_large_window_reads_are_stored() -> None:
 def rows_of(table: Node, number: Node) -> Node:
     shape = (*number.shape, table.shape[1])
     return gather(table, [broadcast(number, shape, (0,)), iota(shape, I32, 1)])
+
+
+def differences(value: Node) -> Node:
+    """The distances of all pairs of rows."""
+    rows, columns = value.shape
+    shape = (rows, rows, columns)
+    each, other = (broadcast(value, shape, axes) for axes in ((0, 2), (1, 2)))
+    return reduce(Op.ADD, elementwise(Op.ABS, elementwise(Op.SUB, each, other)), (2,))
+
+
+def test_what_pairs_repeat_is_stored_before() -> None:
+    """A part of something dear; something cheap, if it is large; what has to be taken apart."""
+    x, y = param(0, (640, 64), F32), param(0, (64, 640), F32)
+    scaled = elementwise(Op.MUL, elementwise(Op.ADD, elementwise(Op.MUL, x, x), x), x)
+    repeated = reshape(
+        expand(slice_(reshape(x, (640, 64, 1)), (0, 0, 0), (64, 32, 1)), (64, 32, 2)), (64, 64)
+    )
+    turned = reshape(permute(reshape(y, (64, 20, 32)), (1, 0, 2)), (20 * 64, 32))
+    for value, stored in (
+        (slice_(elementwise(Op.EXP, x), (0, 0), (8, 64)), True),
+        (slice_(x, (0, 0), (64, 64)), False),
+        (slice_(scaled, (0, 0), (8, 64)), False),
+        (slice_(scaled, (0, 0), (64, 64)), True),
+        (repeated, True),
+        (turned, True),
+    ):
+        (source,) = {node for node in Graph((), (value,)).nodes() if isinstance(node, Param)}
+        graph = Graph((source.type,), (differences(value),))
+        assert (len(find_items(graph, PLAIN).why) == 2) == stored
+
+
+def test_what_a_scalar_costs_is_paid_once() -> None:
+    """A row at a place that is data, read twice: its number is no work an element."""
+    x, start = param(0, (64, 64), F32), param(1, (), I32)
+    place = elementwise(
+        Op.REM, elementwise(Op.ADD, elementwise(Op.MUL, start, start), start), start
+    )
+    row = rows_of(x, reshape(place, (1,)))
+    both = elementwise(
+        Op.ADD, elementwise(Op.EXP, slice_(row, (0, 1), (1, 64))), slice_(row, (0, 0), (1, 63))
+    )
+    assert len(find_items(Graph((x.type, start.type), (both,)), PLAIN).why) == 1
 
 
 def test_what_is_taken_often_is_stored() -> None:

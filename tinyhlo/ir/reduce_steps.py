@@ -25,7 +25,14 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.steps import FEW, holds_positions, is_joined, joined_axes, reshape_of_repeats
+from tinyhlo.ir.steps import (
+    FEW,
+    has_own_axes,
+    holds_positions,
+    joined_axes,
+    keeps_axes,
+    reshape_of_repeats,
+)
 from tinyhlo.ir.views import axis_groups
 
 
@@ -63,13 +70,6 @@ def axes_below(view: Permute | Reshape, axes: Sequence[int]) -> list[int] | None
             return None
         found += old if gone == {True} else []
     return found
-
-
-def has_own_axes(view: Permute | Reshape) -> bool:
-    """Whether a reshape is of what is made along its axes: indices would have to be taken apart."""
-    source = view.inputs[0]
-    made = isinstance(source, (Expand, Permute)) or is_joined(source)
-    return made and isinstance(view, Reshape) and not keeps_axes(view)
 
 
 def seen_directly(
@@ -176,13 +176,6 @@ def sum_of_diagonal(node: Reduce) -> Node | None:
     diagonal = build.gather(value, [build.iota(shape, I32, place) for place in places])
     rest = [kept.index(k) for k in node.axes if k != axis]
     return build.reduce(Op.ADD, diagonal, rest) if rest else from_zero(diagonal)
-
-
-def keeps_axes(node: Node) -> bool:
-    """Whether a node is a reshape that adds or drops axes of one element."""
-    if not isinstance(node, Reshape):
-        return False
-    return [n for n in node.shape if n != 1] == [n for n in node.inputs[0].shape if n != 1]
 
 
 def from_zero(total: Node) -> Node:

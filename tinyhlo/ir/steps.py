@@ -175,6 +175,20 @@ def is_joined(node: Node) -> bool:
     )
 
 
+def has_own_axes(view: Node) -> bool:
+    """Whether a reshape is of what is made along its axes: indices would have to be taken apart."""
+    if not isinstance(view, Reshape) or keeps_axes(view):
+        return False
+    return isinstance(view.inputs[0], (Expand, Permute)) or is_joined(view.inputs[0])
+
+
+def keeps_axes(node: Node) -> bool:
+    """Whether a node is a reshape that adds or drops axes of one element."""
+    if not isinstance(node, Reshape):
+        return False
+    return [n for n in node.shape if n != 1] == [n for n in node.inputs[0].shape if n != 1]
+
+
 def holds_positions(dtype: DType, extent: int) -> bool:
     """Whether every index below `extent` is a number of `dtype`: integers wrap, floats round."""
     most = 1 << (dtype.mantissa_bits + 1) if dtype.is_float else dtype.bounds[1]

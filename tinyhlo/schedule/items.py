@@ -20,6 +20,7 @@ from tinyhlo.ir.dtypes import BF16, F16, DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
+from tinyhlo.ir.steps import has_own_axes
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
@@ -55,6 +56,8 @@ MATRICES = frozenset(("mma", "mfma", "wmma"))
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
+# and a cheaper one that is large and repeated often
+LARGE_WORK, LARGE, OFTEN = 3, 1 << 12, 32
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
@@ -161,7 +164,7 @@ def measure(walk: Walk, node: Node) -> None:
     walk.depth[node] = max(1, own_work(node)) + before
     if is_index_arithmetic(node, walk.computed):
         walk.computed.add(node)  # a function of the position costs no memory and little time
-    else:
+    elif not isinstance(node, ir.Expand) or node.inputs[0].type.size > 1:  # as is a scalar
         walk.work[node] = own_work(node) + sum(walk.work[child] for child in children)
 
 
@@ -196,8 +199,19 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         if not inner or not repeated or min(repeated) > max(inner):
             return
     value = narrowest(unturned(source), walk.narrow, walk.why)
-    if walk.work[value] >= MULTIPLIED_WORK and isinstance(value, (Elementwise, ir.Gather)):
-        yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
+    often = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
+    if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
+        if isinstance(value, (Elementwise, ir.Gather, ir.Slice)):
+            yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
+    elif often and any(map(has_own_axes, views_to(source))):
+        yield base(source), f"{label(node)} would take its positions apart again and again"
+
+
+def views_to(node: Node) -> Iterator[Node]:
+    """A view, and those that it is of."""
+    while isinstance(node, VIEWS):
+        yield node
+        node = node.inputs[0]
 
 
 def taken_often(walk: Walk, node: Node) -> Reasons:
