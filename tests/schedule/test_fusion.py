@@ -18,7 +18,17 @@ from tests.schedule.graphs import (
     relu,
     softmax,
 )
-from tinyhlo.ir.build import broadcast, elementwise, pad, param, permute, reduce, reshape, scalar
+from tinyhlo.ir.build import (
+    broadcast,
+    elementwise,
+    pad,
+    param,
+    permute,
+    reduce,
+    reshape,
+    scalar,
+    slice_,
+)
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 
@@ -236,3 +246,13 @@ def test_a_sum_that_other_rows_need_is_made_once(depth: int, kernels: int) -> No
 
 def over_pairs(x: Node, axis: int) -> Node:
     return broadcast(x, (96, 96, x.shape[1]), (axis, 2))
+
+
+def test_a_row_of_a_turned_matrix_is_not_in_its_kernel() -> None:
+    """The matrix is turned in blocks, as long as nothing runs along its columns beside that."""
+    x = param(0, (512, 512), F32)
+    turned = permute(x, (1, 0))
+    first = reshape(slice_(turned, (0, 0), (1, 512)), (512,))
+    graph = Graph((x.type,), (turned, mul(first, first)))
+    program = planned(graph, [normal(512, 512)])
+    assert len(launches(program.body)) == 2

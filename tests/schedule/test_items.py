@@ -29,7 +29,7 @@ from tinyhlo.ir.build import (
     where,
 )  # fmt: skip
 from tinyhlo.ir.dtypes import BF16, F32, I8, I32, U32
-from tinyhlo.ir.graph import Graph, Node, Param
+from tinyhlo.ir.graph import Graph, Node, Param, TensorType
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -248,6 +248,29 @@ def test_what_is_taken_often_is_stored() -> None:
                 (table.type, value.inputs[-1].type, number.type), (rows_of(value, number),)
             )
             assert (len(find_items(graph, PLAIN).why) == 2) == stored
+
+
+def test_rows_of_what_is_turned_are_turned_before() -> None:
+    """Where many are taken, or added to others; single elements may lie anywhere."""
+    x, number = param(0, (64, 640), F32), param(1, (600,), I32)
+    turned = permute(x, (1, 0))
+    few = slice_(number, (0,), (60,))
+    column = broadcast(number, (600, 64), (0,))
+    single = gather(turned, [column, elementwise(Op.REM, column, full(64, column.shape, I32))])
+    for rows, stored in (
+        (rows_of(turned, number), True),
+        (rows_of(turned, few), False),
+        (single, False),
+    ):
+        graph = Graph((x.type, number.type), (rows,))
+        assert (turned in find_items(graph, PLAIN).why) == stored
+    p, q = (param(k, (), F32) for k in (0, 1))
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    table, shape = full(0.0, (50, 64), F32), (640, 64)
+    where = [broadcast(param(1, (640,), I32), shape, (0,)), iota(shape, I32, 1)]
+    (sums,) = scatter([table], [turned], where, combiner, False)
+    graph = Graph((x.type, TensorType((640,), I32)), (sums,))
+    assert turned in find_items(graph, PLAIN).why
 
 
 def test_what_is_taken_once_is_computed_where_it_is_taken() -> None:

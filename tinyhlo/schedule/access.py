@@ -20,9 +20,10 @@ from tinyhlo.ir.graph import (
     Output,
     Reduce,
     Reshape,
+    Shape,
     UpdateSlice,
 )
-from tinyhlo.ir.index import ZERO, Index, Var, index, linear
+from tinyhlo.ir.index import Index, Var, index, linear
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import reshape_index, through
 from tinyhlo.records import dataclass
@@ -121,8 +122,9 @@ def updated_element(node: UpdateSlice) -> Index | None:
     return linear(tuple(at), node.shape)
 
 
-def is_prefix(where: Indices, variables: tuple[Var, ...]) -> bool:
-    """Whether `where` is exactly the leading variables, extent-1 axes aside."""
-    read = [i for i in where if i != ZERO]
+def is_prefix(where: Indices, shape: Shape, variables: tuple[Var, ...]) -> bool:
+    """Whether `where`, in a value of that shape, is exactly the leading variables, extent-1 axes
+    aside."""
+    read = [i for i, extent in zip(where, shape, strict=True) if extent != 1]
     leading = [index(v) for v in variables if v.extent > 1]
     return read == leading[: len(read)]

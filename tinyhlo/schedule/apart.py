@@ -118,7 +118,8 @@ def reads_by_rows(consumer: Cluster, value: Node) -> bool:
     """Whether `consumer` reads `value` at its own leading axes only."""
     for item, reads in consumer.by_item.items():
         space = space_of(item)
-        if not all(is_prefix(at, space.kept + space.reduced) for at in reads.get(value, ())):
+        own = space.kept + space.reduced
+        if not all(is_prefix(at, value.shape, own) for at in reads.get(value, ())):
             return False
     return True
 

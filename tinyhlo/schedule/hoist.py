@@ -165,8 +165,8 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
     memory, as they are used outside of others."""
     nodes = lift.loop.body.nodes()
     trips = MANY if lift.loop.trip_count is None else lift.loop.trip_count
-    gathers = [node for node in nodes if isinstance(node, Gather)]
-    sources = {gathered(n) for n in gathers if is_taken_often(n, work_of(gathered(n)), times=trips)}
+    taken = [(node, gathered(node)) for node in nodes if isinstance(node, Gather)]
+    sources = {v for n, v in taken if is_taken_often(n, v, work_of(v), times=trips)}
     alone = {n for n in lift.still if is_dear(n) or (n in sources and not is_leaf(n))}
     dear: set[Node] = set()
     for node in nodes:

@@ -47,6 +47,7 @@ from tinyhlo.schedule.values import (
     is_taken_often,
     must_store,
     own_work,
+    takes_rows,
     unturned,
 )
 from tinyhlo.target import Target
@@ -58,6 +59,7 @@ SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a h
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # and a cheaper one that is large and repeated often
 LARGE_WORK, LARGE, OFTEN = 3, 1 << 12, 32
+MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
@@ -218,12 +220,27 @@ def taken_often(walk: Walk, node: Node) -> Reasons:
     """What a gather takes so often that it had better be in memory."""
     if not isinstance(node, ir.Gather):
         return
-    source = gathered(node)
-    computed = reachable([source], lambda x: () if x in walk.why else x.inputs)
-    across = any(isinstance(value, ir.Permute) and crosses(value) for value in computed)
-    if is_taken_often(node, walk.work[source], across):
+    across = takes_rows(node) and lies_across(node.inputs[0], walk.why)
+    source = node.inputs[0] if across else gathered(node)
+    if is_taken_often(node, source, walk.work[source], across):
         times = f"{walk.work[source]} operations each, {source.type.size} of them"
         yield base(source), f"{times}, of which {label(node)} takes {node.type.size}"
+
+
+def added_across(walk: Walk, node: Node) -> Reasons:
+    """Rows that a scatter would read a cache line an element."""
+    if not isinstance(node, ir.Scatter):
+        return
+    count = len(node.results)
+    for child in node.inputs[count : 2 * count]:
+        if child.type.size >= MANY_ROWS and lies_across(child, walk.why):
+            yield base(child), f"lies across what {label(node)} changes"
+
+
+def lies_across(value: Node, stored: Container[Node]) -> bool:
+    """Whether something that a value is computed of has neighbours of it far apart."""
+    inside = reachable([value], lambda node: () if node in stored else node.inputs)
+    return any(isinstance(node, ir.Permute) and crosses(node) for node in inside)
 
 
 def factors(walk: Walk, node: Node) -> Reasons:
@@ -273,7 +290,7 @@ RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     too_many_parts,
     shared,
 )
-FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one,)
+FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one, added_across)
 
 
 def taken_as_stored(target: Target) -> Set[DType]:

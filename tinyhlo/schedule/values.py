@@ -109,14 +109,23 @@ def gathered(node: ir.Gather) -> Node:
     return source
 
 
-def is_taken_often(node: ir.Gather, work: int, across: bool = False, times: int = 1) -> bool:
-    """Whether a gather that runs `times` takes so much of its source that writing that and reading
-    it again costs less than computing what is taken, at `work` an element. Parts of the source that
-    lie `across` its rows are read a cache line an element."""
+def is_taken_often(
+    node: ir.Gather, source: Node, work: int, across: bool = False, times: int = 1
+) -> bool:
+    """Whether a gather that runs `times` takes so much of `source` that writing that and reading
+    it again costs less than computing what is taken, at `work` an element. Of what lies `across`
+    the rows that are taken a cache line is read for each element."""
     if times == 1 and takes_once(node):
         return False
     each = work + (LINE_WORK if across else 0)
-    return times * node.type.size * each > gathered(node).type.size * (work + MEMORY_WORK)
+    return times * node.type.size * each > source.type.size * (work + MEMORY_WORK)
+
+
+def takes_rows(node: ir.Gather) -> bool:
+    """Whether neighbours in the result are neighbours in what is taken."""
+    last = [axis for axis, extent in enumerate(node.inputs[0].shape) if extent > 1][-1:]
+    along = [axis for axis, extent in enumerate(node.shape) if extent > 1][-1:]
+    return bool(last and along) and runs_from(node.inputs[1 + last[0]], set(along)) is not None
 
 
 def takes_once(node: ir.Gather) -> bool:
