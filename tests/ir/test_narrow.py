@@ -13,12 +13,13 @@ from tests.schedule.graphs import I32, mul, normal
 from tinyhlo.ir import build, narrow
 from tinyhlo.ir.build import elementwise, param, reduce
 from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.graph import Graph, Loop, MultiReduce, Node, Reduce, Scan, Shape, Sort
+from tinyhlo.ir.graph import Graph, Loop, MultiReduce, Node, Reduce, Scan, Shape, Sort, UpdateSlice
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.parts import merged_part, split_part
 from tinyhlo.ir.regions import Part, Parts
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.ir.updates import MOST_CHOICES
 from tinyhlo.ir.verifier import verify_graph
 
 
@@ -308,3 +309,61 @@ def test_random_graphs(seed: int) -> None:
     for got, want in zip(run_graph(after, arguments), run_graph(graph, arguments), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_read_of_an_update_is_chosen(seed: int) -> None:
+    """Blocks at known places and at data, one over the other, of which a part is read, or rows."""
+    random = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in random.integers(1, 6, int(random.integers(1, 4))))
+    arguments = [random.normal(size=shape).astype(np.float32)]
+    params = [param(0, shape, F32)]
+    value: Node = params[0]
+    for _ in range(int(random.integers(1, 4))):
+        block = [int(random.integers(1, n + 1)) for n in shape]
+        starts: list[Node] = []
+        for n, extent in zip(shape, block, strict=True):
+            start = int(random.integers(0, n - extent + 1))
+            if random.random() < 0.5:
+                starts.append(build.scalar(start, I32))
+            else:
+                params.append(param(len(params), (), I32))
+                arguments.append(np.int32(start))
+                starts.append(params[-1])
+        update = build.full(float(random.normal()), tuple(block), F32)
+        value = build.update_slice(value, update, starts)
+    read = slice_(random, random_rows(random, value), [])
+    graph = simplify(Graph(tuple(p.type for p in params), (read,)))
+    with patch.multiple(narrow, FEWER=1):
+        after = narrow.narrow(graph)
+    verify_graph(after)
+    np.testing.assert_array_equal(*(run_graph(each, arguments)[0] for each in (after, graph)))
+
+
+def test_an_array_is_not_copied_for_a_part_of_it() -> None:
+    x, row, k = param(0, (64, 16), F32), param(1, (1, 16), F32), param(2, (), I32)
+    zero = build.scalar(0, I32)
+    known = build.update_slice(x, row, [build.scalar(5, I32), zero])
+    data = build.update_slice(x, row, [k, zero])
+
+    def left(*results: Node) -> int:
+        graph = Graph((x.type, row.type, k.type), results)
+        given = normal(64, 16), normal(1, 16, seed=1), np.int32(7)
+        return sum(isinstance(node, UpdateSlice) for node in narrowed(graph, *given).nodes())
+
+    assert left(slice_of(known, 3, 9)) == left(slice_of(data, 3, 9)) == 0
+    assert left(slice_of(known, 5, 6)) == left(rows(data, [k], (16,))) == 0
+    assert left(slice_of(data, 0, 40)) == left(slice_of(data, 0, 4), data) == 1
+    chain: Node = x
+    for n in range(MOST_CHOICES + 1):
+        chain = build.update_slice(chain, row, [k if n % 2 else build.scalar(n, I32), zero])
+    assert left(slice_of(chain.inputs[0], 0, 4)) == 0
+    assert left(slice_of(chain, 0, 4)) == MOST_CHOICES + 1
+    (found,) = narrowed(
+        Graph((x.type, row.type), (slice_of(known, 0, 5),)), normal(64, 16), normal(1, 16)
+    ).results
+    assert found is slice_of(x, 0, 5)
+
+
+def slice_of(value: Node, start: int, stop: int) -> Node:
+    return build.slice_(value, (start, 0), (stop, 16))

@@ -13,7 +13,7 @@ sums, so of the last block of a transformer only keys and values are computed fo
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
 from functools import partial
 from math import prod
 
@@ -30,6 +30,7 @@ from tinyhlo.ir.graph import (
     Scan,
     Slice,
     Sort,
+    UpdateSlice,
     intern,
     topological,
 )
@@ -37,6 +38,7 @@ from tinyhlo.ir.parts import PARTS
 from tinyhlo.ir.regions import Need, Parts, Region, Rows, joined, shape_in, shape_of, taken, whole
 from tinyhlo.ir.rows import ROWS, read_rows
 from tinyhlo.ir.simplify import rebuild, simplify, step
+from tinyhlo.ir.updates import MOST_CHOICES, as_choice, chain_length
 from tinyhlo.ir.walks import has_control_flow, reachable
 
 WORK = (Reduce, MultiReduce, Scan, Sort)  # the rest is computed where it is read
@@ -50,7 +52,9 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
 
     `still`: the params of a loop's body that do not change. Rows of what is computed of them alone
     are read, not computed in every iteration: `schedule/hoist.py` computes it before the loop."""
-    needs = needs_of(graph, still)
+    needs, updates = needs_of(graph, still)
+    if updates:
+        return narrow(without(graph, updates), still)
     if not any(isinstance(node, WORK) for node in needs):
         needs = {}
         if not has_control_flow(graph.nodes()):
@@ -83,6 +87,16 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
     return simplify(found) if needs else found
 
 
+def without(graph: Graph, updates: Set[UpdateSlice]) -> Graph:
+    """The graph with choices for some updates."""
+
+    def chosen(node: Node, inputs: list[Node]) -> Node:
+        found = rebuild(node, inputs)
+        return as_choice(found) if isinstance(found, UpdateSlice) and node in updates else found
+
+    return simplify(graph.mapped(chosen))
+
+
 def invariants(node: Node) -> frozenset[int]:
     """Positions of state that a loop hands through."""
     if not isinstance(node, Loop):
@@ -104,11 +118,13 @@ def rows_read(need: Need | None) -> Rows | None:
     return need.asked[0]
 
 
-def needs_of(graph: Graph, still: frozenset[int]) -> dict[Node, Need]:
-    """Of values of which a region is read, and of those that read a region."""
+def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set[UpdateSlice]]:
+    """Of values of which a region is read, and of those that read a region; updates of which so
+    little is read that they are choices rather."""
     known = values_of(graph, still) if still else set[Node]()
     asked: dict[Node, Region] = dict.fromkeys((*graph.results, *graph.effects))
     needs: dict[Node, Need] = {}
+    updates: set[UpdateSlice] = set()
 
     def ask(node: Node, region: Region) -> None:
         asked[node] = joined(asked[node], region) if node in asked else region
@@ -118,6 +134,11 @@ def needs_of(graph: Graph, still: frozenset[int]) -> dict[Node, Need]:
         own = asked[node]
         if isinstance(node, Output) and isinstance(node.inputs[0], (MultiReduce, Sort)):
             ask(node.inputs[0], own)
+            continue
+        if isinstance(node, UpdateSlice) and is_choice(node, own):
+            updates.add(node)
+            ask(node.inputs[0], own)
+            asked.update(dict.fromkeys(node.inputs[1:]))
             continue
         need = None if is_row_of(node, known) else need_of(node, own)
         rows = rows_read(need)
@@ -137,7 +158,15 @@ def needs_of(graph: Graph, still: frozenset[int]) -> dict[Node, Need]:
         source = needs.get(node.inputs[0])
         if (rows := rows_read(need)) is not None and (source is None or source.own != rows):
             del needs[node]  # the source is computed whole
-    return needs
+    return needs, updates
+
+
+def is_choice(node: UpdateSlice, own: Region) -> bool:
+    """Whether so little of an update is read that its operand need not be copied for it."""
+    if own is None or node.inputs[1].type.size == 0:
+        return False
+    few = FEWER * prod(shape_in(own, node.shape)) <= node.type.size
+    return few and chain_length(node) <= MOST_CHOICES
 
 
 def values_of(graph: Graph, params: frozenset[int]) -> set[Node]:
