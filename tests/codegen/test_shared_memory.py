@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -100,10 +101,15 @@ def test_prefixes_of_64_bits_fit() -> None:
     assert 0 < shared_bytes(source, BROWSER) <= BROWSER.group_bytes
 
 
-def test_more_arrays_than_webgpu_takes_are_refused() -> None:
+TAKES_127 = [replace(METAL, arguments=127), replace(METAL, device="CL", arguments=127), BROWSER]
+
+
+@pytest.mark.parametrize("target", TAKES_127, ids=lambda target: target.device)
+def test_more_arrays_than_a_device_takes_are_refused(target: Target) -> None:
     def function(*xs: jax.Array) -> jax.Array:
         return sum(map(jnp.sin, xs), jnp.zeros(1000))
 
-    source_of(function, (of(1000),) * 126, BROWSER)
-    with pytest.raises(UnsupportedOp, match=r"on 128 arrays .*\n.* takes 127 arrays"):
-        source_of(function, (of(1000),) * 127, BROWSER)
+    source_of(function, (of(1000),) * 126, target)
+    wrong = rf"on 128 arrays \(line .*\n.*{target.device} takes 127 arrays"
+    with pytest.raises(UnsupportedOp, match=wrong):
+        source_of(function, (of(1000),) * 127, target)
