@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import as_params, element_numbers
+from tinyhlo.import_stablehlo.lifting import as_params
+from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -36,7 +37,9 @@ NOWHERE = -1  # linear index of padding
 def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     operand, source, initial = inputs
     select, combine = (scope.graph(region) for region in operation.regions)
-    source, initial = as_params(combine, (source, initial))
+    source, initial = as_params(
+        operation.regions[1], operation.operand_types[1:], (source, initial)
+    )
     if not source.type.size:
         return broadcast(initial, operand.shape)
     size = operation.attributes.get("window_dimensions") or (1,) * len(operand.shape)
