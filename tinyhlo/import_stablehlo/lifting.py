@@ -22,7 +22,6 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.records import (
-    Block,
     Form,
     Operation,
     TokenType,
@@ -96,9 +95,11 @@ def plane_types(types: Iterable[ValueType]) -> list[ValueType]:
     return flat
 
 
-def as_params(region: Block, types: Iterable[ValueType], nodes: Iterable[Node]) -> list[Node]:
+def as_params(
+    params: Iterable[ValueType], types: Iterable[ValueType], nodes: Iterable[Node]
+) -> list[Node]:
     """The nodes of values of `types` as params of a region of tensors, whose types may be wider."""
-    wanted: list[Any] = plane_types(region.types)
+    wanted: list[Any] = plane_types(params)
     given: list[Any] = plane_types(types)
     return [
         converted(node, own.dtype, param.dtype)

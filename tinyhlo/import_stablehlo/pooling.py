@@ -38,7 +38,7 @@ def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Sco
     operand, source, initial = inputs
     select, combine = (scope.graph(region) for region in operation.regions)
     source, initial = as_params(
-        operation.regions[1], operation.operand_types[1:], (source, initial)
+        operation.regions[1].types, operation.operand_types[1:], (source, initial)
     )
     if not source.type.size:
         return broadcast(initial, operand.shape)

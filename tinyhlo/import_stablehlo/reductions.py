@@ -31,7 +31,7 @@ ROUNDING = (Op.ADD, Op.MUL)  # monoids whose partial results round, so halves ac
 def reduce_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = len(inputs) // 2
     combiner = scope.graph(operation.regions[0])
-    values = as_params(operation.regions[0], operation.operand_types, inputs)
+    values = as_params(operation.regions[0].types, operation.operand_types, inputs)
     axes = operation.attributes["dimensions"]
     return reduce_arrays(values[:count], values[count:], axes, combiner)
 

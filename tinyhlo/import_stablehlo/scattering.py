@@ -47,7 +47,7 @@ def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> S
     combiner = scope.graph(operation.regions[0])
     types = operation.operand_types
     values = as_params(
-        operation.regions[0],
+        operation.regions[0].types,
         (*types[:count], *types[count + 1 :]),
         (*inputs[:count], *inputs[count + 1 :]),
     )
