@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 
 import tinyhlo
 from tests.memory import memory_stats
+from tinyhlo.cli import main
+from tinyhlo.config import Config
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedOp
+from tinyhlo.runtime import core
 
 ONE = np.ones((), np.float32)
 NEGATE = """func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
@@ -101,3 +105,27 @@ def test_a_failing_call_leaks_nothing(tmp_path: Path) -> None:
             program(np.ones((2, 4), np.float32))
     gc.collect()
     assert memory_stats().bytes_in_use == before
+
+
+@pytest.fixture
+def pool() -> Iterator[Any]:
+    """How many threads the pool has; as many as before when the test is over."""
+    count = core.library().tiny_thread_count
+    before = count()
+    yield count
+    core.set_threads(before)
+
+
+def test_the_pool_has_as_many_threads_as_are_asked_for(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYHLO_THREADS", "5")
+    load(tmp_path, NEGATE)
+    assert pool() == 5
+    tinyhlo.load(tmp_path / "program.mlir", Config(threads=3))
+    assert pool() == 3
+    assert main(["tune", str(tmp_path / "program.mlir"), "--out", str(tmp_path / "found")]) == 0
+    assert pool() == 5
+    monkeypatch.delenv("TINYHLO_THREADS")
+    load(tmp_path, NEGATE)
+    assert pool() == core.library().tiny_core_count()

@@ -16,7 +16,7 @@ from jax import export
 
 import tinyhlo
 from tinyhlo.cli import main
-from tinyhlo.runtime import c_compiler
+from tinyhlo.runtime import c_compiler, core
 
 pytestmark = pytest.mark.skipif(c_compiler.found() is None, reason="no C compiler")
 
@@ -177,6 +177,20 @@ def test_artifact_without_arguments(tmp_path: Path) -> None:
     result = np.empty(5, np.float32)
     assert ctypes.CDLL(str(tmp_path / "libcounted.so")).counted(address(result)) == 0
     np.testing.assert_array_equal(result, np.arange(5.0))
+
+
+def test_arrays_without_elements_may_be_missing(tmp_path: Path) -> None:
+    """Others may not: the error says which, and what it is."""
+    path = saved(tmp_path, lambda x, y: (x[:0], x + 1, y * 2), X, X[:0], donated=(1,))
+    assert main(["build", path, "--out", str(tmp_path / "libsome.so")]) == 0
+    library = ctypes.CDLL(str(tmp_path / "libsome.so"))
+    library.some_error.restype = ctypes.c_char_p
+    result = np.empty_like(X)
+    assert library.some(address(X), None, None, address(result), None) == 0
+    np.testing.assert_array_equal(result, X + 1)
+    for given, missing in ((None, address(result)), "in0"), ((address(X), None), "out1"):
+        assert library.some(given[0], None, None, given[1], None) == core.INVALID_ARGUMENT
+        assert library.some_error().decode() == f"{missing} is NULL: it has to be f32[300,96]"
 
 
 CROSS, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"

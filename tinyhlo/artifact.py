@@ -28,6 +28,7 @@ from tinyhlo.import_stablehlo.quarantine import admit
 from tinyhlo.import_stablehlo.refine import ArgumentType, DynamicShapes, refine_source
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
+from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import checked
 from tinyhlo.runtime.cache import cache_of
 from tinyhlo.runtime.executable import Executable
@@ -122,7 +123,8 @@ def run(executable: Executable, arrays: Sequence[np.ndarray]) -> tuple[np.ndarra
 
 
 def load(path: str | Path, config: Config | None = None) -> LoadedProgram | PolymorphicProgram:
-    """Read and compile a file; options come from the environment when `config` is not given.
+    """Read and compile a file; options come from the environment when `config` is not given. Their
+    `threads` are those of the pool that all programs of this process share.
 
     Raises InvalidProgram when the file cannot be read or is none of the formats, UnsupportedOp
     when the program cannot be compiled.
@@ -130,6 +132,7 @@ def load(path: str | Path, config: Config | None = None) -> LoadedProgram | Poly
     from tinyhlo.compiler import compile_module
 
     config = config or from_environment()
+    core.set_threads(config.threads)
     source = read_program(path, config)
     try:
         with about(path):

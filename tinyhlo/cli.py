@@ -292,7 +292,9 @@ def stages_of(model: str, config: Config) -> Stages:
     """A file through all stages."""
     from tinyhlo.artifact import about, read_program
     from tinyhlo.compiler import run_stages
+    from tinyhlo.runtime import core
 
+    core.set_threads(config.threads)  # a search for schedules runs kernels
     source = read_program(model, config)
     with about(model):
         return run_stages(source, config)

@@ -39,6 +39,7 @@ class Target:
     group_items: int = 0  # work-items of a group at most, a power of 2; 0: of a processor
     group_bytes: int = 0  # of memory that the items of a group share
     asked_bytes: int = 0  # of it, where a launch asks for more
+    arguments: int = 0  # arrays that a function takes at most; 0: any number
     images: int = 0  # texels along a side of an image, at most; 0: there are none
 
     @property

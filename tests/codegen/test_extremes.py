@@ -10,7 +10,7 @@ from tests.schedule.graphs import F32
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import cast, elementwise, param, reduce
+from tinyhlo.ir.build import cast, elementwise, full, param, reduce
 from tinyhlo.ir.dtypes import BF16, F16, F64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
@@ -55,6 +55,43 @@ def test_special_rows_of_any_length(size: int, dtype: DType) -> None:
         np.testing.assert_array_equal(found, expected)
         number = ~np.isnan(expected)
         assert (np.signbit(found) == np.signbit(expected))[number].all()
+
+
+BOUNDS = [0.0, -0.0, 0.5, 2.0, -2.0, 20.0, 2.0**-14, np.inf, -np.inf, np.nan]
+
+
+def bounded(op: Op, dtype: DType, bound: float, size: int) -> Graph:
+    x = param(0, (size,), dtype)
+    return Graph((x.type,), (elementwise(op, x, full(bound, x.shape, dtype)),))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, F16])
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+def test_special_numbers_against_a_constant(op: Op, bound: float, dtype: DType) -> None:
+    """In lanes and one by one."""
+    numbers = np.array([*SPECIAL, 2.0, -2.0, bound, -bound], np.float64).astype(dtype.numpy)
+    for inputs in (np.tile(numbers, 5), *numbers[:, None]):
+        graph = bounded(op, dtype, bound, len(inputs))
+        skip_without_f64(graph)
+        (found,), (expected,) = run_native(graph, [inputs]), run_graph(graph, [inputs])
+        number = ~np.isnan(expected.astype(np.float64))
+        np.testing.assert_array_equal(~np.isnan(found.astype(np.float64)), number)
+        np.testing.assert_array_equal(found[number], expected[number])
+        np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(expected[number]))
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, F16])
+@pytest.mark.parametrize("bound", BOUNDS[:-1])
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN])
+def test_a_constant_is_compared_at_once(op: Op, bound: float, dtype: DType, processor: str) -> None:
+    """Without what two numbers need, either of which may be NaN or a zero."""
+    there = named_target(processor, threads=2)
+    loops = choose_moves(lower_fused(Kernel("bounded", bounded(op, dtype, bound, 4096))), there)
+    text = str(render_kernel(loops, there, "bounded", False, {}))
+    assert "llvm.m" not in text and "mask.range" not in text
+    assert ("fadd" in text) == (op is Op.MAX and str(bound) == "0.0")  # of -0.0 it makes +0.0
 
 
 @pytest.mark.parametrize(("processor", "masks"), [("x86-64-v3", False), ("x86-64-v4", True)])

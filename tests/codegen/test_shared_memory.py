@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -100,10 +102,32 @@ def test_prefixes_of_64_bits_fit() -> None:
     assert 0 < shared_bytes(source, BROWSER) <= BROWSER.group_bytes
 
 
-def test_more_arrays_than_webgpu_takes_are_refused() -> None:
+TAKES_127 = [replace(METAL, arguments=127), replace(METAL, device="CL", arguments=127), BROWSER]
+
+
+@pytest.mark.parametrize("target", TAKES_127, ids=lambda target: target.device)
+def test_more_arrays_than_a_device_takes_are_refused(target: Target) -> None:
     def function(*xs: jax.Array) -> jax.Array:
         return sum(map(jnp.sin, xs), jnp.zeros(1000))
 
-    source_of(function, (of(1000),) * 126, BROWSER)
-    with pytest.raises(UnsupportedOp, match=r"on 128 arrays .*\n.* takes 127 arrays"):
-        source_of(function, (of(1000),) * 127, BROWSER)
+    source_of(function, (of(1000),) * 126, target)
+    wrong = rf"on 128 arrays \(line .*\n.*{target.device} takes 127 arrays"
+    with pytest.raises(UnsupportedOp, match=wrong):
+        source_of(function, (of(1000),) * 127, target)
+
+
+def tables(x: jax.Array, times: int) -> jax.Array:
+    """So many small steps, each with a table of its own."""
+    for k in range(times):
+        x = jnp.tanh(x * np.linspace(k, k + 1, 8, dtype=np.float32) + jnp.sum(x))
+    return x
+
+
+@pytest.mark.parametrize("turns", [1, 5])
+def test_small_steps_that_share_an_entry_point_have_room_for_their_tables(turns: int) -> None:
+    """In WGSL tables are arrays that it takes."""
+    function = lambda x: lax.fori_loop(0, turns, lambda _, x: tables(x, 140), x)  # noqa: E731
+    source = source_of(function, (of(8),), BROWSER)
+    place = re.compile(r"bases.at\[\d+\]\[\d\]")
+    entries = [set(place.findall(text)) for text in source.split("@compute")]
+    assert 60 < max(map(len, entries)) <= 127

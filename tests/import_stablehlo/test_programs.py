@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -154,6 +156,38 @@ def test_regions_of_wider_types_widen_their_operands() -> None:
     assert total == 400
     np.testing.assert_array_equal(running, [100, 200, 300, 400])
     np.testing.assert_array_equal(scattered, [500, 100, 100, 100])
+
+
+@pytest.mark.parametrize("op", [np.add, np.multiply, np.subtract])
+@pytest.mark.parametrize("shape", [(), (7,), (5, 6)])
+def test_scatter_of_selected_elements(shape: tuple[int, ...], op: np.ufunc) -> None:
+    """Windows of 3 elements along each axis, of which two neighbours share one, and the first has
+    one of padding; an operand of rank 0 has one window, which is all of it."""
+    windows = tuple((n + 1 - 3) // 2 + 1 for n in shape)
+    rank, x = len(shape), np.random.default_rng(0).permutation(int(np.prod(shape)))
+    sources = np.arange(2, 2 + int(np.prod(windows)))
+    operand, source = ("x".join([*map(str, s), "i32"]) for s in (shape, windows))
+    text = f"""func.func @main(%x: tensor<{operand}>, %s: tensor<{source}>, %i: tensor<i32>)
+        -> tensor<{operand}> {{
+      %0 = "stablehlo.select_and_scatter"(%x, %s, %i) ({{ ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+          %c = stablehlo.compare GE, %a, %b : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %c : tensor<i1> }}, {{ ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+          %c = stablehlo.{op.__name__} %a, %b : tensor<i32>
+          stablehlo.return %c : tensor<i32> }}) {{
+        window_dimensions = array<i64{": " * bool(rank)}{str([3] * rank)[1:-1]}>,
+        window_strides = array<i64{": " * bool(rank)}{str([2] * rank)[1:-1]}>,
+        padding = dense<{[[1, 0]] * rank or ""}> : tensor<{rank}x2xi64>}}
+        : (tensor<{operand}>, tensor<{source}>, tensor<i32>) -> tensor<{operand}>
+      return %0 : tensor<{operand}> }}"""
+    x, sources = (each.astype(np.int32).reshape(s) for each, s in ((x, shape), (sources, windows)))
+    expected = np.full(shape, 5, np.int32)
+    for window in np.ndindex(windows):
+        around = [np.arange(max(2 * k - 1, 0), 2 * k + 2) for k in window]
+        best = max(product(*around), key=lambda place: x[place])
+        expected[best] = op(expected[best], sources[window])
+    given = [x, sources, np.int32(5)]
+    for results in (interpret(text, given), compile_module(text, Config(cache=0))(*given)):
+        np.testing.assert_array_equal(results[0], expected)
 
 
 def test_constants_of_every_type() -> None:

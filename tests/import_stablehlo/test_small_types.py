@@ -196,6 +196,41 @@ def test_gradient_of_max_pooling(name: str) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), [0, 1, 2, 0])
 
 
+WIDER = [("f8E5M2", "f32"), ("f8E5M2", "bf16"), ("f8E5M2", "f8E4M3FN"), ("i4", "i32"), ("i2", "i4")]
+
+
+@pytest.mark.parametrize(("name", "wide"), WIDER)
+def test_regions_of_wider_types(name: str, wide: str) -> None:
+    """Their operands are numbers, not their bits."""
+    add = f"""{{ ^bb0(%a: tensor<{wide}>, %b: tensor<{wide}>):
+        %s = stablehlo.add %a, %b : tensor<{wide}> stablehlo.return %s : tensor<{wide}> }}"""
+    select = f"""{{ ^bb0(%a: tensor<{name}>, %b: tensor<{name}>):
+        %s = stablehlo.compare GE, %a, %b : (tensor<{name}>, tensor<{name}>) -> tensor<i1>
+        stablehlo.return %s : tensor<i1> }}"""
+    last = f"tensor<4x{wide}>"
+    text = f"""func.func @main(%x: tensor<4x{name}>, %z: tensor<{name}>, %i: tensor<4x1xi32>)
+        -> (tensor<{wide}>, {last}, {last}, {last}) {{
+      %0 = "stablehlo.reduce"(%x, %z) ({add}) {{dimensions = array<i64: 0>}}
+        : (tensor<4x{name}>, tensor<{name}>) -> tensor<{wide}>
+      %1 = "stablehlo.reduce_window"(%x, %z) ({add}) {{window_dimensions = array<i64: 4>,
+        padding = dense<[[3, 0]]> : tensor<1x2xi64>}} : (tensor<4x{name}>, tensor<{name}>) -> {last}
+      %2 = "stablehlo.scatter"(%x, %i, %x) ({add}) {{
+        scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : (tensor<4x{name}>, tensor<4x1xi32>, tensor<4x{name}>) -> {last}
+      %3 = "stablehlo.select_and_scatter"(%x, %x, %z) ({select}, {add}) {{
+        window_dimensions = array<i64: 1>, window_strides = array<i64: 1>}}
+        : (tensor<4x{name}>, tensor<4x{name}>, tensor<{name}>) -> {last}
+      return %0, %1, %2, %3 : tensor<{wide}>, {last}, {last}, {last} }}"""
+    x = np.array([1, 1, -1, 1], BY_NAME[name].numpy)
+    places = np.array([[0], [0], [0], [2]], np.int32)
+    found = compile_module(text, Config())(x, np.zeros((), x.dtype), places)
+    expected = [2], [1, 2, 1, 2], [2, 1, 0, 1], [1, 1, -1, 1]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.dtype == BY_NAME[wide].numpy
+        np.testing.assert_array_equal(mine.astype(np.float32).reshape(-1), theirs)
+
+
 def test_what_lies_above_the_bits_means_nothing() -> None:
     text = """func.func @main(%x: tensor<8x2xui4>)
         -> (tensor<8xui8>, tensor<8x2xui8>, tensor<ui8>) {

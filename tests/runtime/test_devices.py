@@ -182,6 +182,35 @@ def test_nothing_leaks(device: str) -> None:
     assert done.stdout == "True\n", done.stderr
 
 
+UNLOADED = """
+import gc
+import numpy as np
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import from_environment
+
+def loaded():  # modules of emulated drivers are libraries whose file is gone
+    lines = open("/proc/self/maps").read().splitlines()
+    return sum(line.endswith("(deleted)") and "r-xp" in line for line in lines)
+def run():
+    program = compile_module(MODULE, from_environment())
+    np.testing.assert_array_equal(program(np.ones(8, np.float32))[0], np.full(8, 2))
+    return loaded()
+before, during = loaded(), []
+for _ in range(3):
+    during.append(run())
+    gc.collect()
+print(before, *during, loaded())
+"""
+
+
+@pytest.mark.parametrize("stream", ["NV", "AMD"])
+def test_code_is_unloaded_with_its_program(stream: str) -> None:
+    if stream not in EMULATED or missing(stream):
+        pytest.skip(missing(stream) or "there is a driver")
+    done = python("-c", f"MODULE = {MODULE!r}\n{UNLOADED}", TINYHLO_DEVICE=stream)
+    assert done.stdout == "0 1 1 1 0\n", done.stderr
+
+
 def test_errors_reach_the_caller(device: str) -> None:
     program = """
     def refuse(x):

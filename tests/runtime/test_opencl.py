@@ -107,6 +107,16 @@ class Driver:
         return function(self.struct.ctypes.data, *given)
 
 
+@pytest.mark.parametrize(("is_processor", "most"), [(False, 128), (True, 0)])
+def test_how_many_arrays_a_kernel_takes(is_processor: bool, most: int) -> None:
+    """The pointers that the driver has room for, where it needs any."""
+    said = SimpleNamespace(
+        extensions="", global_mem_cache_size=0, max_compute_units=1, max_work_group_size=256,
+        local_mem_size=1 << 15, max_parameter_size=1024,
+    )  # fmt: skip
+    assert opencl.target_of(said, "said", is_processor).arguments == most
+
+
 def test_who_has_a_block() -> None:
     """The device, from when a kernel takes it until somebody waits; others stay the host's."""
     driver = Driver()

@@ -63,6 +63,22 @@ def test_what_it_says_it_has() -> None:
     assert run(program) == "False False False  16384\nTrue True True\n"
 
 
+def test_more_arrays_than_a_kernel_takes() -> None:
+    """The kernel, the user's line, and what to do."""
+    program = """
+    f = lambda *xs: sum(map(jnp.sin, xs), jnp.zeros(9))
+    xs = np.full((127, 9), 0.5, np.float32)
+    np.testing.assert_allclose(jax.jit(f)(*xs), 127 * np.sin(0.5), rtol=1e-5)
+    try:
+        jax.jit(f)(*xs, xs[0])
+    except Exception as error:
+        print(error)
+    """
+    text = run(program)
+    assert "on 129 arrays (<string>:3, in <lambda>)" in text, text
+    assert "QCOM takes 128 arrays in one kernel: stack some, or use another device" in text
+
+
 def test_no_f64() -> None:
     """The ops, and the user's line."""
     program = """

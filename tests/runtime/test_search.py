@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -104,12 +105,34 @@ def test_a_stored_program_belongs_to_its_schedules(tmp_path: Path) -> None:
     assert len(keys) == 4
 
 
-def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+GOOD = {"key": "k", "kernel": "sum", "schedule": {"rows": "no"}, "before": 2.0, "after": 1.0}
+WRONG = (
+    *('{"key": "cut of', "[]", "null", '{"key": "k", "version": 9}'),
+    *(json.dumps(GOOD | {name: None}) for name in GOOD),
+    *(json.dumps(GOOD | {"schedule": value}) for value in ([], {"rows": None}, {"rows": ["no"]})),
+    *(json.dumps(GOOD | given) for given in ({"key": 7}, {"before": "2"}, {"later": 1})),
+)
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_lines_that_cannot_be_read_are_passed_over(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "found.jsonl"
-    Schedules(path).add("k", Found("sum", {"rows": "no"}, 2.0, 1.0))
-    with path.open("a") as file:
-        file.write('{"key": "cut of\n[]\n{"key": "other", "version": 9}\n')
-    assert Schedules(path).found == {"k": Found("sum", {"rows": "no"}, 2.0, 1.0)}
+    path.write_text(f"{json.dumps(GOOD)}\n{line}\n\n")
+    for _ in range(2):  # said once
+        assert Schedules(path).found == {"k": Found("sum", {"rows": "no"}, 2.0, 1.0)}
+    said = f"tinyhlo: {path}: no schedules of this version, passed over: line 2\n"
+    assert capsys.readouterr().err == said
+
+
+def test_what_cannot_be_read_is_searched_again(tmp_path: Path) -> None:
+    config = Config(cache=0, beam=1, threads=2, schedules=str(tmp_path / "found.jsonl"))
+    (first,) = run_stages(TEXT, config).compiled.found
+    path = Path(config.schedules)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schedule": None}) + "\n")
+    (again,) = run_stages(TEXT, config).compiled.found
+    assert again.kernel == first.kernel and len(path.read_text().splitlines()) == 2
 
 
 def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
-from tinyhlo.import_stablehlo.lifting import flatten
+from tinyhlo.import_stablehlo.lifting import as_params, flatten, unflatten
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen
 from tinyhlo.import_stablehlo.sharding import Mesh
@@ -111,6 +111,19 @@ def by_groups(
     ]
 
 
+def by_reductions(
+    of_member: Callable[[Operation, Any, int, int], Value],
+    operation: Operation,
+    inputs: Sequence[Values],
+    team: Team,
+) -> list[Values]:
+    """The same for values that a region of two scalars combines, which may be of a wider type."""
+    types = operation.operand_types
+    wide = [operation.regions[0].types[0]] * len(types)
+    widened = [tuple(unflatten(as_params(wide, types, flatten(v)), wide)) for v in inputs]
+    return by_groups(reduced, of_member, operation, widened, team)
+
+
 def members(operation: Operation, values: list[Value], team: Team) -> list[Value]:
     return values
 
@@ -200,12 +213,12 @@ def replica_number(operation: Operation, inputs: Sequence[Values], team: Team) -
 
 TOGETHER: dict[str, TogetherRule] = {
     "stablehlo.all_gather": partial(by_groups, gathered, same),
-    "stablehlo.all_reduce": partial(by_groups, reduced, same),
+    "stablehlo.all_reduce": partial(by_reductions, same),
     "stablehlo.all_to_all": partial(by_groups, members, exchanged),
     "stablehlo.collective_broadcast": partial(by_groups, first, same),
     "stablehlo.collective_permute": collective_permute,
     "stablehlo.partition_id": device_number,
-    "stablehlo.reduce_scatter": partial(by_groups, reduced, scattered),
+    "stablehlo.reduce_scatter": partial(by_reductions, scattered),
     "stablehlo.replica_id": replica_number,
 }
 RULES: dict[str, Rule] = dict.fromkeys(TOGETHER, alone)  # type: ignore[arg-type]

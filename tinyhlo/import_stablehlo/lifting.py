@@ -15,15 +15,22 @@ it consists of no nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType, names
+from tinyhlo.import_stablehlo.records import (
+    Form,
+    Operation,
+    TokenType,
+    TupleType,
+    ValueType,
+    names,
+)
 from tinyhlo.import_stablehlo.small_types import compute_type, decode, encode
-from tinyhlo.ir.build import full
+from tinyhlo.ir.build import cast, full
 from tinyhlo.ir.dtypes import U8, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, TensorType
@@ -69,17 +76,43 @@ def form_of_one(type_: ValueType) -> Form:
             return Form.PLAIN
 
 
-def flat_types(types: Sequence[ValueType]) -> list[ValueType]:
+def flat_types(types: Iterable[ValueType]) -> list[ValueType]:
     """The types of the nodes that values of `types` consist of."""
+    return [
+        TensorType(type_.shape, U8) if is_small(type_) else type_  # type: ignore[union-attr]
+        for type_ in plane_types(types)
+    ]
+
+
+def plane_types(types: Iterable[ValueType]) -> list[ValueType]:
+    """The element types of those nodes: small ones are what the bits mean."""
     flat: list[ValueType] = []
     for type_ in types:
         if isinstance(type_, TensorType) and type_.dtype in PLANES:
             flat += [TensorType(type_.shape, PLANES[type_.dtype])] * 2
-        elif isinstance(type_, TensorType) and type_.dtype in SMALL:
-            flat.append(TensorType(type_.shape, U8))
         elif not isinstance(type_, TokenType):
             flat.append(type_)
     return flat
+
+
+def as_params(
+    params: Iterable[ValueType], types: Iterable[ValueType], nodes: Iterable[Node]
+) -> list[Node]:
+    """The nodes of values of `types` as params of a region of tensors, whose types may be wider."""
+    wanted: list[Any] = plane_types(params)
+    given: list[Any] = plane_types(types)
+    return [
+        converted(node, own.dtype, param.dtype)
+        for node, own, param in zip(nodes, given, wanted, strict=True)
+    ]
+
+
+def converted(node: Node, source: DType, target: DType) -> Node:
+    """Elements of one type as those of another, which has all of them."""
+    if source is target:
+        return node
+    value = decode(node, source) if source in SMALL else node
+    return encode(value, target) if target in SMALL else cast(value, target)
 
 
 def flatten(values: Iterable[Any]) -> list[Any]:
@@ -143,7 +176,7 @@ def by_values(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: A
     """Each plane a value of its own."""
     flat = replace(
         operation,
-        operand_types=tuple(flat_types(operation.operand_types)),
+        operand_types=tuple(plane_types(operation.operand_types)),
         types=tuple(flat_types(operation.types)),
     )
     results = rule(flat, tuple(flatten(inputs)), scope)

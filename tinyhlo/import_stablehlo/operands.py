@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota
 from tinyhlo.ir.dtypes import BOOL, F32, DType
-from tinyhlo.ir.graph import Constant, Graph, Node, Reshape, Shape
+from tinyhlo.ir.graph import Constant, Node, Reshape, Shape
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 
@@ -37,11 +37,6 @@ def known_array(value: Node) -> np.ndarray | None:
     while isinstance(source, Reshape):
         source = source.inputs[0]
     return source.value.reshape(value.shape) if isinstance(source, Constant) else None
-
-
-def as_params(region: Graph, values: Sequence[Node]) -> list[Node]:
-    """Values as the params of a region, which may be of wider types."""
-    return [cast(value, type_.dtype) for value, type_ in zip(values, region.params, strict=True)]
 
 
 def like(number: float, node: Node) -> Node:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import as_params, element_numbers, like
+from tinyhlo.import_stablehlo.lifting import as_params
+from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
@@ -17,11 +18,11 @@ from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import (
     broadcast,
     cast,
-    elementwise,
     map_region,
     multi_reduce,
     param,
     reduce,
+    reshape,
     scalar,
     scatter,
     where,
@@ -36,7 +37,9 @@ NOWHERE = -1  # linear index of padding
 def select_and_scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     operand, source, initial = inputs
     select, combine = (scope.graph(region) for region in operation.regions)
-    source, initial = as_params(combine, (source, initial))
+    source, initial = as_params(
+        operation.regions[1].types, operation.operand_types[1:], (source, initial)
+    )
     if not source.type.size:
         return broadcast(initial, operand.shape)
     size = operation.attributes.get("window_dimensions") or (1,) * len(operand.shape)
@@ -98,17 +101,11 @@ def covering_windows(windows: Windows, source: tuple[int, ...], result: tuple[in
 
 
 def scattered(operand: Node, source: Node, initial: Node, chosen: Node, combine: Graph) -> Node:
-    """The sources combined into the chosen places, one after another."""
-    start = broadcast(initial, operand.shape)
-    indices: list[Node] = []
-    rest = chosen
-    for extent in reversed(operand.shape):
-        indices.append(elementwise(Op.REM, rest, like(extent, rest)))
-        rest = rest / extent
-    indices.reverse()
-    exists = chosen >= 0
-    indices[0] = where(exists, indices[0], -1)
-    return scatter([start], [source], indices, combine, unique=False)[0]
+    """The sources combined into the chosen places, one after another; by linear index, for an
+    operand of rank 0 has no other."""
+    start = broadcast(initial, (operand.type.size,))
+    (combined,) = scatter([start], [source], [chosen], combine, unique=False)
+    return reshape(combined, operand.shape)
 
 
 RULES: dict[str, Rule] = {"stablehlo.select_and_scatter": select_and_scatter}

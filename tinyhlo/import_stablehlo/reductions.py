@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import accumulator, as_params, is_half, known_scalar
+from tinyhlo.import_stablehlo.lifting import as_params
+from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import broadcast, cast, elementwise, full, multi_reduce, reduce, where
@@ -30,7 +31,7 @@ ROUNDING = (Op.ADD, Op.MUL)  # monoids whose partial results round, so halves ac
 def reduce_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = len(inputs) // 2
     combiner = scope.graph(operation.regions[0])
-    values = as_params(combiner, inputs)
+    values = as_params(operation.regions[0].types, operation.operand_types, inputs)
     axes = operation.attributes["dimensions"]
     return reduce_arrays(values[:count], values[count:], axes, combiner)
 

@@ -20,7 +20,8 @@ from tinyhlo.import_stablehlo.indexing import (
     slice_at,
     store_at,
 )
-from tinyhlo.import_stablehlo.operands import all_of, as_params, inside
+from tinyhlo.import_stablehlo.lifting import as_params
+from tinyhlo.import_stablehlo.operands import all_of, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import (
@@ -44,7 +45,12 @@ def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> S
     count = (len(inputs) - 1) // 2
     starts = inputs[count]
     combiner = scope.graph(operation.regions[0])
-    values = as_params(combiner, (*inputs[:count], *inputs[count + 1 :]))
+    types = operation.operand_types
+    values = as_params(
+        operation.regions[0].types,
+        (*types[:count], *types[count + 1 :]),
+        (*inputs[:count], *inputs[count + 1 :]),
+    )
     operands, updates = values[:count], values[count:]
     numbers = operation.attributes["scatter_dimension_numbers"]
     place = placement_of(numbers, starts, operands[0].shape, updates[0].shape)

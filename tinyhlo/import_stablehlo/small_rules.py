@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
 from tinyhlo.import_stablehlo.elementwise import clamp
-from tinyhlo.import_stablehlo.lifting import on_bits, with_types
+from tinyhlo.import_stablehlo.lifting import with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.pooling import select_and_scatter
@@ -75,5 +75,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),
     "stablehlo.count_leading_zeros": on_values(count_leading_zeros, DTYPE),
     "stablehlo.bitcast_convert": bitcast_convert,
-    "stablehlo.select_and_scatter": partial(on_bits, select_and_scatter),  # its regions decode
+    "stablehlo.select_and_scatter": select_and_scatter,  # its regions decode
 }

@@ -121,6 +121,8 @@ def step_together(operation: Operation, inputs: Sequence[Values], team: Team) ->
     """Results of an op that sees all copies."""
     walker = team.walker
     try:
+        if operation.refusal and operation.name != "func.call":
+            raise UnsupportedError(operation.refusal)
         results = walker.together[rule_name(operation)](operation, inputs, team)
     except UnsupportedError as reason:
         walker.refuse(operation, str(reason))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.operands import as_params
+from tinyhlo.import_stablehlo.lifting import as_params
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import (
     is_idle,
@@ -84,7 +84,7 @@ def windows_of(
 def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
     count = len(inputs) // 2
     combiner = scope.graph(operation.regions[0])
-    values = as_params(combiner, inputs)
+    values = as_params(operation.regions[0].types, operation.operand_types, inputs)
     sources, initials = values[:count], values[count:]
     windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
     cumulative = cumulative_axis(windows, sources[0].shape)

@@ -77,15 +77,20 @@ enum {{ RESULTS = {results}, ARENA = {arena} }};
 
 #define EXPORTED __attribute__((visibility("default")))
 
+static int32_t missing_array(const char* what) {{
+  tiny_set_error(TINY_INVALID_ARGUMENT, what);
+  return TINY_INVALID_ARGUMENT;
+}}
+
 EXPORTED {prototype} {{
   void* inputs[] = {{{inputs}, NULL}};
   void* given[] = {{{outputs}, NULL}};
   void* outputs[RESULTS + 1];
   int32_t status = 0;
-  void* arena = tiny_allocate(ARENA);
+{missing}  void* arena = tiny_allocate(ARENA);
   for (int k = 0; k < RESULTS; k++) {{
     outputs[k] = (uintptr_t)given[k] % TINY_ALIGNMENT ? tiny_allocate(sizes[k]) : given[k];
-    if (!outputs[k]) status = TINY_RESOURCE_EXHAUSTED;
+    if (sizes[k] && !outputs[k]) status = TINY_RESOURCE_EXHAUSTED;
   }}
   if (!arena || !tiny_has_room({scratch})) status = TINY_RESOURCE_EXHAUSTED;
   if (status) {{
@@ -113,7 +118,7 @@ extern const char constant{k}[];"""
 
 HEADER = """/* {name}, compiled by tinyhlo {version} for {processor}.
 
-   Arrays are dense, the last axis fastest:
+   Arrays are dense, the last axis fastest; those of 0 bytes may be NULL:
 {arrays}
    Returns 0, or an error code whose text {name}_error() gives. Any number of threads may call it;
    each call uses as many threads as {name}_threads() was told, at first one a core. */
@@ -227,10 +232,15 @@ def prototype_of(name: str, module: Module) -> str:
     return f"int32_t {name}({written})"
 
 
-def header_of(name: str, prototype: str, processor: str, module: Module) -> str:
+def arrays_of(module: Module) -> dict[str, TensorType]:
+    """Inputs and outputs, by the names that they have in C."""
     seen = module.signature
-    named = [(f"in{k}", type_) for k, type_ in enumerate(seen.inputs)]
-    named += [(f"out{k}", type_) for k, type_ in enumerate(seen.outputs)]
+    inputs = {f"in{k}": type_ for k, type_ in enumerate(seen.inputs)}
+    return inputs | {f"out{k}": type_ for k, type_ in enumerate(seen.outputs)}
+
+
+def header_of(name: str, prototype: str, processor: str, module: Module) -> str:
+    named = arrays_of(module).items()
     arrays = [f"     {what:8} {type_}, {type_.nbytes} bytes" for what, type_ in named]
     return HEADER.format(
         name=name,
@@ -245,13 +255,19 @@ def header_of(name: str, prototype: str, processor: str, module: Module) -> str:
 def glue(
     name: str, prototype: str, header: str, module: Module, program: Program, compiled: Compiled
 ) -> str:
-    """The C file. An output in the memory of an input begins as a copy of it."""
+    """The C file. An output in the memory of an input begins as a copy of it; only arrays without
+    elements may be missing."""
     seen = module.signature
     sizes = [type_.nbytes for type_ in seen.outputs]
     aliases = [
         f"    memcpy(outputs[{k}], inputs[{j}], (size_t)sizes[{k}]);\n"
         f"    inputs[{j}] = outputs[{k}];\n"
         for k, j in program.aliases
+    ]
+    missing = [
+        f'  if (!{what}) return missing_array("{what} is NULL: it has to be {type_}");\n'
+        for what, type_ in arrays_of(module).items()
+        if type_.nbytes
     ]
     return GLUE.format(
         name=name,
@@ -265,6 +281,7 @@ def glue(
         inputs=", ".join(f"(void*)in{k}" for k in range(len(seen.inputs))) or "NULL",
         outputs=", ".join(f"out{k}" for k in range(len(sizes))) or "NULL",
         aliases="".join(aliases),
+        missing="".join(missing),
     )
 
 

@@ -68,6 +68,8 @@ int hipModuleLoadData(void** module, const char* image) {
   return *module ? (int)SUCCESS : INVALID_IMAGE;
 }
 
+int hipModuleUnload(void* module) { return dlclose(module) ? INVALID_VALUE : SUCCESS; }
+
 int hipModuleGetFunction(void** function, void* module, const char* name) {
   *function = dlsym(module, (std::string(name) + "_entry").c_str());
   return *function ? (int)SUCCESS : NOT_FOUND;

@@ -38,6 +38,11 @@ class DeviceKernel:
     dispatches: tuple[Dispatch, ...]
     scratch_bytes: int = 0
 
+    @property
+    def most_arrays(self) -> int:
+        """That one of its functions takes, images among them."""
+        return max((len(d.arguments) + len(d.images) for d in self.dispatches), default=0)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeviceCode:

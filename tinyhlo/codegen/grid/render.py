@@ -16,6 +16,7 @@ from tinyhlo.codegen.c.library import by_instructions
 from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.codegen.c.tables import table_text
 from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.arguments import check_arguments
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
@@ -55,6 +56,7 @@ def device_code(
             symbol = f"k{len(rendered)}_{clean}"
             rendered[kernel] = render(lower(kernel, target), target, symbol, functions, own)
         texts[kernel] = "\n".join(own)
+    check_arguments({kernel: each.most_arrays for kernel, each in rendered.items()}, target)
     prelude = PRELUDES[target.device]
     given = [by_instructions(target.device, *function) for function in functions.items()]
     return DeviceCode("\n".join([prelude, *given]), texts, rendered)

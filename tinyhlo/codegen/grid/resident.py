@@ -75,6 +75,7 @@ class Gather:
         self.target = target
         self.users = users
         self.sizes: dict[Kernel, bool] = {}
+        self.tables: dict[Kernel, int] = {}  # how many each kernel has
         self.found: dict[Kernel, Resident] = {}
 
     def block(self, block: Block) -> Block:
@@ -82,16 +83,24 @@ class Gather:
         row: list[Statement] = []
         for statement in block:
             joined = (*row, statement)
-            if self.is_small(statement) and len(buffers_of(joined)) <= MOST_BUFFERS:
+            if self.is_small(statement) and self.fits(joined):
                 row.append(statement)
                 continue
             result += self.together(tuple(row))
             row = []
-            if self.is_small(statement) and len(buffers_of((statement,))) <= MOST_BUFFERS:
+            if self.is_small(statement) and self.fits((statement,)):
                 row.append(statement)
             else:
                 result.append(self.inside(statement))
         return (*result, *self.together(tuple(row)))
+
+    def fits(self, row: Block) -> bool:
+        """Whether a kernel takes all arrays of a row, and its tables, which some devices take as
+        arrays too."""
+        buffers = len(buffers_of(row))
+        kernels = {s.kernel for s in statements(row) if isinstance(s, Launch)}
+        arrays = buffers + sum(self.tables[kernel] for kernel in kernels)
+        return buffers <= MOST_BUFFERS and arrays <= (self.target.arguments or arrays)
 
     def inside(self, statement: Statement) -> Statement:
         match statement:
@@ -136,6 +145,7 @@ class Gather:
         if library_call_of(kernel, self.users) is not None:
             return False
         program = lower(kernel, self.target)
+        self.tables[kernel] = len(program.tables)
         inner = list(below(program.body))
         shared = sum(shared_bytes(s.memory, self.target) for s in inner if isinstance(s, Allocate))
         mapped = any(isinstance(s, Loop) and s.axis in (Axis.GRID, Axis.ITEM) for s in inner)

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import gcd
 
+import numpy as np
+
 from tinyhlo.codegen.expressions import literal
 from tinyhlo.codegen.legal import FLOATS, has_rule, legalised, where
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.convert import bitcast, plain_cast, saturates
 from tinyhlo.codegen.llvm.types import (
+    constant_bits,
     float_text,
     literal_text,
     scalar_type,
@@ -26,6 +29,7 @@ from tinyhlo.codegen.llvm.types import (
 )
 from tinyhlo.codegen.math.tables import LOOKUPS
 from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, I32, U32, DType
+from tinyhlo.ir.meaning import MEANING, evaluate
 from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import COMPARISONS, Op
 from tinyhlo.records import dataclass
@@ -99,8 +103,12 @@ class Lanes(Operators["Lanes"]):
     def combined(self, op: Op, operands: Sequence[Lanes], dtype: DType | None) -> Lanes:
         operand = operands[-1].dtype
         result = dtype or (BOOL if op in COMPARISONS else operand)
-        texts = [each.text for each in operands]
-        text = plain(self.b, op, texts, operand, result, self.lanes)
+        numbers = [number for each in operands if (number := each.number) is not None]
+        if len(numbers) == len(operands) and (op in MEANING or op in (Op.CAST, Op.BITCAST)):
+            text = constant_text(evaluate(op, numbers, result), result, self.lanes)
+        else:
+            texts = [each.text for each in operands]
+            text = plain(self.b, op, texts, operand, result, self.lanes)
         return Lanes(self.b, text, result, self.lanes)
 
     def ordered(self, other: Lanes) -> Lanes:
@@ -109,12 +117,20 @@ class Lanes(Operators["Lanes"]):
         return Lanes(self.b, text, BOOL, self.lanes)
 
     @property
+    def number(self) -> np.ndarray | None:
+        """What a constant is in every lane; None for a register."""
+        bits = constant_bits(self.text, self.dtype)
+        if bits is None:
+            return None
+        return np.array(bits, f"u{self.dtype.itemsize}").view(self.dtype.numpy)
+
+    @property
     def known(self) -> int | None:  # type: ignore[override]
         number = self.text.rpartition(" ")[2].rstrip(")")
         return int(number) if number.removeprefix("-").isdigit() else None
 
 
-def constant_text(value: float, dtype: DType, lanes: int) -> str:
+def constant_text(value: float | np.ndarray, dtype: DType, lanes: int) -> str:
     return text_of_bits(literal(value, dtype).bits, dtype, lanes)  # 0.0 and -0.0 are equal
 
 
@@ -193,27 +209,34 @@ def called(names: Mapping[Op, str]) -> Rule:
 
 
 def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:
-    """NaN if either is NaN, and max(-0, +0) = +0. Against a constant that is neither, x86's own
-    instruction does it: it returns its second operand when unordered."""
+    """NaN if either is NaN, and max(-0, +0) = +0."""
     x, y = arguments
     if y.startswith("%") and not x.startswith("%"):
         x, y = y, x
-    type_ = value_type(dtype, lanes)
-    if not y.startswith("%") and "0x7FF" not in y and "0xFFF" not in y:
-        order = "ogt" if op is Op.MAX else "olt"
-        better = b.value(f"fcmp {order} {type_} {y}, {x}")
-        value = b.select(better, y, x, type_, lanes)
-        if float_text(0.0) in y and op is Op.MAX:  # -0.0 becomes +0.0
-            value = b.value(f"fadd {type_} {value}, zeroinitializer")
-        elif float_text(0.0)[3:] in y:
-            return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
-        return value
+    bound = Lanes(b, y, dtype, lanes).number
+    if bound is not None and not np.isnan(bound):
+        return bounded(b, op, x, y, float(bound), dtype, lanes)
     if lanes > 1 and not b.masks:
         return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
     if b.masks:
         return ranged(b, op, arguments, dtype, lanes)
     # LLVM would ask for the sign of one number by a jump
     return FLOATS[op](*(Lanes(b, text, dtype, lanes) for text in arguments)).text
+
+
+def bounded(b: Builder, op: Op, x: str, y: str, bound: float, dtype: DType, lanes: int) -> str:
+    """Against the number `bound`, which `y` is, x86's own instruction does it: it returns its
+    second operand when unordered or equal. Where that is the wrong zero there is more to do."""
+    type_ = value_type(dtype, lanes)
+    order = "ogt" if op is Op.MAX else "olt"
+    wins = bound == 0 and (op is Op.MIN) == bool(np.signbit(bound))
+    if wins and op is Op.MIN:
+        order = "ole"  # +0.0 becomes -0.0
+    better = b.value(f"fcmp {order} {type_} {y}, {x}")
+    value = b.select(better, y, x, type_, lanes)
+    if wins and op is Op.MAX:  # -0.0 becomes +0.0
+        return b.value(f"fadd {type_} {value}, zeroinitializer")
+    return value
 
 
 def ranged(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:

@@ -65,6 +65,30 @@ def float32_text(bits: int) -> str:
     return float_text(struct.unpack("<f", struct.pack("<I", bits))[0])
 
 
+def constant_bits(text: str, dtype: DType) -> int | None:
+    """The bits of a constant that `literal_text` has written, for all lanes or one; None for any
+    other text."""
+    if text.startswith("%"):
+        return None
+    word = text.removeprefix(f"splat ({scalar_type(dtype)} ").rstrip(")")
+    if dtype is BOOL:
+        return {"true": 1, "false": 0}.get(word)
+    if word.startswith("0xH"):
+        return int(word[3:], 16)
+    if word.startswith("0x"):
+        return int(word[2:], 16) if dtype is F64 else float32_bits(int(word[2:], 16))
+    is_number = word.removeprefix("-").isdigit()
+    return int(word) & ((1 << dtype.bits) - 1) if is_number else None
+
+
+def float32_bits(wide: int) -> int:
+    """Of the float that `float32_text` writes as the double with the bits `wide`."""
+    if wide >> 52 & 0x7FF == 0x7FF:
+        return wide >> 63 << 31 | 0xFF << 23 | wide >> 29 & 0x7FFFFF
+    (value,) = struct.unpack(">d", wide.to_bytes(8, "big"))
+    return int.from_bytes(struct.pack(">f", value), "big")
+
+
 def splat(text: str, scalar: str, lanes: int) -> str:
     """A constant in every lane."""
     return text if lanes == 1 else f"splat ({scalar} {text})"

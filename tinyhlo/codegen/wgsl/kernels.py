@@ -15,6 +15,7 @@ import numpy as np
 from tinyhlo.codegen.bodies import below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.arguments import check_arguments
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import Piece, pieces_of
 from tinyhlo.codegen.grid.render import fits_32_bits, large_private
@@ -30,8 +31,6 @@ from tinyhlo.target import Target
 
 MOST_INDEX = 1 << 31  # all integers that count are i32
 TOO_LARGE = "WEBGPU counts elements in 32 bits: make the arrays smaller, or use another device"
-MOST_ARRAYS = 127  # of a dispatch: places in `Bases`, but for the last one
-TOO_MANY = f"WEBGPU takes {MOST_ARRAYS} arrays in one kernel: stack some, or use another device"
 
 
 class Table(NamedTuple):
@@ -62,6 +61,11 @@ class WgslKernel(NamedTuple):
 
     dispatches: tuple[Dispatch, ...]
     scratch_words: int = 0
+
+    @property
+    def most_arrays(self) -> int:
+        """That one of its entry points takes."""
+        return max((len(each.arguments) for each in self.dispatches), default=0)
 
 
 class WgslModule(NamedTuple):
@@ -95,6 +99,7 @@ def module_of(
             continue
         symbol = f"k{len(rendered)}_{clean}"
         rendered[kernel] = render(kernel, target, symbol, functions, texts, tables)
+    check_arguments({kernel: each.most_arrays for kernel, each in rendered.items()}, target)
     source = "\n".join([prelude(target), *functions.values(), *texts])
     return WgslModule(source, rendered, tables)
 
@@ -109,7 +114,7 @@ def render(
 ) -> WgslKernel:
     """The dispatches of one kernel; their text is added to `texts`.
 
-    Raises UnsupportedOp for more elements than the device counts, or more arrays than it takes.
+    Raises UnsupportedOp for more elements than the device counts.
     """
     loops = lower(kernel, target)
     pieces, kept = pieces_of(loops, target)
@@ -131,8 +136,6 @@ def render(
         if piece.groups:
             own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
             used = [m for m in places if m in memories_in(piece.body)]
-            if len(used) > MOST_ARRAYS:
-                raise refused(kernel, f"{len(used)} arrays", TOO_MANY)
             texts.append(function(piece, target, own, used, functions))
             given = tuple(places[memory] for memory in used)
             dispatches.append(Dispatch(own, piece.groups, given))

@@ -9,6 +9,7 @@ from tinyhlo.ir.dtypes import BOOL, F32, I32, U32, DType
 from tinyhlo.target import Target
 
 GROUPS = 65535  # of a dispatch along one axis
+MOST_ARRAYS = 127  # of a dispatch: places in `Bases`, but for the last one
 
 
 def element(name: str, place: str, dtype: DType) -> str:

@@ -96,17 +96,21 @@ def open_device(number: int) -> Device:
     queue = asked(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
     target = target_of(attribute)
 
+    def module_of(image: bytes) -> stream.Module:
+        loaded = asked(driver, "cuModuleLoadData", image)
+        return stream.Module(loaded, driver.cuModuleUnload, opened)
+
     def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
         parts, calls = code.parts(thread_count(config)), code.dispatches
         with ThreadPoolExecutor(len(parts)) as pool:
             images = [*pool.map(lambda part: cubin(part[0], target.cpu, config), parts)]
         asked(driver, "cuCtxSetCurrent", context)
-        modules = [asked(driver, "cuModuleLoadData", image) for image in images]
+        modules = [module_of(image) for image in images]
         most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         handles: dict[str, int] = {}
         for module, (_, symbols) in zip(modules, parts, strict=True):
             for symbol in symbols:
-                function = asked(driver, "cuModuleGetFunction", module, symbol.encode())
+                function = asked(driver, "cuModuleGetFunction", module.handle, symbol.encode())
                 if bytes_ := calls[symbol].asked_bytes:
                     asked(driver, "cuFuncSetAttribute", function, most, bytes_)
                 handles[symbol] = int(function)
@@ -117,7 +121,10 @@ def open_device(number: int) -> Device:
     functions = [getattr(library, each) for each in FUNCTIONS]
     handles, alive = (int(context), int(queue)), (context, queue, library)
     label, memory = label_of("NV", number), asked(driver, "cuDeviceTotalMem", device)
-    return stream.stream_device(API, label, name, target, build, memory, handles, functions, alive)
+    opened = stream.stream_device(
+        API, label, name, target, build, memory, handles, functions, alive
+    )
+    return opened
 
 
 def target_of(attribute: Attribute) -> Target:

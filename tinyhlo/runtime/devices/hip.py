@@ -125,10 +125,11 @@ def open_device(number: int) -> Device:
     def build(code: DeviceCode, config: Config) -> tuple[Functions, Any]:
         asked(hip, "hipSetDevice", number)
         image = code_object(code.source, target.cpu, config)
-        module = answer(hip, "hipModuleLoadData", ctypes.c_void_p, image)
+        loaded = answer(hip, "hipModuleLoadData", ctypes.c_void_p, image)
+        module = stream.Module(loaded, hip.hipModuleUnload, opened)
         handles = {
             symbol: answer(
-                hip, "hipModuleGetFunction", ctypes.c_void_p, module, symbol.encode()
+                hip, "hipModuleGetFunction", ctypes.c_void_p, module.handle, symbol.encode()
             ).value
             for symbol in code.dispatches
         }
@@ -138,7 +139,8 @@ def open_device(number: int) -> Device:
     functions = [getattr(hip, each) for each in FUNCTIONS]
     label, handles = label_of("AMD", number), (number, queue.value)
     memory = answer(hip, "hipDeviceTotalMem", ctypes.c_size_t, number).value
-    return stream.stream_device(API, label, name, target, build, memory, handles, functions, hip)
+    opened = stream.stream_device(API, label, name, target, build, memory, handles, functions, hip)
+    return opened
 
 
 def matrices_of(architecture: str) -> str:

@@ -31,6 +31,7 @@ NUMBER, SIGNED = ctypes.c_uint64, ctypes.c_int64  # NSUInteger, NSInteger
 METAL_3 = 5001  # MTLGPUFamilyMetal3: macOS 13, devices whose buffers say where they lie
 SAFE = 0  # MTLMathModeSafe
 GROUP_ITEMS = 1024  # of all devices with Metal 3
+ARGUMENTS = 512  # words of a struct, as native/metal.c has it too
 CORES = 10  # Metal does not say; of an M1 to M4, 8 to 10
 
 # what follows the state, the device, the queue and the pipelines in native/metal.c's struct
@@ -191,6 +192,7 @@ def target_of(objc: Objc, device: int, name: str) -> Target:
         threads=CORES,
         group_items=GROUP_ITEMS,
         group_bytes=objc.send(device, "maxThreadgroupMemoryLength", answer=NUMBER),
+        arguments=ARGUMENTS,
     )
 
 

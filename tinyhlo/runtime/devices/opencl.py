@@ -37,6 +37,7 @@ ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 VENDORS = "OCL_ICD_VENDORS"  # where drivers are named
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INTEL_PACKAGE, INTEL = "intel-opencl-rt", "libintelocl.so"  # of the extra cl-cpu
+POINTER_BYTES = 8  # of an argument: an array of shared memory, or an image
 STATUSES = 80  # of the driver, from 0 downwards
 
 # feature -> the extension that says so
@@ -232,6 +233,8 @@ def target_of(device: Any, name: str, is_processor: bool) -> Target:
         threads=device.max_compute_units,
         group_items=power_of_two(device.max_work_group_size),
         group_bytes=int(device.local_mem_size),
+        # Processors take more than they say: Intel's runtime, for one, says 480 and takes 3000.
+        arguments=0 if is_processor else device.max_parameter_size // POINTER_BYTES,
     )
 
 

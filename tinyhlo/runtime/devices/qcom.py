@@ -20,7 +20,7 @@ from tinyhlo.target import Target
 VENDOR = "QUALCOMM"
 SIDE = 16384  # texels of an image, on an Adreno 630 and on an 830
 # of an Adreno 830, as its driver lists them; it fuses no products with sums
-GROUP_ITEMS, GROUP_BYTES, UNITS = 1024, 32 << 10, 12
+GROUP_ITEMS, GROUP_BYTES, UNITS, ARGUMENTS = 1024, 32 << 10, 12, 128
 
 
 def found(cl: Any) -> list[Any]:
@@ -76,4 +76,5 @@ def emulated(cl: Any, device: Any, name: str) -> Target:
         threads=UNITS,
         group_items=min(GROUP_ITEMS, own.group_items),
         group_bytes=min(GROUP_BYTES, own.group_bytes),
+        arguments=min(ARGUMENTS, own.arguments),
     )

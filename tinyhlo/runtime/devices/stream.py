@@ -8,6 +8,7 @@ Buffers lie in the device's own memory, which the host reads and writes by copie
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,22 @@ def called(handles: Mapping[str, int], calls: Mapping[str, Dispatch]) -> tuple[F
         for symbol, handle in handles.items()
     }
     return found, words
+
+
+class Module:
+    """Machine code that a driver has loaded onto a device: `unload` takes it off with this."""
+
+    def __init__(self, handle: Any, unload: Callable[[Any], Any], device: Device) -> None:
+        self.handle = handle
+        # not at exit: other threads may be in the code, and the driver unloads everything itself
+        weakref.finalize(self, unload_idle, handle, unload, device).atexit = False
+
+
+def unload_idle(handle: Any, unload: Callable[[Any], Any], device: Device) -> None:
+    """Unload a module after what is in the queue, which may need it. A forked child leaves it to
+    its parent, and after an error of the device there is nothing left to unload."""
+    if not core.library().tiny_device_wait(device.words.ctypes.data):
+        unload(handle)
 
 
 def stream_device(

@@ -4,13 +4,15 @@
     known.add(key_of_kernel(kernel, runs, target), Found("matmul_3", {"tile": "6x4"}, 861.0, 790.0))
 
 A line of JSON for each kernel. Of lines for the same kernel the last one counts, and what cannot be
-read is passed over: several processes may append to a file.
+read is passed over, which is said: several processes may append to a file, and people edit it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from tinyhlo.codegen.moves.heuristics import OFTEN
@@ -20,6 +22,8 @@ from tinyhlo.records import dataclass
 from tinyhlo.runtime.cache import key_of
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
+
+SHOWN = 5  # numbers of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +47,22 @@ class Schedules:
         `needed`, has none."""
         self.path = path
         self.found: dict[str, Found] = {}
-        lines = self.lines()
-        for line in lines:
+        lines, wrong = self.lines(), list[int]()
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
-                raw = json.loads(line)
-                key = raw.pop("key")
-                self.found[key] = Found(**raw)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # written by another version, or cut off
+                key, found = read(line)
+                self.found[key] = found
+            except ValueError:  # written by another version, cut off, or edited
+                wrong.append(number)
         if needed and not self.found:
             why = "no line of it is one of this version's" if lines else "it is empty or missing"
             raise TinyhloError(
                 f"no schedules in {path}: {why}; `tinyhlo tune MODEL --out {path}` searches them"
             )
+        if wrong:
+            say_passed_over(path, tuple(wrong))
 
     def lines(self) -> list[str]:
         """Raises TinyhloError for a file that exists and cannot be read."""
@@ -76,6 +83,31 @@ class Schedules:
                 file.write(line + "\n")
         except OSError as error:
             raise TinyhloError(f"cannot write schedules to {self.path}: {error}") from error
+
+
+def read(line: str) -> tuple[str, Found]:
+    """A key, and what was found for it. Raises ValueError for what `Schedules.add` never wrote."""
+    match json.loads(line):
+        case {
+            "key": str(key),
+            "kernel": str(kernel),
+            "schedule": dict(schedule),
+            "before": int() | float() as before,
+            "after": int() | float() as after,
+            **others,
+        } if not others and all(isinstance(answer, str) for answer in schedule.values()):
+            return key, Found(kernel, schedule, before, after)
+    raise ValueError(line)
+
+
+@cache
+def say_passed_over(path: Path, numbers: tuple[int, ...]) -> None:
+    """Say once which lines of a file nobody reads."""
+    shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if numbers[SHOWN:] else "")
+    print(
+        f"tinyhlo: {path}: no schedules of this version, passed over: line {shown}",
+        file=sys.stderr,
+    )
 
 
 def key_of_kernel(kernel: Kernel, runs: float, target: Target) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinyhlo.codegen.numbers import power_of_two
+from tinyhlo.codegen.wgsl.language import MOST_ARRAYS
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.devices.device import name_of
@@ -110,6 +111,7 @@ def target_of(
         threads=units,
         group_items=group_items,
         group_bytes=group_bytes,
+        arguments=MOST_ARRAYS,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import tempfile
 from enum import Enum, IntEnum
@@ -74,6 +75,11 @@ def cuModuleLoadData(image: bytes) -> tuple[int, ctypes.CDLL]:
         path = Path(folder) / "module.so"
         path.write_bytes(image)
         return 0, ctypes.CDLL(str(path))
+
+
+def cuModuleUnload(module: ctypes.CDLL) -> tuple[int]:
+    _ctypes.dlclose(module._handle)
+    return (0,)
 
 
 def cuModuleGetFunction(module: ctypes.CDLL, name: bytes) -> tuple[int, int | None]:
