@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, run_native, target
+from tests.schedule.graphs import launches
 from tinyhlo.codegen.sort import lower as lower_sort
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import elementwise, flip, iota, param, scalar, slice_, sort
@@ -13,6 +14,7 @@ from tinyhlo.ir.dtypes import F32, I32, DType
 from tinyhlo.ir.graph import Graph, Node, Sort
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import find_order
+from tinyhlo.ir.simplify import simplify
 from tinyhlo.schedule import schedule
 
 
@@ -139,7 +141,7 @@ def first_of(graph: Graph, limit: int) -> Graph:
     return Graph(graph.params, results)
 
 
-@pytest.mark.parametrize("length", [5, 100, 129, 1000, 5000])
+@pytest.mark.parametrize("length", [5, 17, 40, 100, 129, 1000, 5000])
 @pytest.mark.parametrize("limit", [1, 3, 16, 50])
 @pytest.mark.parametrize("descending", [False, True])
 def test_first_of_a_row(length: int, limit: int, descending: bool) -> None:
@@ -149,9 +151,10 @@ def test_first_of_a_row(length: int, limit: int, descending: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
-def test_first_of_every_type(dtype: DType) -> None:
-    graph = first_of(sorting((dtype, I32), (2000,), 0, less_than(dtype), 2), 10)
-    check(graph, [values((2000,), dtype), np.arange(2000, dtype=np.int32)])
+@pytest.mark.parametrize("length", [30, 2000])
+def test_first_of_every_type(dtype: DType, length: int) -> None:
+    graph = first_of(sorting((dtype, I32), (length,), 0, less_than(dtype), 2), 10)
+    check(graph, [values((length,), dtype), np.arange(length, dtype=np.int32)])
 
 
 @pytest.mark.parametrize("sign", [-1, 0, 1])
@@ -160,12 +163,26 @@ def test_first_of_rising_and_falling_rows(sign: int) -> None:
     check(graph, [sign * np.arange(3000, dtype=np.int32), np.arange(3000, dtype=np.int32)])
 
 
-def test_first_of_the_greatest_keys() -> None:
-    """A key that is the largest number there is counts as found."""
-    graph = first_of(sorting((I32, I32), (3000,), 0, less_than(I32), 2), 20)
-    column = np.full(3000, np.iinfo(np.int32).max, np.int32)
-    column[-3:] = 1
-    check(graph, [column, np.arange(3000, dtype=np.int32)])
+@pytest.mark.parametrize(("length", "limit"), [(3000, 20), (40, 6)])
+def test_first_of_the_greatest_and_the_least_keys(length: int, limit: int) -> None:
+    """A key that is the largest number there is counts as found, and so does the least."""
+    graph = first_of(sorting((I32, I32), (length,), 0, less_than(I32), 2), limit)
+    for number in (np.iinfo(np.int32).max, np.iinfo(np.int32).min):
+        column = np.full(length, number, np.int32)
+        column[-3:] = 1
+        check(graph, [column, np.arange(length, dtype=np.int32)])
+
+
+def test_the_way_to_the_first_follows_the_length() -> None:
+    def way(length: int, limit: int) -> str:
+        graph = first_of(sorting((F32, I32), (4, length), 1, less_than(F32), 2), limit)
+        (launch,) = launches(schedule(simplify(graph), "test", (), target(2)).body)
+        text = str(lower_sort.lower_sort(launch.kernel, target(2)))
+        return next(each for each in ("keys", "lows", "ranks") if f"local {each}" in text)
+
+    assert [way(64, 2), way(64, 8), way(128, 8), way(8, 2)] == ["keys"] * 4
+    assert [way(1000, 5), way(5000, 50)] == ["lows"] * 2
+    assert [way(64, 40), way(16, 12)] == ["ranks"] * 2
 
 
 def test_payload_is_no_memory() -> None:

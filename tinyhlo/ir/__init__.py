@@ -9,8 +9,8 @@ index         index expressions, `views`: what a view does to an index
 simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`,
               `algebra` (for `rewrite`), `limit`
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
-narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places; `updates`:
-              blocks of arrays as choices
+narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places;
+              `updates`: arrays with a block replaced, as choices
 order         what a sort's comparator means
 walks         what can be reached from somewhere
 """

@@ -3,10 +3,11 @@
 In: a kernel whose root is a Sort. Out: its LoopProgram. The way is chosen by what the comparator
 means (`ir/order.py`) and the length of the rows. Where it orders by numbers, short rows are sorted
 by counting, others by radix; where it does not, by merging. When only the first few elements of a
-row are wanted, they are found without sorting it:
+row are wanted, they are found without sorting it, one after the other in a short row:
 
     sort of f32[1000,8]    ->  counted
     sort of f32[100000]    ->  radix sort
+    top_k(f32[64], 4)      ->  extracted
     top_k(f32[32000], 40)  ->  selected
 """
 
@@ -18,6 +19,7 @@ from math import inf
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Position, letter
+from tinyhlo.codegen.sort.extract import extract, place_of
 from tinyhlo.codegen.sort.merge import merge_sort
 from tinyhlo.codegen.sort.radix import Row, cost, digits_of, radix_sort
 from tinyhlo.codegen.sort.rank import rank_sort, signed_key
@@ -70,12 +72,16 @@ def sort_row(
         return [], read
     order = find_order(root.comparator)
     threads = target.threads if 2 * rows <= target.threads else 1  # else each sorts rows
-    if order and is_selected(order, length, limit, target):
+    lanes = target.vector_bytes // 4
+    sorting = cost_of_sorting(order, length, target) if order else 0.0
+    if order and min(found := first_costs(order, length, limit, lanes)) < sorting:
 
         def key(position: Index) -> Expression:
             return signed_key(order[0], [read(k, position) for k in range(len(root.inputs))])
 
-        lanes = target.vector_bytes // 4
+        if found[0] <= found[1]:
+            statements, best = extract(key, length, limit, lanes)
+            return statements, lambda operand, rank: read(operand, place_of(best, rank, length))
         statements, best = select(key, length, limit, lanes, threads > 1)
         return statements, lambda operand, rank: read(
             operand, position_of(best, limit, rank, length)
@@ -118,24 +124,30 @@ def choose_way(root: Sort, order: Order | None, length: int, threads: int, targe
 # Costs: nanoseconds of one row on one 3 GHz core, measured (docs/decisions/0014-sort.md).
 
 
-def is_selected(order: Order, length: int, limit: int, target: Target) -> bool:
-    """Whether finding the first `limit` elements costs less than sorting the row."""
-    sorting = min(counting_cost(order, length, target), moving_cost(order, length))
-    return selection_cost(order, length, limit) < sorting
+def first_costs(order: Order, length: int, limit: int, lanes: int) -> tuple[float, float]:
+    """Of finding the first `limit` elements by extraction and by selection: keys with their
+    positions fit 64 bits."""
+    if len(order) > 1 or any(key.bits > 32 for key in order):
+        return inf, inf
+    extraction = 1.4 * length + limit * (4.0 + 2.7 * length / lanes)
+    return extraction, selection_cost(length, limit)
 
 
-def selection_cost(order: Order, length: int, limit: int) -> float:
-    """Of finding the first `limit` elements: keys with their positions fit 64 bits."""
-    if len(order) > 1 or any(key.bits > 32 for key in order) or length < 16 * limit:
+def selection_cost(length: int, limit: int) -> float:
+    if length < 16 * limit:
         return inf
     again = limit * block_length(length, limit)
     return 150.0 + 0.12 * length + 1.5 * again + limit * (9.0 + 2.0 * limit)
 
 
+def cost_of_sorting(order: Order, length: int, target: Target) -> float:
+    return min(counting_cost(order, length, target), moving_cost(order, length))
+
+
 def counting_cost(order: Order, length: int, target: Target) -> float:
-    """Of a rank sort: all pairs."""
+    """Of a rank sort: keys, then all pairs. Vectors of 64 bytes are hardly faster (Zen 4)."""
     words = sum(max(1, key.bits // 32) for key in order)
-    return 3.4 * words * length * length / target.vector_bytes
+    return words * length * (1.5 + 3.4 * length / min(target.vector_bytes, 32))
 
 
 def moving_cost(order: Order, length: int) -> float:
