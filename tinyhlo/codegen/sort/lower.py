@@ -147,7 +147,7 @@ def cost_of_sorting(order: Order, length: int, target: Target) -> float:
 def counting_cost(order: Order, length: int, target: Target) -> float:
     """Of a rank sort: keys, then all pairs. Vectors of 64 bytes are hardly faster (Zen 4)."""
     words = sum(max(1, key.bits // 32) for key in order)
-    return words * length * (1.5 + 3.4 * length / min(target.vector_bytes, 32))
+    return words * length * (2.2 + 3.4 * length / min(target.vector_bytes, 32))
 
 
 def moving_cost(order: Order, length: int) -> float:
