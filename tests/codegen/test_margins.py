@@ -11,15 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tinyhlo.codegen.expressions import Load, Memory
-from tinyhlo.codegen.loops import Axis, Loop, LoopProgram, Store
-from tinyhlo.codegen.moves.short_rows import with_short_rows
 from tinyhlo.compiler import Stages, run_stages
 from tinyhlo.config import Config
-from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.index import Var, index
 from tinyhlo.runtime.host import native
-from tinyhlo.runtime.processors import host_target
 
 Program = Callable[..., jax.Array]
 
@@ -159,33 +153,7 @@ def test_two_vectors_need_no_loop() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_complex_rows_are_words_side_by_side(width: int) -> None:
-    """Real and imaginary parts are copied together."""
+def test_rows_of_complex_numbers(width: int) -> None:
     x = numbers(49, 160, width, dtype="complex64")
     x.imag = numbers(49, 160, width) + 1
-    loops = check(lambda x: jnp.transpose(x, (1, 0, 2)), x)
-    lanes = {1: 2, 2: 4, 3: 4}[width]
-    assert f"for n in {2 * width} vector {lanes}" in loops, loops
-
-
-def test_what_a_row_is_made_of() -> None:
-    """Neighbours of neighbours, stored once each, in a loop that runs in no lanes."""
-    x, y = Memory("x", F32, 100), Memory("y", F32, 100)
-    row, there = Var("row", 8), host_target(1)
-
-    def loop(*stores: tuple[int, int], source: Memory = x, width: int = 1) -> str:
-        body = tuple(
-            Store(y, index(row) * 12 + to, Load(source, index(row) * 9 + start))
-            for to, start in stores
-        )
-        axis = Axis.VECTOR if width > 1 else Axis.SERIAL
-        moved = with_short_rows((Loop(row, axis, body, width),), there, [])
-        return str(LoopProgram("rows", (x,), (y,), moved))
-
-    joined = loop((2, 1), (0, 5), (3, 2), (1, 0), (4, 3))
-    assert "for n in 4 vector 4:\n      y[n + row*12 + 1] = x[n + row*9]" in joined, joined
-    assert "y[row*12] = x[row*9 + 5]" in joined
-    assert "vector" not in loop((0, 0), (2, 1)) + loop((0, 1), (1, 0)) + loop((0, 0))
-    assert "for n" not in loop((0, 0), (1, 1), width=8)
-    assert "for n" not in loop((0, 0), (1, 1), source=y)  # it may read what it wrote
-    assert "for n" not in loop((0, 0), (1, 1), (1, 1))
+    check(lambda x: jnp.transpose(x, (1, 0, 2)), x)

@@ -9,7 +9,6 @@ write_out      loops of a few iterations written out
 turned         operands that lie across, turned around in scratch
 columns        reduces across rows, row by row: `expansion` puts registers in rows of scratch
 vectors        the loop of each nest that runs in lanes
-short_rows     neighbours that were written out, copied together
 row_sums       sums along rows, as many rows at a time as there are lanes
 row_values     dear values of a row, in vectors before the rows
 column_blocks  several passes over columns, block by block

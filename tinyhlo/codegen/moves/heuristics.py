@@ -26,7 +26,6 @@ from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
 from tinyhlo.codegen.moves.row_sums import rows_together
 from tinyhlo.codegen.moves.row_values import before_rows
-from tinyhlo.codegen.moves.short_rows import with_short_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
@@ -59,10 +58,6 @@ def choose_moves(
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),
-        (
-            "short rows",
-            lambda body: body if program.in_place else with_short_rows(body, target, moves),
-        ),
         ("rows together", lambda body: rows_together(body, target, moves)),
         ("before", lambda body: before_rows(body, target, moves)),
         ("blocks", lambda body: block_columns(body, target, moves)),
