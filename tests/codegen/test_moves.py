@@ -107,22 +107,6 @@ def test_sum_over_rows_walks_memory_in_order() -> None:
     check(graph, [value], atol=1e-4)
 
 
-def test_what_has_nothing_in_common_runs_in_loops_of_its_own() -> None:
-    """A bias' gradient sums columns, its weights' update walks along rows."""
-    x, w = param(0, (32, 128), F32), param(1, (128, 64), F32)
-    graph = Graph((x.type, w.type), (reduce(Op.ADD, x, (0,)), mul(w, w)))
-    moves = choose_moves(lower_fused(Kernel("kernel", graph)), target(2)).moves
-    assert moves[0] == "distribute i 2" and f"vector ij {LANES}" in moves
-    check(graph, [normal(32, 128), normal(128, 64)])
-
-
-def test_what_reads_an_array_together_stays_together() -> None:
-    x = param(0, (128, 64), F32)
-    graph = Graph((x.type,), (reduce(Op.ADD, x, (1,)), mul(x, x)))
-    moves = choose_moves(lower_fused(Kernel("kernel", graph)), target(2)).moves
-    assert not any(move.startswith("distribute") for move in moves)
-
-
 def test_a_sum_over_turned_axes_walks_along_memory() -> None:
     x = param(0, (8, 40, 50), F32)
     y = permute(x, (0, 2, 1))

@@ -1,6 +1,6 @@
 """Rewrites of a loop nest, each legal or refused; `heuristics` chooses them. In order of use:
 
-basic          sibling reduces joined, loops distributed, nests collapsed
+basic          sibling reduces joined, nests collapsed
 remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
 margins        padded copies cut where their margins begin

@@ -6,27 +6,22 @@ loops that must run in order are `Axis.ORDERED` and no move touches them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import (
     all_indices,
-    below,
     inside,
-    memories_in,
     names_in,
     names_set,
     stores_in,
     substituted,
 )
-from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.loops import (
-    Allocate,
     Axis,
     Body,
     Declare,
     Loop,
-    LoopProgram,
     Statement,
     Store,
     around,
@@ -54,55 +49,6 @@ def join(body: Body) -> Body:
                 continue
         joined.append(statement)
     return tuple(joined)
-
-
-def distribute(program: LoopProgram, body: Body, moves: list[str]) -> Body:
-    """Parts of a loop that have nothing in common become loops of their own:
-
-       for i: a = 0; for j: a += x[j,i]; y[i] = a; for j: z[i,j] = w[i,j]
-    -> for i: a = 0; for j: a += x[j,i]; y[i] = a
-       for i: for j: z[i,j] = w[i,j]
-
-    Each then runs in lanes along its own memory. What reads an array together stays together.
-    """
-    aliases = {program.writes[k]: program.reads[p] for k, p in program.in_place}
-    result: list[Statement] = []
-    for statement in body:
-        if isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
-            found = parts_of(statement.body, aliases)
-            if len(found) > 1 and any(map(only_nests, found)):
-                moves.append(f"distribute {statement.var.name} {len(found)}")
-                result += [replace(statement, body=part) for part in found]
-                continue
-        result.append(statement)
-    return tuple(result)
-
-
-def only_nests(body: Body) -> bool:
-    return all(isinstance(s, Loop) and s.axis is Axis.SERIAL for s in body)
-
-
-def parts_of(body: Body, aliases: Mapping[Memory, Memory]) -> list[Body]:
-    """The statements in groups that share neither registers nor arrays, in order."""
-    groups: list[tuple[set[object], list[Statement]]] = []
-    for statement in body:
-        uses = {name for name in names_in((statement,)) if isinstance(name, str)}
-        uses |= names_set((statement,))
-        arrays = (m for m in memories_in((statement,)) if m.size > 1 or m.local)
-        used: set[object] = {*uses, *(aliases.get(memory, memory) for memory in arrays)}
-        used |= {s.memory for s in below((statement,)) if isinstance(s, Allocate)}
-        rest: list[tuple[set[object], list[Statement]]] = []
-        joined: list[Statement] = []
-        for others, statements in groups:
-            if others.isdisjoint(used):
-                rest.append((others, statements))
-            else:
-                used |= others
-                joined += statements
-        groups = [*rest, (used, [*joined, statement])]
-    order = {id(statement): k for k, statement in enumerate(body)}
-    found = [sorted(part, key=lambda s: order[id(s)]) for _, part in groups]
-    return [tuple(part) for part in sorted(found, key=lambda part: order[id(part[0])])]
 
 
 def partner(before: list[Statement], loop: Loop) -> int | None:

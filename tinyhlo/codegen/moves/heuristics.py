@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.loops import Body, LoopProgram
-from tinyhlo.codegen.moves.basic import collapse, distribute, join
+from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.borders import without_borders
 from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
@@ -48,7 +48,6 @@ def choose_moves(
     always = ""
     steps: tuple[tuple[str, Callable[[Body], Body]], ...] = (
         (always, join),
-        ("distribute", lambda body: distribute(program, body, moves)),
         ("remainders", lambda body: by_remainders(body, target, moves)),
         ("interchange", lambda body: interchange(body, moves)),
         (always, collapse),
