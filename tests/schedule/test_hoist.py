@@ -64,7 +64,9 @@ def backwards(w: jax.Array, u: jax.Array, xs: jax.Array) -> jax.Array:
     return lax.scan(lambda h, x: (jnp.tanh(x @ w + h @ u),) * 2, u[0], xs, reverse=True)[1]
 
 
-@pytest.mark.parametrize(("function", "rows"), [(cell, ()), (cell, (4,)), (backwards, ())])
+@pytest.mark.parametrize(
+    ("function", "rows"), [(cell, ()), (cell, (1,)), (cell, (4,)), (backwards, ())]
+)
 def test_a_product_with_scanned_rows_leaves_the_loop(
     function: Callable[..., Any], rows: tuple[int, ...]
 ) -> None:

@@ -140,5 +140,6 @@ def takes_a_row(node: Gather) -> bool:
     if node.shape != (1, *source.shape[1:]) or row_number(node).type.size != 1:
         return False
     return index.type.size > 0 and all(
-        isinstance(other, Iota) and other.axis == axis for axis, other in enumerate(others, 1)
+        source.shape[axis] == 1 or (isinstance(other, Iota) and other.axis == axis)
+        for axis, other in enumerate(others, 1)
     )
