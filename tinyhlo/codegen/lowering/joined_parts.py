@@ -23,8 +23,8 @@ from tinyhlo.target import SHORT
 MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
 MAX_TEXT = 12_000  # values in all pieces together; LLVM takes a second for twice as many
-LONG = 16  # elements of a piece, with the axes inside, that make a loop of its own worth while
-COPIED = 6  # bytes of a piece that is only copied, for the same
+LONG = 16  # elements of each part of a stack, which may be joined itself
+LEAST = 6  # bytes of a piece, with the axes inside, that make a loop of its own worth while
 
 Bounds = tuple[int, int]
 Parts = tuple[tuple[Bounds, ...], ...]  # by axis
@@ -65,7 +65,7 @@ def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
                 inside = (*at[:axis], ZERO + k, *at[axis + 1 :])
                 add_cuts(cuts, find_ends(node, inside, known)[0], variables)
     parts = [tuple(pairwise(sorted(found))) for found in cuts]
-    least = COPIED // node.dtype.itemsize if is_moved(node) else LONG
+    least = LEAST // node.dtype.itemsize
     for k, extent in enumerate(node.shape):
         if not pays(parts[k], prod(node.shape[k + 1 :]), least, SHORT // node.dtype.itemsize):
             parts[k] = ((0, extent),)
@@ -115,19 +115,6 @@ def pays(parts: tuple[Bounds, ...], inside: int, least: int, full: int) -> bool:
         return False
     most = max(sizes, default=0)
     return most <= inside or most >= least or all(size % full == 0 for size in sizes)
-
-
-def is_moved(node: Node) -> bool:
-    """Whether elements are as they were before, but for where they lie."""
-
-    def sources(n: Node) -> Sequence[Node]:
-        if isinstance(n, Elementwise) and n.op is Op.WHERE and joined_at(n.inputs[0]) is not None:
-            return n.inputs[1:]
-        return n.inputs if isinstance(n, VIEWS) else ()
-
-    return not any(
-        isinstance(n, (Elementwise, Reduce)) and not sources(n) for n in reachable([node], sources)
-    )
 
 
 def is_joined(node: Node) -> bool:
