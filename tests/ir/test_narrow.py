@@ -354,6 +354,11 @@ def test_an_array_is_not_copied_for_a_part_of_it() -> None:
     assert left(slice_of(known, 3, 9)) == left(slice_of(data, 3, 9)) == 0
     assert left(slice_of(known, 5, 6)) == left(rows(data, [k], (16,))) == 0
     assert left(slice_of(data, 0, 40)) == left(slice_of(data, 0, 4), data) == 1
+    double = mul(data, data)
+    assert left(double) == left(reduce(Op.ADD, known, [0])) == 0
+    assert left(double, data) == left(build.scan(Op.ADD, data, 0, False)) == 1
+    wide = build.update_slice(x, build.slice_(x, (0, 0), (8, 16)), [k, zero])
+    assert left(mul(wide, wide)) == 1  # each of its elements lies k rows further on
     chain: Node = x
     for n in range(MOST_CHOICES + 1):
         chain = build.update_slice(chain, row, [k if n % 2 else build.scalar(n, I32), zero])

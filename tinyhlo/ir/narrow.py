@@ -18,6 +18,8 @@ from functools import partial
 from math import prod
 
 from tinyhlo.ir.graph import (
+    VIEWS,
+    Elementwise,
     Gather,
     Graph,
     Loop,
@@ -38,9 +40,10 @@ from tinyhlo.ir.parts import PARTS
 from tinyhlo.ir.regions import Need, Parts, Region, Rows, joined, shape_in, shape_of, taken, whole
 from tinyhlo.ir.rows import ROWS, read_rows
 from tinyhlo.ir.simplify import rebuild, simplify, step
-from tinyhlo.ir.updates import MOST_CHOICES, as_choice, chain_length
+from tinyhlo.ir.updates import MOST_CHOICES, as_choice, chain, is_plain
 from tinyhlo.ir.walks import has_control_flow, reachable
 
+COMPUTED = (Elementwise, Reduce, *VIEWS)  # what they read need not be in memory
 WORK = (Reduce, MultiReduce, Scan, Sort)  # the rest is computed where it is read
 FEWER = 2  # times: a value is computed whole where more of it is read
 # Rows at places that are data: products of few columns share little of what they read.
@@ -125,6 +128,7 @@ def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set
     asked: dict[Node, Region] = dict.fromkeys((*graph.results, *graph.effects))
     needs: dict[Node, Need] = {}
     updates: set[UpdateSlice] = set()
+    stored = {*graph.results, *graph.effects}  # and what others take from memory
 
     def ask(node: Node, region: Region) -> None:
         asked[node] = joined(asked[node], region) if node in asked else region
@@ -132,10 +136,12 @@ def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set
     nodes = set(graph.nodes())
     for node in reversed(graph.nodes()):
         own = asked[node]
+        if node in stored if isinstance(node, VIEWS) else not isinstance(node, COMPUTED):
+            stored.update(node.inputs)
         if isinstance(node, Output) and isinstance(node.inputs[0], (MultiReduce, Sort)):
             ask(node.inputs[0], own)
             continue
-        if isinstance(node, UpdateSlice) and is_choice(node, own):
+        if isinstance(node, UpdateSlice) and is_choice(node, own, node in stored):
             updates.add(node)
             ask(node.inputs[0], own)
             asked.update(dict.fromkeys(node.inputs[1:]))
@@ -161,12 +167,15 @@ def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set
     return needs, updates
 
 
-def is_choice(node: UpdateSlice, own: Region) -> bool:
-    """Whether so little of an update is read that its operand need not be copied for it."""
-    if own is None or node.inputs[1].type.size == 0:
+def is_choice(node: UpdateSlice, own: Region, stored: bool) -> bool:
+    """Whether an update had better be computed where it is read: a little of it, or all of a copy
+    that is not `stored` for another reason."""
+    count, operand = chain(node)
+    if count > MOST_CHOICES or node.inputs[1].type.size == 0:
         return False
-    few = FEWER * prod(shape_in(own, node.shape)) <= node.type.size
-    return few and chain_length(node) <= MOST_CHOICES
+    if FEWER * prod(shape_in(own, node.shape)) <= node.type.size:
+        return True
+    return not stored and is_plain(node) and isinstance(operand, Param)
 
 
 def values_of(graph: Graph, params: frozenset[int]) -> set[Node]:

@@ -1,13 +1,11 @@
 """An array with a block replaced, as a choice between both by position.
 
-    update_slice(x, row, (k, 0))  ->  where(k <= iota < k + 1, row, x)
+    update_slice(x, row, (k, 0))  ->  where(0 <= iota - k < 1, row, x)
 
 What is read of a choice is computed where it is read; an update copies the array before.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BOOL, index_dtype
@@ -17,45 +15,61 @@ from tinyhlo.ir.rewrite import splat_value
 MOST_CHOICES = 8  # one after the other: each element of the result makes all of them
 
 
-def chain_length(node: Node) -> int:
-    """How many updates follow each other, the last of which `node` is."""
+def chain(node: Node) -> tuple[int, Node]:
+    """How many updates follow each other, the last of which `node` is, and what is updated."""
     count = 0
     while isinstance(node, UpdateSlice):
         count, node = count + 1, node.inputs[0]
-    return count
+    return count, node
+
+
+def is_plain(node: UpdateSlice) -> bool:
+    """Whether the block needs no look at another place for each element: it lies at known places,
+    or is one element wide where it does not."""
+    return all(node.inputs[1].shape[axis] == 1 for axis in masked_axes(node))
 
 
 def as_choice(node: UpdateSlice) -> Node:
-    """The value of an update that keeps something of its operand."""
+    """The value of an update: a choice by the position along each axis where the block is less than
+    the operand. Loops are cut where its place is known."""
     operand, update, *starts = node.inputs
-    known = [splat_value(start) for start in starts]
-    if None in known:
-        return at_data(operand, update, starts)
-    return at_known(operand, update, [int(start) for start in known if start is not None])
-
-
-def at_known(operand: Node, update: Node, starts: Sequence[int]) -> Node:
-    """Along each axis three parts, of which the middle one has the block."""
-    high = [n - a - k for n, a, k in zip(operand.shape, starts, update.shape, strict=True)]
-    found = build.pad(update, build.scalar(0, operand.dtype), starts, high)
-    for axis, (start, extent) in enumerate(zip(starts, update.shape, strict=True)):
-        place = build.iota(operand.shape, index_dtype(operand.shape), axis)
-        if start + extent < operand.shape[axis]:
-            found = build.where(place < start + extent, found, operand)
+    shape, dtype, masked = operand.shape, index_dtype(operand.shape), masked_axes(node)
+    cut = {
+        axis: int(start)
+        for axis, start in enumerate(map(splat_value, starts))
+        if start is not None and axis not in masked
+    }
+    low = [cut.get(axis, 0) for axis in range(len(shape))]
+    high = [n - a - k if axis in cut else 0 for axis, (n, a, k) in
+            enumerate(zip(shape, low, update.shape, strict=True))]  # fmt: skip
+    found = build.pad(update, build.scalar(0, operand.dtype), low, high)
+    if masked:
+        inside: Node = build.full(True, shape, BOOL)
+        places: list[Node] = []
+        for axis, extent in enumerate(found.shape):
+            place = build.iota(shape, dtype, axis)
+            if axis in masked:
+                place = place - build.broadcast(build.cast(starts[axis], dtype), shape)
+                inside = inside & (place >= 0) & (place < extent)
+                place = place.at_least(0).at_most(extent - 1)
+            places.append(place if extent > 1 else build.full(0, shape, dtype))
+        found = build.where(inside, build.gather(found, places), operand)
+    for axis, start in cut.items():
+        place, stop = build.iota(shape, dtype, axis), start + update.shape[axis]
+        if stop < shape[axis]:
+            found = build.where(place < stop, found, operand)
         if start > 0:
             found = build.where(place < start, operand, found)
     return found
 
 
-def at_data(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
-    shape, dtype = operand.shape, index_dtype(operand.shape)
-    inside: Node = build.full(True, shape, BOOL)
-    places: list[Node] = []
-    for axis, (start, extent) in enumerate(zip(starts, update.shape, strict=True)):
-        place = build.iota(shape, dtype, axis)
-        if extent < shape[axis]:
-            place = place - build.broadcast(build.cast(start, dtype), shape)
-            inside = inside & (place >= 0) & (place < extent)
-            place = place.at_least(0).at_most(extent - 1)
-        places.append(place)
-    return build.where(inside, build.gather(update, places), operand)
+def masked_axes(node: UpdateSlice) -> set[int]:
+    """Along which elements ask whether they are in the block: it is less than the operand there, at
+    a place that is data, or it is one element of a row, for which no loop is cut."""
+    operand, update, *starts = node.inputs
+    last = len(operand.shape) - 1
+    return {
+        axis
+        for axis, (n, extent) in enumerate(zip(operand.shape, update.shape, strict=True))
+        if extent < n and (splat_value(starts[axis]) is None or (axis == last and extent == 1))
+    }
