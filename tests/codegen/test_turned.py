@@ -14,9 +14,10 @@ from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves import turned
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, cast, elementwise, flip, param, permute, slice_
+from tinyhlo.ir.build import broadcast, cast, elementwise, flip, param, permute, reshape, slice_
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F64, I8, DType
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.joining import join, nth
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
@@ -103,6 +104,25 @@ def test_squares_side_by_side_in_one_kernel() -> None:
     x, y = param(0, (16, 16), F32), param(1, (16, 8), F32)
     inputs = numbers(x.shape, F32), numbers(y.shape, F32)
     check_kernel(permute(x, (1, 0)), permute(y, (1, 0)), inputs=inputs)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, I8], ids=str)
+@pytest.mark.parametrize("shape", [(64, 48), (67, 33), (9, 5), (4, 100), (130, 14)])
+@pytest.mark.parametrize("both", [False, True])
+def test_pairs(shape: tuple[int, int], dtype: DType, both: bool) -> None:
+    """Complex matrices: parts that lie in turns, into such or not."""
+    rows, columns = shape
+    x = param(0, (rows, columns, 2), dtype)
+    parts = [permute(nth(x, 2, k), (1, 0)) for k in (0, 1)]
+    result = add(*parts)
+    if both:
+        result = join([reshape(each, (columns, rows, 1)) for each in (parts[0], result)], 2)
+    graph = Graph((x.type,), (result,))
+    check(graph, [numbers(x.shape, dtype)])
+    kernel = Kernel("pairs", graph)
+    target = named_target("x86-64-v4", threads=1)
+    moves = choose_moves(lower_fused(kernel), target).moves
+    assert min(shape) < 14 or any(move.startswith("turn") for move in moves)
 
 
 def test_what_is_written_in_place_is_computed_once() -> None:

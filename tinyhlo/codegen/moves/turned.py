@@ -13,7 +13,8 @@ when its neighbour is wanted. Here whole lines are read in vectors, turned aroun
 The last block overlaps the one before it, as those of a product do (`codegen/contraction/cut.py`).
 Blocks of few rows follow each other in one thread: two threads would fetch the same lines, and take
 the results of rows that overlap from each other.
-Rows that are read backwards (`rot90`) lie in scratch as in memory and are picked from its end.
+Rows that are read backwards (`rot90`) lie in scratch as in memory and are picked from its end. The
+parts of pairs (complex numbers) are turned each for itself.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ FEW_ROWS = 48  # whose pages are at hand together: their blocks overlap, and sha
 OVERLAP = 1.03  # computed twice, rather than in blocks that are narrow
 SHARED = 16  # blocks: fewer are not taken out of the loops that they do not depend on
 MOST = 4  # operands: more have no room in the first cache
+STEPS = (1, -1, 2)  # elements from one row to the next: backwards, and of pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +85,16 @@ def turned_nest(
     """The nest with its operands turned around; nothing where none lies across."""
     variables = [loop.var for loop in nest]
     stores = [s for s in nest[-1].body if isinstance(s, Store)]
-    column = next((v for v in variables if all(s.index.coefficient(v) == 1 for s in stores)), None)
+    column = next((v for v in variables if is_along(v, stores)), None)
     if column is None:
         return ()
     written = {s.memory for s in stores}
     across = [x for x in plain_loads(stores) if x.memory not in written and is_far(x, column)]
-    found = Counter(v for x in across for v in variables if x.index.coefficient(v) in (1, -1))
+    found = Counter(v for x in across for v in variables if x.index.coefficient(v) in STEPS)
     if not found:
         return ()
     row = max(found, key=lambda v: (found[v], v.extent))
-    loads = [x for x in across if x.index.coefficient(row) in (1, -1)][:MOST]
+    loads = [x for x in across if x.index.coefficient(row) in STEPS][:MOST]
     widest = max(x.dtype.itemsize for x in loads)
     shortest = min(row.extent, column.extent)
     lanes = square_of(widest, shortest, target)
@@ -120,6 +122,11 @@ def has_many_pages(load: Load, column: Var, target: Target) -> bool:
     step = abs(load.index.coefficient(column) or 0) * load.dtype.itemsize
     pages = column.extent * min(step, PAGE_BYTES) // PAGE_BYTES
     return pages > NEAR_PAGES and 2 * load.memory.nbytes >= target.l3_bytes
+
+
+def is_along(column: Var, stores: Iterable[Store]) -> bool:
+    """Whether all that is stored along a loop lies side by side, or is pairs that do."""
+    return {s.index.coefficient(column) for s in stores} in ({1}, {2})
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
