@@ -26,8 +26,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.render import render
 from tinyhlo.codegen.llvm.kernel import render_kernel
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Store
-from tinyhlo.codegen.moves.basic import parts_of
+from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, LoopProgram, Store
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.index import Condition, Data, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
@@ -108,22 +107,6 @@ def test_a_register_of_a_loop_that_is_written_out_is_new_each_turn() -> None:
     text = str(render_kernel(program, named_target("x86-64-v3", 1), "doubled", False, {}))
     stored = re.findall(r"store float (%\w+), ptr %(?:p1|v)", text)
     assert len(set(stored)) == len(stored) == 4
-
-
-def test_scratch_of_one_element_stays_with_what_uses_it() -> None:
-    own, given, made, row = (
-        Memory("own", F32, 1, local=True),
-        Memory("x0", F32, 9),
-        Memory("y0", F32, 9),
-        Var("row", 9),
-    )
-    one = Var("one", 1)
-    body = (
-        Allocate(own),
-        Loop(one, Axis.SERIAL, (Store(own, constant(0), Load(given, index(row))),)),
-        Loop(one, Axis.SERIAL, (Store(made, index(row), Load(own, constant(0))),)),
-    )
-    assert len(parts_of(body, {})) == 1
 
 
 def test_scratch_is_read_after_it_is_stored() -> None:
