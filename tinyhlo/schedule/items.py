@@ -201,12 +201,20 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         if not inner or not repeated or min(repeated) > max(inner):
             return
     value = narrowest(unturned(source), walk.narrow, walk.why)
-    often = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
+    large = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
+    often = large and not is_table(value)
     if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
         if isinstance(value, (Elementwise, ir.Gather, ir.Slice)):
             yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
     elif often and any(map(has_own_axes, views_to(source))):
         yield base(source), f"{label(node)} would take its positions apart again and again"
+
+
+def is_table(value: Node) -> bool:
+    """Whether a value is made of constants alone: factors of Fourier transforms, which are split so
+    that less is read."""
+    inside = reachable([value], lambda node: node.inputs)
+    return all(node.inputs or isinstance(node, (ir.Constant, ir.Iota)) for node in inside)
 
 
 def views_to(node: Node) -> Iterator[Node]:
