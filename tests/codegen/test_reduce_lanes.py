@@ -13,9 +13,10 @@ from tests.schedule.graphs import F32, add, softmax
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, param, reduce
+from tinyhlo.ir.build import elementwise, full, param, reduce
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
@@ -59,6 +60,18 @@ def test_an_extreme_may_take_an_element_twice(op: Op, length: int) -> None:
     value[4:, :] = np.where(value[4:] > 0, -0.0, 0.0)
     x = param(0, value.shape, F32)
     check(Graph((x.type,), (reduce(op, x, (1,)),)), [value])
+
+
+@pytest.mark.parametrize("widths", [(16, 130), (130, 16), (8, 130, 40), (16, 16)])
+def test_parts_of_a_row_are_reduced_in_lanes_of_their_own(widths: tuple[int, ...]) -> None:
+    """`sum(concatenate([x, y], 1))`: few elements in few lanes, many in several vectors."""
+    parts = [param(k, (16, n), F32) for k, n in enumerate(widths)]
+    whole = join(parts, 1)
+    more = elementwise(Op.LT, full(2.0, whole.shape, F32), whole)
+    found = [(Op.ADD, whole), (Op.MAX, whole), (Op.OR, more)]
+    results = tuple(reduce(op, value, (0, 1)) for op, value in found)
+    graph = Graph(tuple(part.type for part in parts), results)
+    check(graph, [normal(16, n) for n in widths], atol=1e-3)
 
 
 def test_what_ends_a_row_of_an_extreme_has_no_mask() -> None:

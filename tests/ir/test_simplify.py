@@ -387,6 +387,21 @@ def test_what_repeats_or_joins_is_summed_along_its_own_axes(values: Node, produc
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("singles", [((), (1, 1)), ((1,), ()), ((), (1,)), ((1, 1), (1,))])
+def test_what_is_joined_is_turned_without_its_axes_of_one_element(
+    singles: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    """`concatenate([x, y]).reshape(5, 4).T`, of parts with shapes as (3, 4, 1)."""
+    before, after = singles
+    parts = [build.param(k, (*before, n, 4, *after), F32) for k, n in enumerate((3, 2))]
+    turned = build.permute(build.reshape(join(parts, len(before)), (5, 4)), (1, 0))
+    graph = Graph(tuple(part.type for part in parts), (turned,))
+    simple = simplify(graph)
+    verify_graph(simple)
+    arguments = [np.arange(t.size, dtype="f4").reshape(t.shape) for t in graph.params]
+    np.testing.assert_array_equal(*(run_graph(each, arguments)[0] for each in (simple, graph)))
+
+
 def values_of(node: Node) -> list[Param]:
     return [each for each in Graph((), (node,)).nodes() if isinstance(each, Param)]
 

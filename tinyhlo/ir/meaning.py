@@ -111,6 +111,7 @@ MEANING: dict[Op, Callable[..., Array]] = {
     Op.NOT: np.invert,
     Op.POPCOUNT: popcount,
     Op.CLZ: count_leading_zeros,
+    Op.ROUNDED: np.positive,
     Op.ADD: np.add,
     Op.SUB: np.subtract,
     Op.MUL: np.multiply,

@@ -34,6 +34,7 @@ class Op(Enum):
     NOT = ("not", 1)  # bits, or logical on i1
     POPCOUNT = ("popcount", 1)
     CLZ = ("clz", 1)
+    ROUNDED = ("rounded", 1)  # itself: no product that is fused with a sum
     # unary, result type given by the node
     CAST = ("cast", 1)  # value conversion; float -> int truncates and saturates, NaN -> 0
     BITCAST = ("bitcast", 1)  # same width

@@ -270,6 +270,7 @@ def permute_of_joined_axes(node: Permute) -> Node | None:
             return None
         order += range(start, end)
         k += stop - node.order[k]
+    order += [axis for axis in range(len(source.shape)) if axis not in order]  # of one element
     return build.permute(source, order)
 
 

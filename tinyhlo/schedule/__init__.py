@@ -9,6 +9,7 @@ orders           products in the order in which they are read
 sink             values turned once, before the work on them
 terms            reduces in the order in which their terms lie
 depths           products along depths that steps do not divide, in two
+alike            what is compared with an extreme of itself is rounded alike wherever it is computed
 values           what a value is to memory
 items            values that are worth a kernel's result, and why
 joined           values that are one of several by their position

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.narrow import narrow
+from tinyhlo.schedule.alike import alike
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
 from tinyhlo.schedule.depths import even_depths
@@ -35,6 +36,7 @@ PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
     "sink": lambda graph, target: sink(graph),
     "terms": lambda graph, target: in_order_of_terms(graph),
     "depths": even_depths,
+    "alike": alike,
 }
 INEXACT = frozenset({"winograd"})  # left out where a program asks for more than default precision
 

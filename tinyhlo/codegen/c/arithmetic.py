@@ -36,7 +36,7 @@ CALLED = {
 CALLS = {
     op: f"{name}({', '.join(f'{{{k}}}' for k in range(op.arity))})" for op, name in CALLED.items()
 }
-FLOATS = {**COMMON, **SIGNS, **CALLS, Op.NEG: "-{0}"}
+FLOATS = {**COMMON, **SIGNS, **CALLS, Op.NEG: "-{0}", Op.ROUNDED: "{0}"}
 # Where signed numbers overflow, or are shifted, C leaves open what happens: unsigned ones are `u`,
 # those in which C computes `wide`; a shift by the width or more gives some number.
 INTEGERS = {

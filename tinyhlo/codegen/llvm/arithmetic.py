@@ -50,6 +50,7 @@ FLOAT_MATH = {
     Op.RINT: "roundeven",
     Op.SQRT: "sqrt",
     Op.FMA: "fma",
+    Op.ROUNDED: "arithmetic.fence",
 }
 INT_INSTRUCTIONS = {
     Op.ADD: "add",

@@ -113,7 +113,8 @@ def fold(r: Statements, name: str, op: Op, registers: LaneRegisters) -> None:
 
 
 def accumulators(loop: Loop) -> dict[str, tuple[Op, tuple[int, ...]]]:
-    """Accumulators of vectorised reduce loops in `loop` that outlive it: name -> (op, widths)."""
+    """Accumulators of vectorised reduce loops in `loop` that outlive it: name -> (op, widths), the
+    widest first. Parts of a row have loops of their own, perhaps of other widths."""
     found: dict[str, tuple[Op, tuple[int, ...]]] = {}
     outliving = changed((loop,))
 
@@ -126,7 +127,9 @@ def accumulators(loop: Loop) -> dict[str, tuple[Op, tuple[int, ...]]]:
             if isinstance(statement, Loop):
                 walk(statement, widths)
             elif isinstance(statement, Accumulate) and widths and statement.name in outliving:
-                found[statement.name] = (statement.op, widths)
+                _, others = found.get(statement.name, (statement.op, ()))
+                every = tuple(sorted({*others, *widths}, reverse=True))
+                found[statement.name] = (statement.op, every)
 
     walk(loop, ())
     return found

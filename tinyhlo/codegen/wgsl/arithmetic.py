@@ -32,6 +32,7 @@ FLOATS = {
     **SIGNS,
     **CALLS,
     Op.NEG: "-{0}",
+    Op.ROUNDED: "{0}",
     Op.ABS: "abs({0})",
     Op.RINT: "round({0})",
     Op.FMA: "fma_f32({0}, {1}, {2})",
