@@ -247,7 +247,11 @@ def added_across(walk: Walk, node: Node) -> Reasons:
 
 def lies_across(value: Node, stored: Container[Node]) -> bool:
     """Whether something that a value is computed of has neighbours of it far apart."""
-    inside = reachable([value], lambda node: () if node in stored else node.inputs)
+
+    def below(node: Node) -> Sequence[Node]:
+        return () if node in stored or is_in_memory(node) else node.inputs
+
+    inside = reachable([value], below)
     return any(isinstance(node, ir.Permute) and crosses(node) for node in inside)
 
 
