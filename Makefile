@@ -175,6 +175,10 @@ bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CP
 bench-random: .venv/.installed  ## time N=200 random operations from number K=0 on against XLA:CPU
 	@.venv/bin/python -m benchmarks.sweep --random $(or $(N),200) --first $(or $(K),0)
 
+# ONLY="repeated, " runs these; all of them take half an hour.
+bench-pairs: .venv/.installed  ## time pairs of steps, each producer with each consumer, against XLA:CPU
+	@.venv/bin/python -m benchmarks.sweep --pairs --rounds 1 --only "$(ONLY)"
+
 # NAMES="gpt2_train ray_march" runs these and writes no page.
 bench-models: .venv/.installed  ## time models of real size against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.models $(NAMES)
@@ -205,5 +209,5 @@ clean:  ## remove what the targets made
 
 .PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
 	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
-	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-models bench-large accuracy docs \
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-pairs bench-models bench-large accuracy docs \
 	counts random-programs random-jax clean

@@ -2,11 +2,13 @@
 
     python -m benchmarks.sweep [--only REGEX] [--rounds N] [--markdown]
     python -m benchmarks.sweep --random N [--first K] [--rounds N]
+    python -m benchmarks.sweep --pairs [--only REGEX] [--rounds N]
 
 Whole programs hide a slow operation behind fast ones; here each stands alone. Prints every row, the
 slowest for tiny first, and writes the slowest into their section of docs/benchmarks.md.
 `--markdown` prints that section and writes nothing; with `--only`, nothing is written either, nor
-with `--random`: operations K to K + N of `random_operations.py`.
+with `--random`: operations K to K + N of `random_operations.py`, and with `--pairs`: two steps, one
+after the other (`pairs.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.operations import OPERATIONS, Operation
+from benchmarks.pairs import pairs
 from benchmarks.random_operations import drawn
 from benchmarks.record import markdown_table, write_section
 from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
@@ -56,9 +59,11 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--random", type=int, default=0, metavar="N")
     parser.add_argument("--first", type=int, default=0, metavar="K")
+    parser.add_argument("--pairs", action="store_true")
     options = parser.parse_args()
     numbers = range(options.first, options.first + options.random)
     operations = dict(map(drawn, numbers)) if options.random else OPERATIONS
+    operations = pairs() if options.pairs else operations
     chosen = {name: each for name, each in operations.items() if re.search(options.only, name)}
     devices = warm_devices()
     found: dict[str, dict[str, Measured]] = {}
@@ -73,7 +78,7 @@ def main() -> int:
         Console().print(table)
     if options.markdown:
         print(section(rows), end="")
-    elif not options.only and not options.random:
+    elif operations is OPERATIONS and not options.only:
         write_section(section(rows))
     failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
     for failure in failures:
