@@ -15,6 +15,7 @@ from tinyhlo.ir.graph import Graph, Node, Sort
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import find_order
 from tinyhlo.ir.simplify import simplify
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
 
 
@@ -174,10 +175,12 @@ def test_first_of_the_greatest_and_the_least_keys(length: int, limit: int) -> No
 
 
 def test_the_way_to_the_first_follows_the_length() -> None:
+    there = named_target("x86-64-v4", threads=2)
+
     def way(length: int, limit: int) -> str:
         graph = first_of(sorting((F32, I32), (4, length), 1, less_than(F32), 2), limit)
-        (launch,) = launches(schedule(simplify(graph), "test", (), target(2)).body)
-        text = str(lower_sort.lower_sort(launch.kernel, target(2)))
+        (launch,) = launches(schedule(simplify(graph), "test", (), there).body)
+        text = str(lower_sort.lower_sort(launch.kernel, there))
         return next(each for each in ("keys", "lows", "ranks") if f"local {each}" in text)
 
     assert [way(64, 2), way(64, 8), way(128, 8), way(8, 2)] == ["keys"] * 4
