@@ -257,19 +257,17 @@ def permute_of_joined_axes(node: Permute) -> Node | None:
     source = inner.inputs[0]
     if not isinstance(source, Expand) and not is_joined(source):
         return None
-    groups: dict[int, tuple[int, int, int]] = {}  # from first axis of the reshape: its last, ...
-    for first, stop, start, end in axis_groups(inner.shape, source.shape):
-        groups[first] = stop, start, end
+    groups = {first: rest for first, *rest in axis_groups(inner.shape, source.shape)}
     order, k = list[int](), 0
     while k < len(node.order):
-        group = groups.get(node.order[k])
-        if group is None:
+        first = node.order[k]
+        if first not in groups:
             return None
-        stop, start, end = group
-        if node.order[k : k + stop - node.order[k]] != tuple(range(node.order[k], stop)):
-            return None
+        stop, start, end = groups[first]
+        if node.order[k : k + stop - first] != tuple(range(first, stop)):
+            return None  # what is joined does not stay together
         order += range(start, end)
-        k += stop - node.order[k]
+        k += stop - first
     order += [axis for axis in range(len(source.shape)) if axis not in order]  # of one element
     return build.permute(source, order)
 
