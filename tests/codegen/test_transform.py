@@ -166,6 +166,27 @@ def test_products_in_a_chain_share_a_tile() -> None:
     np.testing.assert_allclose(found, run_graph(graph, [values])[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("extents", [(8, 20), (7, 19), (8, 19), (7, 1)])
+@pytest.mark.parametrize("passes_before", [0, 1])
+def test_rows_become_squares(extents: tuple[int, int], passes_before: int) -> None:
+    """Four rows are 2x2 neighbours of what follows, the last of which may be missing."""
+    x = param(0, (3, 4 * 10), F32)
+    square = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], np.float32)
+    rows = apply(square, apply(MATRIX, x)) if passes_before else apply(MATRIX, x)
+    squares = permute(reshape(rows, (2, 2, 4, 10)), (2, 0, 3, 1))
+    result = elementwise(Op.NEG, slice_(reshape(squares, (8, 20)), (0, 0), extents))
+    graph = Graph((x.type,), (result,))
+    program = schedule(graph, "squares", (), TARGET)
+    assert len(program.body) == 1 + passes_before
+    last = program.body[-1]
+    assert isinstance(last, Launch)
+    loops = lower_kernel(last.kernel, TARGET)
+    assert loops.moves[0].startswith("unroll 4x")
+    values = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
+    (found,) = call(compile_program(program, TARGET, Config()), program, values)
+    np.testing.assert_allclose(found, run_graph(graph, [values])[0], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("count", "kernels"), [(MANY_PARTS, 1), (MANY_PARTS + 1, 2)])
 def test_many_joined_parts_are_stored_before(count: int, kernels: int) -> None:
     """Frames of a signal: the choice among them would be written out for each row."""

@@ -78,6 +78,14 @@ def test_results_are_those_of_the_sum(case: str) -> None:
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("side", [8, 7])
+def test_what_follows_is_computed_with_the_results(side: int) -> None:
+    x, w, scale = numbers(1, side, side, 16), numbers(3, 3, 16, 8), numbers(8)
+    program = program_of(lambda x, w, s: jax.nn.relu(convolution(x, w) * s), x, w, scale)
+    assert len(list(launches(program.body))) == 4
+
+
+@pytest.mark.usefixtures("always")
 def test_gradients_and_loops() -> None:
     def loss(x: jax.Array, w: jax.Array) -> jax.Array:
         return jnp.sum(lax.fori_loop(0, 2, lambda _, x: jnp.tanh(convolution(x, w)), x) ** 2)

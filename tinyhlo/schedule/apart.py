@@ -9,19 +9,22 @@ one kernel does both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
-from tinyhlo.ir.index import index
+from tinyhlo.ir.index import divide, index
 from tinyhlo.ir.printer import label
+from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import is_prefix, reducer_of, space_of
+from tinyhlo.schedule.access import Indices, is_prefix, reducer_of, space_of
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
 from tinyhlo.schedule.items import LONGEST
 from tinyhlo.schedule.joined import is_joined
+from tinyhlo.schedule.transform_chain import different_rows, row_places
 from tinyhlo.schedule.values import base, own_work
 
 ROW_LIMIT = 1 << 16  # elements of a row that may be walked several times: it stays in the cache
@@ -188,7 +191,8 @@ def why_no_epilogue(consumer: Cluster, other: Cluster, value: Node, values: Valu
     inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
     if sum(map(is_joined, inside)) > 1:
         return f"{name(consumer)} is one of several values by its position"
-    if consumer.items[0].type.size != value.type.size or not is_identity(consumer, value):
+    item, reads = consumer.items[0], consumer.reads[value]
+    if not (is_identity(item, reads, value) or is_rearranged(item, reads, value)):
         return f"{name(consumer)} reads it at other places than its own"
     return ""
 
@@ -210,14 +214,38 @@ def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
     return any(own_work(node) >= DEAR_WORK and node.type.size > 1 for node in inside)
 
 
-def is_identity(cluster: Cluster, value: Node) -> bool:
-    """Every access of `value` is at the index being computed, its axes in any order, the same for
-    all, or as a reshape has them."""
-    space = space_of(cluster.items[0])
+def is_identity(item: Node, reads: Set[Indices], value: Node) -> bool:
+    """Whether an item that reads a value of its own size at `reads` does so at the index being
+    computed, its axes in any order, the same for all, or as a reshape has them."""
+    space = space_of(item)
+    if item.type.size != value.type.size:
+        return False
     if not space.reduced:
-        same = reshape_index(cluster.items[0].shape, value.shape, tuple(map(index, space.kept)))
-        if cluster.reads[value] == {same}:
+        same = reshape_index(item.shape, value.shape, tuple(map(index, space.kept)))
+        if reads == {same}:
             return True
     own = {index(v) for v in space.kept if v.extent > 1}
-    orders = {tuple(i for i in at if not i.is_constant) for at in cluster.reads[value]}
+    orders = {tuple(i for i in at if not i.is_constant) for at in reads}
     return len(orders) == 1 and all(len(axes) == len(own) == len(own & {*axes}) for axes in orders)
+
+
+def is_rearranged(item: Node, reads: Set[Indices], value: Node) -> bool:
+    """Whether an item has the elements of a product with a small constant matrix, each once, so
+    that those of which all rows are needed are neighbours: squares that 2x2 results are made of."""
+    transform = find_transform(value)
+    if transform is None or not isinstance(value, Reduce) or len(reads) != 1:
+        return False
+    if item.type.size > value.type.size:
+        return False
+    (at,) = reads
+    variables = space_of(item).kept
+    together = different_rows([at[k] for k in row_places(value, transform)], variables)
+    if together is None or prod(together) > len(transform.matrix):
+        return False
+    digits = Counter(atom for place in at for atom, _ in place.terms)
+    parts = [
+        [index(variable)] if count in (1, variable.extent) else list(divide(index(variable), count))
+        for variable, count in zip(variables, together, strict=True)
+    ]
+    own = {part for every in parts for part in every if not part.is_constant}
+    return {index(atom) for atom in digits} == own and set(digits.values()) <= {1}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.schedule.apart import is_identity
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Values, merge
 from tinyhlo.schedule.row_chain import find_row_chain, pays
 from tinyhlo.schedule.transform_chain import find_chain
@@ -69,9 +70,12 @@ def join_transform_chain(last: Cluster, values: Values, target: Target) -> None:
         longer = [*sums, *chain]
         if len(longer) > MAX_STAGES or find_chain(longer, stop, target) is None:
             return
-        after = [item for item in last.items if item not in chain]
-        if any(sums[-1] in last.by_item[item] for item in after):
+        after = {item: last.by_item[item] for item in last.items if item not in chain}
+        if any(sums[-1] in reads for reads in after.values()):
             return
+        read = ((item, reads[chain[-1]]) for item, reads in after.items() if chain[-1] in reads)
+        if not all(is_identity(item, places, chain[-1]) for item, places in read):
+            return  # a tile would have parts of its rows
         merge(last, cluster)
         chain = longer
 

@@ -12,12 +12,12 @@ The passes of a Fourier transform are such a chain, whoever wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
 from tinyhlo.ir.graph import Node, Reduce
-from tinyhlo.ir.index import index, linear
+from tinyhlo.ir.index import Index, Remainder, Var, index, linear
 from tinyhlo.ir.transform import Transform, find_transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import Indices, access, space_of
@@ -84,6 +84,31 @@ def own_axes(node: Reduce, transform: Transform) -> tuple[int | None, ...]:
         place if axis not in transform.row_axes and node.shape[place] > 1 else None
         for place, axis in enumerate(kept)
     )
+
+
+def row_places(node: Reduce, transform: Transform) -> tuple[int, ...]:
+    """The axes of a sum that are rows of its matrix."""
+    kept = [k for k in range(len(transform.source.shape)) if k not in node.axes]
+    return tuple(kept.index(axis) for axis in transform.row_axes)
+
+
+def different_rows(rows: Iterable[Index], variables: Sequence[Var]) -> tuple[int, ...] | None:
+    """How many neighbours along each axis of a result need different rows of a sum, which are read
+    at `rows`: all of them for i, two for i % 2. None where that is not the same all along."""
+    found = [1] * len(variables)
+    for atom in {atom for row in rows for atom, _ in row.terms}:
+        match atom:
+            case Var(extent=count):
+                variable = atom
+            case Remainder(dividend=Index(0, ((Var() as variable, 1),)), modulus=count):
+                pass
+            case _:
+                return None
+        axis = variables.index(variable)
+        if found[axis] not in (1, count):
+            return None
+        found[axis] = count
+    return tuple(found)
 
 
 def share_axes(stages: Sequence[Stage], reads: Sequence[dict[Node, set[Indices]]]) -> list[Stage]:

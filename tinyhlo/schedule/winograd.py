@@ -38,7 +38,6 @@ from tinyhlo.ir.graph import (
     added_locations,
 )
 from tinyhlo.ir.index import Var, index
-from tinyhlo.ir.joining import join, nth
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.views import through
@@ -55,6 +54,7 @@ MOST_STORED = 1 << 29  # bytes
 LEAST_SAVED = 1 << 24  # multiply-adds: 0.1 ms and more, for 0.1 s of compiling
 
 Matrix = np.ndarray[Any, Any]
+A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])  # A', of four sums
 B = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])  # B', of four places
 G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]]) / 2  # of three taps
 
@@ -175,7 +175,7 @@ def pays(convolution: Convolution, target: Target) -> bool:
 
 def has_epilogue(node: Node, users: Users) -> bool:
     """Whether only work on its elements follows a value, up to products, which take that from
-    memory. Other loops would choose among the four results of a square: for them it is stored."""
+    memory. Other loops would find the four results of a square far apart: for them it is stored."""
     followed = reachable([node], lambda n: (u for u in users[n] if isinstance(u, Elementwise)))
     last = [user for n in followed for user in users[n] if not isinstance(user, Elementwise)]
     behind = reachable(last, lambda n: users[n] if isinstance(n, VIEWS) else ())
@@ -188,7 +188,7 @@ def has_epilogue(node: Node, users: Users) -> bool:
 
 def transformed(convolution: Convolution, shape: Shape) -> Node:
     """The results, of `shape`. Products have the axis of the 16 elements first, then what is kept,
-    channels last."""
+    channels last; four results of a square are the rows of one more product."""
     kept, channels = convolution.kept, convolution.channels
     extents = {axis: convolution.taps.shape[axis] for axis in (*kept, *channels)}
     extents |= {axis: squares_along(extents[axis]) for axis in convolution.places}
@@ -196,32 +196,32 @@ def transformed(convolution: Convolution, shape: Shape) -> Node:
     product = (PLACES**2, *extents.values())
 
     def factor(matrix: Matrix, source: Node, axes: Sequence[int]) -> Node:
-        found = elements(np.kron(matrix, matrix), source)
+        last = len(source.shape) - 2, len(source.shape) - 1
+        found = elements(np.kron(matrix, matrix), source, last)
         return build.broadcast(found, product, (0, *(position[axis] for axis in axes)))
 
     image = factor(B, *squares_of(convolution))
     taps = factor(G, *taps_of(convolution))
     sums = build.reduce(Op.ADD, image * taps, [position[axis] for axis in channels])
-    parts = [nth(sums, 0, k) for k in range(PLACES**2)]
-    rows = [parts[PLACES * i : PLACES * (i + 1)] for i in range(PLACES)]
-    results = turned([sums_of_three(row) for row in turned([sums_of_three(r) for r in rows])])
-    first, second = (position[axis] - 1 for axis in convolution.places)
-    upper, lower = (stacked(row, second + 1) for row in results)
-    whole = stacked([upper, lower], first + 1 + (second < first))
+    squares = elements(np.kron(A, A), sums, (0,))
+    order = [*range(2, 2 + len(kept))]
+    for number, axis in enumerate(convolution.places):
+        order.insert(1 + order.index(1 + position[axis]), number)
+    whole = build.permute(build.reshape(squares, (RESULTS, RESULTS, *squares.shape[1:])), order)
     even = tuple(extents[a] * (RESULTS if a in convolution.places else 1) for a in kept)
     return build.slice_(build.reshape(whole, even), [0] * len(shape), shape)
 
 
-def elements(matrix: Matrix, source: Node) -> Node:
-    """A matrix times what lies along the last two axes of `source`; its rows are the first axis."""
+def elements(matrix: Matrix, source: Node, axes: Sequence[int]) -> Node:
+    """A matrix times what lies along `axes` of `source`; its rows are the first axis."""
     shape = (len(matrix), *source.shape)
-    rank, given = len(shape), matrix.reshape(len(matrix), *source.shape[-2:]).astype(np.float32)
-    axes = (0, rank - 2, rank - 1)
+    summed = [1 + axis for axis in axes]
+    columns = matrix.reshape(len(matrix), *(shape[k] for k in summed)).astype(np.float32)
     coefficients, mask = (
-        build.broadcast(build.constant(c), shape, axes) for c in (given, given != 0)
+        build.broadcast(build.constant(c), shape, (0, *summed)) for c in (columns, columns != 0)
     )
-    terms = coefficients * build.broadcast(source, shape, range(1, rank))
-    return build.reduce(Op.ADD, build.where(mask, terms, 0), axes[1:])
+    terms = coefficients * build.broadcast(source, shape, range(1, len(shape)))
+    return build.reduce(Op.ADD, build.where(mask, terms, 0), summed)
 
 
 def squares_of(convolution: Convolution) -> tuple[Node, list[int]]:
@@ -280,17 +280,3 @@ def in_memory_order(node: Node) -> list[int]:
 
 def squares_along(results: int) -> int:
     return -(-results // RESULTS)
-
-
-def sums_of_three(m: Sequence[Node]) -> Sequence[Node]:
-    """A' m"""
-    return m[0] + m[1] + m[2], m[1] - m[2] - m[3]
-
-
-def turned(rows: Sequence[Sequence[Node]]) -> list[Sequence[Node]]:
-    return list(zip(*rows, strict=True))
-
-
-def stacked(pieces: Sequence[Node], axis: int) -> Node:
-    """Pieces along a new axis."""
-    return join([build.reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in pieces], axis)

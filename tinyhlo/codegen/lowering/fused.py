@@ -158,17 +158,22 @@ class Lowering:
     # --- scopes ------------------------------------------------------------------------------
 
     def nest(
-        self, scope: Scope, shape: Shape, order: Sequence[int] = (), part: bool = False
+        self,
+        scope: Scope,
+        shape: Shape,
+        order: Sequence[int] = (),
+        part: bool = False,
+        suffix: str = "",
     ) -> tuple[Scope, Position]:
         """Descend into result loops over `shape`, sharing those that exist; `order` lists the axes
         from the outermost loop on. Of a `part` only loops along the same axis are shared: a border
-        of a square is a row, or a column."""
+        of a square is a row, or a column. Those of another `suffix` are others."""
         at: list[Index] = [ZERO] * len(shape)
         for axis in order or range(len(shape)):
             if shape[axis] == 1:
                 continue
             aside = str(axis) if part and axis != scope.depth else ""
-            var = Var(letter(scope.depth) + aside, shape[axis])
+            var = Var(letter(scope.depth) + aside + suffix, shape[axis])
             child = scope.children.get(var)
             if child is None:
                 child = scope.children[var] = Scope(scope, var, scope.depth + 1)

@@ -51,10 +51,11 @@ def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> 
     lowering = LOWERINGS.get(type(root))
     if lowering is not None:
         return lowering(kernel, target)
-    kernel = in_shape_of_sum(kernel)
+    shaped = in_shape_of_sum(kernel)
     return (
-        lower_transform(kernel, target)
-        or lower_contraction(kernel, target, moves)
-        or lower_row_chain(kernel, target, moves)
-        or lower_fused(kernel)
+        lower_transform(shaped, target)
+        or lower_transform(kernel, target)
+        or lower_contraction(shaped, target, moves)
+        or lower_row_chain(shaped, target, moves)
+        or lower_fused(shaped)
     )

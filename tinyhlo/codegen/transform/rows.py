@@ -6,7 +6,7 @@ numbers, and the stores of a whole result, of which only a tile may be computed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
 
@@ -26,6 +26,7 @@ from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
 from tinyhlo.ir.transform import Transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.schedule.transform_chain import different_rows, row_places
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,10 +60,30 @@ def whole(shape: tuple[int, ...]) -> Part:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rows:
-    """What of a result to compute, and its `axes` that say which row of the sum is needed."""
+    """What of a result to compute, and how many neighbours along each axis at once: they need
+    different rows of the sum."""
 
     part: Part
-    axes: frozenset[int]
+    together: tuple[int, ...]
+
+    def blocks(self) -> Iterator[tuple[Block, ...]]:
+        """Neighbours in blocks of so many along each axis, and the blocks of what is left over."""
+        yield from product(*map(blocks_along, self.part.extents, self.together))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`count` times `size` neighbours, the first at `start`."""
+
+    start: int
+    count: int
+    size: int
+
+
+def blocks_along(extent: int, size: int) -> list[Block]:
+    whole = extent - extent % size
+    found = Block(0, whole // size, size), Block(whole, 1, extent - whole)
+    return [block for block in found if block.count and block.size]
 
 
 class NetworkLowering(Lowering):
@@ -83,8 +104,7 @@ class NetworkLowering(Lowering):
         self.transform = transform
         self.network = find_network(transform.matrix)
         self.fma = fma
-        kept = [k for k in range(len(transform.source.shape)) if k not in total.axes]
-        self.row_places = tuple(kept.index(axis) for axis in transform.row_axes)
+        self.row_places = row_places(total, transform)
         self.row_shape = tuple(total.shape[k] for k in self.row_places)
         self.columns: dict[tuple[Position, int], list[Expression]] = {}
 
@@ -116,41 +136,37 @@ class NetworkLowering(Lowering):
 
     def find_rows(self, result: Node, part: Part) -> Rows | None:
         """How to compute `result` from `part` of the sum; None where rows or tiles of the sum are
-        not axes of the result."""
+        not axes of the result, or neighbours along one."""
         variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
         around = LoweringAround(self.kernel, self.total, lambda _: literal(0, self.total.dtype))
         around.value(result, list(map(index, variables)))
-        axes: set[int] = set()
+        tiled = [p for p, n in enumerate(self.total.shape) if part.extents[p] != n]
         starts, extents = [ZERO] * len(variables), list(result.shape)
         for position in around.seen:
-            for place, where in enumerate(position):
-                row = place in self.row_places
-                tiled = part.extents[place] != self.total.shape[place]
-                if not row and not tiled:
-                    continue
-                for atom, _ in where.terms:
-                    if atom not in variables:
-                        return None
-                    axis = variables.index(atom)  # type: ignore[arg-type]
-                    if row:
-                        axes.add(axis)
-                    elif where != index(atom):
-                        return None
-                    else:
-                        starts[axis], extents[axis] = part.starts[place], part.extents[place]
-        if prod(result.shape[axis] for axis in axes) > 2 * len(self.transform.matrix):
+            for place in tiled:
+                axis = next((k for k, v in enumerate(variables) if index(v) == position[place]), -1)
+                if axis < 0 or extents[axis] not in (self.total.shape[place], part.extents[place]):
+                    return None
+                starts[axis], extents[axis] = part.starts[place], part.extents[place]
+        rows = {position[place] for position in around.seen for place in self.row_places}
+        together = different_rows(rows, variables)
+        if together is None or prod(together) > 2 * len(self.transform.matrix):
             return None
-        return Rows(Part(tuple(starts), tuple(extents)), frozenset(axes))
+        if any(k > 1 and start != ZERO for k, start in zip(together, starts, strict=True)):
+            return None
+        return Rows(Part(tuple(starts), tuple(extents)), together)
 
     def store_rows(self, node: Node, memory: Memory, rows: Rows, stored: Part) -> None:
-        """Compute the part `rows.part` of a value; axes that say which row get constants, the
-        others loops. Elements lie in `memory` as in the part `stored`."""
-        extents = rows.part.extents
-        shape = tuple(1 if k in rows.axes else n for k, n in enumerate(extents))
-        scope, start = self.nest(self.root, shape)
-        for point in product(*(range(extents[k]) for k in sorted(rows.axes))):
-            where = dict(zip(sorted(rows.axes), map(constant, point), strict=True))
-            local = [where.get(k, i) for k, i in enumerate(start)]
-            at = [first + i for first, i in zip(rows.part.starts, local, strict=True)]
-            value = self.emit(node, self.position(tuple(at)), scope, ())
-            scope.stores.append(Store(memory, stored.inside(tuple(at)), value))
+        """Compute the part `rows.part` of a value; neighbours that need different rows get
+        constants, the others loops. Elements lie in `memory` as in the part `stored`."""
+        for k, blocks in enumerate(rows.blocks()):
+            counts = tuple(block.count for block in blocks)
+            scope, number = self.nest(self.root, counts, suffix=str(k or ""))
+            for point in product(*(range(block.size) for block in blocks)):
+                local = [
+                    i * block.size + (block.start + offset)
+                    for i, block, offset in zip(number, blocks, point, strict=True)
+                ]
+                at = [first + i for first, i in zip(rows.part.starts, local, strict=True)]
+                value = self.emit(node, self.position(tuple(at)), scope, ())
+                scope.stores.append(Store(memory, stored.inside(tuple(at)), value))
