@@ -279,7 +279,9 @@ def store_groups(stores: list[Store]) -> list[list[Store]]:
     it stores."""
     if not stores:
         return []
-    results, scratch = reads_results(tuple(stores)), any(s.memory.local for s in stores)
+    written = {s.memory for s in stores if s.memory.local}
+    results = reads_results(tuple(stores))
+    scratch = bool(written) and not written.isdisjoint(memories_read(stores))
     if not results and not scratch:
         return [stores]
     result: list[list[Store]] = [[]]
