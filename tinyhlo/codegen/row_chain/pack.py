@@ -20,7 +20,7 @@ from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, nested
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround, Scope, letter
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain
@@ -155,8 +155,10 @@ class Packing:
             return Store(self.keys, (index(panel) * self.depth + flat) * columns + number, value)
 
         if self.keys_lie_along_depth() and loops[-1].extent % lanes == 0:
-            stores = tuple(store(constant(number)) for number in range(columns))
+            unit = Var("unit", columns // lanes)
+            stores = tuple(store(index(unit) * lanes + number) for number in range(lanes))
             body: Body = (Loop(loops.pop(), Axis.VECTOR, stores, width=lanes),)
+            body = nested([unit], body)
         else:
             body = (Loop(lane, Axis.VECTOR, (store(index(lane)),), width=lanes),)
         return (Loop(panel, Axis.SERIAL, nested(loops, body)),)
