@@ -11,6 +11,7 @@ simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`,
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
 narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places;
               `updates`: arrays with a block replaced, as choices
+accumulate    arrays of few elements, added up in place
 order         what a sort's comparator means
 walks         what can be reached from somewhere
 """

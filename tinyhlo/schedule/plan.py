@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyhlo.ir.accumulate import accumulate
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.narrow import narrow
 from tinyhlo.schedule.alike import alike
@@ -28,6 +29,7 @@ from tinyhlo.target import Target
 
 # what changes a graph before kernels are chosen, in this order
 PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
+    "accumulate": lambda graph, target: accumulate(graph),
     "narrow": lambda graph, target: narrow(graph),
     "winograd": fewer_multiplications,
     "planes": lambda graph, target: sum_planes(graph),

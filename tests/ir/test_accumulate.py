@@ -1,0 +1,137 @@
+"""Arrays that are zeros but for a few elements are added up in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.accumulate import accumulate
+from tinyhlo.ir.graph import Graph, Loop, Node, Scatter, UpdateSlice
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
+from tinyhlo.ir.verifier import verify_graph
+
+RANDOM = np.random.default_rng(0)
+TABLE = (40, 6)
+PLACES = np.array([3, 0, 39, 3, 17, 3, 40, 8], np.int32)  # one of them outside, one three times
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def changed(function: Callable[..., jax.Array], *arguments: np.ndarray) -> Graph:
+    """The graph of a function after the pass, which computes the same as XLA."""
+    graph = simplify(import_module(jax.jit(function).lower(*arguments).as_text()).graph)
+    after = accumulate(graph)
+    verify_graph(after)
+    wanted = jax.tree.leaves(jax.jit(function)(*arguments))
+    for each in (graph, after):
+        for got, want in zip(run_graph(each, arguments), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    return after
+
+
+def everywhere(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes():
+        yield node
+        if isinstance(node, Loop):
+            yield from everywhere(node.body)
+
+
+def sums(graph: Graph, shape: tuple[int, ...] = TABLE) -> int:
+    """Sums of whole tables."""
+    return sum(n.op is Op.ADD and n.shape == shape for n in everywhere(graph) if hasattr(n, "op"))
+
+
+def in_loop(step: Callable[..., jax.Array], count: int = 8) -> Callable[..., jax.Array]:
+    def loss(y: jax.Array, places: jax.Array) -> jax.Array:
+        start = jnp.linspace(-1, 1, TABLE[1])
+        return lax.fori_loop(0, count, lambda t, c: step(c, y, t, places), start).sum()
+
+    return jax.grad(loss)
+
+
+STEPS = {
+    "a row": lambda c, y, t, places: jnp.tanh(c + y[t]),
+    "two rows": lambda c, y, t, places: jnp.tanh(c * y[t] + y[t + 1]),
+    "the same row twice": lambda c, y, t, places: jnp.tanh(c * y[t]) * y[t] + c,
+    "a row at data": lambda c, y, t, places: jnp.tanh(c * y[places[t]]),
+    "rows at data": lambda c, y, t, places: jnp.tanh(c + y[places + t].sum(0)),
+    "elements at data": lambda c, y, t, places: jnp.sin(c * y[(c > 0) + t, jnp.arange(6)]),
+    "known rows": lambda c, y, t, places: jnp.tanh(c * y[3] + y[4:6].sum(0)),
+    "a block": lambda c, y, t, places: jnp.tanh(
+        c * lax.dynamic_slice(y, (t, 2), (5, 3)).sum() + y[1]
+    ),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_state_of_a_loop(step: str) -> None:
+    graph = changed(in_loop(STEPS[step]), numbers(*TABLE), PLACES)
+    assert sums(graph) == 0
+    assert any(isinstance(node, (Scatter, UpdateSlice)) for node in everywhere(graph))
+
+
+def test_half_of_the_state_is_added_whole() -> None:
+    def step(c: jax.Array, y: jax.Array, t: jax.Array, places: jax.Array) -> jax.Array:
+        return jnp.tanh(c + y[2:30].sum(0))
+
+    assert sums(changed(in_loop(step), numbers(*TABLE), PLACES)) == 1
+
+
+def test_one_after_the_other() -> None:
+    def loss(y: jax.Array, places: jax.Array) -> jax.Array:
+        c = y[0]
+        for k in range(6):
+            c = jnp.tanh(c * y[places[k]])
+        return c.sum()
+
+    graph = changed(jax.grad(loss), numbers(*TABLE), PLACES)
+    assert sums(graph) <= 1  # the first row's, at a known place
+
+
+def test_other_terms_are_added_once() -> None:
+    def loss(y: jax.Array, places: jax.Array) -> jax.Array:
+        return (jnp.tanh(y[places[0]]) * y[places[1]]).sum() + (y**2).sum()
+
+    graph = changed(jax.grad(loss), numbers(*TABLE), PLACES)
+    assert sums(graph) == 1
+
+
+@pytest.mark.parametrize("start", [-0.0, 1.0])
+def test_a_state_that_is_not_zeros_stays(start: float) -> None:
+    """-0 + 0 is 0, and not what was there."""
+
+    def function(x: jax.Array, k: jax.Array) -> jax.Array:
+        def step(t: jax.Array, c: jax.Array) -> jax.Array:
+            return c + lax.dynamic_update_slice(jnp.zeros_like(c), x, (k, 0))
+
+        return lax.fori_loop(0, 3, step, jnp.full(TABLE, start))
+
+    arguments = numbers(1, TABLE[1]), np.int32(5)
+    graph = changed(function, *arguments)
+    assert sums(graph) == 1
+    (got,) = run_graph(graph, arguments)
+    np.testing.assert_array_equal(np.signbit(got[:5]), False)
+
+
+def test_integers_and_loops_in_loops() -> None:
+    def function(x: jax.Array, places: jax.Array) -> jax.Array:
+        def inner(s: jax.Array, c: jax.Array) -> jax.Array:
+            return c + jnp.zeros_like(c).at[places[s]].add(x)
+
+        def outer(t: jax.Array, c: jax.Array) -> jax.Array:
+            return c + lax.fori_loop(0, 8, inner, jnp.zeros(TABLE, jnp.int32))
+
+        return lax.fori_loop(0, 3, outer, jnp.zeros(TABLE, jnp.int32))
+
+    graph = changed(function, np.arange(6, dtype=np.int32), PLACES)
+    assert sums(graph) == 1
