@@ -357,6 +357,9 @@ def test_an_array_is_not_copied_for_a_part_of_it() -> None:
     double = mul(data, data)
     assert left(double) == left(reduce(Op.ADD, known, [0])) == 0
     assert left(double, data) == left(build.scan(Op.ADD, data, 0, False)) == 1
+    zeros = build.update_slice(build.full(0, x.shape, F32), row, [k, zero])
+    assert left(mul(zeros, x)) == 0
+    assert left(mul(zeros, x), zeros) == 1
     wide = build.update_slice(x, build.slice_(x, (0, 0), (8, 16)), [k, zero])
     assert left(mul(wide, wide)) == 1  # each of its elements lies k rows further on
     chain: Node = x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from tests.schedule.graphs import (
@@ -18,6 +20,8 @@ from tests.schedule.graphs import (
     relu,
     softmax,
 )
+from tinyhlo.compiler import stages
+from tinyhlo.config import Config
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,
@@ -28,9 +32,11 @@ from tinyhlo.ir.build import (
     reshape,
     scalar,
     slice_,
+    window,
 )
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 
 
 def test_softmax_and_layernorm_are_one_kernel_each() -> None:
@@ -197,6 +203,31 @@ def test_a_sum_whose_results_lie_in_vectors_is_not_padded_on_the_way() -> None:
     graph = Graph((x.type,), (mul(spectrum, spectrum),))
     program = planned(graph, [normal(16, 24, 32, 12)])
     assert [len(k.kernel.graph.results) for k in launches(program.body)] == [1, 1]
+
+
+def test_sums_over_windows_are_not_padded_on_the_way() -> None:
+    """Each was behind a test of its own position, and added up without vectors."""
+    x = param(0, (200, 202), F32)
+    sums = reduce(Op.ADD, window(x, (3, 3), (1, 1), (1, 1)), (2, 3))
+    inner = slice_(sums, (1, 1), (197, 199))
+    padded = pad(inner, scalar(0, F32), (1, 1), (1, 1))
+    program = planned(Graph((x.type,), (padded,)), [normal(200, 202)])
+    assert len(launches(program.body)) == 2
+
+
+def test_what_columns_do_not_need_is_no_part_of_their_kernel() -> None:
+    """Gradients of x * s: of x row by row, of s a sum of columns, as long as rows are."""
+
+    def loss(x: jax.Array, s: jax.Array, i: jax.Array) -> jax.Array:
+        taken = jnp.take_along_axis(x * s + 1, i[:, None], 1)
+        return jnp.sum(taken[:, 0] * jnp.cos(jnp.arange(512.0)))
+
+    given = normal(512, 512), normal(512), jnp.arange(512)
+    text = jax.jit(jax.grad(loss, (0, 1))).lower(*given).as_text()
+    target = named_target("x86-64-v4", threads=2)
+    program = next(form for name, form in stages(text, Config(), target) if name == "schedule")
+    shapes = [{r.shape for r in launch.kernel.graph.results} for launch in launches(program.body)]
+    assert {(512, 512)} in shapes and {(512, 512), (512,)} not in shapes
 
 
 def test_large_arrays_that_share_a_factor_alone_are_kernels_of_their_own() -> None:

@@ -38,6 +38,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.parts import PARTS
 from tinyhlo.ir.regions import Need, Parts, Region, Rows, joined, shape_in, shape_of, taken, whole
+from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.rows import ROWS, read_rows
 from tinyhlo.ir.simplify import rebuild, simplify, step
 from tinyhlo.ir.updates import MOST_CHOICES, as_choice, chain, is_plain
@@ -175,7 +176,8 @@ def is_choice(node: UpdateSlice, own: Region, stored: bool) -> bool:
         return False
     if FEWER * prod(shape_in(own, node.shape)) <= node.type.size:
         return True
-    return not stored and is_plain(node) and isinstance(operand, Param)
+    known = isinstance(operand, Param) or splat_value(operand) is not None
+    return not stored and is_plain(node) and known
 
 
 def values_of(graph: Graph, params: frozenset[int]) -> set[Node]:

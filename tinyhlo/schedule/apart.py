@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 
-from tinyhlo.ir.graph import MultiReduce, Node, Reduce
+from tinyhlo.ir.graph import MultiReduce, Node, Pad, Reduce
 from tinyhlo.ir.index import divide, index
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
@@ -36,6 +36,7 @@ MAX_RESULTS = 16
 MIN_APART = 64  # sums of rows, what follows which fills vectors in a kernel of its own
 DEAR_WORK = 20  # operations of an element of what follows: of a transcendental function
 DEAR_SUM = 8  # operations of a sum that is stored rather than computed again
+SHORT_SUM = 64  # terms, at most: vectors run along such sums, not along their terms
 
 
 def why_apart(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
@@ -70,6 +71,8 @@ def why_no_nest(consumer: Cluster, other: Cluster, values: Values) -> str:
     largest = max(map(iteration_size, every))
     if prod(rows) * ROW_LIMIT < largest:
         return f"a row of {name(consumer)} is too long to be walked several times"
+    if any(is_behind_test(item, consumer) for item in other.items):
+        return "vectors would run along a test of each element, with a sum behind it"
     stored = [item for item in every if not values.is_inside(item, {consumer, other})]
     if repeats_dear_sums(reads, stored, prod(rows)):
         return f"{name(consumer)} walks rows more than once, and would add it up each time"
@@ -108,6 +111,24 @@ def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Sequence[Node], rows:
         if work_of_sum(reducer, own) >= DEAR_SUM:
             return True
     return False
+
+
+def is_behind_test(value: Node, consumer: Cluster) -> bool:
+    """Whether short sums, as those over windows are, lie behind the border of a padded array."""
+    if value.type.size <= SERIAL_LIMIT or not 1 < terms_of(value) <= SHORT_SUM:
+        return False
+
+    def below(node: Node) -> Sequence[Node]:
+        return () if base(node) in consumer.reads else node.inputs
+
+    inside = reachable(consumer.items, below)
+    pads = [node for node in inside if isinstance(node, Pad)]
+    return value in map(base, reachable(pads, below))
+
+
+def terms_of(value: Node) -> int:
+    """How many terms each sum of a reduce has; 1 for any other value."""
+    return prod(v.extent for v in space_of(value).reduced)
 
 
 def work_of_sum(reducer: Reduce | MultiReduce, reads: Reads) -> int:

@@ -12,12 +12,13 @@ column reads them by the same of its own axes, which its loops therefore put out
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import prod
 
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Node, topological
 from tinyhlo.ir.index import ZERO, index
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
 from tinyhlo.schedule.clusters import Reads
 from tinyhlo.target import Target
@@ -54,7 +55,15 @@ def share_columns(items: Sequence[Node], reads: Mapping[Node, Reads], limit: int
             for where in places:
                 if not agrees(item, value, where, kept, outside):
                     return False
-    return True
+    ends = members.difference(*(reads[item] for item in items))
+    return all(extents(item.shape) == kept or follows(item, members, reads) for item in ends)
+
+
+def follows(item: Node, members: Set[Node], reads: Mapping[Node, Reads]) -> bool:
+    """Whether an item is made of a reduce among `members`: one that is not gains nothing from its
+    columns, and its loops would not know which of its axes they are."""
+    inside = reachable([item], lambda n: (value for value in reads[n] if value in members))
+    return any(reducer_of(node) is not None for node in inside)
 
 
 def agrees(
