@@ -106,6 +106,35 @@ def test_other_terms_are_added_once() -> None:
     assert sums(graph) == 1
 
 
+@pytest.mark.parametrize("rate", [0.1, -0.1])
+def test_a_step_of_descent_changes_the_rows_that_it_read(rate: float) -> None:
+    """x - 0 is x, -0 too; x + 0 is not."""
+
+    def step(y: jax.Array, places: jax.Array) -> jax.Array:
+        return y - rate * jax.grad(lambda y: jnp.tanh(y[places]).sum())(y)
+
+    y = numbers(*TABLE)
+    y[5] = -0.0
+    graph = changed(step, y, PLACES)
+    (got,) = run_graph(graph, (y, PLACES))
+    np.testing.assert_array_equal(np.signbit(got[5]), rate > 0)
+    assert len([n for n in graph.nodes() if n.shape == TABLE and hasattr(n, "op")]) == (
+        0 if rate > 0 else 2
+    )
+
+
+def test_steps_of_descent_in_a_loop() -> None:
+    def function(y: jax.Array, places: jax.Array) -> jax.Array:
+        def loss(y: jax.Array, place: jax.Array) -> jax.Array:
+            return jnp.tanh(y[place] * y[place - 1]).sum()
+
+        return lax.scan(lambda y, k: (y - 0.1 * jax.grad(loss)(y, k), None), y, places)[0]
+
+    graph = changed(function, numbers(*TABLE), PLACES)
+    wide = [n for n in everywhere(graph) if n.shape == TABLE and hasattr(n, "op")]
+    assert not wide
+
+
 @pytest.mark.parametrize("start", [-0.0, 1.0])
 def test_a_state_that_is_not_zeros_stays(start: float) -> None:
     """-0 + 0 is 0, and not what was there."""

@@ -7,10 +7,22 @@ import pytest
 
 from tests.schedule.graphs import F32, I32, add, launches, normal, planned
 from tinyhlo.codegen.render import kernels_of
-from tinyhlo.ir.build import elementwise, gather, param, reduce
+from tinyhlo.ir.build import (
+    elementwise,
+    flip,
+    gather,
+    param,
+    permute,
+    reduce,
+    reshape,
+    slice_,
+)
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
-from tinyhlo.schedule.items import LONGEST
+from tinyhlo.schedule.items import LONGEST, MOST_FOLDED
+from tinyhlo.schedule.joined import parts_of
+from tinyhlo.schedule.values import below_views
 
 X, Y = param(0, (10,), F32), param(1, (10,), F32)
 
@@ -62,3 +74,24 @@ def test_independent_sums_share_a_kernel_and_those_of_a_chain_do_not() -> None:
     graph = Graph((X.type, Y.type), (first, second, third))
     program = planned(graph, [normal(10), normal(10, seed=1)])
     assert len(launches(program.body)) == 1
+
+
+def test_shuffles_of_rows_are_stored_after_a_few() -> None:
+    """The position of each lies twice in that of the next: a formula of all of them is endless."""
+    x = param(0, (32, 32), F32)
+    y: Node = x
+    for _ in range(24):
+        halves = [reshape(slice_(y, (k, 0), (k + 16, 32)), (16, 32, 1)) for k in (0, 16)]
+        y = permute(reshape(join(halves, 2), (32, 32)), (1, 0))
+    program = planned(Graph((x.type,), (y,)), [normal(32, 32)])
+    assert len(launches(program.body)) >= 24 // MOST_FOLDED - 1
+
+
+def test_what_a_value_is_joined_of_is_asked_once() -> None:
+    x = param(0, (64,), F32)
+    y: Node = x
+    for _ in range(60):
+        parts = [reshape(slice_(y, (k,), (64,), (2,)), (32, 1)) for k in (0, 1)]
+        y = flip(reshape(join(parts, 1), (64,)), (0,))
+    assert len(parts_of(below_views(y))) <= 2 * 60
+    planned(Graph((x.type,), (y,)), [normal(64)])

@@ -4,17 +4,19 @@
                                                          update_slice(z, z[to] + v, to)
     a loop's state: c + scatter_add(0, places, u)    ->  scatter_add(c, places, u)
 
+    a result: x - 0.1 * scatter_add(0, places, u)    ->  scatter_add(x, places, -0.1 * u)
+
 The gradient of `y[t]`, or of a row of embeddings, is such an array. What is read so again and again
 has the sum of them as its gradient, and the state of a loop is where they are added up: all of it
-was written and read again for each. States that begin as zeros alone are changed: to add 0 to a
-value is to leave it as it is, but for -0, which no sum of other zeros is.
+was written and read again for each. To add 0 to a value is to leave it as it is, but for -0, which
+no sum of other zeros is: this is done to states that begin as zeros, and to subtract, to any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import copysign
+from math import copysign, isfinite
 
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import index_dtype
@@ -34,6 +36,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
+from tinyhlo.records import dataclass
 
 FEWER = 2  # times: more of an array is added as a whole
 
@@ -43,17 +46,20 @@ def accumulate(graph: Graph, sums: frozenset[int] = frozenset()) -> Graph:
     params of a loop's body that begin as zeros."""
     nodes = graph.nodes()
     users = users_of(nodes)
-    padded = bool(sums) and any(map(is_padded, nodes))
+    padded = bool(sums) and any(map(is_padded, nodes))  # which is read as it goes elsewhere
     if not (padded or has_control_flow(nodes) or any(map(is_few, nodes))):
         return graph
-    state = {node: k for k, node in enumerate(graph.results) if k in sums}
+    state = {node: k for k, node in enumerate(graph.results)}
     new: dict[Node, Node] = {}
+    alone: dict[Node, list[Term]] = {}  # sums of nothing but few elements
     for node in nodes:
         found = None
-        if is_sum(node) and not (is_term(node, users) and node not in graph.results):
-            terms = [new[term] for term in terms_of(node, users)]
-            found = added_to(state[node], terms) if node in state else None
-            found = found or added_up(terms)
+        if is_sum(node) and not (is_term(node, users) and node not in state):
+            terms = [Term(new[term], sign) for term, sign in terms_of(node, users)]
+            if node in state:
+                every = [each for term in terms for each in term.parts(alone)]
+                found = added_to(every, state[node], state[node] in sums)
+            found = found or added_up(terms, alone)
         within = partial(accumulate, sums=zeros_of(node))
         new[node] = found or rebuild(node, [new[child] for child in node.inputs], within)
     found = graph.replaced(new)
@@ -66,8 +72,31 @@ def zeros_of(node: Node) -> frozenset[int]:
     return frozenset(k for k, value in enumerate(inputs) if is_zero(value))
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A value that a sum has `factor` times."""
+
+    node: Node
+    factor: float
+
+    def parts(self, alone: Mapping[Node, Sequence[Term]]) -> Sequence[Term]:
+        """The same, constant factors apart, if it is few elements, or a sum of such."""
+        node, factor = self.node, self.factor
+        while isinstance(node, Elementwise) and node.op in (Op.NEG, Op.MUL):
+            known = [splat_value(child) for child in node.inputs]
+            if node.op is Op.NEG:
+                node, factor = node.inputs[0], -factor
+            elif (value := next((v for v in known if v is not None), None)) is not None:
+                node, factor = node.inputs[known.index(None)], factor * float(value)
+            else:
+                return [self]
+        if not isfinite(factor) or not factor or not (node in alone or is_few(node)):
+            return [self]
+        return [Term(t.node, t.factor * factor) for t in alone.get(node, [Term(node, 1)])]
+
+
 def is_sum(node: Node) -> bool:
-    return isinstance(node, Elementwise) and node.op is Op.ADD
+    return isinstance(node, Elementwise) and node.op in (Op.ADD, Op.SUB)
 
 
 def is_term(node: Node, users: Users) -> bool:
@@ -75,31 +104,42 @@ def is_term(node: Node, users: Users) -> bool:
     return len(users[node]) == 1 and is_sum(users[node][0])
 
 
-def terms_of(node: Node, users: Users) -> Iterator[Node]:
-    """What a sum is of, through sums that nothing else reads."""
-    for child in node.inputs:
+def terms_of(node: Node, users: Users, sign: int = 1) -> Iterator[tuple[Node, int]]:
+    """What a sum is of, and with which sign, through sums that nothing else reads."""
+    signs = (sign, -sign if isinstance(node, Elementwise) and node.op is Op.SUB else sign)
+    for child, own in zip(node.inputs, signs, strict=True):
         if is_sum(child) and is_term(child, users):
-            yield from terms_of(child, users)
+            yield from terms_of(child, users, own)
         else:
-            yield child
+            yield child, own
 
 
-def added_to(position: int, terms: Sequence[Node]) -> Node | None:
-    """A sum of a state and of terms, some of which are few elements."""
-    few = [term for term in terms if is_few(term) or is_padded(term)]
+def added_to(terms: Sequence[Term], position: int, begins_as_zeros: bool) -> Node | None:
+    """Result `position`, a sum of a param and of terms, some of which are few elements. It is of
+    the same position in a loop, where it may begin as zeros."""
+    few = [t for t in terms if is_few(t.node) or (begins_as_zeros and is_padded(t.node))]
     rest = [term for term in terms if term not in few]
-    if not few or sum(isinstance(t, Param) and t.position == position for t in rest) != 1:
+    params = [term.node for term in rest if isinstance(term.node, Param)]
+    if not few or not params or any(term.factor != 1 for term in rest):
         return None
-    return with_each(total_of(rest), few)
+    if not (begins_as_zeros and any(param.position == position for param in params)):
+        exact = all(term.factor < 0 for term in few) or params[0].dtype.is_integer
+        if len(rest) > 1 or not exact:
+            return None
+    return with_each(total_of([term.node for term in rest]), few)
 
 
-def added_up(terms: Sequence[Node]) -> Node | None:
+def added_up(terms: Sequence[Term], alone: dict[Node, list[Term]]) -> Node | None:
     """A sum of terms, two or more of which are few elements each."""
-    few = [term for term in terms if is_few(term)]
-    if len(few) < 2:
+    few = [term for term in terms if is_few(term.node)]
+    if len(few) < 2 or any(term.factor != 1 for term in terms):
         return None
-    zeros = build.full(0, few[0].shape, few[0].dtype)
-    return total_of([*(term for term in terms if term not in few), with_each(zeros, few)])
+    zeros = build.full(0, few[0].node.shape, few[0].node.dtype)
+    rest = [term.node for term in terms if term not in few]
+    found = with_each(zeros, few)
+    if not rest:
+        alone[found] = few
+    return total_of([*rest, found])
 
 
 def total_of(terms: Sequence[Node]) -> Node:
@@ -139,35 +179,31 @@ def adds(combiner: Graph) -> bool:
     """Whether a region adds its two parameters."""
     (result,) = combiner.results
     own = [child.position for child in result.inputs if isinstance(child, Param)]
-    return is_sum(result) and sorted(own) == [0, 1]
+    return isinstance(result, Elementwise) and result.op is Op.ADD and sorted(own) == [0, 1]
 
 
-def with_each(total: Node, few: Sequence[Node]) -> Node:
+def with_each(total: Node, few: Sequence[Term]) -> Node:
     """The sum of all, one after the other, in the memory of the first."""
     for term in few:
-        if isinstance(term, Output):
-            total = scattered(total, term)
+        update, places = placed(term.node)
+        update = update if term.factor == 1 else update * term.factor
+        if isinstance(term.node, Output):
+            scatter = term.node.inputs[0]
+            assert isinstance(scatter, Scatter)
+            given = (total,), (update,), places
+            (total,) = build.scatter(*given, scatter.combiner, scatter.unique)
         else:
-            update, starts = placed(term)
-            total = build.update_slice(total, block(total, starts, update.shape) + update, starts)
+            total = build.update_slice(total, block(total, places, update.shape) + update, places)
     return total
 
 
-def scattered(total: Node, few: Output) -> Node:
-    """The scatter of one array onto another."""
-    scatter = few.inputs[0]
-    assert isinstance(scatter, Scatter)
-    _, update, *places = scatter.inputs
-    return build.scatter((total,), (update,), places, scatter.combiner, scatter.unique)[0]
-
-
 def placed(few: Node) -> tuple[Node, list[Node]]:
-    """The block of an update or a padded array, and where it begins."""
+    """The elements that an array has, and where: a start of each axis, or the index of each."""
     if isinstance(few, Pad):
         dtype = index_dtype(few.shape)
         return few.inputs[0], [build.scalar(first, dtype) for first in few.low]
-    _, update, *starts = few.inputs
-    return update, starts
+    _, update, *places = few.inputs[0].inputs if isinstance(few, Output) else few.inputs
+    return update, places
 
 
 def block(array: Node, starts: Sequence[Node], shape: Shape) -> Node:

@@ -25,6 +25,7 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across
+from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.joined import (
     MANY_PARTS,
     count_parts,
@@ -64,6 +65,7 @@ SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
+MOST_FOLDED = 4  # reshapes that join axes before a value that is joined
 
 Reasons = Iterator[tuple[Node, str]]  # values that are to be items, and why
 
@@ -95,6 +97,7 @@ class Walk:
     computed: set[Node] = field(default_factory=set)  # functions of the position alone
     derived: set[Node] = field(default_factory=set)  # made from results of other kernels
     parts: dict[Node, int] = field(default_factory=dict)  # what each value is joined from
+    folded: dict[Node, int] = field(default_factory=dict)  # reshapes that join axes, from items on
 
 
 def find_items(graph: Graph, target: Target) -> Items:
@@ -274,6 +277,18 @@ def too_many_parts(walk: Walk, node: Node) -> Reasons:
         yield part, "joined, and a part of what is joined of too many"
 
 
+def folded(walk: Walk, node: Node) -> Reasons:
+    """A joined value whose parts are found by taking a position apart again and again: what is left
+    of it and what remains are twice as long each time."""
+    children = [child for child in node.inputs if child not in walk.why]
+    count = max((walk.folded.get(child, 0) for child in children), default=0)
+    if isinstance(node, ir.Reshape):
+        count += len(extents(node.inputs[0].shape)) > len(extents(node.shape))
+    walk.folded[node] = count
+    if count >= MOST_FOLDED and is_joined(node):
+        yield node, f"joined, below {count} reshapes that join axes"
+
+
 def shared(walk: Walk, node: Node) -> Reasons:
     """A value that is used several times, be it under another shape, or a half of it."""
     if not isinstance(node, (Elementwise, ir.Gather)):
@@ -300,6 +315,7 @@ RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     taken_often,
     factors,
     too_many_parts,
+    folded,
     shared,
 )
 FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one, added_across)

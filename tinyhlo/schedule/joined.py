@@ -66,12 +66,14 @@ def count_parts(
 
 
 def parts_of(node: Node) -> list[Node]:
-    """What a value is joined from, side by side."""
+    """What a value is joined from, side by side; what is in several places of it once."""
     found: list[Node] = []
-    pending = [node]
+    pending, seen = [node], {node}
     while pending:
         for child in pending.pop().inputs[1:]:
             inner = below_views(child)
-            rest = is_joined(inner) and inner.type.size == node.type.size
-            (pending if rest else found).append(inner)
+            if inner not in seen:
+                seen.add(inner)
+                rest = is_joined(inner) and inner.type.size == node.type.size
+                (pending if rest else found).append(inner)
     return found
