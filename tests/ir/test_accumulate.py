@@ -12,7 +12,7 @@ from jax import lax
 
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.accumulate import accumulate
-from tinyhlo.ir.graph import Graph, Loop, Node, Scatter, UpdateSlice
+from tinyhlo.ir.graph import Graph, Loop, Node, Param, Scatter, UpdateSlice
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
@@ -150,6 +150,26 @@ def test_a_state_that_is_not_zeros_stays(start: float) -> None:
     assert sums(graph) == 1
     (got,) = run_graph(graph, arguments)
     np.testing.assert_array_equal(np.signbit(got[:5]), False)
+
+
+def test_differences() -> None:
+    def function(y: jax.Array, w: jax.Array, places: jax.Array) -> list[jax.Array]:
+        def few(k: int, dtype: str = "f4") -> jax.Array:
+            return jnp.zeros(TABLE, dtype).at[places[k:]].add(k + 1)
+
+        return [
+            y - few(0) - 0.5 * (few(1) + few(2)),
+            jnp.tanh(y - (few(0) + few(1))),
+            jnp.tanh((few(0) + few(1)) - y),
+            jnp.tanh((few(0) - few(1)) - few(2)),
+            w - few(3, "i4") - few(0, "i4"),
+            w - 3 * few(2, "i4"),
+        ]
+
+    arguments = numbers(*TABLE), RANDOM.integers(-9, 9, TABLE).astype(np.int32), PLACES
+    graph = changed(function, *arguments)
+    changed_arrays = [n.inputs[0] for n in graph.nodes() if isinstance(n, Scatter)]
+    assert sum(isinstance(array, Param) for array in changed_arrays) == 2
 
 
 def test_integers_and_loops_in_loops() -> None:

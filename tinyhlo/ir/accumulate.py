@@ -3,7 +3,6 @@
     update_slice(0, u, at) + update_slice(0, v, to)  ->  z = update_slice(0, u, at)
                                                          update_slice(z, z[to] + v, to)
     a loop's state: c + scatter_add(0, places, u)    ->  scatter_add(c, places, u)
-
     a result: x - 0.1 * scatter_add(0, places, u)    ->  scatter_add(x, places, -0.1 * u)
 
 The gradient of `y[t]`, or of a row of embeddings, is such an array. What is read so again and again
@@ -54,7 +53,7 @@ def accumulate(graph: Graph, sums: frozenset[int] = frozenset()) -> Graph:
     alone: dict[Node, list[Term]] = {}  # sums of nothing but few elements
     for node in nodes:
         found = None
-        if is_sum(node) and not (is_term(node, users) and node not in state):
+        if is_sum(node) and (node in state or not is_term(node, users)):
             terms = [Term(new[term], sign) for term, sign in terms_of(node, users)]
             if node in state:
                 every = [each for term in terms for each in term.parts(alone)]
@@ -82,7 +81,7 @@ class Term:
     def parts(self, alone: Mapping[Node, Sequence[Term]]) -> Sequence[Term]:
         """The same, constant factors apart, if it is few elements, or a sum of such."""
         node, factor = self.node, self.factor
-        while isinstance(node, Elementwise) and node.op in (Op.NEG, Op.MUL):
+        while isinstance(node, Elementwise) and node.op in (Op.NEG, Op.MUL) and node.dtype.is_float:
             known = [splat_value(child) for child in node.inputs]
             if node.op is Op.NEG:
                 node, factor = node.inputs[0], -factor
@@ -100,18 +99,23 @@ def is_sum(node: Node) -> bool:
 
 
 def is_term(node: Node, users: Users) -> bool:
-    """Whether one sum alone reads a value."""
-    return len(users[node]) == 1 and is_sum(users[node][0])
+    """Whether a sum is part of one other alone: of a sum, or the first of a difference."""
+    if not isinstance(node, Elementwise) or len(users[node]) != 1:
+        return False
+    (user,) = users[node]
+    if not isinstance(user, Elementwise) or user.op is not node.op:
+        return False
+    return node.op is Op.ADD or (node.op is Op.SUB and user.inputs[1] is not node)
 
 
-def terms_of(node: Node, users: Users, sign: int = 1) -> Iterator[tuple[Node, int]]:
-    """What a sum is of, and with which sign, through sums that nothing else reads."""
-    signs = (sign, -sign if isinstance(node, Elementwise) and node.op is Op.SUB else sign)
-    for child, own in zip(node.inputs, signs, strict=True):
+def terms_of(node: Node, users: Users) -> Iterator[tuple[Node, int]]:
+    """What a sum is of, and with which sign, through those that are part of it alone."""
+    second = -1 if isinstance(node, Elementwise) and node.op is Op.SUB else 1
+    for child, sign in zip(node.inputs, (1, second), strict=True):
         if is_sum(child) and is_term(child, users):
-            yield from terms_of(child, users, own)
+            yield from terms_of(child, users)
         else:
-            yield child, own
+            yield child, sign
 
 
 def added_to(terms: Sequence[Term], position: int, begins_as_zeros: bool) -> Node | None:
@@ -186,7 +190,10 @@ def with_each(total: Node, few: Sequence[Term]) -> Node:
     """The sum of all, one after the other, in the memory of the first."""
     for term in few:
         update, places = placed(term.node)
-        update = update if term.factor == 1 else update * term.factor
+        if abs(term.factor) != 1:
+            update = update * term.factor
+        elif term.factor < 0:
+            update = -update
         if isinstance(term.node, Output):
             scatter = term.node.inputs[0]
             assert isinstance(scatter, Scatter)
