@@ -62,7 +62,7 @@ def run(device: str, kind: str) -> subprocess.CompletedProcess[str]:
     try:
         return python(*module, seconds=200, JAX_PLATFORMS="cpu")
     except subprocess.TimeoutExpired:
-        return python(*module, JAX_PLATFORMS="cpu")
+        return python(*module, seconds=600, JAX_PLATFORMS="cpu")
 
 
 @pytest.fixture(scope="module")
