@@ -98,6 +98,16 @@ def test_one_after_the_other() -> None:
     assert sums(graph) <= 1  # the first row's, at a known place
 
 
+def test_what_is_new_has_a_line_of_the_program() -> None:
+    def loss(y: jax.Array, places: jax.Array) -> jax.Array:
+        return jnp.tanh(y[places[0]] * y[places[1]] * y[places[2]]).sum()
+
+    text = jax.jit(jax.grad(loss)).lower(numbers(*TABLE), PLACES).as_text(debug_info=True)
+    graph = accumulate(simplify(import_module(text).graph))
+    lines = [graph.locations.get(n, "") for n in graph.nodes() if isinstance(n, UpdateSlice)]
+    assert len(lines) == 3 and all("test_accumulate.py" in line for line in lines)
+
+
 def test_other_terms_are_added_once() -> None:
     def loss(y: jax.Array, places: jax.Array) -> jax.Array:
         return (jnp.tanh(y[places[0]]) * y[places[1]]).sum() + (y**2).sum()

@@ -14,6 +14,7 @@ no sum of other zeros is: this is done to states that begin as zeros, and to sub
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import copysign, isfinite
 
@@ -30,11 +31,12 @@ from tinyhlo.ir.graph import (
     Scatter,
     Shape,
     UpdateSlice,
+    added_locations,
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, simplify
-from tinyhlo.ir.walks import Users, has_control_flow, users_of
+from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
 from tinyhlo.records import dataclass
 
 FEWER = 2  # times: more of an array is added as a whole
@@ -44,13 +46,15 @@ def accumulate(graph: Graph, sums: frozenset[int] = frozenset()) -> Graph:
     """The same Graph if it adds no such arrays; regions of loops and branches included. `sums`: the
     params of a loop's body that begin as zeros."""
     nodes = graph.nodes()
-    users = users_of(nodes)
     padded = bool(sums) and any(map(is_padded, nodes))  # which is read as it goes elsewhere
     if not (padded or has_control_flow(nodes) or any(map(is_few, nodes))):
         return graph
+    users = users_of(nodes)
     state = {node: k for k, node in enumerate(graph.results)}
     new: dict[Node, Node] = {}
+    known: set[Node] = set()  # what is new of nodes so far
     alone: dict[Node, list[Term]] = {}  # sums of nothing but few elements
+    origins: dict[Node, Node] = {}  # of new nodes: the sum whose source line they have
     for node in nodes:
         found = None
         if is_sum(node) and (node in state or not is_term(node, users)):
@@ -61,8 +65,15 @@ def accumulate(graph: Graph, sums: frozenset[int] = frozenset()) -> Graph:
             found = found or added_up(terms, alone)
         within = partial(accumulate, sums=zeros_of(node))
         new[node] = found or rebuild(node, [new[child] for child in node.inputs], within)
-    found = graph.replaced(new)
-    return graph if found is graph else simplify(found)
+        if found is not None:
+            inside = reachable([found], lambda n: () if n in known else n.inputs)
+            origins.update((inner, node) for inner in inside if inner not in known)
+        known.add(new[node])
+    changed = graph.replaced(new)
+    if changed is graph:
+        return graph
+    locations = added_locations(changed.locations, graph.locations, origins)
+    return simplify(replace(changed, locations=locations))
 
 
 def zeros_of(node: Node) -> frozenset[int]:

@@ -9,7 +9,6 @@ one kernel does both.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 
@@ -263,10 +262,10 @@ def is_rearranged(item: Node, reads: Set[Indices], value: Node) -> bool:
     together = different_rows([at[k] for k in row_places(value, transform)], variables)
     if together is None or prod(together) > len(transform.matrix):
         return False
-    digits = Counter(atom for place in at for atom, _ in place.terms)
+    digits = [index(atom) for place in at for atom, _ in place.terms]
     parts = [
         [index(variable)] if count in (1, variable.extent) else list(divide(index(variable), count))
         for variable, count in zip(variables, together, strict=True)
     ]
     own = {part for every in parts for part in every if not part.is_constant}
-    return {index(atom) for atom in digits} == own and set(digits.values()) <= {1}
+    return len(digits) == len(own) and own.issuperset(digits)

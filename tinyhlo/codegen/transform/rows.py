@@ -68,7 +68,7 @@ class Rows:
 
     def blocks(self) -> Iterator[tuple[Block, ...]]:
         """Neighbours in blocks of so many along each axis, and the blocks of what is left over."""
-        yield from product(*map(blocks_along, self.part.extents, self.together))
+        return product(*map(blocks_along, self.part.extents, self.together))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Block:
 
 
 def blocks_along(extent: int, size: int) -> list[Block]:
-    whole = extent - extent % size
-    found = Block(0, whole // size, size), Block(whole, 1, extent - whole)
+    end = extent - extent % size
+    found = Block(0, end // size, size), Block(end, 1, extent - end)
     return [block for block in found if block.count and block.size]
 
 
