@@ -212,7 +212,7 @@ def asked_target(config: Config) -> Target:
 
 def host_processor(config: Config) -> Target:
     """The Target of what is compiled for the host: all of it, or a device program's entry."""
-    return asked_processor(config.cpu, thread_count(config))
+    return asked_processor(config.cpu, thread_count(config), bool(config.flush))
 
 
 def device_target(config: Config) -> Target | None:
@@ -230,7 +230,8 @@ def target_of(config: Config) -> Target:
 
     Raises TinyhloError for a device or processor that does not exist, or is not this machine's.
     """
-    return device_target(config) or cpu_target(config.cpu, thread_count(config))
+    processor = config.cpu, thread_count(config), bool(config.flush)
+    return device_target(config) or cpu_target(*processor)
 
 
 # stage -> the TINYHLO_DEBUG level from which its form is printed; others are graphs

@@ -53,6 +53,11 @@ class Config:
     cpu: str = option(
         "", "processor that code is made for, as x86-64-v2 or x86-64-v3 (empty: this machine's)"
     )
+    flush: int = option(
+        0,
+        "1: on a processor, denormal numbers (float32 below 1.2e-38) are zero, as in XLA's "
+        "programs: Intel's take many times as long for them as for others",
+    )
     threads: int = option(0, "worker threads (0: one per core that this process may use)")
     cache: int = option(1, "0: do not use the on-disk cache of compiled programs")
     cache_dir: str = option("", "folder of that cache (empty: the user's cache folder)")

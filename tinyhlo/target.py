@@ -36,6 +36,7 @@ class Target:
     packs: bool = False  # lanes of 32 bits in an order that is data (vpermd)
     dots: tuple[str, ...] = ()  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
     scales: bool = False  # floats times powers of two (vscalefps)
+    flush: bool = False  # denormal numbers are zero
     group_items: int = 0  # work-items of a group at most, a power of 2; 0: of a processor
     group_bytes: int = 0  # of memory that the items of a group share
     asked_bytes: int = 0  # of it, where a launch asks for more

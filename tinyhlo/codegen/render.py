@@ -66,7 +66,7 @@ def render_program(
     entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
     runs_once = not any(isinstance(s, While) for s in statements(program.body))
     brief = runs_once and not schedules and is_brief(rendered, launched)
-    return rendered, modules.last(entry.render("entry"), declarations, runs_once, brief)
+    return rendered, modules.last(entry.render(target.flush), declarations, runs_once, brief)
 
 
 def render_kernels(

@@ -26,10 +26,11 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The largest finite number of a float format, and its special codes, without the sign bit
-    unless said."""
+    """The largest finite number of a float format, its code and the special ones, without the sign
+    bit unless said."""
 
     largest: float
+    last: int
     overflow: int  # of numbers that round beyond `largest`
     nan: int  # what NaN is encoded as, with its sign; that of -0 in formats without NaN
     infinity: int | None
@@ -47,6 +48,7 @@ def codes_of(dtype: DType) -> Codes:
     is_zero_sign = nan == 1 << (dtype.bits - 1)
     return Codes(
         largest,
+        last,
         overflow,
         nan,
         infinity=overflow if has_infinity else None,
@@ -95,13 +97,18 @@ def decode_integer(bits: Node, dtype: DType) -> Node:
 
 
 def decode_float(bits: Node, dtype: DType) -> Node:
-    """Shifted into place the code is a float with another bias, subnormals included; a multiply
-    by a power of two, which is exact, puts that right."""
+    """Shifted into place and its bias put right, the code of a normal number is a float. That of a
+    subnormal one comes out as half the smallest normal number and half of its value: twice that,
+    less the smallest, is exact, and less where and only where the number is subnormal. No float on
+    the way is denormal: many processors are slow with those, or take them as zero."""
     codes = codes_of(dtype)
     word = cast(bits, unsigned_of(F32))
     magnitude = word & ((1 << (dtype.bits - 1)) - 1)
-    placed = bitcast(magnitude << (F32.mantissa_bits - dtype.mantissa_bits), F32)
-    scaled = placed * 2.0 ** (F32.exponent_bias - dtype.exponent_bias)
+    bias = (F32.exponent_bias - dtype.exponent_bias) << F32.mantissa_bits
+    placed = (magnitude << (F32.mantissa_bits - dtype.mantissa_bits)) + bias
+    normal = bitcast(placed, F32)
+    subnormal = normal * 2.0 - 2.0 ** (1 - dtype.exponent_bias)
+    scaled = elementwise(Op.MIN, normal, subnormal)
     sign = (word >> (dtype.bits - 1)) << (F32.bits - 1)
     if codes.infinity is not None:
         scaled = where(magnitude.equals(codes.infinity), np.inf, scaled)
@@ -114,22 +121,21 @@ def decode_float(bits: Node, dtype: DType) -> Node:
 
 
 def encode_float(x: Node, dtype: DType) -> Node:
-    """Round |x| to a multiple of its quantum (the format's last bit at that size), then move the
-    exponent to the format's bias and drop the mantissa bits that are now zero."""
+    """|x| in quanta (the format's last bit at that size) is rounded where a power of two is added
+    whose last bit is one; the exponent is added to that count, as codes have it."""
     codes, word = codes_of(dtype), unsigned_of(x.dtype)
     mantissa, bias = x.dtype.mantissa_bits, x.dtype.exponent_bias
     size = abs(x)
     field = bitcast(size, word) >> mantissa  # biased exponent of x
     smallest = 1 - dtype.exponent_bias + bias  # the same for the format's smallest normal number
     field = elementwise(Op.MAX, field, like(smallest, field))
-    # 2**(mantissa - exponent) and its inverse, both normal numbers for every finite |x| in range
+    # the inverse of the quantum, a normal number for every finite |x| in range
     inverse = bitcast((2 * bias + dtype.mantissa_bits - field) << mantissa, x.dtype)
-    quantum = bitcast((field - dtype.mantissa_bits) << mantissa, x.dtype)
-    rounded = elementwise(Op.RINT, size * inverse) * quantum
-    scaled = rounded * 2.0 ** (dtype.exponent_bias - bias)
-    code = bitcast(scaled, word) >> (mantissa - dtype.mantissa_bits)
-    # far beyond the range the quantum overflows: those never reach `rounded` in order
-    beyond = (rounded > codes.largest) | (size >= 2.0 * codes.largest)
+    one = (mantissa + bias) << mantissa  # the bits of 2**mantissa
+    count = bitcast(size * inverse + 2.0**mantissa, word) - one
+    code = count + ((field - smallest) << dtype.mantissa_bits)
+    # far beyond the range that inverse is none: those codes are not in order
+    beyond = (code > codes.last) | (size >= 2.0 * codes.largest)
     code = where(beyond, codes.overflow, code)
     sign = bitcast(x, word) >> (x.dtype.bits - 1)
     if codes.zero_sign_is_nan:

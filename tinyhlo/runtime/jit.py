@@ -224,4 +224,5 @@ def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
     kernels = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
     names = (*kernels, "tiny_device_copy", "tiny_device_read", "tiny_device_wait")
+    names += ("tiny_flush_denormals",)
     return {name: core.address(name) for name in names}

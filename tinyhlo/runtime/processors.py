@@ -9,6 +9,7 @@ cpu_target("x86-64-v2", threads=2)         # the same, refused where it would no
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -131,22 +132,23 @@ def named_target(name: str, threads: int) -> Target:
     return target_of(found.triple, name, "", found.needs, caches, threads)
 
 
-def asked_processor(name: str, threads: int) -> Target:
+def asked_processor(name: str, threads: int, flush: bool = False) -> Target:
     """The Target that TINYHLO_CPU asks for; an empty name is this machine.
 
     Raises TinyhloError for a name that is not in the table.
     """
     if name and name not in PROCESSORS:
         raise TinyhloError(f"TINYHLO_CPU={name}: unknown; known: {', '.join(PROCESSORS)}")
-    return named_target(name, threads) if name else host_target(threads)
+    target = named_target(name, threads) if name else host_target(threads)
+    return replace(target, flush=True) if flush else target
 
 
-def cpu_target(name: str, threads: int) -> Target:
+def cpu_target(name: str, threads: int, flush: bool = False) -> Target:
     """The same, for code that is to run here.
 
     Raises TinyhloError for a name that is not in the table or code that would not run here.
     """
-    target = asked_processor(name, threads)
+    target = asked_processor(name, threads, flush)
     if not name:
         return target
     processor = PROCESSORS[name]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tinyhlo.schedule import Program
 
 NATIVE = Path(__file__).parent / "native"
-PARTS = ("allocator.c", "error.c", "limits.c", "threads.c")
+PARTS = ("allocator.c", "denormals.c", "error.c", "limits.c", "threads.c")
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s")
 RESIDENT = "-Wl,-z,nodelete"  # its threads stay: dlclose must keep the code that they run
 C_TYPES = {

@@ -47,6 +47,16 @@ define internal i64 @tinyhlo.now() #0 {{
 }}"""
 
 
+PROGRAM = "program"  # the function that an entry of this kind calls:
+FLUSHING = f"""define i32 @entry(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants) #0 {{
+  %before = call zeroext i1 @tiny_flush_denormals(i1 zeroext true)
+  %status = call i32 @{PROGRAM}(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants)
+  %now = call zeroext i1 @tiny_flush_denormals(i1 zeroext %before)
+  ret i32 %status
+}}"""
+FLUSH = "declare zeroext i1 @tiny_flush_denormals(i1 zeroext)"
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Where the calls of a kernel are counted: the address of two i64 (calls, nanoseconds), and,
@@ -80,7 +90,14 @@ class EntryRenderer:
         self.libraries = libraries or {}
         self.probe = probe
 
-    def render(self, name: str) -> str:
+    def render(self, flush: bool = False) -> str:
+        """The text of the entry; `flush`: all of its arithmetic takes denormal numbers as zero."""
+        if not flush:
+            return self.function("entry")
+        self.b.declarations["flush"] = FLUSH
+        return f"{self.function(PROGRAM)}\n\n{FLUSHING}"
+
+    def function(self, name: str) -> str:
         for buffer in swapped(self.program.body):
             self.slots[buffer] = self.swap_slot(buffer)
         self.block(self.program.body)

@@ -88,7 +88,7 @@ def compile_program(
         scratch,
         probe,
     )
-    entry = renderer.render("entry")
+    entry = renderer.render()
     module = QUICK + "\n\n".join([*declarations.values(), entry])
     with closing(ObjectCode(host_target(thread_count(config)), config)) as objects:
         pieces = objects.pieces(module)

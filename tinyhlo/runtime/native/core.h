@@ -80,11 +80,17 @@ typedef void (*TinyBody)(void* context, int64_t begin, int64_t end);
 
 /* Call `body` on ranges that make up [0, count), on at most `most` threads, the caller being one.
    Nested calls, and calls while another thread uses the pool, run serially in the caller: a body
-   must compute the same however [0, count) is split. */
+   must compute the same however [0, count) is split. Denormal numbers are what they are to the
+   caller. */
 TINY_API void tiny_parallel(TinyBody body, void* context, int64_t count, int32_t most);
 /* Workers including the caller; 0 means as many as the process may use cores. */
 TINY_API void tiny_set_threads(int32_t count);
 TINY_API int32_t tiny_thread_count(void);
+
+/* ---- denormal numbers ------------------------------------------------------------------------- */
+
+/* From here on, does this thread's arithmetic take them as zero? Returns whether it did before. */
+TINY_API bool tiny_flush_denormals(bool flush);
 
 /* ---- limits: what the process may use -------------------------------------------------------- */
 

@@ -4,7 +4,10 @@
 
 int32_t tiny_library_call(TinyLibrary* library, void** inputs, void** outputs) {
   tiny_clear_error();
-  return library->run(library, inputs, outputs);
+  bool flush = tiny_flush_denormals(false);
+  int32_t status = library->run(library, inputs, outputs);
+  tiny_flush_denormals(flush);
+  return status;
 }
 
 typedef struct {

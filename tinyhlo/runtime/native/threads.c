@@ -36,6 +36,7 @@ typedef struct {
   void* context;
   int64_t count;
   int32_t threads, rounds;
+  bool flush; /* denormal numbers, as the caller does */
 } Task;
 
 /* `claims`: for each round the number of the last task in which somebody claimed this thread's
@@ -119,6 +120,7 @@ static void run_parts(int32_t self, uint64_t value) {
     int32_t thread = (self + k) % threads;
     for (int round = 0; round < rounds; round++) {
       if (!claim(thread, round, number)) continue;
+      tiny_flush_denormals(task.flush);
       int64_t begin = part_begin(thread, round), end = part_begin(thread + 1, round);
       if (begin < end) task.body(task.context, begin, end);
       done++;
@@ -222,11 +224,13 @@ void tiny_parallel(TinyBody body, void* context, int64_t count, int32_t most) {
     return;
   }
   threads = start_workers(threads - 1) + 1;
-  task = (Task){body, context, count, threads, rounds_for(count, threads)};
+  bool flush = tiny_flush_denormals(false);
+  task = (Task){body, context, count, threads, rounds_for(count, threads), flush};
   uint64_t value = announce_task();
   inside = true;
   wake_others(0, threads);
   run_parts(0, value);
+  tiny_flush_denormals(flush);
   inside = false;
   wait_for_parts(threads * task.rounds);
   pthread_mutex_unlock(&in_use);

@@ -1,0 +1,129 @@
+"""Denormal numbers: kept, or zero where TINYHLO_FLUSH asks for that; in all threads alike."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tinyhlo.cli import main
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+from tinyhlo.ir.elements import SMALL_FLOATS
+from tinyhlo.runtime import c_compiler, core
+
+KEPT, FLUSHED = Config(cache=0), Config(cache=0, flush=1)
+LEAST = np.finfo(np.float32).tiny  # the smallest number that is not denormal
+DENORMAL = np.full(4 << 20, LEAST, np.float32)  # halved
+
+
+def run(config: Config, function: Any, *arguments: np.ndarray) -> Any:
+    (found,) = compile_module(jax.jit(function).lower(*arguments).as_text(), config)(*arguments)
+    return found
+
+
+@contextmanager
+def flushing(flush: bool) -> Iterator[None]:
+    """What this thread does meanwhile."""
+    before = core.library().tiny_flush_denormals(flush)
+    try:
+        yield
+    finally:
+        core.library().tiny_flush_denormals(before)
+
+
+def flushes() -> bool:
+    """What this thread does."""
+    before = core.library().tiny_flush_denormals(False)
+    core.library().tiny_flush_denormals(before)
+    return before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, jnp.bfloat16])
+def test_kept_unless_asked(dtype: Any) -> None:
+    with jax.enable_x64(True):
+        x = np.full(100, jnp.finfo(dtype).tiny, dtype)
+        text = jax.jit(lambda x: x * 0.5 * 2).lower(x).as_text()
+        np.testing.assert_array_equal(compile_module(text, KEPT)(x)[0], x)
+        np.testing.assert_array_equal(compile_module(text, FLUSHED)(x)[0], 0 * x)
+
+
+def test_option_of_one_function() -> None:
+    x = np.full(8, LEAST, np.float32)
+    half = jax.jit(lambda x: x * 0.5, compiler_options={"tinyhlo_flush": "1"})
+    kept = jax.jit(lambda x: x * 0.5)
+    given = jax.device_put(x, jax.devices("tiny")[0])
+    assert not np.asarray(half(given)).any()
+    np.testing.assert_array_equal(np.asarray(kept(given)), x / 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_all_threads_do_the_same(threads: int) -> None:
+    core.set_threads(threads)
+    try:
+        assert not run(FLUSHED, lambda x: x * 0.5, DENORMAL).any()
+        assert run(KEPT, lambda x: x * 0.5, DENORMAL).all()
+        assert not run(FLUSHED, lambda x: x * 0.5, DENORMAL).any()
+    finally:
+        core.set_threads(0)
+
+
+def test_workers_do_as_the_caller() -> None:
+    seen: list[bool] = []
+    body = core.BODY(lambda context, begin, end: seen.append(flushes()))
+    core.set_threads(4)
+    try:
+        for flush in (True, False, True):
+            seen.clear()
+            with flushing(flush):
+                core.library().tiny_parallel(body, None, 1000, 4)
+                assert flushes() == flush
+            assert set(seen) == {flush}
+    finally:
+        core.set_threads(0)
+
+
+def test_caller_and_callbacks_are_left_alone() -> None:
+    seen: list[bool] = []
+
+    def look(x: np.ndarray) -> np.ndarray:
+        seen.append(flushes())
+        return np.asarray(x)
+
+    def program(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(look, x, x * 2) * 0.25
+
+    given = jax.device_put(np.full(8, LEAST, np.float32), jax.devices("tiny")[0])
+    compiled = jax.jit(program).lower(given).compile({"tinyhlo_flush": "1"})
+    assert not np.asarray(compiled(given)).any()
+    assert seen == [False] and not flushes()
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
+def test_small_floats_pass_no_denormal_numbers(dtype: Any) -> None:
+    """Theirs are ordinary numbers of float32."""
+    x = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy)
+    wide = x.astype(np.float32)
+    np.testing.assert_array_equal(run(FLUSHED, lambda x: x.astype(jnp.float32), x), wide)
+    x = ((wide[1:] + wide[:-1]) / 2)[np.isfinite(wide[1:] + wide[:-1])]
+    x = x[~(np.abs(x) < LEAST) | (x == 0)]  # f8E8M0FNU has those
+    kept, flushed = (run(each, lambda x: x.astype(dtype.numpy), x) for each in (KEPT, FLUSHED))
+    np.testing.assert_array_equal(kept.view(np.uint8), flushed.view(np.uint8))
+
+
+@pytest.mark.skipif(c_compiler.found() is None, reason="no C compiler")
+def test_library_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINYHLO_FLUSH", "1")
+    (tmp_path / "half.mlir").write_text(jax.jit(lambda x: x * 0.5).lower(DENORMAL).as_text())
+    assert main(["build", str(tmp_path / "half.mlir"), "--out", str(tmp_path / "libhalf.so")]) == 0
+    library, found = ctypes.CDLL(str(tmp_path / "libhalf.so")), np.ones_like(DENORMAL)
+    library.half_threads(2)
+    assert library.half(*(ctypes.c_void_p(each.ctypes.data) for each in (DENORMAL, found))) == 0
+    assert not found.any() and not flushes()
