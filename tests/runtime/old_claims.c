@@ -7,6 +7,7 @@ void tiny_allocator_before_fork(void) {}
 void tiny_allocator_after_fork(void) {}
 int32_t tiny_core_count(void) { return 2; }
 bool tiny_flush_denormals(bool flush) { return flush; }
+void denormals_after_work(void) {}
 
 static void body(void* total, int64_t begin, int64_t end) {
   atomic_fetch_add((_Atomic int64_t*)total, end - begin);

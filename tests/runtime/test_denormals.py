@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,17 @@ def test_caller_and_callbacks_are_left_alone() -> None:
     compiled = jax.jit(program).lower(given).compile({"tinyhlo_flush": "1"})
     assert not np.asarray(compiled(given)).any()
     assert seen == [False] and not flushes()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors do not remember it")
+@pytest.mark.parametrize(("given", "config", "slow"), [
+    (1, KEPT, False), (LEAST / 2, KEPT, True), (LEAST / 2, FLUSHED, False)
+])  # fmt: skip
+def test_who_looks_at_kernels_is_told(
+    given: float, config: Config, slow: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(replace(config, debug=2), lambda x: x * 0.5, np.full(4 << 20, given, np.float32))
+    assert ("denormal numbers: slow; TINYHLO_FLUSH=1" in capfd.readouterr().err) == slow
 
 
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)

@@ -174,7 +174,8 @@ def is_choice(node: UpdateSlice, own: Region, stored: bool) -> bool:
     count, operand = chain(node)
     if count > MOST_CHOICES or node.inputs[1].type.size == 0:
         return False
-    if FEWER * prod(shape_in(own, node.shape)) <= node.type.size:
+    times = 1 if isinstance(own, Rows) else FEWER
+    if times * prod(shape_in(own, node.shape)) <= node.type.size:
         return True
     known = isinstance(operand, Param) or splat_value(operand) is not None
     return not stored and is_plain(node) and known

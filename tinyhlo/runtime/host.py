@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhlo.config import Config
+from tinyhlo.config import Config, variable
 from tinyhlo.devices import kind_of
 from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
@@ -46,7 +46,7 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
     linked = link(compiled.pieces, program.name)
     entry = ENTRY(linked.entry)
     if config.debug >= 2 and compiled.counters is not None:
-        entry = ENTRY(reporting(entry, compiled))
+        entry = ENTRY(reporting(entry, compiled, config))
 
     trace = trace_to(config.profile)
     if trace:
@@ -86,17 +86,24 @@ def following(plan: Plan, module: Module, compiled: Compiled, config: Config) ->
     )
 
 
-def reporting(entry: Callable[..., int], compiled: Compiled) -> Callable[..., int]:
-    """The entry, followed by a line per kernel that ran (TINYHLO_DEBUG=2)."""
+def reporting(entry: Callable[..., int], compiled: Compiled, config: Config) -> Callable[..., int]:
+    """The entry, followed by a line per kernel that ran (TINYHLO_DEBUG=2), and by one that says why
+    they may have been slow."""
 
     def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
         counters = compiled.counters
         assert counters is not None
         before = counters.copy()
+        core.library().tiny_met_denormals()
         status = entry(arguments, results, arena, constants)
+        slow = core.library().tiny_met_denormals()
         for report, (calls, nanoseconds) in zip(compiled.kernels, counters - before, strict=True):
             if calls:
                 print(kernel_line(Timing(report, int(calls), nanoseconds * 1e-9)), file=sys.stderr)
+        if slow and not config.flush:
+            print(
+                f"denormal numbers: slow; {variable('flush')}=1 makes them zeros", file=sys.stderr
+            )
         return int(status)
 
     return run

@@ -91,6 +91,8 @@ TINY_API int32_t tiny_thread_count(void);
 
 /* From here on, does this thread's arithmetic take them as zero? Returns whether it did before. */
 TINY_API bool tiny_flush_denormals(bool flush);
+/* Has this thread or a worker met some since the last call? Where processors remember it: x86. */
+TINY_API bool tiny_met_denormals(void);
 
 /* ---- limits: what the process may use -------------------------------------------------------- */
 
@@ -107,6 +109,8 @@ TINY_API int64_t tiny_group_limit(const char* groups, const char* mount, const c
 /* At most so many bytes of a text that has more, cut before a character: who reads half of one as
    UTF-8 fails. */
 size_t error_whole_characters(const char* text, size_t bytes);
+/* A worker of the pool has done its parts of a task. */
+void denormals_after_work(void);
 void tiny_allocator_before_fork(void);
 void tiny_allocator_after_fork(void);
 

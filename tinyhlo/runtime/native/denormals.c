@@ -1,16 +1,24 @@
-/* Whether a thread's arithmetic takes denormal numbers as zero: a mode of the processor. */
+/* Denormal numbers: whether a thread's arithmetic takes them as zero, a mode of the processor, and
+   whether it met some, which x86 alone remembers. */
 #include "core.h"
+
+#include <stdatomic.h>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 
-enum { ZERO_RESULTS = 1 << 15, ZERO_OPERANDS = 1 << 6, FLUSH = ZERO_RESULTS | ZERO_OPERANDS };
+enum {
+  ZERO_RESULTS = 1 << 15,
+  ZERO_OPERANDS = 1 << 6,
+  FLUSH = ZERO_RESULTS | ZERO_OPERANDS,
+  MET = 1 << 1 | 1 << 4, /* an operand was one; a result was, rounded */
+};
 
 static uint32_t mode(void) { return _mm_getcsr(); }
 static void set_mode(uint32_t value) { _mm_setcsr(value); }
 
 #elif defined(__aarch64__)
-enum { FLUSH = 1 << 24 };
+enum { FLUSH = 1 << 24, MET = 0 };
 
 static uint32_t mode(void) {
   uint64_t value;
@@ -20,14 +28,29 @@ static uint32_t mode(void) {
 static void set_mode(uint32_t value) { __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)value)); }
 
 #else
-enum { FLUSH = 0 };
+enum { FLUSH = 0, MET = 0 };
 
 static uint32_t mode(void) { return 0; }
 static void set_mode(uint32_t value) { (void)value; }
 #endif
 
-bool tiny_flush_denormals(bool flush) {
-  uint32_t before = mode(), after = flush ? before | FLUSH : before & ~(uint32_t)FLUSH;
+static _Atomic bool workers_met;
+
+static uint32_t replace(uint32_t cleared, uint32_t set) {
+  uint32_t before = mode(), after = (before & ~cleared) | set;
   if (after != before) set_mode(after);
-  return FLUSH && (before & FLUSH) == FLUSH;
+  return before;
+}
+
+bool tiny_flush_denormals(bool flush) {
+  return replace(FLUSH, flush ? FLUSH : 0) & FLUSH;
+}
+
+void denormals_after_work(void) {
+  if (replace(MET, 0) & MET) atomic_store_explicit(&workers_met, true, memory_order_relaxed);
+}
+
+bool tiny_met_denormals(void) {
+  denormals_after_work();
+  return atomic_exchange(&workers_met, false);
 }

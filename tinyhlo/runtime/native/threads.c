@@ -126,7 +126,9 @@ static void run_parts(int32_t self, uint64_t value) {
       done++;
     }
   }
-  if (done) atomic_fetch_add_explicit(&finished, done, memory_order_release);
+  if (!done) return;
+  if (self) denormals_after_work();
+  atomic_fetch_add_explicit(&finished, done, memory_order_release);
 }
 
 /* Wake the threads of a task, if they sleep, that are below `self` in the tree of them, whose root
