@@ -1,5 +1,5 @@
 """Time the 41 workloads and the real programs beside the checkout, and write docs/benchmarks.md,
-or the page of the machine's kind (`PAGES`). On a GPU, the 41 workloads against XLA's own backend
+or the page of the machine's kind (`page_of`). On a GPU, the 41 workloads against XLA's own backend
 for it, into a page of that device.
 
     python -m benchmarks.record
@@ -29,12 +29,21 @@ import llvmlite.binding as llvm
 
 from tinyhlo.runtime.devices.device import available
 from tinyhlo.runtime.processors import host_target
+from tinyhlo.target import Target
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-# by bytes of a vector: processors with AVX-512 have one page, those with AVX2 another
-PAGES = {64: "benchmarks.md", 32: "benchmarks-avx2.md", 16: "benchmarks-128.md"}
-PAGE = CHECKOUT / "docs" / PAGES[host_target(1).vector_bytes]
+KINDS = {64: "", 32: "-avx2", 16: "-128"}  # of processors, by bytes of a vector
 RIVALS = {"CPU": "cpu", "NV": "cuda", "AMD": "rocm"}  # JAX's names of XLA's backends
+
+
+def page_of(target: Target) -> Path:
+    """Where the figures of a processor stand: of AVX-512 or AVX2, of AMD's or Intel's."""
+    others = target.triple.startswith("x86") and not target.cpu.startswith("znver")
+    kind = KINDS[target.vector_bytes]
+    return CHECKOUT / "docs" / f"benchmarks{'-intel' if others else ''}{kind}.md"
+
+
+PAGE = page_of(host_target(1))
 ARGUMENTS = ["--rounds", "2", "--budget", "0.1"]
 FRESH = ["--fresh"]  # a process for each workload
 

@@ -354,6 +354,9 @@ def test_an_array_is_not_copied_for_a_part_of_it() -> None:
     assert left(slice_of(known, 3, 9)) == left(slice_of(data, 3, 9)) == 0
     assert left(slice_of(known, 5, 6)) == left(rows(data, [k], (16,))) == 0
     assert left(slice_of(data, 0, 40)) == left(slice_of(data, 0, 4), data) == 1
+    for count, stay in ((64, 0), (65, 1)):  # rows: as many as there are, one more
+        places = build.expand(build.reshape(k, (1,)), (count,))
+        assert left(rows(data, [places], (count, 16))) == stay
     double = mul(data, data)
     assert left(double) == left(reduce(Op.ADD, known, [0])) == 0
     assert left(double, data) == left(build.scan(Op.ADD, data, 0, False)) == 1

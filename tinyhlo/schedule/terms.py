@@ -7,7 +7,8 @@ of it after:
 
 A reduce in an order other than that of its terms reads them across memory, or stores results lane
 by lane; to turn the few results takes less. That goes for all reduces of terms that share what is
-computed, such as the two of an argmax: all or none.
+computed, such as the two of an argmax, and for what turns the terms back, as a gradient does: all
+or none.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ Order = tuple[int, ...]
 
 @dataclass(slots=True)
 class Terms:
-    """What some reduces have in common: `values` are computed from `leaves`, for them alone unless
-    they are `needed` besides."""
+    """What some reduces have in common: `values` are computed from `leaves`, for them and for
+    `turns` alone unless they are `needed` besides."""
 
     reduces: set[Node] = field(default_factory=set)
     values: set[Node] = field(default_factory=set)
     leaves: set[Node] = field(default_factory=set)
+    turns: set[Permute] = field(default_factory=set)
     needed: bool = False
 
 
@@ -104,9 +106,14 @@ def terms_of(reduce: Reduce, users: Users, kept: set[Node], small: set[Node]) ->
             found.reduces.add(node)
         elif isinstance(node, Elementwise) and node not in small:
             found.needed |= node in kept
-            found.needed |= not all(isinstance(user, (Elementwise, Reduce)) for user in users[node])
             found.values.add(node)
-            pending += users[node]
+            for user in users[node]:
+                if isinstance(user, Permute):
+                    found.turns.add(user)
+                elif isinstance(user, (Elementwise, Reduce)):
+                    pending.append(user)
+                else:
+                    found.needed = True
         else:
             found.leaves.add(node)
             continue
@@ -115,11 +122,16 @@ def terms_of(reduce: Reduce, users: Users, kept: set[Node], small: set[Node]) ->
 
 
 def order_of(terms: Terms, small: set[Node]) -> Order | None:
-    """The order that what lies in memory is brought into, for reduces that leave axes exchanged."""
+    """The order that what lies in memory is brought into: where the terms themselves are turned
+    back, or for reduces that leave axes exchanged."""
     orders = {stored_order(leaf) for leaf in terms.leaves - small}
     order = orders.pop() if len(orders) == 1 else None
     if terms.needed or order is None:
         return None
+    if terms.turns:
+        return (
+            order if {turn.order for turn in terms.turns} == {tuple(build.inverse(order))} else None
+        )
     for reduce in terms.reduces:
         assert isinstance(reduce, Reduce)
         shape = reduce.inputs[0].shape
