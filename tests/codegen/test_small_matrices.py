@@ -87,6 +87,85 @@ def test_cholesky_of_what_is_not_positive_definite() -> None:
     assert failed.tolist() == [0, 0, 1, 0, 0, 4, 3, 0, 0]
 
 
+def eigen_graph(batch: int, rows: int, dtype: DType, triangle: str, mode: str = "V") -> Graph:
+    a = build.param(0, (batch, rows, rows), dtype)
+    types = [a.type, TensorType((batch, rows), dtype), TensorType((batch,), I32)]
+    pairs = [(t, t) for t in types]
+    found = lapack("syevd", dtype, [(a, a.type)], pairs, shared=0, mode=mode, uplo=triangle)
+    return Graph((a.type,), tuple(found) if mode == "V" else tuple(found[1:]))
+
+
+def symmetric(batch: int, rows: int, dtype: DType) -> np.ndarray:
+    a = matrices(batch, rows, rows, dtype)
+    return a + a.swapaxes(1, 2)
+
+
+def check_vectors(a: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> None:
+    """Of matrices in float64: columns v with A v = value v, of length 1 and across each other."""
+    v, digits = vectors.astype(np.float64), 30 * np.finfo(vectors.dtype).eps
+    scale = np.abs(a).max((1, 2), keepdims=True) + 1e-300
+    np.testing.assert_allclose((a @ v - v * values[:, None]) / scale, 0, atol=digits)
+    unit = np.broadcast_to(np.eye(a.shape[1]), a.shape)
+    np.testing.assert_allclose(v.swapaxes(1, 2) @ v, unit, atol=digits)
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(4, 1), (9, 2), (37, 3), (5, 4), (100, 5), (20, 8)])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("triangle", "LU")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_eigenvalues(batch: int, rows: int, dtype: DType, triangle: str, in_place: bool) -> None:
+    """LAPACK's; vectors may have another sign. Nothing but one triangle is read."""
+    graph, full = eigen_graph(batch, rows, dtype, triangle), symmetric(batch, rows, dtype)
+    assert library_call_of(Kernel("kernel", graph)) is None
+    ones = np.ones((rows, rows), bool)  # column-major: of the lower triangle, the upper one
+    a = full.copy()
+    a[:, np.tril(ones, -1) if triangle == "L" else np.triu(ones, 1)] = np.nan
+    vectors, values, failed = run_kernel(graph, a, in_place=((0, 0),) if in_place else ())
+    _, expected, _ = run_graph(graph, [a])
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(values, expected, atol=scale * DIGITS[dtype] / 5)
+    check_vectors(full.astype(np.float64), values, vectors.swapaxes(1, 2))
+    assert not failed.any()
+
+
+def test_eigenvalues_alone() -> None:
+    a = symmetric(33, 6, F32)
+    values, _ = run_kernel(eigen_graph(33, 6, F32, "L", "N"), a)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(a), atol=2e-5)
+
+
+def test_eigenvalues_of_matrices_that_are_hard() -> None:
+    """Equal ones, zeros, numbers of all sizes; those of a matrix with NaN are NaN."""
+    turn = np.linalg.qr(matrices(8, 8, 8, F64))[0]
+
+    def of(*values: float) -> np.ndarray:
+        return (turn * np.array(values)) @ turn.swapaxes(1, 2)
+
+    sizes = 10.0 ** np.arange(8)
+    kinds = {
+        "zero": np.zeros((8, 8, 8)),
+        "diagonal": np.broadcast_to(np.diag([3.0, 1, 2, 2, 5, 4, 4, -1]), (8, 8, 8)),
+        "equal": of(*[1.0] * 8),
+        "two": of(-1, 1, -1, 1, -1, 1, -1, 1),
+        "one": of(0, 0, 0, 0, 0, 0, 0, 7),
+        "graded": of(*10.0 ** -(2.0 * np.arange(8))),
+        "scaled": symmetric(8, 8, F64) * sizes * sizes[:, None],
+        "large": symmetric(8, 8, F64) * 1e300,
+        "small": symmetric(8, 8, F64) * 1e-300,
+    }
+    for name, kind in kinds.items():
+        a = (kind + kind.swapaxes(1, 2)) / 2
+        vectors, values, _ = run_kernel(eigen_graph(8, 8, F64, "L"), a)
+        expected = np.linalg.eigvalsh(a)
+        limit = 1e-14 * np.abs(expected).max()
+        np.testing.assert_allclose(values, expected, rtol=0, atol=limit, err_msg=name)
+        check_vectors(a, values, vectors.swapaxes(1, 2))
+    a = symmetric(8, 8, F64)
+    a[3, 7, 7] = np.nan
+    values = run_kernel(eigen_graph(8, 8, F64, "L"), a)[1]
+    assert np.isnan(values[3]).all() and np.isfinite(np.delete(values, 3, 0)).all()
+
+
 def solve_graph(batch: int, rows: int, columns: int, dtype: DType, **options: str) -> Graph:
     left = options["side"] == "L"
     a = build.param(0, (batch, rows, rows), dtype)
@@ -119,6 +198,8 @@ def test_large_matrices_and_many_sides_are_calls() -> None:
         lu_graph(100, 17, F32),
         lu_graph(1, 9, F32),
         solve_graph(100, 8, 17, F32, **options),
+        eigen_graph(100, 9, F32, "L"),
+        eigen_graph(3, 3, F32, "L"),
     ):
         assert library_call_of(Kernel("kernel", graph)) is not None
 

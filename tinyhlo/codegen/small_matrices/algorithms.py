@@ -125,16 +125,16 @@ def cholesky(a: Matrices, failed: Matrices) -> Body:
     def step(k: Index, last: bool) -> Body:
         number = IndexValue(k, I32).cast(dtype) + 1.0
         bad = ~(literal(0.0, dtype) < a.load(k, k)) & failed.load(zero, zero).equals(0.0)
-        root = a.each(
+        divisor = a.each(
             failed.store(zero, zero, where(bad, number, failed.load(zero, zero))),
-            a.store(k, k, apply(Op.SQRT, (a.load(k, k),), dtype)),
+            a.store(k, k, root(a.load(k, k))),
         )
         if last:
-            return (root,)
+            return (divisor,)
         product = a.load(index(i), k) * a.load(index(j), k)
         lower = Loop(i, Axis.ORDERED, (a.each(minus(a, index(i), index(j), product)),), 1, index(j))
         scaled = a.load(index(i), k) / a.load(k, k)
-        return (root, below(k, i, a.each(a.store(index(i), k, scaled))), below(k, j, lower))
+        return (divisor, below(k, i, a.each(a.store(index(i), k, scaled))), below(k, j, lower))
 
     clear = failed.each(failed.store(zero, zero, literal(0.0, dtype)))
     return (clear, *steps(a.rows, step))
@@ -152,6 +152,10 @@ def solve(t: Matrices, x: Matrices, unit: bool) -> Body:
         return (Loop(c, Axis.ORDERED, (*divide, *rest)),) if divide or rest else ()
 
     return steps(t.rows, step)
+
+
+def root(value: Expression) -> Expression:
+    return apply(Op.SQRT, (value,), value.dtype)
 
 
 def minus(a: Matrices, i: Index, j: Index, value: Expression) -> Store:

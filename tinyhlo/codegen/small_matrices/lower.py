@@ -14,19 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tinyhlo.codegen.expressions import Expression, Load, Memory
+from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.small_matrices.algorithms import Matrices, cholesky, lu, solve
+from tinyhlo.codegen.small_matrices.jacobi import Jacobi
 from tinyhlo.ir.dtypes import F32, F64, I32
 from tinyhlo.ir.graph import LibraryCall, Output
 from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
-MOST_ROWS, FEW_MATRICES, FEW_MOST_ROWS = 16, 4, 8  # of fewer, LAPACK's vectors lie better
+FEW_MATRICES = 4  # of fewer, LAPACK's vectors lie better
 Place = Callable[[Index, Index], Position]  # the last axes of a buffer, for element (i, j)
 PREFIXES = {F32: "s", F64: "d"}
 
@@ -36,10 +38,12 @@ def is_small(call: LibraryCall) -> bool:
     matrix = call.inputs[0] if call.inputs else None
     if matrix is None or matrix.dtype not in PREFIXES or len(matrix.shape) < 2:
         return False
-    if call.target not in {f"lapack_{PREFIXES[matrix.dtype]}{name}_ffi" for name in BUILDERS}:
+    ways = {f"lapack_{PREFIXES[matrix.dtype]}{name}_ffi": way for name, way in WAYS.items()}
+    way = ways.get(call.target)
+    if way is None:
         return False
     batch, (columns, rows) = prod(matrix.shape[:-2]), matrix.shape[-2:]
-    most = MOST_ROWS if batch >= FEW_MATRICES else FEW_MOST_ROWS
+    most = way.most_rows if batch >= FEW_MATRICES else way.most_rows_of_few
     return 0 < rows == columns <= most and 0 < call.results[0].size <= batch * rows * most
 
 
@@ -47,9 +51,9 @@ def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
     root = kernel.graph.results[0]
     call = root.inputs[0] if isinstance(root, Output) else root
     assert isinstance(call, LibraryCall)
-    name = call.target.removesuffix("_ffi")[len("lapack_s") :]
-    builder = Builder(kernel, call, target)
-    body = BUILDERS[name](builder)
+    way = WAYS[call.target.removesuffix("_ffi")[len("lapack_s") :]]
+    builder = Builder(kernel, call, target, way.vectors)
+    body = way.build(builder)
     work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
     groups = Axis.PARALLEL if work >= PARALLEL_WORK else Axis.SERIAL
     body = (Loop(builder.group, groups, body),) if builder.group.extent > 1 else body
@@ -58,15 +62,15 @@ def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
 
 
 class Builder:
-    """Writes what is done with one group."""
+    """Writes what is done with one group, of as many matrices as so many vectors have lanes."""
 
-    def __init__(self, kernel: Kernel, call: LibraryCall, target: Target) -> None:
+    def __init__(self, kernel: Kernel, call: LibraryCall, target: Target, vectors: int) -> None:
         self.lowering, self.call = Lowering(kernel), call
         matrix = call.inputs[0]
         self.dtype, self.rows = matrix.dtype, matrix.shape[-1]
         self.batch_shape, self.batch = matrix.shape[:-2], prod(matrix.shape[:-2])
         self.columns = call.results[0].size // (self.batch * self.rows)
-        lanes = target.vector_bytes // self.dtype.itemsize
+        lanes = target.vector_bytes // self.dtype.itemsize * vectors
         while lanes > self.batch:
             lanes //= 2
         self.lane = Var("lane", lanes)
@@ -180,8 +184,38 @@ def solve_triangle(builder: Builder) -> Body:
     )
 
 
-BUILDERS: dict[str, Callable[[Builder], Body]] = {
-    "getrf": factor_lu,
-    "potrf": factor_cholesky,
-    "trsm": solve_triangle,
+def find_eigenvalues(builder: Builder) -> Body:
+    """And vectors, if asked for. It cannot fail: NaN gives NaN."""
+    rows = builder.rows
+    a, v = builder.scratch("a", rows, rows), builder.scratch("v", rows, rows)
+    values, turn = builder.scratch("values", rows, 1), builder.scratch("turn", 4, 1)
+    failed = builder.scratch("failed", 1, 1)
+    vectors = v if builder.letter("mode") == "V" else None
+    place = by_columns if builder.letter("uplo") == "L" else by_rows
+    return (
+        *(Allocate(each.memory) for each in (values, turn, vectors) if each is not None),
+        *builder.read(0, a, place),
+        *Jacobi(a, values, vectors, turn).body(),
+        *builder.write(vectors or a, 0, by_columns),
+        *builder.write(values, 1, lambda i, j: (i,)),
+        *builder.write(failed, 2, lambda i, j: (), lambda _: literal(0, I32)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """To compute what a call of LAPACK does, of matrices with so many rows at most. Where one step
+    waits for the last, several vectors are worked on in turn."""
+
+    build: Callable[[Builder], Body]
+    most_rows: int = 16
+    most_rows_of_few: int = 8
+    vectors: int = 1
+
+
+WAYS = {
+    "getrf": Way(factor_lu),
+    "potrf": Way(factor_cholesky),
+    "trsm": Way(solve_triangle),
+    "syevd": Way(find_eigenvalues, most_rows=8, most_rows_of_few=0, vectors=2),
 }
