@@ -65,6 +65,7 @@ SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST = 1024
+MOST_COUNTING = 32  # operations on positions that count as none
 MOST_FOLDED = 4  # reshapes that join axes before a value that is joined
 
 Reasons = Iterator[tuple[Node, str]]  # values that are to be items, and why
@@ -94,7 +95,8 @@ class Walk:
     apart: set[Node] = field(default_factory=set)
     work: Counter[Node] = field(default_factory=Counter)  # operations an element, from items on
     depth: dict[Node, int] = field(default_factory=dict)  # the longest way of them
-    computed: set[Node] = field(default_factory=set)  # functions of the position alone
+    computed: set[Node] = field(default_factory=set)  # cheap functions of the position alone
+    counting: Counter[Node] = field(default_factory=Counter)  # operations of such functions
     derived: set[Node] = field(default_factory=set)  # made from results of other kernels
     parts: dict[Node, int] = field(default_factory=dict)  # what each value is joined from
     folded: dict[Node, int] = field(default_factory=dict)  # reshapes that join axes, from items on
@@ -168,7 +170,12 @@ def measure(walk: Walk, node: Node) -> None:
     before = max((walk.depth.get(child, 0) for child in children), default=0)
     walk.depth[node] = max(1, own_work(node)) + before
     if is_index_arithmetic(node, walk.computed):
-        walk.computed.add(node)  # a function of the position costs no memory and little time
+        cost = own_work(node) + sum(walk.counting[child] for child in children)
+        walk.counting[node] = cost
+        if cost <= MOST_COUNTING:  # it costs no memory and little time
+            walk.computed.add(node)
+        else:  # a hash, as of random numbers whose key is known
+            walk.work[node] = cost
     elif not isinstance(node, ir.Expand) or node.inputs[0].type.size > 1:  # as is a scalar
         walk.work[node] = own_work(node) + sum(walk.work[child] for child in children)
 
@@ -204,6 +211,8 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         if not inner or not repeated or min(repeated) > max(inner):
             return
     value = narrowest(unturned(source), walk.narrow, walk.why)
+    while isinstance(value, ir.Pad):  # windows of images have borders
+        value = narrowest(unturned(value.inputs[0]), walk.narrow, walk.why)
     large = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
     often = large and not is_table(value)
     if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
