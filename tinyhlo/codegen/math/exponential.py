@@ -33,8 +33,8 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Numbers of a float type. exp is 0 below `low` and infinite above `high`, expm1 is -1 below
-    `minus_one` and x up to `tiny`, tanh is 1 from `saturated` on."""
+    """Numbers of a float type. exp is 0 below `zero`, its factors are below `low`, and it is infinite
+    above `high`; expm1 is -1 below `minus_one` and x up to `tiny`, tanh is 1 from `saturated` on."""
 
     exp: Table
     short: Table
@@ -42,6 +42,7 @@ class Format:
     ln2: tuple[float, float]
     fraction_bits: int
     bias: int
+    zero: float
     low: float
     high: float
     minus_one: float
@@ -51,10 +52,10 @@ class Format:
 
 FORMATS: dict[DType, Format] = {
     F32: Format(
-        EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -176.0, 89.0, -18.0, 2.0**-25, 9.2
+        EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -104.0, -176.0, 89.0, -18.0, 2.0**-25, 9.2
     ),
     F64: Format(
-        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -1418.0, 710.0, -40.0, 2.0**-54, 20.0
+        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -745.2, -1418.0, 710.0, -40.0, 2.0**-54, 20.0
     ),
 }
 
@@ -100,9 +101,10 @@ def in_two_factors(integer: Term, r: Term) -> Term:
 
 def exp_scaled(x: Term) -> Term:
     """The same where one instruction multiplies by 2^n and another looks 2^(n/16) up: what is left
-    is up to log(2)/32, for which half of the polynomial is enough."""
+    is up to log(2)/32, for which half of the polynomial is enough. Results below all numbers are
+    left out: a mask of the instruction, which would take its time to round them to zero."""
     form = FORMATS[x.dtype]
-    limited = x.at_least(form.low).at_most(form.high)
+    limited = x.at_most(form.high)
     magic = MAGIC[x.dtype] / 16
     shifted = limited.fma(1 / log(2), magic)
     n = shifted - magic  # in sixteenths
@@ -110,8 +112,10 @@ def exp_scaled(x: Term) -> Term:
     root = part.looked_up(Op.SIXTEENTHS, x.dtype)
     q = less_one(rest(limited, n), form.short)
     if x.dtype is F64:  # roots are rounded by up to 0.48 units
-        return (q.fma(root, part.looked_up(Op.SIXTEENTHS_REST, F64)) + root).scaled(n)
-    return q.fma(root, root).scaled(n)
+        value = q.fma(root, part.looked_up(Op.SIXTEENTHS_REST, F64)) + root
+    else:
+        value = q.fma(root, root)
+    return where(limited < form.zero, x.constant(0.0), value.scaled(n))
 
 
 def expm1(x: Term) -> Term:
