@@ -18,6 +18,7 @@ import pytest
 from tinyhlo.cli import main
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.elements import SMALL_FLOATS
 from tinyhlo.runtime import c_compiler, core
 
@@ -117,6 +118,34 @@ def test_who_looks_at_kernels_is_told(
 ) -> None:
     run(replace(config, debug=2), lambda x: x * 0.5, np.full(4 << 20, given, np.float32))
     assert ("denormal numbers: slow; TINYHLO_FLUSH=1" in capfd.readouterr().err) == slow
+
+
+HIDDEN = np.array([-np.inf, -1e9, -1e4, np.finfo(np.float32).min, 0, 1.5, -3, 2], np.float32)
+SMALL = np.array([1e-9, -1e-12, 0, 1e-17, -0.25, 1, -1e-10, 1e-13], np.float32)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors do not remember it")
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
+@pytest.mark.parametrize(("function", "given"), [
+    (jnp.exp, HIDDEN),
+    (jax.nn.softmax, HIDDEN),
+    (jnp.expm1, SMALL),
+    (jnp.log1p, SMALL),
+    (jax.nn.elu, SMALL),
+    (lambda x: x.astype(jnp.float8_e4m3fn), SMALL),
+])  # fmt: skip
+def test_none_on_the_way(function: Any, given: np.ndarray, cpu: str) -> None:
+    """Where neither arguments nor results are denormal, nothing between them is."""
+    given = np.tile(given, 100)
+    try:
+        program = compile_module(jax.jit(function).lower(given).as_text(), replace(KEPT, cpu=cpu))
+    except TinyhloError as error:
+        pytest.skip(str(error))
+    core.library().tiny_met_denormals()
+    (found,) = program(given)
+    assert not core.library().tiny_met_denormals()
+    expected = function(jax.device_put(given, jax.devices("cpu")[0]))
+    np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)

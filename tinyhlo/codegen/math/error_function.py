@@ -47,5 +47,6 @@ def erfc(x: Term) -> Term:
     slope = polynomial((size - ERFC_PIVOT) * reciprocal, table) * reciprocal
     scaled = slope * power_of_two(half, x.dtype)
     grown = less_one(r + late, FORMATS[x.dtype].exp).fma(scaled, scaled)
-    tail = grown * power_of_two(integer - half, x.dtype)
+    rest = where(size < end, power_of_two(integer - half, x.dtype), x.constant(0.0))
+    tail = grown * rest
     return where(x < 0.0, 2.0 - tail, tail)

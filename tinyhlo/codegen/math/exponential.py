@@ -33,8 +33,9 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Numbers of a float type. exp is 0 below `zero`, its factors are below `low`, and it is infinite
-    above `high`; expm1 is -1 below `minus_one` and x up to `tiny`, tanh is 1 from `saturated` on."""
+    """Numbers of a float type. exp is 0 below `zero`, both of its factors are from `low` down, and it
+    is infinite above `high`; expm1 is -1 below `minus_one` and x up to `tiny`, tanh is 1 from
+    `saturated` on."""
 
     exp: Table
     short: Table
@@ -55,7 +56,18 @@ FORMATS: dict[DType, Format] = {
         EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -104.0, -176.0, 89.0, -18.0, 2.0**-25, 9.2
     ),
     F64: Format(
-        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -745.2, -1418.0, 710.0, -40.0, 2.0**-54, 20.0
+        EXP_F64,
+        SHORT_F64,
+        EXPM1_F64,
+        LN2_F64,
+        52,
+        1023,
+        -745.2,
+        -1418.0,
+        710.0,
+        -40.0,
+        2.0**-54,
+        20.0,
     ),
 }
 
@@ -121,8 +133,9 @@ def exp_scaled(x: Term) -> Term:
 def expm1(x: Term) -> Term:
     """2 (2^(n-1) q + (2^(n-1) - 1/2)), q = e^r - 1: half the power cannot overflow."""
     form = FORMATS[x.dtype]
+    tiny = abs(x) < form.tiny  # x itself; powers of it would be denormal
     limited = x.at_least(form.minus_one).at_most(form.high)
-    integer, r = reduce(limited, biases=1, offset=-1)
+    integer, r = reduce(where(tiny, x.constant(0.0), limited), biases=1, offset=-1)
     if x.dtype is F64:  # no reduction up to 1/2, which would cost half a unit of accuracy
         near = abs(x) < 0.5
         integer = where(near, integer.constant(form.bias - 1), integer)
@@ -130,7 +143,7 @@ def expm1(x: Term) -> Term:
     q = less_one(r, form.expm1)
     half_power = power_of_two(integer, x.dtype)
     value = half_power.fma(q, half_power - 0.5)
-    return where(abs(x) < form.tiny, x, value + value)
+    return where(tiny, x, value + value)
 
 
 def expm1_scaled(x: Term) -> Term:

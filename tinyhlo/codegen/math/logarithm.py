@@ -82,10 +82,12 @@ def logarithm(x: Term) -> Term:
 def log1p(x: Term) -> Term:
     """log(u) for u = 1 + x rounded; what the rounding lost joins m - 1."""
     form = FORMATS[x.dtype]
-    u = x + 1.0
-    lost = x - (u - 1.0)
+    tiny = abs(x) < 2.0 ** -(form.fraction_bits + 2)  # x itself; powers of it would be denormal
+    y = where(tiny, x.constant(0.0), x)
+    u = y + 1.0
+    lost = y - (u - 1.0)
     exponent, m = split(u)
     shift = exponent.at_most(100) << form.fraction_bits  # further up nothing was lost
     scale = (shift.constant(form.bias << form.fraction_bits) - shift).as_float(x.dtype)
     value = log1p_of_rest(lost.fma(scale, m - 1.0), to_float(exponent, x.dtype))
-    return where(x.equals(0.0), x, with_limits(u, value))
+    return where(tiny, x, with_limits(u, value))
