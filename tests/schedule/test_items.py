@@ -9,6 +9,7 @@ import numpy as np
 from tests.schedule.graphs import launches, normal, planned
 from tinyhlo.codegen.lowering.joined_parts import MAX_PIECES
 from tinyhlo.codegen.render import kernels_of
+from tinyhlo.ir import build
 from tinyhlo.ir.build import (
     broadcast,
     cast,
@@ -215,6 +216,34 @@ def test_what_pairs_repeat_is_stored_before() -> None:
         (source,) = {node for node in Graph((), (value,)).nodes() if isinstance(node, Param)}
         graph = Graph((source.type,), (differences(value),))
         assert (len(find_items(graph, PLAIN).why) == 2) == stored
+
+
+def pooled(value: Node, size: int, stride: int, border: int = 0) -> Node:
+    if border:
+        value = pad(value, scalar(-1, F32), (border, border), (border, border))
+    windows = build.window(value, (size, size), (stride, stride), (1, 1))
+    return reduce(Op.MAX, windows, (2, 3))
+
+
+def test_what_windows_repeat_is_stored_before() -> None:
+    """Behind a border or not, where windows share elements; hashes of positions, too."""
+    x = param(0, (64, 64), F32)
+    dear, cheap = elementwise(Op.TANH, x), elementwise(Op.ADD, x, x)
+    number = elementwise(Op.ADD, iota((64, 64), U32, 0), iota((64, 64), U32, 1))
+    hashed = number
+    for _ in range(20):
+        hashed = elementwise(Op.XOR, elementwise(Op.MUL, hashed, number), number)
+    for value, stored in (
+        (pooled(dear, 3, 1), True),
+        (pooled(dear, 3, 1, border=1), True),
+        (pooled(reshape(dear, (64, 64)), 3, 2, border=1), True),
+        (pooled(cheap, 3, 1, border=1), False),
+        (pooled(dear, 2, 2), False),
+        (pooled(dear, 1, 2), False),
+        (pooled(cast(hashed, F32), 3, 1), True),
+        (pooled(cast(number, F32), 3, 1), False),
+    ):
+        assert (len(find_items(Graph((x.type,), (value,)), PLAIN).why) == 2) == stored
 
 
 def test_what_a_scalar_costs_is_paid_once() -> None:

@@ -60,6 +60,7 @@ SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a h
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # and a cheaper one that is large and repeated often
 LARGE_WORK, LARGE, OFTEN = 3, 1 << 12, 32
+OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
@@ -213,6 +214,8 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
     value = narrowest(unturned(source), walk.narrow, walk.why)
     while isinstance(value, ir.Pad):  # windows of images have borders
         value = narrowest(unturned(value.inputs[0]), walk.narrow, walk.why)
+    if OVERLAP * value.type.size > node.type.size and isinstance(node, ir.Window):
+        return
     large = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
     often = large and not is_table(value)
     if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):

@@ -33,8 +33,8 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Numbers of a float type. exp is 0 below `zero`, both of its factors are from `low` down, and it
-    is infinite above `high`; expm1 is -1 below `minus_one` and x up to `tiny`, tanh is 1 from
+    """Numbers of a float type. exp is 0 below `zero`, both of its factors are from `low` down, and
+    it is infinite above `high`; expm1 is -1 below `minus_one` and x up to `tiny`, tanh is 1 from
     `saturated` on."""
 
     exp: Table
