@@ -6,7 +6,7 @@
 void tiny_allocator_before_fork(void) {}
 void tiny_allocator_after_fork(void) {}
 int32_t tiny_core_count(void) { return 2; }
-bool tiny_flush_denormals(bool flush) { return flush; }
+uint32_t tiny_flush_denormals(uint32_t how) { return how; }
 void denormals_after_work(void) {}
 
 static void body(void* total, int64_t begin, int64_t end) {

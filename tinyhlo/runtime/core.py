@@ -60,7 +60,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_trim": (None, ()),
     "tiny_memory_stats": (None, (ctypes.c_void_p,)),
     "tiny_parallel": (None, (BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)),
-    "tiny_flush_denormals": (ctypes.c_bool, (ctypes.c_bool,)),
+    "tiny_flush_denormals": (ctypes.c_uint32, (ctypes.c_uint32,)),
     "tiny_met_denormals": (ctypes.c_bool, ()),
     "tiny_library_call": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_plain_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),

@@ -47,14 +47,15 @@ define internal i64 @tinyhlo.now() #0 {{
 }}"""
 
 
-PROGRAM = "program"  # the function that an entry of this kind calls:
+# An entry that takes denormal numbers as zero calls the program by another name.
+PROGRAM = "tinyhlo.program"
 FLUSHING = f"""define i32 @entry(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants) #0 {{
-  %before = call zeroext i1 @tiny_flush_denormals(i1 zeroext true)
+  %before = call i32 @tiny_flush_denormals(i32 -1)
   %status = call i32 @{PROGRAM}(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants)
-  %now = call zeroext i1 @tiny_flush_denormals(i1 zeroext %before)
+  %now = call i32 @tiny_flush_denormals(i32 %before)
   ret i32 %status
 }}"""
-FLUSH = "declare zeroext i1 @tiny_flush_denormals(i1 zeroext)"
+FLUSH = "declare i32 @tiny_flush_denormals(i32)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,20 +56,10 @@ FORMATS: dict[DType, Format] = {
         EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -104.0, -176.0, 89.0, -18.0, 2.0**-25, 9.2
     ),
     F64: Format(
-        EXP_F64,
-        SHORT_F64,
-        EXPM1_F64,
-        LN2_F64,
-        52,
-        1023,
-        -745.2,
-        -1418.0,
-        710.0,
-        -40.0,
-        2.0**-54,
+        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -745.2, -1418.0, 710.0, -40.0, 2.0**-54,
         20.0,
     ),
-}
+}  # fmt: skip
 
 
 def reduce(x: Term, biases: int, offset: int = 0) -> tuple[Term, Term]:

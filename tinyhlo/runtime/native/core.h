@@ -89,8 +89,9 @@ TINY_API int32_t tiny_thread_count(void);
 
 /* ---- denormal numbers ------------------------------------------------------------------------- */
 
-/* From here on, does this thread's arithmetic take them as zero? Returns whether it did before. */
-TINY_API bool tiny_flush_denormals(bool flush);
+/* Does this thread's arithmetic take them as zero from here on? UINT32_MAX: yes, 0: no, else what
+   this has returned: how it was before. */
+TINY_API uint32_t tiny_flush_denormals(uint32_t how);
 /* Has this thread or a worker met some since the last call? Where processors remember it: x86. */
 TINY_API bool tiny_met_denormals(void);
 

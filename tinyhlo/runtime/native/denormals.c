@@ -42,9 +42,7 @@ static uint32_t replace(uint32_t cleared, uint32_t set) {
   return before;
 }
 
-bool tiny_flush_denormals(bool flush) {
-  return replace(FLUSH, flush ? FLUSH : 0) & FLUSH;
-}
+uint32_t tiny_flush_denormals(uint32_t how) { return replace(FLUSH, how & FLUSH) & FLUSH; }
 
 void denormals_after_work(void) {
   if (replace(MET, 0) & MET) atomic_store_explicit(&workers_met, true, memory_order_relaxed);

@@ -4,7 +4,7 @@
 
 int32_t tiny_library_call(TinyLibrary* library, void** inputs, void** outputs) {
   tiny_clear_error();
-  bool flush = tiny_flush_denormals(false);
+  uint32_t flush = tiny_flush_denormals(0); /* others' functions know nothing of it */
   int32_t status = library->run(library, inputs, outputs);
   tiny_flush_denormals(flush);
   return status;

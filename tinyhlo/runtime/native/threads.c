@@ -36,7 +36,7 @@ typedef struct {
   void* context;
   int64_t count;
   int32_t threads, rounds;
-  bool flush; /* denormal numbers, as the caller does */
+  uint32_t flush; /* denormal numbers, as the caller does */
 } Task;
 
 /* `claims`: for each round the number of the last task in which somebody claimed this thread's
@@ -226,7 +226,7 @@ void tiny_parallel(TinyBody body, void* context, int64_t count, int32_t most) {
     return;
   }
   threads = start_workers(threads - 1) + 1;
-  bool flush = tiny_flush_denormals(false);
+  uint32_t flush = tiny_flush_denormals(0);
   task = (Task){body, context, count, threads, rounds_for(count, threads), flush};
   uint64_t value = announce_task();
   inside = true;
