@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,17 @@ from tests.codegen.test_dots import extremes, matrices
 from tests.codegen.test_targets import programs
 from tests.random_graphs import random_program
 from tinyhlo.codegen.render import kernels_of, render_program
-from tinyhlo.ir.dtypes import BOOL, I8, I32, U8, DType
+from tinyhlo.ir.build import elementwise, full, param
+from tinyhlo.ir.dtypes import BOOL, F32, I8, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.jit import compile_text
 from tinyhlo.runtime.processors import named_target
+from tinyhlo.runtime.shared_library import PARTS
 from tinyhlo.schedule import schedule
+from tinyhlo.target import Target
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 TOOLS = all(map(shutil.which, (COMPILER, EMULATOR)))
@@ -37,25 +42,25 @@ TARGET = named_target("neoverse-n1", threads=2)
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The driver and the parts of the C core that kernels call, as object files."""
     folder = tmp_path_factory.mktemp("aarch64")
-    sources = [
-        HERE / "emulated.c",
-        *(CORE / name for name in ("allocator.c", "limits.c", "threads.c")),
-    ]
-    sources.append(CORE / "error.c")
+    sources = [HERE / "emulated.c", *(CORE / name for name in PARTS)]
     subprocess.run([COMPILER, "-O1", "-c", *map(str, sources)], cwd=folder, check=True)
     return sorted(folder.glob("*.o"))
 
 
 def emulate(
-    graph: Graph, arguments: list[np.ndarray], runtime: list[Path], folder: Path
+    graph: Graph,
+    arguments: list[np.ndarray],
+    runtime: list[Path],
+    folder: Path,
+    target: Target = TARGET,
 ) -> list[np.ndarray]:
     """What the program gives on the emulated processor."""
-    program = schedule(graph, "test", (), TARGET)
+    program = schedule(graph, "test", (), target)
     modules: list[str] = []
-    _, last = render_program(program, kernels_of(program.body), TARGET, modules.append)
+    _, last = render_program(program, kernels_of(program.body), target, modules.append)
     objects = [folder / f"program{k}.o" for k in range(len(modules) + 1)]
     for path, text in zip(objects, (*modules, last), strict=True):
-        path.write_bytes(compile_text(text, TARGET))
+        path.write_bytes(compile_text(text, target))
     link = [COMPILER, "-static", "-o", "program", *map(str, [*objects, *runtime]), "-lm"]
     subprocess.run([*link, "-lpthread"], cwd=folder, check=True)
     types = [buffer.type for buffer in program.outputs]
@@ -109,3 +114,12 @@ def test_narrow_products(left: DType, right: DType, runtime: list[Path], tmp_pat
 def test_random_programs(seed: int, runtime: list[Path], tmp_path: Path) -> None:
     graph, arguments = random_program(seed, 12)
     check(graph, arguments, runtime, tmp_path)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_denormal_numbers(flush: bool, runtime: list[Path], tmp_path: Path) -> None:
+    x = param(0, (1 << 18,), F32)  # enough for both threads
+    given = np.full(x.shape, np.finfo(np.float32).tiny)
+    graph = Graph((x.type,), (elementwise(Op.MUL, x, full(0.5, x.shape, F32)),))
+    (got,) = emulate(graph, [given], runtime, tmp_path, replace(TARGET, flush=flush))
+    np.testing.assert_array_equal(got, 0 if flush else given / 2)
