@@ -128,7 +128,9 @@ def test_who_looks_at_kernels_is_told(
     given: float, config: Config, slow: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run(replace(config, debug=2), lambda x: x * 0.5, np.full(4 << 20, given, np.float32))
-    assert ("denormal numbers: slow; TINYHLO_FLUSH=1" in capfd.readouterr().err) == slow
+    assert (
+        "denormal numbers: slow on some processors; TINYHLO_FLUSH=1" in capfd.readouterr().err
+    ) == slow
 
 
 HIDDEN = np.array([-np.inf, -1e9, -1e4, np.finfo(np.float32).min, 0, 1.5, -3, 2], np.float32)

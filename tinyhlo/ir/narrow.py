@@ -174,7 +174,7 @@ def is_choice(node: UpdateSlice, own: Region, stored: bool) -> bool:
     count, operand = chain(node)
     if count > MOST_CHOICES or node.inputs[1].type.size == 0:
         return False
-    times = 1 if isinstance(own, Rows) else FEWER
+    times = 1 if isinstance(own, Rows) else FEWER  # rows are copied anyway
     if times * prod(shape_in(own, node.shape)) <= node.type.size:
         return True
     known = isinstance(operand, Param) or splat_value(operand) is not None

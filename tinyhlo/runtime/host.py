@@ -101,9 +101,8 @@ def reporting(entry: Callable[..., int], compiled: Compiled, config: Config) -> 
             if calls:
                 print(kernel_line(Timing(report, int(calls), nanoseconds * 1e-9)), file=sys.stderr)
         if slow and not config.flush:
-            print(
-                f"denormal numbers: slow; {variable('flush')}=1 makes them zeros", file=sys.stderr
-            )
+            hint = f"{variable('flush')}=1 makes them zeros"
+            print(f"denormal numbers: slow on some processors; {hint}", file=sys.stderr)
         return int(status)
 
     return run

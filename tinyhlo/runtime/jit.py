@@ -223,6 +223,5 @@ def link(codes: Sequence[bytes], name: str) -> Linked:
 def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
     kernels = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
-    names = (*kernels, "tiny_device_copy", "tiny_device_read", "tiny_device_wait")
-    names += ("tiny_flush_denormals",)
-    return {name: core.address(name) for name in names}
+    device = ("tiny_device_copy", "tiny_device_read", "tiny_device_wait")
+    return {name: core.address(name) for name in (*kernels, *device, "tiny_flush_denormals")}
