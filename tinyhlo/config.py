@@ -58,6 +58,11 @@ class Config:
         "1: on a processor, denormal numbers (float32 below 1.2e-38) are zero, as in XLA's "
         "programs: Intel's take many times as long for them as for others",
     )
+    graphs: int = option(
+        1,
+        "0: on device NV, a call launches each of its kernels, also where the call before did so on "
+        "the same memory: else that is recorded as a CUDA graph, and replayed",
+    )
     threads: int = option(0, "worker threads (0: one per core that this process may use)")
     cache: int = option(1, "0: do not use the on-disk cache of compiled programs")
     cache_dir: str = option("", "folder of that cache (empty: the user's cache folder)")

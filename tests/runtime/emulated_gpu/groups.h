@@ -22,7 +22,7 @@ namespace {
 enum { MOST_ITEMS = 1024, STACK_BYTES = 1 << 16 };
 enum { WARP = 32 };
 enum State { READY, WAITS, WAITS_FOR_WARP, DONE };
-typedef void (*Kernel)(void** where);
+typedef int (*Kernel)(void** where); /* of no arguments: how many it takes */
 
 struct Fiber {
   void** stack;

@@ -32,7 +32,7 @@ def version() -> int:
 def compiled(library: str, text: str, image: Path) -> subprocess.CompletedProcess[str]:
     """The compiler's status and what it says."""
     entries = [
-        f'extern "C" void {name}_entry(void** where) {{ emulated_call({name}, where); }}'
+        f'extern "C" int {name}_entry(void** where) {{ return emulated_call({name}, where); }}'
         for name in KERNEL.findall(text)
     ]
     command = [*COMMAND, "-shared", "-fPIC", "-w", f"-I{HEADERS}", "-include", "words.h"]

@@ -63,8 +63,9 @@ template <class T> static inline T emulated_shuffle(T x, unsigned lane) {
 template <class... T> struct EmulatedCall {
   EmulatedCall(void (*kernel)(T...), T... given) { kernel(given...); }
 };
-template <class... T> static inline void emulated_call(void (*kernel)(T...), void** where) {
-  EmulatedCall<T...>{kernel, EmulatedArgument<T>::at(*where++)...};
+template <class... T> static inline int emulated_call(void (*kernel)(T...), void** where) {
+  if (where) EmulatedCall<T...>{kernel, EmulatedArgument<T>::at(*where++)...};
+  return sizeof...(T);
 }
 
 /* Instructions for matrices: all items of a group come here, each with its words of both fragments.

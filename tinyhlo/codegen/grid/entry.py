@@ -6,6 +6,9 @@ that are device kernels' and the device's own, the bytes of the arena where kern
 The host waits for the device where it looks at memory itself: before it decides on a branch or on a
 loop whose length is not known, and at the end. A function of the host waits by itself. Flags and
 selectors lie in memory, in no stack slot, for `schedule` gives a device no scalars.
+
+Where it waits at the end alone, and puts the same into the queue in every call, that can be recorded
+(`native/graphs.c`): then the statements are a function of their own, which does not wait.
 """
 
 from __future__ import annotations
@@ -13,13 +16,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import starmap
 
-from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
-from tinyhlo.schedule.program import Buffer, Kernel, Launch, Program, While, statements
+from tinyhlo.codegen.llvm.entry import PROGRAM, EntryRenderer, Probe
+from tinyhlo.schedule.program import (
+    Block,
+    Buffer,
+    Copy,
+    Kernel,
+    Launch,
+    Program,
+    Statement,
+    Swap,
+    While,
+    statements,
+)
+
+# Of what a call puts into the queue: less is launched as fast, more is slow to record.
+LEAST_RECORDED, MOST_RECORDED = 3, 20_000
+RECORDED = """define i32 @entry(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants) #0 {{
+  %at = getelementptr ptr, ptr %constants, i64 {graphs}
+  %graphs = load ptr, ptr %at
+  %status = call i32 @tiny_graph_call(ptr %graphs, ptr @{program}, ptr %inputs, ptr %outputs,
+                                      ptr %arena, ptr %constants)
+  ret i32 %status
+}}"""
 
 
 class DeviceEntryRenderer(EntryRenderer):
     """`libraries` gives the table entries of all kernels, of which `host` are functions of the
-    host; `device` is the device's."""
+    host; `device` is the device's, `graphs` that of what is recorded, if anything."""
 
     def __init__(
         self,
@@ -30,9 +54,11 @@ class DeviceEntryRenderer(EntryRenderer):
         device: int,
         scratch: int,
         probe: Callable[[Kernel], Probe] | None = None,
+        graphs: int | None = None,
     ) -> None:
         super().__init__(program, lambda kernel: kernel.name, declarations, libraries, probe)
         self.host = host
+        self.graphs = graphs
         declarations["copy"] = "declare i32 @tiny_device_copy(ptr, ptr, ptr, i64)"
         declarations["wait"] = "declare i32 @tiny_device_wait(ptr)"
         declarations["read"] = "declare i32 @tiny_device_read(ptr, ptr, ptr, i64)"
@@ -41,6 +67,14 @@ class DeviceEntryRenderer(EntryRenderer):
             "  %device = load ptr, ptr %device.at",
             f"  %scratch = getelementptr i8, ptr %arena, i64 {scratch}",
         ]
+
+    def render(self, flush: bool = False) -> str:
+        if self.graphs is None:
+            return super().render(flush)
+        call = "declare i32 @tiny_graph_call(ptr, ptr, ptr, ptr, ptr, ptr)"
+        self.b.declarations["graph call"] = call
+        entry = RECORDED.format(graphs=self.graphs, program=PROGRAM)
+        return f"{self.function(PROGRAM)}\n\n{entry}"
 
     def library_call(self, launch: Launch) -> None:
         if launch.kernel in self.host:
@@ -58,8 +92,7 @@ class DeviceEntryRenderer(EntryRenderer):
 
     def loop(self, loop: While) -> None:
         """One that is known to run so often is counted here: nobody looks at its flag."""
-        launched = [s.kernel for s in statements(loop.condition) if isinstance(s, Launch)]
-        if loop.trip_count is None or any(kernel.graph.effects for kernel in launched):
+        if counted_turns(loop) is None:
             super().loop(loop)
             return
         counter = f"%{self.b.fresh()}.count"
@@ -87,4 +120,40 @@ class DeviceEntryRenderer(EntryRenderer):
 
     def finish(self) -> None:
         """Until the queue is empty; the entry returns when something in it failed."""
-        self.leave_on(self.b.value("call i32 @tiny_device_wait(ptr %device)"))
+        if self.graphs is None:
+            self.leave_on(self.b.value("call i32 @tiny_device_wait(ptr %device)"))
+
+
+def counted_turns(loop: While) -> int | None:
+    """How often a loop runs whose flag nobody looks at; None where somebody must."""
+    launched = [s.kernel for s in statements(loop.condition) if isinstance(s, Launch)]
+    return None if any(kernel.graph.effects for kernel in launched) else loop.trip_count
+
+
+def is_recorded(program: Program, launches: Mapping[Kernel, int]) -> bool:
+    """Whether what a call puts into the queue is worth recording; `launches` of each kernel of the
+    device's."""
+    count = queued(program.body, launches)
+    return count is not None and LEAST_RECORDED <= count <= MOST_RECORDED
+
+
+def queued(block: Block, launches: Mapping[Kernel, int]) -> int | None:
+    """How many launches and copies a block is; None where the host decides or computes."""
+    counts = [queued_by(statement, launches) for statement in block]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def queued_by(statement: Statement, launches: Mapping[Kernel, int]) -> int | None:
+    match statement:
+        case Launch(kernel=kernel):
+            return launches.get(kernel)
+        case Copy():
+            return 1
+        case Swap():
+            return 0
+        case While(body=body):
+            turns, count = counted_turns(statement), queued(body, launches)
+            return None if turns is None or count is None else turns * count
+        case _:  # a branch: the host looks at its selector
+            return None

@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
-from tinyhlo.codegen.grid.entry import DeviceEntryRenderer
+from tinyhlo.codegen.grid.entry import DeviceEntryRenderer, is_recorded
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.llvm.entry import called
 from tinyhlo.codegen.llvm.types import QUICK
@@ -78,15 +78,22 @@ def compile_program(
     places = {kernel: len(program.constants) + k for k, kernel in enumerate(kernels)}
     counters, first, probe = profile_of(kernels, config)
     scratch = -(-program.arena_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    device_at = len(program.constants) + len(kernels)
+    launches = {kernel: len(each.dispatches) for kernel, each in code.kernels.items()}
+    replays = device.replays and config.graphs and probe is None and is_recorded(program, launches)
+    own = [Library(device.words, (device, alive))]
+    if replays:
+        own.append(device.graphs(len(program.inputs), len(program.outputs), alive))
     declarations: dict[str, str] = {}
     renderer = DeviceEntryRenderer(
         program,
         declarations,
         places,
         frozenset(host),
-        len(program.constants) + len(kernels),
+        device_at,
         scratch,
         probe,
+        device_at + 1 if replays else None,
     )
     entry = renderer.render()
     module = QUICK + "\n\n".join([*declarations.values(), entry])
@@ -115,7 +122,7 @@ def compile_program(
         pieces=pieces,
         modules=(module,),
         loops=(),
-        libraries=(*libraries.values(), Library(device.words, (device, alive))),
+        libraries=(*libraries.values(), *own),
         counters=counters,
         arena_bytes=scratch + largest,
         first_number=first,

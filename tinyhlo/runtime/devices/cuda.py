@@ -44,6 +44,15 @@ FUNCTIONS = (
     "cuMemAlloc_v2",
     "cuMemFree_v2",
 )
+# the same for graphs, which drivers have from CUDA 11.4 on
+RECORDING = (
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphExecDestroy",
+    "cuGraphDestroy",
+)
 
 
 def imported() -> Any:
@@ -93,7 +102,8 @@ def open_device(number: int) -> Device:
 
     context = asked(driver, "cuDevicePrimaryCtxRetain", device)
     asked(driver, "cuCtxSetCurrent", context)
-    queue = asked(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+    non_blocking = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+    queue, records = (asked(driver, "cuStreamCreate", non_blocking) for _ in range(2))
     target = target_of(attribute)
 
     def module_of(image: bytes) -> stream.Module:
@@ -119,10 +129,13 @@ def open_device(number: int) -> Device:
 
     library = ctypes.CDLL(LIBRARY)
     functions = [getattr(library, each) for each in FUNCTIONS]
-    handles, alive = (int(context), int(queue)), (context, queue, library)
+    recording = None
+    if all(hasattr(library, each) for each in RECORDING):
+        recording = stream.Recording(int(records), [getattr(library, each) for each in RECORDING])
+    handles, alive = (int(context), int(queue)), (context, queue, records, library)
     label, memory = label_of("NV", number), asked(driver, "cuDeviceTotalMem", device)
     opened = stream.stream_device(
-        API, label, name, target, build, memory, handles, functions, alive
+        API, label, name, target, build, memory, handles, functions, alive, recording
     )
     return opened
 

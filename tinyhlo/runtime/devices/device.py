@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -33,14 +34,15 @@ from tinyhlo.target import Target
 Functions = Mapping[str, int]  # handles of the driver by symbol
 Build = Callable[[DeviceCode, Config], tuple[Functions, Any]]
 
-HEAD_WORDS = 8  # of a TinyDevice, which native code fills in
+HEAD_WORDS = 13  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Device:
     """`label`: as users ask for it, `name`: as its driver calls it, `words`: its TinyDevice.
-    `build` makes functions of a program's code; what it returns beside them keeps them alive."""
+    `build` makes functions of a program's code; what it returns beside them keeps them alive.
+    `replays`: its calls can be recorded as graphs."""
 
     label: str
     name: str
@@ -48,6 +50,7 @@ class Device:
     build: Build = field(repr=False)
     words: np.ndarray = field(repr=False)
     keepalive: Any = field(default=None, repr=False)
+    replays: bool = False
 
     def kernel(self, kernel: DeviceKernel, functions: Functions, input_count: int) -> Library:
         """The descriptor of a kernel that reads so many buffers (TinyDeviceKernel)."""
@@ -67,6 +70,21 @@ class Device:
             ]
         )
         return Library(descriptor, words)
+
+    def graphs(self, input_count: int, output_count: int, code: Any) -> Library:
+        """The descriptor of what is recorded of a program's calls (TinyGraphs), which is forgotten
+        with it, before its `code` may be unloaded."""
+        words = np.array([self.words.ctypes.data, input_count, output_count, 0], np.int64)
+        return Library(words, Graphs(words, (self, code)))
+
+
+class Graphs:
+    """Forgets what is recorded at `words` with this; what it needs lives until then."""
+
+    def __init__(self, words: np.ndarray, alive: Any) -> None:
+        free = core.library().tiny_graphs_free
+        # not at exit: other threads may be in the program
+        weakref.finalize(self, lambda *held: free(held[0].ctypes.data), words, alive).atexit = False
 
 
 def label_of(kind: str, number: int) -> str:

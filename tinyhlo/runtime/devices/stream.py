@@ -13,12 +13,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinyhlo.codegen.grid.code import Dispatch
+from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device, Functions
 from tinyhlo.target import Target
 
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
+RECORDING_WORDS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A stream that records, and the driver's functions for graphs as native/stream.c lists them."""
+
+    stream: int
+    functions: Sequence[Any]
+
+    @property
+    def words(self) -> list[int]:
+        return [self.stream, *map(core.address_of, self.functions)]
 
 
 def target_of(
@@ -76,13 +90,16 @@ def stream_device(
     handles: tuple[int, int],
     functions: Sequence[Any],
     keepalive: Any,
+    recording: Recording | None = None,
 ) -> Device:
     """`memory_bytes`: what the device has; `handles`: the context and a stream; `functions` of the
-    driver, as native/stream.c lists them."""
+    driver, as native/stream.c lists them, and those for `recording`, if it has them."""
     words = Words()
     text = ctypes.c_char_p(api.encode())
     addresses = map(core.address_of, (text, *functions))
     head = [*[0] * HEAD_WORDS, next(addresses), memory_bytes]
-    struct = words.array([*head, *handles, *addresses])
+    graphs = recording.words if recording else [0] * RECORDING_WORDS
+    struct = words.array([*head, *handles, *addresses, *graphs])
     core.library().tiny_stream_open(struct.ctypes.data)
-    return Device(label, name, target, build, struct, (words, text, functions, keepalive))
+    alive = (words, text, functions, recording, keepalive)
+    return Device(label, name, target, build, struct, alive, recording is not None)

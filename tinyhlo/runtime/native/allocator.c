@@ -90,8 +90,10 @@ static void count_allocation(const Pool* pool, int64_t bytes, bool fresh) {
 }
 
 static void give_back(const Pool* pool, void* block) {
-  if (pool->device) pool->device->release(pool->device, block);
-  else free(block);
+  TinyDevice* device = pool->device;
+  if (!device) return free(block);
+  __atomic_add_fetch(&device->releases, 1, __ATOMIC_RELAXED);
+  device->release(device, block);
 }
 
 static void* pop_cached(Pool* pool, int size_class) {

@@ -11,6 +11,8 @@ static bool is_parents;
 
 static void lose(void) { is_parents = true; }
 
+bool device_is_lost(void) { return is_parents; }
+
 static void watch(void) { pthread_atfork(NULL, NULL, lose); }
 
 bool tiny_install_device(TinyDevice* device) {

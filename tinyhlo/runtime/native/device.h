@@ -22,6 +22,14 @@ struct TinyDevice {
   int64_t own_bytes; /* of memory apart; 0: it is the host's too, without `put` and `get` */
   int32_t (*put)(TinyDevice* self, void* block, const void* host, int64_t bytes);
   int32_t (*get)(TinyDevice* self, void* host, const void* block, int64_t bytes);
+  int64_t releases; /* so far */
+  /* NULL where nothing is recorded. What this thread puts into the queue from now on is not done
+     but kept; whoever waits meanwhile gets an error. false: it cannot be. */
+  bool (*record)(TinyDevice* self);
+  /* All of it since then as a graph, if it is to be one; NULL: there is none. */
+  void* (*recorded)(TinyDevice* self, bool whole);
+  int32_t (*replay)(TinyDevice* self, void* graph); /* into the queue */
+  void (*forget)(TinyDevice* self, void* graph);
 };
 
 /* One function of a kernel and its grid; `arguments` are positions among the kernel's inputs, then
@@ -48,6 +56,25 @@ typedef struct {
   const TinyDispatch* dispatches;
 } TinyDeviceKernel;
 
+/* All work of a program: it goes into the queue, and nobody waits. */
+typedef int32_t TinyProgram(void** inputs, void** outputs, void* arena, void** constants);
+
+/* A program that puts the same into the queue in every call, but for its pointers. */
+typedef struct {
+  TinyDevice* device;
+  int64_t input_count, output_count;
+  struct TinyCalls* calls; /* NULL before the first one */
+} TinyGraphs;
+
+/* Run such a program and wait for it: what is called with the same pointers again is recorded, and
+   replayed from then on. */
+TINY_API int32_t tiny_graph_call(TinyGraphs* self, TinyProgram* program, void** inputs,
+                                 void** outputs, void* arena, void** constants);
+/* Forget what is recorded of it; nobody calls it any more. */
+TINY_API void tiny_graphs_free(TinyGraphs* self);
+/* Of all programs, so far. */
+TINY_API void tiny_graph_counts(int64_t* recorded, int64_t* replayed);
+
 /* The `run` of device kernels: it puts them into the queue. */
 TINY_API int32_t tiny_device_launch(TinyLibrary* self, void** inputs, void** outputs);
 TINY_API int32_t tiny_device_copy(TinyDevice* device, void* to, const void* from, int64_t bytes);
@@ -61,6 +88,9 @@ TINY_API int32_t tiny_host_call(TinyLibrary* self, void** inputs, void** outputs
 
 /* Make the memory of buffers a device's from now on; false when some have other memory. */
 TINY_API bool tiny_install_device(TinyDevice* device);
+
+/* Whether it is the parent's, from which this process was forked. */
+bool device_is_lost(void);
 
 /* The allocator's part of it, which shared libraries of programs have without devices. */
 bool allocator_install(TinyDevice* device);

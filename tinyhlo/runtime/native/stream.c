@@ -2,7 +2,9 @@
    from Python.
 
    A thread's calls go to the context that is current in it, and any thread may run a program. HIP's
-   context is the number of its device: an int, passed where pointers are. */
+   context is the number of its device: an int, passed where pointers are.
+
+   A graph is what a thread puts into a second stream, which records and runs nothing. */
 #include "device.h"
 
 #include <stdio.h>
@@ -24,7 +26,28 @@ typedef struct {
   int32_t (*stream_synchronize)(void* stream);
   int32_t (*mem_alloc)(void** block, size_t bytes);
   int32_t (*mem_free)(void* block);
+  /* NULL where the driver has no graphs */
+  void* recording_stream;
+  int32_t (*begin_capture)(void* stream, int32_t mode);
+  int32_t (*end_capture)(void* stream, void** graph);
+  int32_t (*instantiate)(void** executable, void* graph, unsigned long long flags);
+  int32_t (*launch_graph)(void* executable, void* stream);
+  int32_t (*destroy_executable)(void* executable);
+  int32_t (*destroy_graph)(void* graph);
 } Stream;
+
+/* What other threads ask of the driver meanwhile has nothing to do with it. */
+enum { CAPTURE_THREAD_LOCAL = 1 };
+
+static _Thread_local bool records;
+
+static void* queue_of(const Stream* own) { return records ? own->recording_stream : own->stream; }
+
+/* Work that is only recorded has no results for the host, nor has it used what the host gives. */
+static int32_t out_of_turn(void) {
+  tiny_set_error(TINY_FAILED_PRECONDITION, "the host takes part in what is being recorded");
+  return TINY_FAILED_PRECONDITION;
+}
 
 /* What Python gives as a function. */
 typedef struct {
@@ -52,7 +75,7 @@ static int32_t launch(TinyDevice* self, void* function, int64_t groups, int64_t 
   int32_t status = own->set_current(own->context);
   if (!status)
     status = own->launch_kernel(called->handle, (uint32_t)groups, 1, 1, (uint32_t)items, 1, 1,
-                                (uint32_t)called->shared_bytes, own->stream, parameters, NULL);
+                                (uint32_t)called->shared_bytes, queue_of(own), parameters, NULL);
   return checked(own, "a launch", status);
 }
 
@@ -60,7 +83,7 @@ typedef int32_t (*Copy)(void* to, const void* from, size_t bytes, void* stream);
 
 static int32_t copied(Stream* own, Copy by, void* to, const void* from, int64_t bytes) {
   int32_t status = own->set_current(own->context);
-  if (!status) status = by(to, from, (size_t)bytes, own->stream);
+  if (!status) status = by(to, from, (size_t)bytes, queue_of(own));
   return checked(own, "a copy", status);
 }
 
@@ -69,14 +92,17 @@ static int32_t copy(TinyDevice* self, void* to, const void* from, int64_t bytes)
 }
 
 static int32_t put(TinyDevice* self, void* block, const void* host, int64_t bytes) {
+  if (records) return out_of_turn();
   return copied((Stream*)self, ((Stream*)self)->copy_to_device, block, host, bytes);
 }
 
 static int32_t get(TinyDevice* self, void* host, const void* block, int64_t bytes) {
+  if (records) return out_of_turn();
   return copied((Stream*)self, ((Stream*)self)->copy_to_host, host, block, bytes);
 }
 
 static int32_t wait(TinyDevice* self) {
+  if (records) return out_of_turn();
   Stream* own = (Stream*)self;
   int32_t status = own->set_current(own->context);
   if (!status) status = own->stream_synchronize(own->stream);
@@ -95,7 +121,41 @@ static void release(TinyDevice* self, void* block) {
   if (!own->set_current(own->context)) own->mem_free(block);
 }
 
+static bool record(TinyDevice* self) {
+  Stream* own = (Stream*)self;
+  if (own->set_current(own->context)) return false;
+  records = !own->begin_capture(own->recording_stream, CAPTURE_THREAD_LOCAL);
+  return records;
+}
+
+static void* recorded(TinyDevice* self, bool whole) {
+  Stream* own = (Stream*)self;
+  void *graph = NULL, *executable = NULL;
+  records = false;
+  bool failed = own->end_capture(own->recording_stream, &graph) || !graph || !whole ||
+                own->instantiate(&executable, graph, 0);
+  if (graph) own->destroy_graph(graph);
+  return failed ? NULL : executable;
+}
+
+static int32_t replay(TinyDevice* self, void* graph) {
+  Stream* own = (Stream*)self;
+  int32_t status = own->set_current(own->context);
+  if (!status) status = own->launch_graph(graph, own->stream);
+  return checked(own, "a graph", status);
+}
+
+static void forget(TinyDevice* self, void* graph) {
+  Stream* own = (Stream*)self;
+  if (!own->set_current(own->context)) own->destroy_executable(graph);
+}
+
 void tiny_stream_open(TinyDevice* device) {
-  int64_t bytes = ((Stream*)device)->memory_bytes;
-  *device = (TinyDevice){launch, copy, wait, allocate, release, bytes, put, get};
+  Stream* own = (Stream*)device;
+  *device = (TinyDevice){launch, copy, wait, allocate, release, own->memory_bytes, put, get};
+  if (!own->begin_capture) return;
+  device->record = record;
+  device->recorded = recorded;
+  device->replay = replay;
+  device->forget = forget;
 }

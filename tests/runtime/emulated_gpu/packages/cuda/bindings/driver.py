@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import itertools
 import tempfile
 from enum import Enum, IntEnum
 from pathlib import Path
 
 NAME = b"emulated H200"
+_streams = itertools.count(1)
 
 
 class CUdevice_attribute(Enum):  # noqa: N801
@@ -67,7 +69,7 @@ def cuCtxSetCurrent(context: int) -> tuple[int]:
 
 
 def cuStreamCreate(flags: int) -> tuple[int, int]:
-    return 0, 1
+    return 0, next(_streams)
 
 
 def cuModuleLoadData(image: bytes) -> tuple[int, ctypes.CDLL]:
