@@ -60,8 +60,8 @@ class Config:
     )
     graphs: int = option(
         1,
-        "0: on device NV, a call launches each of its kernels, also where the call before did so on "
-        "the same memory: else that is recorded as a CUDA graph, and replayed",
+        "0: device NV is given every kernel of every call; else calls that come again on the same "
+        "memory are CUDA graphs, which are recorded once",
     )
     threads: int = option(0, "worker threads (0: one per core that this process may use)")
     cache: int = option(1, "0: do not use the on-disk cache of compiled programs")

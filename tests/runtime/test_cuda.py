@@ -22,7 +22,7 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import pointers
 from tinyhlo.runtime.devices import cuda
-from tinyhlo.runtime.devices.stream import called, stream_device
+from tinyhlo.runtime.devices.stream import Recording, called, stream_device
 from tinyhlo.schedule import schedule
 
 H200 = {
@@ -114,9 +114,18 @@ class Driver:
             "allocate": (ctypes.POINTER(WORD), ctypes.c_size_t),
             "free": (WORD,),
         }
-        self.functions = [
-            ctypes.CFUNCTYPE(INT, *given)(getattr(self, name)) for name, given in types.items()
-        ]
+        for_graphs: dict[str, Sequence[Any]] = {
+            "begin": (WORD, INT),
+            "end": (WORD, ctypes.POINTER(WORD)),
+            "instantiate": (ctypes.POINTER(WORD), WORD, ctypes.c_ulonglong),
+            "replay": (WORD, WORD),
+            "destroy": (WORD,),
+            "destroy_graph": (WORD,),
+        }
+        self.functions, recording = (
+            [ctypes.CFUNCTYPE(INT, *given)(getattr(self, name)) for name, given in each.items()]
+            for each in (types, for_graphs)
+        )
         self.device = stream_device(
             "CUDA",
             "NV",
@@ -127,6 +136,7 @@ class Driver:
             (11, 22),
             self.functions,
             None,
+            Recording(33, recording),
         )
 
     def name(self, _: int, text: Any) -> int:
@@ -163,6 +173,32 @@ class Driver:
         return 2
 
     def free(self, _: int) -> int:
+        return 0
+
+    def begin(self, stream: int, mode: int) -> int:
+        self.calls.append(("begin", stream, mode))
+        return 0
+
+    def end(self, stream: int, graph: Any) -> int:
+        self.calls.append(("end", stream))
+        graph[0] = 44
+        return 0
+
+    def instantiate(self, executable: Any, graph: int, flags: int) -> int:
+        self.calls.append(("instantiate", graph, flags))
+        executable[0] = 55
+        return 0
+
+    def replay(self, executable: int, stream: int) -> int:
+        self.calls.append(("replay", executable, stream))
+        return 0
+
+    def destroy(self, executable: int) -> int:
+        self.calls.append(("destroy", executable))
+        return 0
+
+    def destroy_graph(self, graph: int) -> int:
+        self.calls.append(("destroy graph", graph))
         return 0
 
 
@@ -207,3 +243,53 @@ def test_a_copy_and_a_wait() -> None:
         ("get", 3000, 1000, 1, 22),
         ("wait", 22),
     ]
+
+
+PROGRAM = ctypes.CFUNCTYPE(INT, *[ctypes.POINTER(WORD)] * 2, WORD, ctypes.POINTER(WORD))
+
+
+def called_three_times(driver: Driver, program: Any) -> list[list[tuple[Any, ...]]]:
+    """What the driver is asked in three calls of a program with the same pointers, and when what is
+    recorded is forgotten."""
+    library, pointer = core.library(), pointers([np.zeros(1)])
+    graphs = driver.device.graphs(1, 1, 3, None).descriptor.ctypes.data
+    asked: list[list[tuple[Any, ...]]] = []
+    run = PROGRAM(program)
+    for _ in range(3):
+        given = (core.address_of(run), pointer, pointer, 1000, pointer)
+        assert library.tiny_graph_call(graphs, *given) == 0
+        asked.append([call for call in driver.calls if call[0] != "current"])
+        driver.calls.clear()
+    library.tiny_graphs_free(graphs)
+    return [*asked, [call for call in driver.calls if call[0] != "current"]]
+
+
+def test_a_graph() -> None:
+    """What comes again is recorded by a second stream, and replayed in the first."""
+    driver = Driver()
+    device = driver.device.words.ctypes.data
+    asked = called_three_times(
+        driver, lambda *_: core.library().tiny_device_copy(device, 1000, 2000, 8)
+    )
+    assert asked == [
+        [("copy", 1000, 2000, 8, 22), ("wait", 22)],
+        [
+            *[("begin", 33, 1), ("copy", 1000, 2000, 8, 33), ("end", 33)],
+            *[("instantiate", 44, 0), ("destroy graph", 44)],
+            *[("replay", 55, 22), ("wait", 22)],
+        ],
+        [("replay", 55, 22), ("wait", 22)],
+        [("wait", 22), ("destroy", 55)],
+    ]
+
+
+def test_no_graph_where_the_host_looks() -> None:
+    """A program that was taken for another is not recorded: it runs as before."""
+    driver = Driver()
+    device = driver.device.words.ctypes.data
+    asked = called_three_times(
+        driver, lambda *_: core.library().tiny_device_read(device, 3000, 1000, 1)
+    )
+    alone = [("get", 3000, 1000, 1, 22), ("wait", 22), ("wait", 22)]
+    ended = [("begin", 33, 1), ("end", 33), ("destroy graph", 44)]
+    assert asked == [alone, [*ended, *alone], alone, []]

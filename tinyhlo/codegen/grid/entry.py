@@ -7,8 +7,8 @@ The host waits for the device where it looks at memory itself: before it decides
 loop whose length is not known, and at the end. A function of the host waits by itself. Flags and
 selectors lie in memory, in no stack slot, for `schedule` gives a device no scalars.
 
-Where it waits at the end alone, and puts the same into the queue in every call, that can be recorded
-(`native/graphs.c`): then the statements are a function of their own, which does not wait.
+Where it waits at the end alone, and puts the same into the queue in every call, that can be
+recorded (`native/graphs.c`): then the statements are a function of their own, which does not wait.
 """
 
 from __future__ import annotations
@@ -130,11 +130,11 @@ def counted_turns(loop: While) -> int | None:
     return None if any(kernel.graph.effects for kernel in launched) else loop.trip_count
 
 
-def is_recorded(program: Program, launches: Mapping[Kernel, int]) -> bool:
-    """Whether what a call puts into the queue is worth recording; `launches` of each kernel of the
-    device's."""
-    count = queued(program.body, launches)
-    return count is not None and LEAST_RECORDED <= count <= MOST_RECORDED
+def recorded(program: Program, launches: Mapping[Kernel, int]) -> int:
+    """How much every call puts into the queue; 0 where that is not to be recorded. `launches` of
+    each kernel of the device's."""
+    count = queued(program.body, launches) or 0
+    return count if LEAST_RECORDED <= count <= MOST_RECORDED else 0
 
 
 def queued(block: Block, launches: Mapping[Kernel, int]) -> int | None:

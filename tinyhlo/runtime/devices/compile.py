@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
-from tinyhlo.codegen.grid.entry import DeviceEntryRenderer, is_recorded
+from tinyhlo.codegen.grid.entry import DeviceEntryRenderer, recorded
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.llvm.entry import called
 from tinyhlo.codegen.llvm.types import QUICK
@@ -80,10 +80,11 @@ def compile_program(
     scratch = -(-program.arena_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
     device_at = len(program.constants) + len(kernels)
     launches = {kernel: len(each.dispatches) for kernel, each in code.kernels.items()}
-    replays = device.replays and config.graphs and probe is None and is_recorded(program, launches)
+    records = device.replays and config.graphs and probe is None
+    queued = recorded(program, launches) if records else 0
     own = [Library(device.words, (device, alive))]
-    if replays:
-        own.append(device.graphs(len(program.inputs), len(program.outputs), alive))
+    if queued:
+        own.append(device.graphs(len(program.inputs), len(program.outputs), queued, alive))
     declarations: dict[str, str] = {}
     renderer = DeviceEntryRenderer(
         program,
@@ -93,7 +94,7 @@ def compile_program(
         device_at,
         scratch,
         probe,
-        device_at + 1 if replays else None,
+        device_at + 1 if queued else None,
     )
     entry = renderer.render()
     module = QUICK + "\n\n".join([*declarations.values(), entry])

@@ -36,6 +36,9 @@ Build = Callable[[DeviceCode, Config], tuple[Functions, Any]]
 
 HEAD_WORDS = 13  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
+# What is recorded of a program's calls together, as far as more than the fewest are kept; at most
+# somewhat more calls than the plugin lets wait for their turn, each with results of its own.
+MOST_QUEUED, FEWEST_CALLS, MOST_CALLS = 4096, 4, 40
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,10 +74,11 @@ class Device:
         )
         return Library(descriptor, words)
 
-    def graphs(self, input_count: int, output_count: int, code: Any) -> Library:
-        """The descriptor of what is recorded of a program's calls (TinyGraphs), which is forgotten
-        with it, before its `code` may be unloaded."""
-        words = np.array([self.words.ctypes.data, input_count, output_count, 0], np.int64)
+    def graphs(self, input_count: int, output_count: int, queued: int, code: Any) -> Library:
+        """The descriptor of what is recorded of a program's calls (TinyGraphs), each of which puts
+        so much into the queue. It is forgotten with the program, before `code` may be unloaded."""
+        kept = min(max(MOST_QUEUED // queued, FEWEST_CALLS), MOST_CALLS)
+        words = np.array([self.words.ctypes.data, input_count, output_count, kept, 0], np.int64)
         return Library(words, Graphs(words, (self, code)))
 
 

@@ -25,7 +25,7 @@ RECORDING_WORDS = 7
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A stream that records, and the driver's functions for graphs as native/stream.c lists them."""
+    """A stream that records, and the driver's functions for graphs as native/stream.c has them."""
 
     stream: int
     functions: Sequence[Any]

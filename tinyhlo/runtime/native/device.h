@@ -63,6 +63,7 @@ typedef int32_t TinyProgram(void** inputs, void** outputs, void* arena, void** c
 typedef struct {
   TinyDevice* device;
   int64_t input_count, output_count;
+  int64_t kept; /* calls that it remembers at most */
   struct TinyCalls* calls; /* NULL before the first one */
 } TinyGraphs;
 

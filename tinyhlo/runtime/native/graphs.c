@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum {
-  KEPT = 8,      /* calls that a program remembers: arguments may take turns */
-  PATIENCE = 64, /* new calls beyond those replayed, until nobody looks any more */
-  EFFORT = 4,    /* new calls that a recording counts as */
+  PATIENCE = 8, /* times as many calls as a program keeps: new ones beyond those replayed, until
+                   nobody looks any more */
+  EFFORT = 4,   /* new calls that a recording counts as */
 };
 
 typedef struct {
@@ -22,11 +22,10 @@ typedef struct {
   void** pointers;
 } Call;
 
-/* What a program remembers of its calls. */
+/* What a program remembers of its calls; their pointers lie behind them. */
 struct TinyCalls {
   int64_t turn, patience;
-  Call calls[KEPT];
-  void* pointers[]; /* of all of them */
+  Call calls[];
 };
 
 typedef struct {
@@ -45,17 +44,15 @@ void tiny_graph_counts(int64_t* recorded, int64_t* replayed) {
 
 static void count(int64_t* events) { __atomic_add_fetch(events, 1, __ATOMIC_RELAXED); }
 
-static int64_t pointer_count(const TinyGraphs* self) {
-  return self->input_count + self->output_count + 1;
-}
-
 static struct TinyCalls* calls_of(TinyGraphs* self) {
   if (self->calls) return self->calls;
-  int64_t each = pointer_count(self);
-  struct TinyCalls* calls = calloc(1, sizeof *calls + (size_t)(KEPT * each) * sizeof(void*));
+  size_t each = (size_t)(self->input_count + self->output_count + 1), kept = (size_t)self->kept;
+  struct TinyCalls* calls =
+      calloc(1, sizeof *calls + kept * (sizeof *calls->calls + each * sizeof(void*)));
   if (!calls) return NULL;
-  calls->patience = PATIENCE;
-  for (int64_t k = 0; k < KEPT; k++) calls->calls[k].pointers = calls->pointers + k * each;
+  void** pointers = (void**)(calls->calls + kept);
+  for (size_t k = 0; k < kept; k++) calls->calls[k].pointers = pointers + k * each;
+  calls->patience = PATIENCE * self->kept;
   return self->calls = calls;
 }
 
@@ -84,7 +81,7 @@ static void forget(TinyDevice* device, Call* call) {
 static Call* known(TinyGraphs* self, struct TinyCalls* calls, const Given* given) {
   Call* oldest = calls->calls;
   calls->turn++;
-  for (Call* call = calls->calls; call < calls->calls + KEPT; call++) {
+  for (Call* call = calls->calls; call < calls->calls + self->kept; call++) {
     if (is_same(self, call, given)) {
       call->turn = calls->turn;
       return call;
@@ -121,7 +118,7 @@ static bool replay(TinyGraphs* self, struct TinyCalls* calls, Call* call, const 
     tiny_clear_error();
     return false;
   }
-  if (calls->patience < PATIENCE) calls->patience++;
+  if (calls->patience < PATIENCE * self->kept) calls->patience++;
   count(&replayed_count);
   return true;
 }
@@ -150,7 +147,7 @@ void tiny_graphs_free(TinyGraphs* self) {
   self->calls = NULL;
   if (calls && !device_is_lost()) { /* a forked child leaves graphs to its parent */
     pthread_mutex_lock(&lock);
-    for (int64_t k = 0; k < KEPT; k++) forget(self->device, &calls->calls[k]);
+    for (int64_t k = 0; k < self->kept; k++) forget(self->device, &calls->calls[k]);
     pthread_mutex_unlock(&lock);
   }
   free(calls);
