@@ -38,7 +38,7 @@ HEAD_WORDS = 13  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
 # What is recorded of a program's calls together, as far as more than the fewest are kept; at most
 # somewhat more calls than the plugin lets wait for their turn, each with results of its own.
-MOST_QUEUED, FEWEST_CALLS, MOST_CALLS = 4096, 4, 40
+MOST_TOGETHER, FEWEST_CALLS, MOST_CALLS = 4096, 4, 40
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -77,7 +77,7 @@ class Device:
     def graphs(self, input_count: int, output_count: int, queued: int, code: Any) -> Library:
         """The descriptor of what is recorded of a program's calls (TinyGraphs), each of which puts
         so much into the queue. It is forgotten with the program, before `code` may be unloaded."""
-        kept = min(max(MOST_QUEUED // queued, FEWEST_CALLS), MOST_CALLS)
+        kept = min(max(MOST_TOGETHER // queued, FEWEST_CALLS), MOST_CALLS)
         words = np.array([self.words.ctypes.data, input_count, output_count, kept, 0], np.int64)
         return Library(words, Graphs(words, (self, code)))
 
@@ -86,9 +86,13 @@ class Graphs:
     """Forgets what is recorded at `words` with this; what it needs lives until then."""
 
     def __init__(self, words: np.ndarray, alive: Any) -> None:
-        free = core.library().tiny_graphs_free
         # not at exit: other threads may be in the program
-        weakref.finalize(self, lambda *held: free(held[0].ctypes.data), words, alive).atexit = False
+        weakref.finalize(self, forget, words, alive).atexit = False
+
+
+def forget(words: np.ndarray, _: Any) -> None:
+    """What is recorded of a program, before others of its parts are taken off the device."""
+    core.library().tiny_graphs_free(words.ctypes.data)
 
 
 def label_of(kind: str, number: int) -> str:
