@@ -74,19 +74,23 @@ for call in range(6):
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_memory_takes_turns(waits: bool) -> None:
-    """What is not donated lies in one place after the other; in many where nobody waits."""
+    """What is not donated lies in one place after the other; in many where nobody waits. Results
+    are the same bits as without graphs."""
     program = f"""
-f, g = jax.jit(lambda x: layers(x) + x), oracle(lambda x: layers(x) + x)
-x = expected = X
-for _ in range(20 if {waits} else 300):
-    x, expected = f(x), np.asarray(g(expected)) if {waits} else expected
-    if {waits}:
-        np.testing.assert_allclose(x, expected, rtol=1e-3, atol=1e-3)
-x.block_until_ready()
+def trained(**options):
+    run, x = jax.jit(lambda x: layers(x) + x, compiler_options=options), jax.device_put(X)
+    for _ in range(200):
+        x = run(x)
+        if {waits}:
+            x.block_until_ready()
+    return np.asarray(x)
+expected = trained(tinyhlo_graphs="0")
+print(*counts())
+np.testing.assert_array_equal(trained(), expected)
 recorded, replayed = counts()
-print(1 <= recorded <= (4 if {waits} else 40), replayed >= (12 if {waits} else 40), counts())
+print(1 <= recorded <= (4 if {waits} else 80), replayed >= (100 if {waits} else 40))
 """
-    assert printed(program).startswith("True True")
+    assert printed(program) == "0 0\nTrue True"
 
 
 def test_memory_that_never_comes_again() -> None:
@@ -198,26 +202,25 @@ for k, (name, in_captures) in enumerate(FUNCTIONS.items()):
 def test_threads() -> None:
     """While one records, the others' work goes into the queue."""
     program = """
-f, g = jax.jit(lambda x: layers(x) + x, donate_argnums=0), oracle(lambda x: layers(x) + x)
-h, expected_h = jax.jit(layers), oracle(layers)(X)
-found = {}
-def train(seed):
-    x, own = jax.device_put(X + seed), jax.device_put(X)
-    for _ in range(30):
-        x = f(x)
-        np.testing.assert_allclose(h(own), expected_h, rtol=1e-4, atol=1e-4)
-    found[seed] = np.asarray(x)
-threads = [threading.Thread(target=train, args=(k,)) for k in range(3)]
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import from_environment
+
+made = [jax.jit(lambda x, k=k: layers(x) * k) for k in range(3)]
+programs = [compile_module(each.lower(X).as_text(), from_environment()) for each in made]
+expected = [oracle(lambda x, k=k: layers(x) * k)(X) for k in range(3)]
+wrong = []
+def run(k):
+    for _ in range(60):
+        try:
+            np.testing.assert_allclose(programs[k](X)[0], expected[k], rtol=1e-4, atol=1e-4)
+        except Exception as error:
+            wrong.append(error)
+threads = [threading.Thread(target=run, args=(k,)) for k in range(3)]
 [t.start() for t in threads], [t.join() for t in threads]
-for seed in range(3):
-    expected = X + np.float32(seed)
-    for _ in range(30):
-        expected = np.asarray(g(expected))
-    np.testing.assert_allclose(found[seed], expected, rtol=1e-2, atol=1e-2)
 recorded, replayed = counts()
-print(recorded > 0, replayed > recorded)
+print(recorded > 2, replayed > recorded, wrong)
 """
-    assert printed(program) == "True True"
+    assert printed(program) == "True True []"
 
 
 def test_graphs_go_with_their_program() -> None:
