@@ -29,7 +29,7 @@ from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import got, put
 from tinyhlo.runtime.devices.compile import compile_program
-from tinyhlo.runtime.devices.device import Device, open_device
+from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, open_device
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import native
 from tinyhlo.runtime.targets import register_custom_call
@@ -40,6 +40,7 @@ from tinyhlo.target import Target
 COUNT = 1000
 X = np.arange(COUNT, dtype=np.float32)
 GRID = (4, 256)
+RELEASES = 8  # the word of a TinyDevice
 
 # function -> its pointers, and what the work-item `I` does
 KERNELS = {
@@ -229,9 +230,12 @@ class Checks:
         np.testing.assert_array_equal(got(x), X)
         del x
         assert in_use() == before
+        releases = int(self.device.words[RELEASES])
+        core.library().tiny_trim()
+        assert self.device.words[RELEASES] > releases
 
     def check_one_device(self) -> None:
-        words = np.zeros(8, np.int64)
+        words = np.zeros(HEAD_WORDS, np.int64)
         assert not core.library().tiny_install_device(words.ctypes.data)
         assert open_device(self.device.label) is self.device
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime.device_checks import AFFINE, source
+from tests.runtime.device_checks import AFFINE, RELEASES, source
 from tinyhlo.codegen.grid.code import DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.render import kernels_of
@@ -245,17 +245,26 @@ def test_a_copy_and_a_wait() -> None:
     ]
 
 
+RECORDED = [
+    *(("begin", 33, 1), ("copy", 1000, 2000, 8, 33), ("end", 33)),
+    *(("instantiate", 44, 0), ("destroy graph", 44)),
+]
+REPLAYED = [("replay", 55, 22), ("wait", 22)]
+FORGOTTEN = [("wait", 22), ("destroy", 55)]
 PROGRAM = ctypes.CFUNCTYPE(INT, *[ctypes.POINTER(WORD)] * 2, WORD, ctypes.POINTER(WORD))
 
 
-def called_three_times(driver: Driver, program: Any) -> list[list[tuple[Any, ...]]]:
+def called_three_times(
+    driver: Driver, program: Any, releases: int = 0
+) -> list[list[tuple[Any, ...]]]:
     """What the driver is asked in three calls of a program with the same pointers, and when what is
-    recorded is forgotten."""
+    recorded is forgotten; so much memory goes back to it before each call."""
     library, pointer = core.library(), pointers([np.zeros(1)])
     graphs = driver.device.graphs(1, 1, 3, None).descriptor.ctypes.data
     asked: list[list[tuple[Any, ...]]] = []
     run = PROGRAM(program)
     for _ in range(3):
+        driver.device.words[RELEASES] += releases
         given = (core.address_of(run), pointer, pointer, 1000, pointer)
         assert library.tiny_graph_call(graphs, *given) == 0
         asked.append([call for call in driver.calls if call[0] != "current"])
@@ -273,13 +282,23 @@ def test_a_graph() -> None:
     )
     assert asked == [
         [("copy", 1000, 2000, 8, 22), ("wait", 22)],
-        [
-            *[("begin", 33, 1), ("copy", 1000, 2000, 8, 33), ("end", 33)],
-            *[("instantiate", 44, 0), ("destroy graph", 44)],
-            *[("replay", 55, 22), ("wait", 22)],
-        ],
-        [("replay", 55, 22), ("wait", 22)],
-        [("wait", 22), ("destroy", 55)],
+        [*RECORDED, *REPLAYED],
+        REPLAYED,
+        FORGOTTEN,
+    ]
+
+
+def test_a_graph_of_other_memory() -> None:
+    """The driver had memory back, and may give the same address to other memory."""
+    driver = Driver()
+    device = driver.device.words.ctypes.data
+    asked = called_three_times(
+        driver, lambda *_: core.library().tiny_device_copy(device, 1000, 2000, 8), releases=1
+    )
+    assert asked[1:] == [
+        [*RECORDED, *REPLAYED],
+        [*FORGOTTEN, *RECORDED, *REPLAYED],
+        FORGOTTEN,
     ]
 
 

@@ -110,26 +110,6 @@ print(*counts())
     assert printed(program) == "0 0\n0 0"
 
 
-def test_memory_that_the_driver_had_back() -> None:
-    """It is recorded again: the same addresses are other memory."""
-    program = """
-f, x = jax.jit(lambda x: layers(x) + x, donate_argnums=0), jax.device_put(X)
-for _ in range(3):
-    x = f(x).block_until_ready()
-print(*counts())
-core.library().tiny_trim()
-for _ in range(3):
-    x = f(x).block_until_ready()
-recorded, replayed = counts()
-print(recorded, replayed >= 3)
-expected = X
-for _ in range(6):
-    expected = np.asarray(oracle(lambda x: layers(x) + x)(expected))
-np.testing.assert_allclose(x, expected, rtol=1e-4, atol=1e-4)
-"""
-    assert printed(program) == "1 2\n2 True"
-
-
 KINDS = """
 def counted(x):
     return lax.fori_loop(0, 7, lambda i, s: jnp.tanh(s @ W) + i, x)
@@ -205,12 +185,13 @@ def test_threads() -> None:
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import from_environment
 
-made = [jax.jit(lambda x, k=k: layers(x) * k) for k in range(3)]
-programs = [compile_module(each.lower(X).as_text(), from_environment()) for each in made]
-expected = [oracle(lambda x, k=k: layers(x) * k)(X) for k in range(3)]
+functions = (lambda x: layers(x) * 2, lambda x: layers(x) * 3, lambda x: x + 1)
+texts = [jax.jit(each).lower(X).as_text() for each in functions]
+programs = [compile_module(text, from_environment()) for text in texts]
+expected = [oracle(each)(X) for each in functions]
 wrong = []
 def run(k):
-    for _ in range(60):
+    for _ in range(60 if k < 2 else 1200):  # the third one is never recorded
         try:
             np.testing.assert_allclose(programs[k](X)[0], expected[k], rtol=1e-4, atol=1e-4)
         except Exception as error:
@@ -218,7 +199,7 @@ def run(k):
 threads = [threading.Thread(target=run, args=(k,)) for k in range(3)]
 [t.start() for t in threads], [t.join() for t in threads]
 recorded, replayed = counts()
-print(recorded > 2, replayed > recorded, wrong)
+print(recorded > 1, replayed > recorded, wrong[:3])
 """
     assert printed(program) == "True True []"
 

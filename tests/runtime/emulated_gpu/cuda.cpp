@@ -35,18 +35,20 @@ bool fails(const char* function, bool captured = true) {
 }
 
 int queued(const char* function, void* stream, std::function<int()> work) {
-  {
-    std::lock_guard<std::mutex> held(lock);
-    auto found = captures.find(stream);
-    if (fails(function, found != captures.end())) return LAUNCH_FAILED;
-    if (found != captures.end()) {
-      Capture& capture = found->second;
-      capture.spoiled |= capture.thread != std::this_thread::get_id();
-      capture.graph->push_back(work);
-      return capture.spoiled ? CAPTURE_INVALIDATED : (int)SUCCESS;
-    }
+  std::unique_lock<std::mutex> held(lock);
+  auto found = captures.find(stream);
+  if (fails(function, found != captures.end())) return LAUNCH_FAILED;
+  if (found == captures.end()) {
+    held.unlock();
+    return work();
   }
-  return work();
+  Capture& capture = found->second;
+  capture.spoiled |= capture.thread != std::this_thread::get_id();
+  capture.graph->push_back(work);
+  int status = capture.spoiled ? CAPTURE_INVALIDATED : (int)SUCCESS;
+  held.unlock();
+  usleep(500); /* other threads come between */
+  return status;
 }
 
 /* What may not be called while this thread records, or of a stream that does. */
@@ -115,13 +117,10 @@ int cuMemFree_v2(void* block) {
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 int cuStreamBeginCapture_v2(void* stream, int mode) {
-  {
-    std::lock_guard<std::mutex> held(lock);
-    if (fails("cuStreamBeginCapture_v2")) return LAUNCH_FAILED;
-    if (captures.count(stream) || mode != THREAD_LOCAL) return INVALID_VALUE;
-    captures[stream] = {new Graph, std::this_thread::get_id(), false};
-  }
-  usleep(5000); /* other threads come between */
+  std::lock_guard<std::mutex> held(lock);
+  if (fails("cuStreamBeginCapture_v2")) return LAUNCH_FAILED;
+  if (captures.count(stream) || mode != THREAD_LOCAL) return INVALID_VALUE;
+  captures[stream] = {new Graph, std::this_thread::get_id(), false};
   return SUCCESS;
 }
 
