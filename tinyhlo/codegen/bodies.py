@@ -32,6 +32,7 @@ from tinyhlo.codegen.loops import (
     Declare,
     Fetch,
     FragmentProduct,
+    GroupProducts,
     If,
     Keep,
     Loop,
@@ -95,6 +96,8 @@ def indices_in(statement: Statement) -> tuple[Index, ...]:
             return tuple(c.index for c in conditions)
         case TileProduct(indices=indices):
             return indices
+        case GroupProducts(places=pairs):
+            return tuple(where for pair in pairs for where in pair)
         case _:
             return ()
 
@@ -128,6 +131,8 @@ def memories_in(body: Body) -> set[Memory]:
             found.add(statement.memory)
         elif isinstance(statement, Copy):
             found.update((statement.memory, statement.source))
+        elif isinstance(statement, GroupProducts):
+            found.update((statement.left, statement.right))
         elif isinstance(statement, (ReadTexel, WriteTexel)):
             found.add(statement.image)
         elif isinstance(statement, Keep):
@@ -157,7 +162,7 @@ def set_by(statement: Statement) -> frozenset[str]:
             return frozenset((name,))
         case Assign(names=names) | FragmentProduct(sums=names) | Fetch(names=names):
             return frozenset(names)
-        case ReadTexel(names=names):
+        case ReadTexel(names=names) | GroupProducts(sums=names):
             return frozenset(names)
         case Keep(count=count):
             return frozenset((count,))
@@ -377,6 +382,9 @@ def rewritten(
             return WriteTexel(image, index_of(x), index_of(y), tuple(map(value_of, values)))
         case FragmentProduct(name=name, sums=sums, words=words):
             return FragmentProduct(name, tuple(map(name_of, sums)), tuple(map(value_of, words)))
+        case GroupProducts(sums=sums, places=pairs):
+            moved = tuple((index_of(one), index_of(two)) for one, two in pairs)
+            return replace(statement, sums=tuple(map(name_of, sums)), places=moved)
         case _:
             return statement
 

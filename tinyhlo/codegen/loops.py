@@ -201,9 +201,11 @@ class TileProduct:
 @dataclass(frozen=True, eq=False, slots=True)
 class Synchronize:
     """All items of a group come here before any goes on, and see what the others have stored. With
-    `behind`, what they copied too, but for the last so many groups of Copies."""
+    `behind`, what they copied too, but for the last so many groups of Copies; `shown`:
+    GroupProducts see it as well."""
 
     behind: int | None = None
+    shown: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -232,6 +234,22 @@ class FragmentProduct:
     name: str
     sums: tuple[str, ...]
     words: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupProducts:
+    """Instructions for matrices that read both operands from memory which a group shares: four
+    warps together begin to add products to `sums`, registers of each of their items. A product is
+    of what lies at `places` of `left` and `right`. Then the items wait until all are over but those
+    of the last `behind` such statements; registers hold sums when none is left. `name` is the
+    function of a device's prelude."""
+
+    name: str
+    sums: tuple[str, ...]
+    left: Memory
+    right: Memory
+    places: tuple[tuple[Index, Index], ...]
+    behind: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -38,6 +38,7 @@ from tinyhlo.codegen.loops import (
     EndCopies,
     Fetch,
     FragmentProduct,
+    GroupProducts,
     If,
     Keep,
     Loop,
@@ -145,8 +146,10 @@ class _Printer:
                 self.line(self.tile_product(statement))
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
-            case Synchronize(behind=behind):
-                self.line(f"synchronize{'' if behind is None else f', {behind} behind'}")
+            case Synchronize(behind=behind, shown=shown):
+                self.line(
+                    f"synchronize{'' if behind is None else f', {behind} behind'}{', shown' * shown}"
+                )
             case Copy(memory=memory, index=index, source=source, origin=origin):
                 places = f"{memory.name}[{self.index(index)} ..]", self.index(origin)
                 self.line(f"copy {places[0]} = {source.name}[{places[1]} ..]")
@@ -166,6 +169,12 @@ class _Printer:
             case FragmentProduct(name=name, sums=sums, words=words):
                 texts = [self.value(word) for word in words]
                 self.line(f"{', '.join(sums)} += {name}({', '.join(texts)})")
+
+            case GroupProducts(name=name, left=left, right=right, behind=behind):
+                for at, to in statement.places:
+                    one, two = f"{left.name}[{self.index(at)}]", f"{right.name}[{self.index(to)}]"
+                    self.line(f"{', '.join(statement.sums)} += {name}({one}, {two})")
+                self.line(f"await products, {behind} behind")
 
     def tile_product(self, m: TileProduct) -> str:
         tile = f"{m.tile.name}[{self.index(m.tile_start)}]"

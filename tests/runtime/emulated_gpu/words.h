@@ -180,6 +180,69 @@ static inline void emulated_await(unsigned behind) {
   }
   emulated_copies[threadIdx.x] = left;
 }
+
+/* Products of matrices in memory that a group shares, by the 128 items of four warps; a product is
+   made when it is waited for, no sooner. Numbers lie in lines of 64, a run of 8 at place
+   k ^ line % 8; lines are along the depth, or along the rows (or columns), of which the next 64 are
+   64 lines further. */
+struct EmulatedProduct {
+  float* sum;
+  const unsigned *left, *right;
+  unsigned row, column, along;
+  bool is_bf16;
+  unsigned group;
+};
+static std::vector<EmulatedProduct> emulated_products[1024];
+static unsigned emulated_begun[1024]; /* groups */
+
+static inline float emulated_at(const unsigned* base, bool along, unsigned beside, unsigned depth,
+                                bool is_bf16) {
+  unsigned line = along ? beside : depth + beside / 64 * 64, number = along ? depth : beside % 64;
+  /* What is exchanged is found in addresses, which count from 1 KiB on. */
+  unsigned long place = (unsigned long)base % 1024 / 2 + line * 64 + number;
+  unsigned long turned = place ^ (place / 64 % 8 * 8);
+  const unsigned* origin = (const unsigned*)((unsigned long)base / 1024 * 1024);
+  return emulated_number(origin[turned / 2], turned % 2, is_bf16);
+}
+static inline void emulated_end_products(unsigned behind) {
+  unsigned item = threadIdx.x;
+  std::vector<EmulatedProduct> left;
+  for (const EmulatedProduct& each : emulated_products[item]) {
+    if (each.group + behind >= emulated_begun[item]) {
+      left.push_back(each);
+      continue;
+    }
+    for (unsigned k = 0; k < 16; k++)
+      *each.sum += emulated_at(each.left, each.along & 2, each.row, k, each.is_bf16) *
+                   emulated_at(each.right, each.along & 1, each.column, k, each.is_bf16);
+  }
+  emulated_products[item] = left;
+}
+template <bool Bf16, unsigned Along, class... Sums>
+static inline void emulated_wgmma(const unsigned* left, const unsigned* right, Sums&... sums) {
+  unsigned item = threadIdx.x % 128, s = 0;
+  float* all[] = {&sums...};
+  for (float* sum : all) {
+    unsigned row = item / 32 * 16 + item % 32 / 4 + s / 2 % 2 * 8;
+    unsigned column = s / 4 * 8 + item % 4 * 2 + s % 2;
+    emulated_products[threadIdx.x].push_back(
+        {sum, left, right, row, column, Along, Bf16, emulated_begun[threadIdx.x]});
+    s++;
+  }
+}
+template <class... Sums> static inline void wgmma_sums(Sums&...) { emulated_end_products(0); }
+#define BEGIN_PRODUCTS
+#define END_PRODUCTS emulated_begun[threadIdx.x]++
+#define AWAIT_PRODUCTS emulated_end_products
+#define SHOW_COPIES
+#define wgmma_bf16_00 emulated_wgmma<true, 0>
+#define wgmma_bf16_01 emulated_wgmma<true, 1>
+#define wgmma_bf16_10 emulated_wgmma<true, 2>
+#define wgmma_bf16_11 emulated_wgmma<true, 3>
+#define wgmma_f16_00 emulated_wgmma<false, 0>
+#define wgmma_f16_01 emulated_wgmma<false, 1>
+#define wgmma_f16_10 emulated_wgmma<false, 2>
+#define wgmma_f16_11 emulated_wgmma<false, 3>
 #define END_COPIES emulated_ended[threadIdx.x]++
 #define AWAIT_COPIES emulated_await
 #define mma_bf16 emulated_mma<true>

@@ -38,6 +38,37 @@ FUNCTION void copy_4(u32& to, const u32* from, bool inside) {
 #define AWAIT_COPIES(behind) asm volatile("cp.async.wait_group %0;" :: "n"(behind) : "memory")
 #endif"""
 
+# Products of matrices in memory that a group shares, by four warps (PTX ISA, "Asynchronous
+# Warpgroup Level Matrix Instructions"). Lines of 128 bytes lie one behind the other, 16 bytes of a
+# line at place k ^ line % 8; eight lines are 1 KiB. A line is along the depth, or along the rows (or
+# columns): then the next 64 of these lie `depth` lines further.
+WGMMA = """\
+#ifdef __CUDACC__
+FUNCTION void {name}(const u32* left, const u32* right, {sums}) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} "
+      "{{{registers}}}, %{one}, %{two}, 1, 1, 1, {turned};"
+      : {results} : "l"(matrix_at(left)), "l"(matrix_at(right)));
+}}
+#endif"""
+WGMMA_SUMS = """\
+#ifdef __CUDACC__
+FUNCTION void wgmma_sums({sums}) {{
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : {results} :: "memory");
+}}
+#endif"""
+WGMMA_PARTS = """\
+#ifdef __CUDACC__
+FUNCTION u64 matrix_at(const u32* line) {
+  const u64 strides = (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(8192 >> 4) << 16;
+  return strides | ((u32)__cvta_generic_to_shared(line) & 0x3ffff) >> 4;
+}
+#define SHOW_COPIES asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
+#define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
+#define END_PRODUCTS asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
+#define AWAIT_PRODUCTS(behind) \
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(behind) : "memory")
+#endif"""
+
 CLANG = """\
 #ifdef __HIP__
 FUNCTION void {name}({parameters}) {{
@@ -65,6 +96,29 @@ COUNTS = {"mfma": (2, 4, ", 0, 0, 0"), "wmma": (8, 8, "")}
 def load_function(name: str) -> dict[str, str]:
     """The definition of a load of matrices; nothing for one that preludes have."""
     return {name: PTX_LOAD.format(name=name, way=WAYS[name])} if name in WAYS else {}
+
+
+def group_functions(name: str, count: int) -> dict[str, str]:
+    """The definitions of `name`, which adds to so many sums of an item, and of what it needs:
+    wgmma_bf16_10, where lines of the left operand alone are along the depth."""
+    _, dtype, along = name.split("_")
+    names = [f"c{k}" for k in range(count)]
+    parts = {
+        "name": name,
+        "dtype": dtype,
+        "columns": 2 * count,
+        "sums": ", ".join(f"f32& {each}" for each in names),
+        "registers": ",".join(f"%{k}" for k in range(count)),
+        "one": count,
+        "two": count + 1,
+        "turned": ", ".join("10"[int(each)] for each in along),
+        "results": ", ".join(f'"+f"({each})' for each in names),
+    }
+    return {
+        "matrix_at": WGMMA_PARTS,
+        f"{name} {count}": WGMMA.format(**parts),
+        f"sums {count}": WGMMA_SUMS.format(**parts),
+    }
 
 
 def fragment_function(name: str) -> str:

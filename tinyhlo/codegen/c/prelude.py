@@ -175,9 +175,9 @@ CUDA = f"""\
 #define OF_FIRST(x) __shfl_sync(0xffffffffu, x, 0)
 {WARPS}\
 #ifdef __CUDACC__
-#define ASKED(bytes) extern SHARED u8 asked[]
+#define ASKED(bytes) extern SHARED __attribute__((aligned(1024))) u8 asked[]
 {PTX_FLOAT16}#else
-#define ASKED(bytes) SHARED u8 asked[bytes]
+#define ASKED(bytes) SHARED __attribute__((aligned(1024))) u8 asked[bytes]
 {FLOAT16}#endif
 """
 

@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from tinyhlo.codegen.bodies import in_order, substituted
 from tinyhlo.codegen.c.arithmetic import Functions
-from tinyhlo.codegen.c.fragments import COPIES, fragment_function, load_function
+from tinyhlo.codegen.c.fragments import (
+    COPIES,
+    fragment_function,
+    group_functions,
+    load_function,
+)
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.c.prelude import STORES_2
 from tinyhlo.codegen.c.values import Values
@@ -28,6 +33,7 @@ from tinyhlo.codegen.loops import (
     EndCopies,
     Fetch,
     FragmentProduct,
+    GroupProducts,
     If,
     Keep,
     Loop,
@@ -93,8 +99,9 @@ class Statements(Values):
                 self.keep_values(statement)
             case Allocate(memory=memory):
                 self.allocate(memory)
-            case Synchronize(behind=behind):
+            case Synchronize(behind=behind, shown=shown):
                 self.out.lines += [] if behind is None else [f"AWAIT_COPIES({behind});"]
+                self.out.lines += ["SHOW_COPIES;"] * shown
                 self.out.line(self.language.barrier)
                 self.stored()
             case Copy():
@@ -114,6 +121,8 @@ class Statements(Values):
                 self.out.line(f"write_{image.dtype}({self.texel(statement)}, {given});")
             case FragmentProduct(name=name, sums=sums, words=words):
                 self.fragment_product(name, sums, words)
+            case GroupProducts():
+                self.group_products(statement)
             case _:
                 raise TypeError(statement)
 
@@ -255,6 +264,21 @@ class Statements(Values):
         given = [*(self.registers[each] for each in sums), *(self.text(word) for word in words)]
         self.out.line(f"{name}({', '.join(given)});")
         self.forget(tuple(sums))
+
+    def group_products(self, products: GroupProducts) -> None:
+        name, sums = products.name, [self.registers[each] for each in products.sums]
+        self.functions.update(group_functions(name, len(sums)))
+        self.out.lines += ["BEGIN_PRODUCTS;"] * bool(products.places)
+        for at, to in products.places:
+            one = f"{self.names[products.left]} + {self.index(at)}"
+            two = f"{self.names[products.right]} + {self.index(to)}"
+            self.out.line(f"{name}({one}, {two}, {', '.join(sums)});")
+        self.out.lines += ["END_PRODUCTS;"] * bool(products.places)
+        if products.behind:
+            self.out.line(f"AWAIT_PRODUCTS({products.behind});")
+        else:
+            self.out.line(f"wgmma_sums({', '.join(sums)});")
+        self.forget(products.sums)
 
     # --- images ------------------------------------------------------------------------------
 

@@ -141,10 +141,11 @@ def open_device(number: int) -> Device:
 
 
 def target_of(attribute: Attribute) -> Target:
-    """What the driver says of the device; the architecture as NVRTC calls it: sm_90."""
+    """What the driver says of the device; the architecture as NVRTC calls it: sm_90a, the one whose
+    code runs on no later one."""
     major, minor = (attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-    matrices = "mma" if major >= 8 else ""
-    target = stream.target_of("NV", f"sm_{major}{minor}", matrices, REGISTERS, attribute)
+    matrices, own = ("mma wgmma", "a") if major == 9 else ("mma", "") if major >= 8 else ("", "")
+    target = stream.target_of("NV", f"sm_{major}{minor}{own}", matrices, REGISTERS, attribute)
     return replace(target, asked_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"))
 
 

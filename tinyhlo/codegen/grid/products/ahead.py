@@ -209,8 +209,10 @@ class AheadProduct(NarrowProduct):
         held: list[str] = []
         firsts = place.row, place.column
         for shelf, operand, begin in zip(shelves, self.operands, firsts, strict=True):
-            for turn in range(shelf.lines * shelf.runs // tile.items):
+            count = shelf.lines * shelf.runs
+            for turn in range(ceil_div(count, tile.items)):
                 number = index(place.item) + turn * tile.items
+                there = Condition(number, 0, count)
                 line, run = unravel(number, (shelf.lines, shelf.runs))
                 one, two = (line, run * RUN) if shelf.along_depth else (run * RUN, line)
                 beside, depth = begin + one, step * tile.depth + two
@@ -219,14 +221,16 @@ class AheadProduct(NarrowProduct):
                 names = tuple(f"{shelf.memory.name}{turn}_{k}" for k in range(WORDS))
                 match fetch(names, words):
                     case Fetch(memory=source, index=origin):
-                        copies.append(Copy(shelf.memory, to, source, origin, inside))
+                        copy = Copy(shelf.memory, to, source, origin, inside)
+                        copies += guarded((copy,), there)
                     case _:
                         held += names
-                        loads += Staged(names, words, inside, (), ()).loads()
-                        stores += [
+                        loads += guarded(Staged(names, words, inside, (), ()).loads(), there)
+                        kept = tuple(
                             Store(shelf.memory, to + k, Read(name, U32))
                             for k, name in enumerate(names)
-                        ]
+                        )
+                        stores += guarded(kept, there)
         return Moves(tuple(copies), tuple(held), tuple(loads), tuple(stores))
 
 

@@ -11,6 +11,7 @@ A Target's features name the instruction; `codegen/c/fragments.py` has its text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tinyhlo.ir.index import ZERO, Index
 from tinyhlo.records import dataclass
@@ -64,6 +65,8 @@ WMMA = Fragment(
     of_16_lanes(8, lambda _: ZERO),
     lambda lane: [(lane // 16 + 2 * k, lane % 16) for k in range(8)],
 )
+# The same of each of four warps, 16 rows each, whose operands no lane holds
+WGMMA = replace(MMA, name="wgmma")
 FRAGMENTS = {fragment.name: fragment for fragment in (MMA, MFMA, WMMA)}
 
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from tinyhlo.codegen.grid.products.ahead import AheadProduct
 from tinyhlo.codegen.grid.products.contraction import Product
-from tinyhlo.codegen.grid.products.fragments import Fragment, fragment_of
+from tinyhlo.codegen.grid.products.fragments import WGMMA, Fragment, fragment_of
+from tinyhlo.codegen.grid.products.grouped import GroupProduct
 from tinyhlo.codegen.grid.products.matrices import MatrixProduct
 from tinyhlo.codegen.grid.products.operands import holds
 from tinyhlo.codegen.grid.products.tiles import soonest
-from tinyhlo.codegen.grid.products.warps import COPIED, DEEP, HELD, tiles_of
+from tinyhlo.codegen.grid.products.warps import COPIED, DEEP, HELD, GroupTile, group_tiles, tiles_of
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.ir.dtypes import BF16, F16, F32, DType
 
@@ -46,8 +47,12 @@ def ahead(product: Product, dtype: DType, fragment: Fragment) -> LoopProgram | N
         tiles = tiles_of(fragment, COPIED)
         if product.depth >= DEEP:
             tiles += [replace(tile, depth=DEEP) for tile in tiles]
+            if "wgmma" in target.features.split():
+                tiles += group_tiles(WGMMA)
     tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
     tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, target)
+    if isinstance(tile, GroupTile):
+        return GroupProduct(product, dtype, WGMMA).program(tile)
     return copying.program(tile) if tile else None
 
 

@@ -16,11 +16,12 @@ from tinyhlo.codegen.expressions import (
     Literal,
     Load,
     Memory,
+    Read,
     apply,
     literal,
     where,
 )
-from tinyhlo.codegen.grid.products.contraction import Positions, Product, points
+from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Positions, Product, points
 from tinyhlo.codegen.grid.products.fragments import Fragment
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import MatrixTile
@@ -32,11 +33,12 @@ from tinyhlo.codegen.loops import (
     If,
     LoopProgram,
     Statement,
+    guarded,
     needed,
 )
 from tinyhlo.ir.dtypes import U16, U32, DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, constant, is_multiple
+from tinyhlo.ir.index import ZERO, Condition, Index, constant, index, is_multiple
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
@@ -105,6 +107,19 @@ class NarrowProduct(Product):
             ]
             for r in range(sides)
         ]
+
+    def finished(self, tile: Tile, place: Place, memories: Sequence[Memory], keep: Keeps) -> Body:
+        """Two neighbours in a row are stored together, where there are both or none."""
+        places = [(place.row + y, place.column + x) for y, x in tile.places(index(place.item))]
+        stores = [keep(*at, Read(f"sum{k}", self.node.dtype)) for k, at in enumerate(places)]
+        found: list[Statement] = []
+        for k in range(0, len(places), 2):
+            (y, x), (other, beside) = places[k : k + 2]
+            even = self.columns % 2 == 0 and is_multiple(x, 2)
+            each = 2 if even and y == other and beside - x == constant(1) else 1
+            for n in range(k, k + 2, each):
+                found += guarded(tuple(stores[n : n + each]), *self.bounds(*places[n]))
+        return tuple(found)
 
     def products(self, tile: MatrixTile, held: Mapping[str, Sequence[Expression]]) -> Body:
         """Those of a warp: of words `a0` .. of its rows' fragments with `b0` .. of its columns'."""

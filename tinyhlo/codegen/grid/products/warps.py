@@ -23,6 +23,8 @@ RUN = 8  # numbers that an item loads: 16 bytes
 # (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch (4 us).
 # A step has a barrier.
 NUMBER, PARTIAL, DISPATCH, STEP = 90, 512, 1 << 23, 1 << 15
+# Of a group's instructions: a multiply-add, and the first steps and the results of a tile.
+QUICK, FILLED = 0.67, 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,23 @@ class MatrixTile(Tile):
         return f"tile {self.rows}x{self.columns}x{self.depth} by {self.fragment.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTile(MatrixTile):
+    """Of instructions that read both operands from memory which the group shares: four warps have
+    64 rows, and all columns."""
+
+    def time_of(self, parts: int, extents: Extents, target: Target) -> float:
+        """Operands come while products are made: the longer one of both counts."""
+        steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
+        turns = ceil_div(self.count(extents) * parts, target.threads)
+        each = max(QUICK, NUMBER / self.rows + NUMBER / self.columns)
+        total = turns * (steps * (self.rows * self.columns * each * self.depth + STEP) + FILLED)
+        if parts == 1:
+            return total
+        outputs = extents.batch * extents.rows * extents.columns
+        return total + DISPATCH + PARTIAL * outputs * parts / target.threads
+
+
 # Rows and columns of a group and of an item, and warps one above the other; more lie side by side.
 Shape = tuple[int, int, int, int, int]
 # Registers hold a step of operands on its way, or words of two parts of a step.
@@ -112,6 +131,8 @@ COPIED: tuple[Shape, ...] = (
     (32, 64, 4, 4, 1),
     (32, 32, 4, 4, 1),
 )
+# Sums of an item take up to 128 registers; 64 columns are as fast as shared memory.
+GROUPED = ((192, 256), (128, 256), (128, 192), (128, 128), (64, 128))
 
 
 def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:
@@ -122,3 +143,11 @@ def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:
         layout = (min(down, warps), max(1, warps // down))
         found.append(MatrixTile(rows, columns, DEPTH, item_rows, item_columns, fragment, layout))
     return found
+
+
+def group_tiles(fragment: Fragment) -> list[GroupTile]:
+    """The tiles of instructions that read memory which the group shares."""
+    return [
+        GroupTile(rows, columns, DEEP, 2, columns // 4, fragment, (rows // 16, 1))
+        for rows, columns in GROUPED
+    ]

@@ -1,0 +1,138 @@
+"""A product of floats of 16 bits by instructions that read both operands from memory which a group
+shares, four warps together (Hopper's wgmma).
+
+In: a product whose operands are copied, as for `ahead.py`. Out:
+
+    for tile in 512 grid:
+      local left: u32[4*128*32]; local right: u32[4*256*32]  # stages, each of a step
+      for item in 256 item:
+        sum0 = 0 .. sum127 = 0
+        copy left[..], right[..] of two steps
+        for step in 64 ordered:
+          synchronize, 1 behind, shown                     # this step is there
+          copy left[..], right[..]                         # two steps ahead
+          sum0, .. += wgmma_bf16_10(left[..], right[..]) ..
+          await products, 1 behind                         # those of the step before are done
+        await products, 0 behind
+        y[..] = epilogue(sum0) ..
+
+While a step is multiplied, the one before it is over in all warps only at the next step's
+synchronization: its stage is copied to a step later than in `ahead.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyhlo.codegen.bodies import substituted
+from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.grid.products.ahead import WORDS, AheadProduct, Shelf
+from tinyhlo.codegen.grid.products.contraction import Keeps, Place
+from tinyhlo.codegen.grid.products.tiles import Tile
+from tinyhlo.codegen.grid.products.warps import RUN, GroupTile
+from tinyhlo.codegen.loops import Body, EndCopies, GroupProducts, Statement, Synchronize, guarded
+from tinyhlo.codegen.numbers import ceil_div
+from tinyhlo.ir.dtypes import U32
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
+from tinyhlo.records import dataclass
+
+SIDE = 64  # numbers of a line, and rows of four warps
+LINE = SIDE // 2  # words
+BESIDE = 8  # tiles side by side before those of the next rows
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lines(Shelf):
+    """An operand in lines of 64 numbers, whose runs are dealt to the banks as the instruction asks:
+    `codegen/c/fragments.py` has the layout."""
+
+    def place(self, line: Index, run: Index) -> Index:
+        block, run = (ZERO, run) if self.along_depth else (run // RUN, run % RUN)
+        return block * (self.lines * LINE) + line * LINE + either(run, line % RUN) * WORDS
+
+    def part(self, number: int) -> Index:
+        """Where the operand of an instruction begins, number `number` of a step."""
+        if self.along_depth:
+            return self.corner * LINE + number * RUN
+        return self.corner // SIDE * (self.lines * LINE) + number * (2 * RUN * LINE)
+
+
+class GroupProduct(AheadProduct):
+    """The same product."""
+
+    def multiplied(self, tile: Tile, place: Place) -> tuple[list[Memory], Body, Body]:
+        assert isinstance(tile, GroupTile)
+        stages = tile.stages(self.target)
+        ahead = stages - 2
+        shelves = self.shelves(tile, place, stages)
+        copies = self.moves(shelves, tile, place, stages).copies
+        step, steps = index(place.step), place.step.extent
+        groups = tile.parts(self.extents, self.target)
+
+        def copied(at: Index) -> Body:
+            """Of a step, if there is one to this group."""
+            own = Condition(at - place.start, 0, ceil_div(steps, groups))
+            inside = Condition(at, 0, steps), *([own] * (groups > 1))
+            return (*guarded(substituted(copies, {place.step: at}), *inside), EndCopies())
+
+        before: list[Statement] = []
+        for k in range(ahead):
+            before += copied(place.start + k)
+        left, right = shelves
+        stage = step % stages
+        places = tuple(
+            (stage * left.words + left.part(k), stage * right.words + right.part(k))
+            for k in range(tile.depth // self.fragment.depth)
+        )
+        products = self.group_products(tile, left, right, places, 1)
+        body = (Synchronize(ahead - 1, shown=True), *copied(step + ahead), products)
+        return [left.memory, right.memory], tuple(before), body
+
+    def group_products(
+        self, tile: GroupTile, left: Shelf, right: Shelf,
+        places: tuple[tuple[Index, Index], ...], behind: int,
+    ) -> GroupProducts:  # fmt: skip
+        along = "".join(str(int(shelf.along_depth)) for shelf in (left, right))
+        name = f"{self.fragment.name}_{self.dtype.name}_{along}"
+        sums = tuple(f"sum{k}" for k in range(tile.sums))
+        return GroupProducts(name, sums, left.memory, right.memory, places, behind)
+
+    def finished(self, tile: Tile, place: Place, memories: Sequence[Memory], keep: Keeps) -> Body:
+        assert isinstance(tile, GroupTile)
+        shelves = self.shelves(tile, place, tile.stages(self.target))
+        over = self.group_products(tile, *shelves, (), 0)
+        return (over, *super().finished(tile, place, memories, keep))
+
+    def place(self, tile: Tile, parts: int) -> tuple[Var, Index, Place]:
+        """Groups that run at once have a square of tiles: they read few rows and columns."""
+        group, _, place = super().place(tile, parts)
+        down, across = ceil_div(self.rows, tile.rows), ceil_div(self.columns, tile.columns)
+        beside = max(width for width in range(1, BESIDE + 1) if across % width == 0)
+        shape = (parts, self.batch, across // beside, down, beside)
+        part, batch, block, row, column = unravel(index(group), shape)
+        start = part * (ceil_div(place.step.extent, parts) if parts > 1 else 0)
+        row, column = row * tile.rows, (block * beside + column) * tile.columns
+        at = self.along(self.c.batch, batch)
+        return group, part, Place(place.item, batch, at, row, column, place.step, start)
+
+    def shelves(self, tile: Tile, place: Place, stages: int) -> list[Shelf]:
+        assert isinstance(tile, GroupTile)
+        rows = index(place.item) // (4 * self.fragment.lanes) * SIDE
+        found: list[Shelf] = []
+        for operand, side, name, size, corner in zip(
+            self.operands, "ab", ("left", "right"), (tile.rows, tile.columns), (rows, ZERO),
+            strict=True,
+        ):  # fmt: skip
+            along = self.lies_along_depth(*operand)
+            lines, runs = (size, tile.depth // RUN) if along else (tile.depth, size // RUN)
+            memory = Memory(name, U32, stages * size * tile.depth // 2, local=True)
+            found.append(Lines(side, memory, lines, runs, along, corner, 0))
+        return found
+
+
+def either(one: Index, other: Index) -> Index:
+    """The exclusive or of two numbers of three bits."""
+    total = ZERO
+    for bit in (1, 2, 4):
+        total = total + (one // bit + other // bit) % 2 * bit
+    return total
