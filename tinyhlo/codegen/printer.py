@@ -147,9 +147,8 @@ class _Printer:
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
             case Synchronize(behind=behind, shown=shown):
-                self.line(
-                    f"synchronize{'' if behind is None else f', {behind} behind'}{', shown' * shown}"
-                )
+                known = "" if behind is None else f", {behind} behind"
+                self.line(f"synchronize{known}{', shown' * shown}")
             case Copy(memory=memory, index=index, source=source, origin=origin):
                 places = f"{memory.name}[{self.index(index)} ..]", self.index(origin)
                 self.line(f"copy {places[0]} = {source.name}[{places[1]} ..]")

@@ -39,9 +39,9 @@ FUNCTION void copy_4(u32& to, const u32* from, bool inside) {
 #endif"""
 
 # Products of matrices in memory that a group shares, by four warps (PTX ISA, "Asynchronous
-# Warpgroup Level Matrix Instructions"). Lines of 128 bytes lie one behind the other, 16 bytes of a
-# line at place k ^ line % 8; eight lines are 1 KiB. A line is along the depth, or along the rows (or
-# columns): then the next 64 of these lie `depth` lines further.
+# Warpgroup Level Matrix Instructions"). Lines of 128 bytes follow each other, run k of 16 bytes at
+# place k ^ line % 8 of its line; eight lines are 1 KiB. A line is along the depth, or else along
+# the rows (or columns), of which the next 64 lie 64 lines further: a step is 64 deep.
 WGMMA = """\
 #ifdef __CUDACC__
 FUNCTION void {name}(const u32* left, const u32* right, {sums}) {{

@@ -100,8 +100,9 @@ struct __attribute__((aligned(16))) floats_4 { f32 a, b, c, d; };
 FUNCTION void load_4(f32& a, f32& b, f32& c, f32& d, const f32* from) {
   const floats_4 all = *(const floats_4*)from; a = all.a; b = all.b; c = all.c; d = all.d;
 }
-FUNCTION void store_4(f32* to, f32 a, f32 b, f32 c, f32 d) {
-  const floats_4 all = {a, b, c, d}; *(floats_4*)to = all;
+template <class T> struct alignas(4 * sizeof(T)) four_of { T a, b, c, d; };
+template <class T, class... V> FUNCTION void store_4(T* to, V... x) {
+  *(four_of<T>*)to = {(T)x...};
 }
 template <class T> struct alignas(2 * sizeof(T)) two_of { T a, b; };
 template <class T, class A, class B> FUNCTION void store_2(T& to, A a, B b) {

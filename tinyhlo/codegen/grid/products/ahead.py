@@ -60,8 +60,9 @@ SIDE = 16  # rows, or columns, of a load of fragments, and its depth
 @dataclass(frozen=True, eq=False, slots=True)
 class Shelf:
     """How an operand's numbers of a step lie in shared memory: `lines` of `runs`, which are along
-    the depth, or else along the rows (or columns). A warp's fragments begin at `corner`, and
-    `count` loads get those of a part of a step; their words are called after the `side`."""
+    the depth, or else along the rows (or columns). The first stage begins at word `start`, the next
+    ones follow. A warp's fragments begin at `corner`, and `count` loads get those of a part of a
+    step; their words are called after the `side`."""
 
     side: str
     memory: Memory
@@ -70,11 +71,16 @@ class Shelf:
     along_depth: bool
     corner: Index
     count: int
+    start: int = 0
 
     @property
     def words(self) -> int:
         """Of a stage."""
         return self.lines * self.runs * WORDS
+
+    def stage(self, number: Index) -> Index:
+        """Its first word."""
+        return number * self.words + self.start
 
     def place(self, line: Index, run: Index) -> Index:
         """The first word of a run in its stage."""
@@ -94,7 +100,7 @@ class Shelf:
         else:
             line, run = line + part * SIDE, run + begin // RUN
         way = "load_matrices" if self.along_depth else "load_matrices_turned"
-        where = stage * self.words + self.place(line, run)
+        where = self.stage(stage) + self.place(line, run)
         return Fetch(self.names(number, part), self.memory, where, way)
 
     def names(self, number: int, part: int) -> tuple[str, ...]:
@@ -217,7 +223,7 @@ class AheadProduct(NarrowProduct):
                 one, two = (line, run * RUN) if shelf.along_depth else (run * RUN, line)
                 beside, depth = begin + one, step * tile.depth + two
                 inside, words = self.run(*operand, place.at, beside, depth, shelf.along_depth)
-                to = step % stages * shelf.words + shelf.place(line, run)
+                to = shelf.stage(step % stages) + shelf.place(line, run)
                 names = tuple(f"{shelf.memory.name}{turn}_{k}" for k in range(WORDS))
                 match fetch(names, words):
                     case Fetch(memory=source, index=origin):

@@ -4,17 +4,20 @@ shares, four warps together (Hopper's wgmma).
 In: a product whose operands are copied, as for `ahead.py`. Out:
 
     for tile in 512 grid:
-      local left: u32[4*128*32]; local right: u32[4*256*32]  # stages, each of a step
+      local staged: u32[4*(128 + 256)*32]                  # stages, each of a step
       for item in 256 item:
         sum0 = 0 .. sum127 = 0
-        copy left[..], right[..] of two steps
+        copy staged[..] of two steps
         for step in 64 ordered:
           synchronize, 1 behind, shown                     # this step is there
-          copy left[..], right[..]                         # two steps ahead
-          sum0, .. += wgmma_bf16_10(left[..], right[..]) ..
+          copy staged[..]                                  # two steps ahead
+          sum0, .. += wgmma_bf16_10(staged[..], staged[..]) ..
           await products, 1 behind                         # those of the step before are done
-        await products, 0 behind
-        y[..] = epilogue(sum0) ..
+        await products, 0 behind; synchronize
+        staged[..] = sum0 ..; synchronize
+        for turn in 32 serial:
+          given0, .. = load_4(staged[..])                  # neighbours in a row
+          y[..] = epilogue(given0) ..
 
 While a step is multiplied, the one before it is over in all warps only at the next step's
 synchronization: its stage is copied to a step later than in `ahead.py`.
@@ -25,19 +28,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.codegen.bodies import substituted
-from tinyhlo.codegen.expressions import Memory
+from tinyhlo.codegen.expressions import Memory, Read, apply, literal
 from tinyhlo.codegen.grid.products.ahead import WORDS, AheadProduct, Shelf
 from tinyhlo.codegen.grid.products.contraction import Keeps, Place
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import RUN, GroupTile
-from tinyhlo.codegen.loops import Body, EndCopies, GroupProducts, Statement, Synchronize, guarded
+from tinyhlo.codegen.grid.products.wide import by_fours
+from tinyhlo.codegen.loops import (
+    Axis,
+    Body,
+    Declare,
+    EndCopies,
+    Fetch,
+    GroupProducts,
+    Loop,
+    Statement,
+    Store,
+    Synchronize,
+    guarded,
+)
 from tinyhlo.codegen.numbers import ceil_div
-from tinyhlo.ir.dtypes import U32
+from tinyhlo.ir.dtypes import F32, U32
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
+from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 SIDE = 64  # numbers of a line, and rows of four warps
 LINE = SIDE // 2  # words
+FOUR = 4  # sums of a row that an item stores at once
+PAD = 8  # words between rows of sums: a half warp stores its pairs in 32 banks
 BESIDE = 8  # tiles side by side before those of the next rows
 
 
@@ -81,12 +100,12 @@ class GroupProduct(AheadProduct):
         left, right = shelves
         stage = step % stages
         places = tuple(
-            (stage * left.words + left.part(k), stage * right.words + right.part(k))
+            (left.stage(stage) + left.part(k), right.stage(stage) + right.part(k))
             for k in range(tile.depth // self.fragment.depth)
         )
         products = self.group_products(tile, left, right, places, 1)
         body = (Synchronize(ahead - 1, shown=True), *copied(step + ahead), products)
-        return [left.memory, right.memory], tuple(before), body
+        return [left.memory], tuple(before), body
 
     def group_products(
         self, tile: GroupTile, left: Shelf, right: Shelf,
@@ -98,10 +117,36 @@ class GroupProduct(AheadProduct):
         return GroupProducts(name, sums, left.memory, right.memory, places, behind)
 
     def finished(self, tile: Tile, place: Place, memories: Sequence[Memory], keep: Keeps) -> Body:
+        """Sums change hands in the memory of the operands: an item stores neighbours in a row, and
+        its group whole lines."""
         assert isinstance(tile, GroupTile)
-        shelves = self.shelves(tile, place, tile.stages(self.target))
-        over = self.group_products(tile, *shelves, (), 0)
-        return (over, *super().finished(tile, place, memories, keep))
+        (memory,) = memories
+        over = self.group_products(
+            tile, *self.shelves(tile, place, tile.stages(self.target)), (), 0
+        )
+        item, pitch = index(place.item), tile.columns + PAD
+        given = [
+            Store(memory, y * pitch + x, apply(Op.BITCAST, (Read(f"sum{k}", F32),), U32))
+            for k, (y, x) in enumerate(tile.places(item))
+        ]
+        turn = Var("turn", tile.rows * tile.columns // FOUR // tile.items)
+        number = index(turn) * tile.items + item
+        y, run = unravel(number, (tile.rows, tile.columns // FOUR))
+        row, column = place.row + y, place.column + run * FOUR
+        names = [f"given{k}" for k in range(FOUR)]
+        stores = [
+            keep(row, column + k, apply(Op.BITCAST, (Read(name, U32),), F32))
+            for k, name in enumerate(names)
+        ]
+        taken: list[Statement] = [Declare(name, literal(0, U32)) for name in names]
+        taken.append(Fetch(tuple(names), memory, y * pitch + run * FOUR))
+        if self.columns % FOUR == 0:
+            taken += guarded(by_fours(stores), *self.bounds(row, column))
+        else:
+            for k, store in enumerate(stores):
+                taken += guarded((store,), *self.bounds(row, column + k))
+        loop = Loop(turn, Axis.SERIAL, tuple(taken))
+        return (over, Synchronize(), *given, Synchronize(), loop)
 
     def place(self, tile: Tile, parts: int) -> tuple[Var, Index, Place]:
         """Groups that run at once have a square of tiles: they read few rows and columns."""
@@ -116,17 +161,20 @@ class GroupProduct(AheadProduct):
         return group, part, Place(place.item, batch, at, row, column, place.step, start)
 
     def shelves(self, tile: Tile, place: Place, stages: int) -> list[Shelf]:
+        """In one memory, which sums lie in behind the last step."""
         assert isinstance(tile, GroupTile)
+        words = stages * (tile.rows + tile.columns) * tile.depth // 2
+        memory = Memory("staged", U32, words, local=True)
         rows = index(place.item) // (4 * self.fragment.lanes) * SIDE
         found: list[Shelf] = []
-        for operand, side, name, size, corner in zip(
-            self.operands, "ab", ("left", "right"), (tile.rows, tile.columns), (rows, ZERO),
-            strict=True,
-        ):  # fmt: skip
+        start = 0
+        for operand, side, size, corner in zip(
+            self.operands, "ab", (tile.rows, tile.columns), (rows, ZERO), strict=True
+        ):
             along = self.lies_along_depth(*operand)
             lines, runs = (size, tile.depth // RUN) if along else (tile.depth, size // RUN)
-            memory = Memory(name, U32, stages * size * tile.depth // 2, local=True)
-            found.append(Lines(side, memory, lines, runs, along, corner, 0))
+            found.append(Lines(side, memory, lines, runs, along, corner, 0, start))
+            start += stages * found[0].words
         return found
 
 

@@ -23,8 +23,7 @@ RUN = 8  # numbers that an item loads: 16 bytes
 # (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch (4 us).
 # A step has a barrier.
 NUMBER, PARTIAL, DISPATCH, STEP = 90, 512, 1 << 23, 1 << 15
-# Of a group's instructions: a multiply-add, and the first steps and the results of a tile.
-QUICK, FILLED = 0.67, 1 << 21
+FILLED = 1 << 21  # the first steps and the results of a tile, where nothing else is done meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +103,10 @@ class GroupTile(MatrixTile):
     64 rows, and all columns."""
 
     def time_of(self, parts: int, extents: Extents, target: Target) -> float:
-        """Operands come while products are made: the longer one of both counts."""
+        """Operands take longer to come than to be multiplied."""
         steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
         turns = ceil_div(self.count(extents) * parts, target.threads)
-        each = max(QUICK, NUMBER / self.rows + NUMBER / self.columns)
+        each = NUMBER / self.rows + NUMBER / self.columns
         total = turns * (steps * (self.rows * self.columns * each * self.depth + STEP) + FILLED)
         if parts == 1:
             return total
@@ -132,7 +131,7 @@ COPIED: tuple[Shape, ...] = (
     (32, 32, 4, 4, 1),
 )
 # Sums of an item take up to 128 registers; 64 columns are as fast as shared memory.
-GROUPED = ((192, 256), (128, 256), (128, 192), (128, 128), (64, 128))
+GROUPED = ((128, 256), (128, 128), (64, 128))
 
 
 def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:

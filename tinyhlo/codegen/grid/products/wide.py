@@ -51,7 +51,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, parts, places, walk
-from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import (
     ZERO,
@@ -338,7 +338,7 @@ def by_fours(stores: Sequence[Store]) -> Body:
     )
     if len(stores) < RUN or not beside or not is_multiple(first.index, RUN):
         return tuple(stores)
-    if first.memory.dtype is not F32:
+    if first.memory.dtype not in (F32, BF16, F16):
         return tuple(stores)
     return (Put(first.memory, first.index, tuple(s.value for s in stores)),)
 
