@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from jax import lax
 
 from tinyhlo import compiler
 from tinyhlo.codegen.grid.code import DeviceCode
-from tinyhlo.codegen.grid.products import tiles
+from tinyhlo.codegen.grid.products import narrow, tiles, warps
 from tinyhlo.codegen.grid.products import wide as by_fours
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.grid.resident import gathered
@@ -371,6 +371,50 @@ def targets_of(name: str) -> dict[str, Target]:
     return {"own": own, "many units": many}
 
 
+B = jnp.bfloat16
+GROUPED: dict[str, Program] = {  # by instructions that read shared memory
+    "matrices of bf16": (wide, (of(200, 136, dtype=B), of(136, 264, dtype=B))),
+    "matrices of bf16, rows and rows": (
+        lambda x, y, b: jax.nn.gelu(x @ y.T + b),
+        (of(200, 264, dtype=B), of(328, 264, dtype=B), of(200, 328, dtype=B)),
+    ),
+    "matrices of f16, columns of both side by side": (
+        lambda x, y: wide(x.T, y),
+        (of(136, 200, dtype="f2"), of(136, 272, dtype="f2")),
+    ),
+    "matrices of bf16, all turned": (
+        lambda x, y, b: jnp.tanh(wide(x.T, y.T) / 9 + b),
+        (of(200, 136, dtype=B), of(264, 200, dtype=B), of(264)),
+    ),
+    "matrices of bf16, a long depth": (wide, (of(40, 4000, dtype=B), of(4000, 72, dtype=B))),
+    "matrices of bf16, a batch": (
+        lambda x, y: jnp.einsum("bqhd,bkhd->bhqk", x, y, preferred_element_type="f4"),
+        (of(2, 40, 3, 64, dtype=B), of(2, 47, 3, 64, dtype=B)),
+    ),
+}
+
+
+def by_each_group_tile(name: str, target: Target) -> dict[str, str]:
+    """16-bit products by all tiles of such instructions, small as they are."""
+    wrong: dict[str, str] = {}
+    every, choose = warps.GROUPED, narrow.soonest
+
+    def of_groups(tiles: Sequence[Any], *given: Any) -> Any:
+        return choose([t for t in tiles if isinstance(t, warps.GroupTile)], *given)
+
+    narrow.soonest = of_groups
+    for shape in every:
+        warps.GROUPED = (shape,)
+        for title, program in GROUPED.items():
+            try:
+                assert "wgmma_" in code_of(program, target).source
+                check(program, name, target)
+            except Exception:
+                wrong[f"{title}, {shape}"] = traceback.format_exc()[-3000:]
+    warps.GROUPED, narrow.soonest = every, choose
+    return wrong
+
+
 def by_each_tile(name: str, target: Target) -> dict[str, str]:
     """Products that only few tiles are chosen for, by all."""
     wrong: dict[str, str] = {}
@@ -396,6 +440,8 @@ def main(name: str, kind: str) -> None:
             wrong[title] = traceback.format_exc()[-3000:]
     if kind == "own" and by_fours.FEATURE in target.features.split():
         wrong |= by_each_tile(name, target)
+    if "wgmma" in target.features.split():
+        wrong |= by_each_group_tile(name, target)
     print(json.dumps(wrong))
 
 

@@ -15,6 +15,7 @@ from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.products.ahead import Shelf
 from tinyhlo.codegen.grid.products.fragments import FRAGMENTS, Fragment
+from tinyhlo.codegen.grid.products.grouped import Lines
 from tinyhlo.codegen.grid.products.tiles import Extents
 from tinyhlo.codegen.grid.products.warps import COPIED, tiles_of
 from tinyhlo.ir.dtypes import U32
@@ -22,6 +23,7 @@ from tinyhlo.ir.index import ZERO, Index, Var, constant, index, substitute
 from tinyhlo.target import Target
 
 H200 = replace(NV, threads=132, asked_bytes=227 << 10, l1_bytes=228 << 10)
+HOPPER = replace(H200, features=f"{NV.features} wgmma")
 MFMA = replace(AMD, features="fp64 mfma", threads=128)
 BF16, F16, F32 = jnp.bfloat16, "f2", "f4"
 
@@ -230,3 +232,70 @@ def test_functions_of_every_instruction() -> None:
     for name in ("mma", "mfma", "wmma"):
         for dtype in ("bf16", "f16"):
             assert f"FUNCTION void {name}_{dtype}(f32& c0" in fragment_function(f"{name}_{dtype}")
+
+
+def test_matrices_that_a_group_shares() -> None:
+    """Four instructions a step, whose operands no register holds: rows and columns as they lie;
+    one barrier a step, and what was copied is shown to them before it."""
+    text = kernels(HOPPER, BF16, 4096, 4096, 4096)
+    step = step_of(text)
+    assert step.count("wgmma_bf16_10(") == 4 and "load_matrices" not in text
+    assert step.count("BARRIER") == step.count("SHOW_COPIES") == 1
+    assert step.index("SHOW_COPIES") < step.index("BARRIER") < step.index("copy_4(")
+    assert "AWAIT_PRODUCTS(1);" in step
+    behind = text[text.index(step) + len(step) :]
+    assert behind.index("wgmma_sums(") < behind.index("BARRIER") < behind.index("load_4(given0")
+    assert behind.count("BARRIER") == 2 and behind.count("store_4(y0") == 1
+
+    def turned(x: jnp.ndarray, y: jnp.ndarray) -> jnp.ndarray:
+        return wide(x.T, y.T)
+
+    assert "wgmma_f16_01(" in kernels(HOPPER, F16, 4096, 4096, 4096, function=turned)
+
+
+def test_where_a_group_shares_no_matrices() -> None:
+    """Small products; operands that are no runs in memory; devices without the instruction."""
+
+    def positive(x: jnp.ndarray, y: jnp.ndarray) -> jnp.ndarray:
+        return wide(jnp.maximum(x, 0), y)
+
+    assert "wgmma" not in kernels(HOPPER, BF16, 256, 256, 256)
+    assert "mma_bf16(" in kernels(HOPPER, BF16, 4096, 4096, 4096, function=positive)
+    assert "wgmma" not in kernels(H200, BF16, 4096, 4096, 4096)
+    assert "wgmma" not in kernels(HOPPER, F32, 4096, 4096, 4096, function=dot)
+
+
+@pytest.mark.parametrize("along", [True, False])
+def test_lines_of_matrices_that_a_group_shares(along: bool) -> None:
+    """Where PTX says: 128 bytes a line, bits 4 to 6 of an address changed by bits 7 to 9; the
+    depth of an instruction is 16."""
+    rows, depth = 128, 64
+    memory = Memory("staged", U32, rows * depth // 2, local=True)
+    lines, runs = (rows, depth // 8) if along else (depth, rows // 8)
+    shelf = Lines("a", memory, lines, runs, along, constant(64), 0)
+    for row in range(rows):
+        for k in range(depth):
+            line, number = (row, k) if along else (k, row)
+            word = shelf.place(constant(line), constant(number // 8)).offset
+            found = word * 4 + number % 8 * 2
+            block, line, number = (0, row, k) if along else (row // 64, k, row % 64)
+            plain = block * 8192 + line * 128 + number * 2
+            assert found == plain ^ (plain >> 7 & 7) << 4
+    starts = [shelf.part(k).offset * 4 for k in range(4)]
+    assert starts == [8192 + k * (32 if along else 16 * 128) for k in range(4)]
+
+
+def test_tiles_that_run_at_once_are_beside_each_other() -> None:
+    """The first of them have eight columns, and as many rows as there are."""
+    text = kernels(HOPPER, BF16, 4096, 4096, 4096)
+    assert "tile_512 % 8u" in text.replace("(u32)", "") and "tile_512 / 8u" in text.replace(
+        "(u32)", ""
+    )
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_nvrtc_takes_matrices_that_a_group_shares(dtype: object) -> None:
+    core = pytest.importorskip("cuda.core")
+    program = (wide, (of(4096, 4096, dtype=dtype), of(4096, 4096, dtype=dtype)))
+    options = core.ProgramOptions(arch="sm_90a", std="c++17")
+    assert core.Program(code_of(program, HOPPER).source, "c++", options).compile("cubin").code
