@@ -11,6 +11,7 @@ NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuf
 WARP = 32  # work-items that exchange registers on a device with the feature of that name
 WARPS = "warps"
 DATA_LOOPS = "data_loops"  # feature of a GPU whose groups may wait in loops as long as data says
+APART = "apart"  # feature of a device whose memory the host reaches by copies alone
 PROCESSOR = "processor"  # feature of a device whose work-items become lanes of vectors
 
 
@@ -66,6 +67,11 @@ class Target:
     def has_data_loops(self) -> bool:
         """Whether groups may wait in loops as long as data says."""
         return DATA_LOOPS in self.features.split()
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether a function of the host waits for it and works on copies of its buffers."""
+        return APART in self.features.split()
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""

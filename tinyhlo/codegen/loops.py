@@ -304,6 +304,18 @@ Body = tuple[Statement, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Turns:
+    """The GRID loops of `body` one after another, again for each value of `turn`: of each the first
+    groups, so many as `groups` says of every turn. `numbers` (i32) is memory in which each turn
+    finds its number; what is before has put it there."""
+
+    turn: Var
+    numbers: Memory
+    body: tuple[Loop, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class LoopProgram:
     """The loops of one kernel. `arguments` are its reads, then its writes, as in `Launch`;
     `in_place` lists (write, read) positions that are the same memory; `tables` are small constant
@@ -319,6 +331,7 @@ class LoopProgram:
     streamed: tuple[Memory, ...] = ()  # written around the cache
     views: tuple[tuple[Memory, Memory], ...] = ()  # of a read, as another type
     together: int = 0  # groups of a grid that share a multiprocessor's registers; 0: any number
+    turns: Turns | None = None  # of a device, behind the body
 
     def __str__(self) -> str:
         from tinyhlo.codegen.printer import format_program

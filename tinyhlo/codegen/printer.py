@@ -84,6 +84,11 @@ def format_program(program: LoopProgram) -> str:
         head += f"\n  [{', '.join(program.moves)}]"
     printer = _Printer()
     printer.body(program.body)
+    if program.turns:
+        turns = program.turns
+        printer.lines.append(f"  for {turns.turn} in {turns.turn.extent} dispatched:")
+        printer.level += 1
+        printer.body(turns.body)
     return "\n".join([head, *printer.lines])
 
 

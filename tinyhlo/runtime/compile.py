@@ -140,7 +140,9 @@ def profile_of(
     return counters, first, probes.__getitem__
 
 
-def bind_libraries(kernels: Iterable[Kernel]) -> dict[Kernel, Library]:
-    """The descriptors of the kernels that are library calls."""
-    calls = ((kernel, library_call_of(kernel, REGISTRY)) for kernel in kernels)
+def bind_libraries(
+    kernels: Iterable[Kernel], target: Target | None = None
+) -> dict[Kernel, Library]:
+    """The descriptors of the kernels that are library calls, on a device beside the host too."""
+    calls = ((kernel, library_call_of(kernel, REGISTRY, target)) for kernel in kernels)
     return {kernel: bind(call) for kernel, call in calls if call is not None}

@@ -21,7 +21,7 @@ class Dispatch:
     """Run the function `symbol` in `groups` groups of `items` work-items each. `arguments` are
     positions among the kernel's reads, then its writes, then its scratch; after them it takes
     `images`: the device has one of each, whoever uses it. `asked_bytes` are of memory that a group
-    shares and that the launch asks for."""
+    shares and that the launch asks for. The last argument begins `last_start` bytes further on."""
 
     symbol: str
     groups: int
@@ -29,6 +29,7 @@ class Dispatch:
     arguments: tuple[int, ...]
     images: tuple[Memory, ...] = ()
     asked_bytes: int = 0
+    last_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class DeviceKernel:
 
     dispatches: tuple[Dispatch, ...]
     scratch_bytes: int = 0
+
+    @property
+    def symbols(self) -> list[str]:
+        """Its functions; one may be dispatched several times."""
+        return [*dict.fromkeys(each.symbol for each in self.dispatches)]
 
     @property
     def most_arrays(self) -> int:
@@ -76,7 +82,7 @@ class DeviceCode:
         return [
             (
                 "\n".join([self.head, *(self.texts[kernel] for kernel in part)]),
-                [each.symbol for kernel in part for each in self.kernels[kernel].dispatches],
+                [symbol for kernel in part for symbol in self.kernels[kernel].symbols],
             )
             for part in parts
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.grid.across import turned
+from tinyhlo.codegen.grid.factors.lower import lower_call
 from tinyhlo.codegen.grid.parts import in_parts
 from tinyhlo.codegen.grid.products.contraction import find_product, in_tiles
 from tinyhlo.codegen.grid.products.images import in_images
@@ -18,12 +19,18 @@ from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS as PROCESSOR_LOWERINGS
 from tinyhlo.codegen.moves.basic import join
-from tinyhlo.ir.graph import Output, Scan, Scatter, Sort
+from tinyhlo.ir.graph import LibraryCall, Output, Scan, Scatter, Sort
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 PRODUCTS = (in_fragments, in_images, in_fours, in_tiles)  # the best one first
-LOWERINGS = {**PROCESSOR_LOWERINGS, Scan: lower_scan, Scatter: lower_scatter, Sort: lower_sort}
+LOWERINGS = {
+    **PROCESSOR_LOWERINGS,
+    LibraryCall: lower_call,
+    Scan: lower_scan,
+    Scatter: lower_scatter,
+    Sort: lower_sort,
+}
 
 
 def lower(kernel: Kernel, target: Target) -> LoopProgram:

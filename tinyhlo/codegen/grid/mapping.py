@@ -41,12 +41,13 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
     Store,
+    Turns,
     guarded,
 )
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, unravel
 from tinyhlo.records import dataclass
 from tinyhlo.target import WARP, Target
 
@@ -79,6 +80,13 @@ def pieces_of(program: LoopProgram, target: Target) -> tuple[list[Piece], tuple[
     spilled, saved = across(segments)
     in_place = bool(program.in_place)
     return [mapped(segment, items, target, in_place) for segment in spilled], (*kept, *saved)
+
+
+def pieces_of_turn(turns: Turns, target: Target) -> list[Piece]:
+    """The pieces of every turn, which find its number where `numbers` begins."""
+    known = index(Data(Load(turns.numbers, ZERO), turns.turn.bounds))
+    number = Bind(turns.turn, known)
+    return [mapped((number, loop), target.group_items, target, False) for loop in turns.body]
 
 
 # --- dispatches ----------------------------------------------------------------------------------

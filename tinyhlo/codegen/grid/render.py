@@ -6,6 +6,8 @@ device_code(kernels, target).source  ->  KERNEL(256) void k0_add(GLOBAL const f3
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from string import ascii_lowercase
 
 from tinyhlo.codegen.bodies import all_indices, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
@@ -19,11 +21,11 @@ from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.arguments import check_arguments
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel, Dispatch
 from tinyhlo.codegen.grid.lower import lower
-from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of
+from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of, pieces_of_turn
 from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, WriteTexel
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Turns, WriteTexel
 from tinyhlo.codegen.numbers import round_up
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
 from tinyhlo.schedule.program import Kernel
@@ -89,7 +91,36 @@ def render(
             )
             texts.append(text)
             dispatches.append(Dispatch(own, piece.groups, piece.items, arguments, taken, asked))
+    if loops.turns:
+        dispatches += turn_by_turn(loops, loops.turns, target, symbol, offsets, functions, texts)
     return DeviceKernel(tuple(dispatches), scratch_bytes)
+
+
+def turn_by_turn(
+    loops: LoopProgram,
+    turns: Turns,
+    target: Target,
+    symbol: str,
+    offsets: Mapping[Memory, int],
+    functions: Functions,
+    texts: list[str],
+) -> list[Dispatch]:
+    """Each function of a turn is there once; its dispatches differ in where it finds the number."""
+    each: list[Dispatch] = []
+    for letter, piece in zip(ascii_lowercase, pieces_of_turn(turns, target), strict=False):
+        own = f"{symbol}_{letter}"
+        text, arguments, asked = function(
+            loops, piece, target, own, {}, offsets, (), functions, turns.numbers
+        )
+        texts.append(text)
+        each.append(Dispatch(own, piece.groups, piece.items, arguments, (), asked))
+    first, width = offsets[turns.numbers], turns.numbers.dtype.itemsize
+    return [
+        replace(dispatch, groups=count, last_start=first + number * width)
+        for number, groups in enumerate(turns.groups)
+        for dispatch, count in zip(each, groups, strict=True)
+        if count
+    ]
 
 
 def large_private(piece: Piece, target: Target) -> list[tuple[Memory, int]]:
@@ -113,9 +144,11 @@ def function(
     offsets: Mapping[Memory, int],
     images: Sequence[Memory],
     functions: Functions,
+    last: Memory | None = None,
 ) -> tuple[str, tuple[int, ...], int]:
     """The text of one dispatch, which arguments of the kernel it takes, and for how many bytes of
-    shared memory its launch asks."""
+    shared memory its launch asks. `last` is memory in scratch that begins where each dispatch
+    says."""
     used = memories_in(piece.body)
     buffers = (*loops.reads, *loops.writes)
     names = {memory: memory.name for memory in buffers} | dict(tables)
@@ -138,16 +171,20 @@ def function(
         if view in used:
             t = f"GLOBAL const {stored_name(view.dtype)}*"
             head.append(f"{t} {view.name} = ({t}){memory.name};")
-    if any(memory in used for memory in offsets):
+    kept = [memory for memory in offsets if memory in used and memory != last]
+    if kept:
         arguments.append(len(buffers))
         parameters.append(Parameter("GLOBAL u8*", SCRATCH))
         number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
         for memory, offset in offsets.items():
             t = stored_name(memory.dtype)
             own = f" + {number} * {memory.nbytes}" if memory in slices else ""
-            if memory in used:
+            if memory in kept:
                 start = f"{SCRATCH} + {offset}{own}"
                 head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({start});")
+    if last is not None:
+        arguments.append(len(buffers))
+        parameters.append(Parameter(f"GLOBAL const {stored_name(last.dtype)}*", last.name))
     written = {s.image for s in below(piece.body) if isinstance(s, WriteTexel)}
     for image in images:
         names[image] = image.name

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.layout import in_shape_of_sum
 from tinyhlo.codegen.contraction.lower import lower_contraction
+from tinyhlo.codegen.grid.factors.calls import is_worked_on
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.scan import lower_scan
@@ -29,16 +30,22 @@ LOWERINGS: dict[type[Node], Callable[[Kernel, Target], LoopProgram]] = {
 }
 
 
-def library_call_of(kernel: Kernel, users: Container[str] = ()) -> LibraryCall | None:
+def library_call_of(
+    kernel: Kernel, users: Container[str] = (), target: Target | None = None
+) -> LibraryCall | None:
     """The call that a kernel consists of, when it does; such a kernel has no loops of its own. What
-    a user has registered under one of `users` is called for small matrices too."""
+    a user has registered under one of `users` is called always. `target`: of a device beside the
+    host."""
     roots = (*kernel.graph.results, *kernel.graph.effects)
     if not roots:  # a device's, which stands for several
         return None
     root = roots[0].inputs[0] if isinstance(roots[0], Output) else roots[0]
     if not isinstance(root, LibraryCall):
         return None
-    return root if root.target in users or not is_small(root) else None
+    if root.target in users:
+        return root
+    has_loops = is_small(root) or (target is not None and is_worked_on(root, target))
+    return None if has_loops else root
 
 
 def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> LoopProgram:

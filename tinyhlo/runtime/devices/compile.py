@@ -49,7 +49,7 @@ class KernelSource:
     kernel: DeviceKernel
 
     def __str__(self) -> str:
-        patterns = (FUNCTION.format(symbol=each.symbol) for each in self.kernel.dispatches)
+        patterns = (FUNCTION.format(symbol=symbol) for symbol in self.kernel.symbols)
         found = (re.search(pattern, self.source, re.M | re.S) for pattern in patterns)
         return "\n\n".join(match[0] for match in found if match)
 
@@ -66,7 +66,7 @@ def compile_program(
     Raises UnsupportedOp, naming every kernel that cannot be compiled; TinyhloError with what the
     driver says of the source."""
     kernels = kernels_of(program.body)
-    host = bind_libraries(kernels)
+    host = bind_libraries(kernels, device.target)
     code = render([kernel for kernel in kernels if kernel not in host], device.target)
     functions, alive = device.build(code, config) if code.dispatches else ({}, None)
     libraries = {

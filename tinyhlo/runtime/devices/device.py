@@ -63,7 +63,7 @@ class Device:
             for each in kernel.dispatches
             for word in (
                 *(functions[each.symbol], each.groups, each.items, len(each.arguments)),
-                words.address(each.arguments),
+                *(words.address(each.arguments), each.last_start),
             )
         ]
         descriptor = words.array(

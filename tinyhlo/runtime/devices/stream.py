@@ -42,7 +42,7 @@ def target_of(
     return Target(
         device=device,
         cpu=architecture,
-        features=f"fp64 fp16 int64_atomics subgroups warps wide data_loops {matrices}".strip(),
+        features=f"fp64 fp16 int64_atomics subgroups warps wide data_loops apart {matrices}".strip(),
         vector_registers=registers,
         half=True,
         l1_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),

@@ -53,6 +53,7 @@ static int32_t launch_all(const TinyDeviceKernel* kernel, void** inputs, void** 
       arguments[a] = place < kernel->input_count ? inputs[place]
                                                  : outputs[place - kernel->input_count];
     }
+    if (count) arguments[count - 1] = (char*)arguments[count - 1] + dispatch->last_start;
     int32_t status = device->launch(device, dispatch->function, dispatch->groups, dispatch->items,
                                     arguments, count);
     if (status) return status;

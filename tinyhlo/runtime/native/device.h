@@ -33,11 +33,12 @@ struct TinyDevice {
 };
 
 /* One function of a kernel and its grid; `arguments` are positions among the kernel's inputs, then
-   its outputs. */
+   its outputs; the last one begins `last_start` bytes further on. */
 typedef struct {
   void* function;
   int64_t groups, items, argument_count;
   const int64_t* arguments;
+  int64_t last_start;
 } TinyDispatch;
 
 /* A function of the host's that works on buffers, as a library call; sizes are in bytes. */
