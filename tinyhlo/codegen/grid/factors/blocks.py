@@ -3,23 +3,34 @@
 A line of a block is BLOCK numbers side by side:
 
     staged(block, 64, ..)    # block[r*pitch + k] = matrix[first + r, k], each by an item
-    product(left, right, ..) # sum[y, x] -= left[y*pitch + k] * right[x*pitch + k], k in BLOCK
+    taken_off(..)            # memory[..] -= sum of left[y*pitch + k] * right[x*pitch + k]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import NamedTuple
 
-from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, literal
+from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.factors.calls import BLOCK, TILE
 from tinyhlo.codegen.grid.products.wide import FEATURE
-from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, Fetch, Loop, Statement
+from tinyhlo.codegen.loops import (
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    Fetch,
+    Loop,
+    Statement,
+    Store,
+    guarded,
+)
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import LibraryCall, Output
-from tinyhlo.ir.index import Index, Var, index, unravel
+from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -27,6 +38,13 @@ from tinyhlo.target import Target
 RUN = 4  # numbers of one load
 SIDE = 16  # items along each side of a product
 SUMS = TILE // SIDE  # of an item, along each side
+
+
+class Element(NamedTuple):
+    """Where it is in memory, if it is there at all."""
+
+    at: Index
+    held: tuple[Condition, ...]
 
 
 class Blocked:
@@ -91,8 +109,24 @@ class Blocked:
             line, place = unravel(number, (lines, BLOCK))
         return Loop(part, Axis.SERIAL, body(line, place))
 
+    def taken_off(
+        self, left: Memory, right: Memory, item: Var, memory: Memory, of: Callable[..., Element]
+    ) -> tuple[Body, Body]:
+        """What is behind a turn's block, less the product of two blocks: `of` says where the
+        element of a line of the left one and one of the right one is. First what may be done before
+        the blocks are there: loads. Sums begin at zero, so that what is rounded is small."""
+        before: list[Statement] = []
+        stores: list[Statement] = []
+        for number, (y, x) in enumerate(self.places(item)):
+            element, name, zero = of(y, x), f"old{number}", literal(0, self.dtype)
+            value = Guard(element.held, Load(memory, element.at), zero)
+            before += [Declare(name, value), Declare(f"sum{number}", zero)]
+            new = Read(name, self.dtype) - Read(f"sum{number}", self.dtype)
+            stores += guarded((Store(memory, element.at, new),), *element.held)
+        return tuple(before), (self.product(left, right, item), *stores)
+
     def product(self, left: Memory, right: Memory, item: Var) -> Statement:
-        """Subtracted from an item's sums."""
+        """Added to an item's sums."""
         run = RUN if self.by_fours else 1
         y, x = unravel(index(item), (SIDE, SIDE))
         k = Var("k", BLOCK // run)
@@ -106,7 +140,7 @@ class Blocked:
             for number in range(SUMS**2):
                 r, c = divmod(number, SUMS)
                 a, b = Read(f"a{r}_{part}", self.dtype), Read(f"b{c}_{part}", self.dtype)
-                body.append(multiply_add(f"sum{number}", -a, b, f"sum{number}"))
+                body.append(multiply_add(f"sum{number}", a, b, f"sum{number}"))
         return Loop(k, Axis.ORDERED, tuple(body))
 
     def places(self, item: Var) -> list[tuple[Index, Index]]:

@@ -8,6 +8,7 @@ In: a call of `potrf` on a device. Out: a LoopProgram, whose turns are two grids
           for k in 32 ordered:                            # every item eliminates in its own row
             column[..] = a0; synchronize
             a0 = a1 - a0 / pivot * column[..] ..          # the next column is always a0
+          ..                                              # all by 1 / sqrt(pivot)
       for group in 64 grid: ..                            # trailing: A[i, j] -= L[i, k] * L[j, k]
 
 Each group of the first grid factors the block on the diagonal for itself, from where the second
@@ -33,7 +34,7 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.factors.blocks import Blocked, loads, multiply_add
+from tinyhlo.codegen.grid.factors.blocks import Blocked, Element, loads, multiply_add
 from tinyhlo.codegen.grid.factors.calls import BLOCK, ITEMS, TILE
 from tinyhlo.codegen.grid.mapping import by_item
 from tinyhlo.codegen.loops import (
@@ -62,9 +63,12 @@ MOST_LINES = 128  # rows of a group that eliminates, an item each
 
 
 class Place(NamedTuple):
-    """An item of a group, whose lines are in `block`."""
+    """An item of a group, whose lines are in `block`: of columns as they were eliminated, which
+    their `scales` make those of the factor. `column`: see `eliminated`."""
 
     block: Memory
+    column: Memory
+    scales: Memory
     chunk: Index
     matrix: Index
     item: Var
@@ -142,7 +146,8 @@ class Cholesky(Blocked):
         group, item = Var("group", self.chunks(0) * self.batch), Var("item", lines)
         chunk, matrix = unravel(index(group), (self.chunks(0), self.batch))
         block, column = self.lines("block", lines), self.shared("column", BLOCK**2)
-        at = Place(block, chunk, matrix, item)
+        scales = self.shared("scales", BLOCK)
+        at = Place(block, column, scales, chunk, matrix, item)
         k, own = Var("k", BLOCK), index(item) * self.pitch
         names = tuple(f"a{j}" for j in range(BLOCK))
         body: Body = (
@@ -150,12 +155,13 @@ class Cholesky(Blocked):
             Synchronize(),
             *loads(names, block, own, self.by_fours),
             Declare("failed", literal(0, I32)),
-            Loop(k, Axis.ORDERED, self.eliminated(at, column, index(k))),
+            Loop(k, Axis.ORDERED, self.eliminated(at, index(k))),
+            *self.scales_of(at),
             Synchronize(),
             *self.moved(at, self.given),
             *self.told(at),
         )
-        shared = map(Allocate, (block, column))
+        shared = map(Allocate, (block, column, scales))
         return Loop(group, Axis.GRID, (*shared, Loop(item, Axis.ITEM, body)))
 
     def moved(self, at: Place, move: Move) -> Body:
@@ -192,27 +198,28 @@ class Cholesky(Blocked):
         """To memory; the block on the diagonal by one group."""
         own = self.first + (line if row is None else row)
         spot = self.place(at.matrix, own, self.first + place)
-        store = Store(self.factor, spot, Load(at.block, line * self.pitch + place))
+        value = Load(at.block, line * self.pitch + place) * Load(at.scales, place)
+        store = Store(self.factor, spot, value)
         held = [Condition(own, 0, self.rows)]
         if row is None:
             held += [Condition(line - place, 0, BLOCK), Condition(at.chunk, 0, 1)]
         return guarded((store,), *held)
 
-    def eliminated(self, at: Place, column: Memory, k: Index) -> Body:
+    def eliminated(self, at: Place, k: Index) -> Body:
         """Column k, which is in a0, and what it changes in those behind it. What all items read of
         it lies from the row behind the pivot on, as columns do in registers; the pivot is last."""
+        column = at.column
         own, part, pivot = (Read(name, self.dtype) for name in ("a0", "part", "pivot"))
         shown = Store(column, k * BLOCK + (index(at.item) + (BLOCK - 1) - k) % BLOCK, own)
         bad = ~(literal(0, self.dtype) < pivot) & Read("failed", I32).equals(0)
         failed = where(bad, IndexValue(self.first + k + 1, I32), Read("failed", I32))
-        root = Apply(Op.SQRT, (pivot,), self.dtype)
         names = tuple(f"c{j}" for j in range(BLOCK))
         return (
             *guarded((shown,), Condition(index(at.item), 0, BLOCK)),
             Synchronize(),
             Declare("pivot", Load(column, k * BLOCK + BLOCK - 1)),
             Declare("part", -(own / pivot)),
-            Store(at.block, index(at.item) * self.pitch + k, own / root),
+            Store(at.block, index(at.item) * self.pitch + k, own),
             Assign(("failed",), (failed,)),
             *loads(names, column, k * BLOCK, self.by_fours),
             *(
@@ -220,6 +227,14 @@ class Cholesky(Blocked):
                 for j in range(BLOCK - 1)
             ),
         )
+
+    def scales_of(self, at: Place) -> Body:
+        """Of all columns at once: in each step, everybody would wait for a root and a division."""
+        k = index(at.item)
+        pivot = Load(at.column, k * BLOCK + BLOCK - 1)
+        root = Apply(Op.SQRT, (pivot,), self.dtype)
+        store = Store(at.scales, k, literal(1, self.dtype) / root)
+        return guarded((store,), Condition(k, 0, BLOCK))
 
     def told(self, at: Place) -> Body:
         """The first column without a positive pivot, counted from 1."""
@@ -239,24 +254,28 @@ class Cholesky(Blocked):
         row, column, matrix = unravel(index(group), (tiles, tiles, self.batch))
         blocks = self.lines("left", TILE), self.lines("right", TILE)
         sides = (row, column) if self.by_rows else (column, row)  # neighbours are of the last one
-        sums: list[Statement] = []
-        stores: list[Statement] = []
-        for number, lines in enumerate(self.places(item)):
+
+        def place(*lines: Index) -> tuple[Index, Index]:
             y, x = (side * TILE + line for side, line in zip(sides, lines, strict=True))
-            i, j = (y, x) if self.by_rows else (x, y)
-            spot = self.place(matrix, self.behind + i, self.behind + j)
+            return (y, x) if self.by_rows else (x, y)
+
+        def of(*lines: Index) -> Element:
+            i, j = place(*lines)
             held = (Condition(self.behind + i, 0, self.rows), Condition(i - j, 0, self.rows))
-            name, value = f"sum{number}", Load(self.factor, spot)
-            sums.append(Declare(name, Guard(held, value, literal(0, self.dtype))))
-            stores += guarded((Store(self.factor, spot, Read(name, self.dtype)),), *held)
-            next_ = Store(self.pivots, in_pivots(matrix, i, j), Read(name, self.dtype))
+            return Element(self.place(matrix, self.behind + i, self.behind + j), held)
+
+        before, after = self.taken_off(*blocks, item, self.factor, of)
+        next_: Body = ()
+        for lines in self.places(item):
+            (i, j), element = place(*lines), of(*lines)
+            pivot = Store(self.pivots, in_pivots(matrix, i, j), Load(self.factor, element.at))
             near = (Condition(i, 0, BLOCK), Condition(j, 0, BLOCK))
-            stores += guarded((next_,), *held, *near)
+            next_ += guarded((pivot,), *element.held, *near)
         staged = (
             self.each(TILE, item, ITEMS, not self.by_rows, self.of_columns(block, matrix, side))
             for block, side in zip(blocks, sides, strict=True)
         )
-        body = (*sums, *staged, Synchronize(), self.product(*blocks, item), *stores)
+        body = (*before, *staged, Synchronize(), *after, *next_)
         lower = guarded(body, Condition(row - column, 0, tiles))
         return Loop(group, Axis.GRID, (*map(Allocate, blocks), Loop(item, Axis.ITEM, lower)))
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.expressions import Guard, IndexValue, Load, Memory, Read, literal, where
-from tinyhlo.codegen.grid.factors.blocks import Blocked, loads, multiply_add
+from tinyhlo.codegen.grid.factors.blocks import Blocked, Element, loads, multiply_add
 from tinyhlo.codegen.grid.factors.calls import BLOCK, ITEMS, TILE
 from tinyhlo.codegen.grid.mapping import by_item
 from tinyhlo.codegen.loops import (
@@ -183,13 +183,10 @@ class Triangles(Blocked):
     def product_below(
         self, below: Memory, found: Memory, matrix: Index, tile: Index, side: Index, item: Var
     ) -> Body:
-        sums: list[Statement] = []
-        stores: list[Statement] = []
-        for number, (y, x) in enumerate(self.places(item)):
+        def of(y: Index, x: Index) -> Element:
             i, column = self.behind + tile * TILE + y, side * TILE + x
             held = Condition(i, 0, self.rows), Condition(column, 0, self.columns)
-            name, spot = f"sum{number}", self.in_rest(matrix, i, column)
-            value = Guard(held, Load(self.rest, spot), literal(0, self.dtype))
-            sums.append(Declare(name, value))
-            stores += guarded((Store(self.rest, spot, Read(name, self.dtype)),), *held)
-        return (*sums, self.product(below, found, item), *stores)
+            return Element(self.in_rest(matrix, i, column), held)
+
+        before, after = self.taken_off(below, found, item, self.rest, of)
+        return (*before, *after)
