@@ -35,7 +35,7 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.host import native
 from tinyhlo.schedule import schedule
-from tinyhlo.target import PROCESSOR, Target
+from tinyhlo.target import APART, PROCESSOR, Target
 
 Shape = tuple[int, ...]
 Program = tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]
@@ -81,7 +81,65 @@ def best(axis: int) -> Callable[[jax.Array], Any]:
     return program
 
 
+def definite(x: jax.Array) -> jax.Array:
+    """Symmetric matrices whose eigenvalues are positive."""
+    return x @ x.swapaxes(-1, -2) / x.shape[-1] + jnp.eye(x.shape[-1])
+
+
+def factor(x: jax.Array) -> jax.Array:
+    return lax.linalg.cholesky(definite(x), symmetrize_input=False)
+
+
+def solve(left: bool, lower: bool, turned: bool, unit: bool) -> Callable[..., jax.Array]:
+    """Of triangles that are far from singular."""
+
+    def program(x: jax.Array, b: jax.Array) -> jax.Array:
+        rows = x.shape[-1]
+        return lax.linalg.triangular_solve(
+            x / rows + 2 * jnp.eye(rows), b if left else b.swapaxes(-1, -2), left_side=left,
+            lower=lower, transpose_a=turned, unit_diagonal=unit,
+        )  # fmt: skip
+
+    return program
+
+
+def likelihood(x: jax.Array, y: jax.Array) -> Any:
+    """Of a Gaussian process, and its gradient."""
+
+    def log_density(scale: jax.Array) -> jax.Array:
+        apart = (x[:, None] - x[None, :]) / scale
+        kernel = jnp.exp(-(apart**2) / 2) + 0.1 * jnp.eye(len(x))
+        return jax.scipy.stats.multivariate_normal.logpdf(y, jnp.zeros_like(y), kernel)
+
+    return jax.value_and_grad(log_density)(jnp.float32(0.7))
+
+
 PROGRAMS: dict[str, Program] = {
+    "a factor of one block": (factor, (of(30, 30),)),
+    "factors of two blocks": (factor, (of(3, 40, 40),)),
+    "a factor, no multiple of anything": (factor, (of(211, 211),)),
+    "a factor of the upper triangle": (
+        lambda x: lax.linalg.cholesky(definite(x).T, symmetrize_input=True).T * 2,
+        (of(100, 100),),
+    ),
+    "triangles, left": (solve(True, True, False, False), (of(2, 70, 70), of(2, 70, 67))),
+    "a triangle, turned": (solve(True, True, True, False), (of(100, 100), of(100, 3))),
+    "an upper triangle": (solve(True, False, False, True), (of(101, 101), of(101, 1))),
+    "an upper triangle, right": (solve(False, False, True, False), (of(67, 67), of(67, 30))),
+    "a triangle, right": (solve(False, True, False, True), (of(64, 64), of(64, 130))),
+    "a system by its factor": (
+        lambda x, b: jax.scipy.linalg.cho_solve((factor(x), True), b),
+        (of(90, 90), of(90, 5)),
+    ),
+    "an inverse by its factor": (
+        lambda x: jax.scipy.linalg.cho_solve((factor(x), True), jnp.eye(70)),
+        (of(70, 70),),
+    ),
+    "the gradient of a factor": (
+        lambda x, w: jax.grad(lambda x: (factor(x) * w).sum())(x),
+        (of(80, 80), of(80, 80)),
+    ),
+    "a likelihood and its gradient": (likelihood, (of(90), of(90))),
     "product": (dot, (of(64, 128), of(128, 96))),
     "product, no multiples of anything": (dot, (of(67, 131), of(131, 77))),
     "product by fours": (
@@ -330,7 +388,7 @@ def code_of(program: Program, target: Target) -> DeviceCode:
     module = module_of(program)
     plan = schedule(simplify(module.graph), module.name, module.aliases, target)
     plan, residents = gathered(plan, target)
-    kernels = [k for k in kernels_of(plan.body) if library_call_of(k) is None]
+    kernels = [k for k in kernels_of(plan.body) if library_call_of(k, (), target) is None]
     return device_code(kernels, target, residents)
 
 
@@ -364,10 +422,10 @@ def check(program: Program, name: str, target: Target) -> None:
 
 
 def targets_of(name: str) -> dict[str, Target]:
-    """As it is, and as a device with many units and without vectors."""
+    """As it is, and as a device with many units, without vectors, whose memory would be apart."""
     own = device_target(Config(device=name))
     assert own is not None
-    many = replace(own, features=own.features.replace(PROCESSOR, ""), threads=64)
+    many = replace(own, features=own.features.replace(PROCESSOR, APART), threads=64)
     return {"own": own, "many units": many}
 
 

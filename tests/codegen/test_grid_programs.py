@@ -24,11 +24,11 @@ from tinyhlo.codegen.c.prelude import PRELUDES
 from tinyhlo.runtime.devices.metal import COPIES
 
 NV = replace(
-    TARGET, device="NV", features="fp64 warps wide mma", packs=False, scales=False, dots=(),
+    TARGET, device="NV", features="fp64 warps wide apart mma", packs=False, scales=False, dots=(),
     vector_bytes=16, threads=128, group_items=1024, group_bytes=48 << 10,
 )  # fmt: skip
-AMD = replace(NV, device="AMD", features="fp64 warps wide", threads=304, group_bytes=64 << 10)
-ARCHITECTURES = {"gfx942": "fp64 warps wide mfma", "gfx1100": "fp64 warps wide wmma"}
+AMD = replace(NV, device="AMD", features="fp64 warps wide apart", threads=304, group_bytes=64 << 10)
+ARCHITECTURES = {"gfx942": "fp64 warps wide apart mfma", "gfx1100": "fp64 warps wide apart wmma"}
 METAL = replace(NV, device="METAL", features="fp16", threads=10, group_bytes=32 << 10)
 CLANG = shutil.which("clang-19")
 # as hiprtc, whose maths are clang's own
