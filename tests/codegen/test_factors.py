@@ -1,5 +1,5 @@
-"""Factors and triangular systems where the matrix lies: which devices, in how many kernels and
-launches, and what LAPACK says of matrices that have no factor. Right numbers: `grid_programs.py`."""
+"""Factors and triangular systems where the matrix lies: on which devices, in how many launches,
+and all forms of both on emulated ones. Whole programs: `grid_programs.py`."""
 
 from __future__ import annotations
 

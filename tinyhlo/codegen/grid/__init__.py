@@ -5,7 +5,7 @@ code       what is handed to `runtime/devices`; `types` that a device computes w
 lower      which way a Kernel goes; `mapping`: which iterations become work-items
 several    elements of an item, where arrays are large; `across`: arrays read across, in tiles
 parts      long sums; `scan`, `transform` of Fourier's
-products/  of matrices; `sort/`, `scatter/`
+products/  of matrices; `factors/` of them, and triangular systems; `sort/`, `scatter/`
 resident   small statements that follow each other, as one kernel
 render     the kernels of a program; `entry` puts them into a queue
 """

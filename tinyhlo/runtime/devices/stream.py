@@ -19,6 +19,7 @@ from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device, Functions
 from tinyhlo.target import Target
 
+FEATURES = "fp64 fp16 int64_atomics subgroups warps wide data_loops apart"
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
 RECORDING_WORDS = 7
 
@@ -42,7 +43,7 @@ def target_of(
     return Target(
         device=device,
         cpu=architecture,
-        features=f"fp64 fp16 int64_atomics subgroups warps wide data_loops apart {matrices}".strip(),
+        features=f"{FEATURES} {matrices}".strip(),
         vector_registers=registers,
         half=True,
         l1_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),

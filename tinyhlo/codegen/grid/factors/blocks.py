@@ -48,7 +48,7 @@ class Element(NamedTuple):
 
 
 class Blocked:
-    """What is known of a call: `batch` matrices of `rows`, which are worked on in `count` blocks."""
+    """What is known of a call: `batch` matrices of `rows`, worked on in `count` blocks."""
 
     def __init__(self, kernel: Kernel, call: LibraryCall, target: Target) -> None:
         self.lowering, self.call = Lowering(kernel), call

@@ -25,6 +25,6 @@ def is_worked_on(call: LibraryCall, target: Target) -> bool:
     if call.target not in [f"lapack_{PREFIXES[matrix.dtype]}{name}_ffi" for name in NAMES]:
         return False
     shared = (2 * TILE + BLOCK) * (BLOCK + 4) * matrix.dtype.itemsize
-    fits = ITEMS <= target.group_items and shared <= target.group_bytes
+    fits = target.group_items >= ITEMS and shared <= target.group_bytes
     rows, columns = matrix.shape[-2:]
     return fits and 0 < rows == columns and call.results[0].size > 0
