@@ -202,9 +202,9 @@ class Driver:
         return 0
 
 
-def launched(driver: Driver, function: int) -> tuple[int, list[int]]:
+def launched(driver: Driver, function: int, last_start: int = 0) -> tuple[int, list[int]]:
     """The status of a launch, and the addresses given to it."""
-    call = Dispatch("k", 3, 64, (0, 1), asked_bytes=70000)
+    call = Dispatch("k", 3, 64, (0, 1), asked_bytes=70000, last_start=last_start)
     functions, words = called({"k": function}, {"k": call})
     library = driver.device.kernel(DeviceKernel((call,)), functions, 1)
     assert words.alive
@@ -220,6 +220,12 @@ def test_a_launch() -> None:
     assert status == 0
     expected = ("launch", 77, (3, 1, 1), (64, 1, 1), 70000, 22, given)
     assert driver.calls == [("current", 11), expected]
+
+
+def test_an_argument_that_begins_further_on() -> None:
+    driver = Driver()
+    status, (x, y) = launched(driver, 77, last_start=24)
+    assert status == 0 and driver.calls[-1][-1] == [x, y + 24]
 
 
 def test_a_launch_that_fails() -> None:

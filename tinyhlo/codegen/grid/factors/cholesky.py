@@ -131,7 +131,7 @@ class Cholesky(Blocked):
             found: Body = () if in_place else (Store(self.factor, number, value),)
             found += guarded((pivot,), *near)
             found += guarded((counted,), Condition(number, 0, self.count))
-            if self.failed:
+            if self.failed is not None:
                 none = Store(self.failed, number, literal(0, I32))
                 found += guarded((none,), Condition(number, 0, self.batch))
             return found
@@ -255,22 +255,24 @@ class Cholesky(Blocked):
         blocks = self.lines("left", TILE), self.lines("right", TILE)
         sides = (row, column) if self.by_rows else (column, row)  # neighbours are of the last one
 
-        def place(*lines: Index) -> tuple[Index, Index]:
-            y, x = (side * TILE + line for side, line in zip(sides, lines, strict=True))
+        def turned(y: Index, x: Index) -> tuple[Index, Index]:
             return (y, x) if self.by_rows else (x, y)
 
         def of(*lines: Index) -> Element:
-            i, j = place(*lines)
+            y, x = (side * TILE + line for side, line in zip(sides, lines, strict=True))
+            i, j = turned(y, x)
             held = (Condition(self.behind + i, 0, self.rows), Condition(i - j, 0, self.rows))
             return Element(self.place(matrix, self.behind + i, self.behind + j), held)
 
         before, after = self.taken_off(*blocks, item, self.factor, of)
-        next_: Body = ()
+        next_: Body = ()  # block on the diagonal, which is in the first tile
         for lines in self.places(item):
-            (i, j), element = place(*lines), of(*lines)
-            pivot = Store(self.pivots, in_pivots(matrix, i, j), Load(self.factor, element.at))
-            near = (Condition(i, 0, BLOCK), Condition(j, 0, BLOCK))
-            next_ += guarded((pivot,), *element.held, *near)
+            near = [Condition(line, 0, BLOCK) for line in lines]
+            if not any(condition.never for condition in near):
+                element, to = of(*lines), in_pivots(matrix, *turned(*lines))
+                pivot = Store(self.pivots, to, Load(self.factor, element.at))
+                next_ += guarded((pivot,), *element.held, *near)
+        next_ = guarded(next_, Condition(row, 0, 1), Condition(column, 0, 1))
         staged = (
             self.each(TILE, item, ITEMS, not self.by_rows, self.of_columns(block, matrix, side))
             for block, side in zip(blocks, sides, strict=True)
