@@ -20,6 +20,7 @@ from tests.codegen.test_grid_programs import AMD, METAL, NV
 from tests.runtime.test_devices import jax_on, missing
 from tinyhlo.codegen.grid.code import DeviceKernel
 from tinyhlo.codegen.grid.factors.calls import BLOCK, TILE
+from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.render import kernels_of
@@ -156,3 +157,13 @@ def test_on_a_device(device: str) -> None:
         pytest.skip(missing(device))
     done = jax_on(device, CHECKS, TINYHLO_CACHE="0")
     assert done.stdout == "right\n", done.stderr[-3000:]
+
+
+def test_its_loops_are_printed() -> None:
+    """The grids of a turn stand behind what comes before the first one."""
+    (kernel,) = (k for k in kernels((cholesky, (of(512, 512),)), NV) if k.name.startswith("lapack"))
+    text = str(lower(kernel, NV))
+    assert "[16 blocks of 32 columns]" in text
+    before, turns = text.split("  for turn in 16 dispatched:\n")
+    assert before.count(" grid:") == 1 and turns.count(" grid:") == 2
+    assert "    for group in 5 grid:" in turns and "for k in 32 ordered:" in turns
