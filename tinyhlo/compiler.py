@@ -150,6 +150,7 @@ def stages(
     """(stage name, the form it produced), in order, for another `target` than the config's if one
     is given; with TINYHLO_VERIFY each is checked."""
     from tinyhlo.import_stablehlo import import_module
+    from tinyhlo.import_stablehlo.precision import tf32_of
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.schedule import PASSES, schedule
 
@@ -163,7 +164,7 @@ def stages(
         if name in PASSES:
             show_stage(name, graph, config)
 
-    module = import_module(source)
+    module = import_module(source, tf32_of(target, bool(config.tf32)))
     seen("import", module.graph)
     yield "import", module
     graph = simplify(module.graph)

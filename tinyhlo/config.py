@@ -63,6 +63,11 @@ class Config:
         "0: device NV is given every kernel of every call; else calls that come again on the same "
         "memory are CUDA graphs, which are recorded once",
     )
+    tf32: int = option(
+        0,
+        "1: on GPUs that have TF32 (NVIDIA's from sm_80 on), products and convolutions of float32 "
+        "of which a program asks no precision round their factors to 10 bits, as XLA's do",
+    )
     threads: int = option(0, "worker threads (0: one per core that this process may use)")
     cache: int = option(1, "0: do not use the on-disk cache of compiled programs")
     cache_dir: str = option("", "folder of that cache (empty: the user's cache folder)")

@@ -10,6 +10,7 @@ WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the firs
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 WARP = 32  # work-items that exchange registers on a device with the feature of that name
 WARPS = "warps"
+MMA = "mma"  # NVIDIA's instruction for matrices of bf16, f16 and TF32
 DATA_LOOPS = "data_loops"  # feature of a GPU whose groups may wait in loops as long as data says
 APART = "apart"  # feature of a device whose memory the host reaches by copies alone
 PROCESSOR = "processor"  # feature of a device whose work-items become lanes of vectors
@@ -62,6 +63,11 @@ class Target:
     def has_warps(self) -> bool:
         """Whether neighbouring items of a group exchange registers."""
         return WARPS in self.features.split()
+
+    @property
+    def has_tf32(self) -> bool:
+        """Whether it multiplies matrices of f32 by TF32."""
+        return MMA in self.features.split()
 
     @property
     def has_data_loops(self) -> bool:

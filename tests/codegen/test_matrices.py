@@ -14,10 +14,11 @@ from tests.codegen.test_grid_programs import AMD, NV
 from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.products.ahead import Shelf
-from tinyhlo.codegen.grid.products.fragments import FRAGMENTS, Fragment
+from tinyhlo.codegen.grid.products.fragments import FRAGMENTS, WGMMA, Fragment
 from tinyhlo.codegen.grid.products.grouped import Lines
 from tinyhlo.codegen.grid.products.tiles import Extents
 from tinyhlo.codegen.grid.products.warps import COPIED, tiles_of
+from tinyhlo.codegen.loops import Fetch
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, substitute
 from tinyhlo.target import Target
@@ -181,7 +182,7 @@ def test_neighbours_are_in_different_banks(runs: int) -> None:
     eight that items store or load at once; each run has a place of its own."""
     lines = 32
     memory = Memory("left", U32, lines * runs * 4, local=True)
-    shelf = Shelf("a", memory, lines, runs, True, ZERO, 1)
+    shelf = Shelf("a", memory, lines, runs, True, ZERO, 1, FRAGMENTS["mma"])
     place = [
         [shelf.place(constant(y), constant(x)).offset for x in range(runs)] for y in range(lines)
     ]
@@ -200,9 +201,10 @@ def test_loads_give_a_warp_its_fragments(side: str, along: bool) -> None:
     `right` say."""
     mma = FRAGMENTS["mma"]
     memory = Memory("operand", U32, 16 * 2 * 4, local=True)
-    shelf = Shelf(side, memory, 16, 2, along, ZERO, 1)
+    shelf = Shelf(side, memory, 16, 2, along, ZERO, 1, mma)
     lane = Var("lane", 32)
     load = shelf.load(0, 0, ZERO, index(lane))
+    assert isinstance(load, Fetch)
     home = {  # where a run is: its line, and which one it is there
         shelf.place(constant(y), constant(x)).offset: (y, x) for y in range(16) for x in range(2)
     }
@@ -272,7 +274,7 @@ def test_lines_of_matrices_that_a_group_shares(along: bool) -> None:
     rows, depth = 128, 64
     memory = Memory("staged", U32, rows * depth // 2, local=True)
     lines, runs = (rows, depth // 8) if along else (depth, rows // 8)
-    shelf = Lines("a", memory, lines, runs, along, constant(64), 0)
+    shelf = Lines("a", memory, lines, runs, along, constant(64), 0, WGMMA)
     for row in range(rows):
         for k in range(depth):
             line, number = (row, k) if along else (k, row)

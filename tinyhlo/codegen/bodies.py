@@ -373,7 +373,7 @@ def rewritten(
             return replace(statement, names=tuple(map(name_of, names)), index=index_of(where))
         case Copy(memory=memory, index=where, source=source, origin=origin, conditions=conditions):
             held = tuple(c.of(index_of(c.index)) for c in conditions)
-            return Copy(memory, index_of(where), source, index_of(origin), held)
+            return Copy(memory, index_of(where), source, index_of(origin), held, statement.words)
         case Put(memory=memory, index=where, values=values):
             return Put(memory, index_of(where), tuple(map(value_of, values)))
         case ReadTexel(names=names, image=image, x=x, y=y):
@@ -381,7 +381,8 @@ def rewritten(
         case WriteTexel(image=image, x=x, y=y, values=values):
             return WriteTexel(image, index_of(x), index_of(y), tuple(map(value_of, values)))
         case FragmentProduct(name=name, sums=sums, words=words):
-            return FragmentProduct(name, tuple(map(name_of, sums)), tuple(map(value_of, words)))
+            changed = tuple(map(name_of, sums)), tuple(map(value_of, words))
+            return FragmentProduct(name, *changed, statement.adds)
         case GroupProducts(sums=sums, places=pairs):
             moved = tuple((index_of(one), index_of(two)) for one, two in pairs)
             return replace(statement, sums=tuple(map(name_of, sums)), places=moved)

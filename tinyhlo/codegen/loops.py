@@ -210,15 +210,16 @@ class Synchronize:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Copy:
-    """Four words of `memory`, shared by a group, from `index` on, become those of `source` from
-    `origin` on, or zeros unless all conditions hold; both are multiples of four. It takes no
-    register, and is over when a Synchronize says so."""
+    """Some words of `memory`, shared by a group, from `index` on, become those of `source` from
+    `origin` on, or zeros unless all conditions hold: one, or four at multiples of four. It takes
+    no register, and is over when a Synchronize says so."""
 
     memory: Memory
     index: Index
     source: Memory
     origin: Index
     conditions: tuple[Condition, ...] = ()
+    words: int = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -229,11 +230,13 @@ class EndCopies:
 @dataclass(frozen=True, eq=False, slots=True)
 class FragmentProduct:
     """An instruction for matrices: the items of a warp, who hold the `words` of two fragments, add
-    their product to `sums`, registers of each. `name` is the function of a device's prelude."""
+    their product to `sums`, registers of each. `name` is the function of a device's prelude. One
+    that does not add sets registers to what its words are made to before."""
 
     name: str
     sums: tuple[str, ...]
     words: tuple[Expression, ...]
+    adds: bool = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)

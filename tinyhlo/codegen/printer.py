@@ -172,7 +172,8 @@ class _Printer:
                 self.line(f"{at} = {', '.join(map(self.value, values))}")
             case FragmentProduct(name=name, sums=sums, words=words):
                 texts = [self.value(word) for word in words]
-                self.line(f"{', '.join(sums)} += {name}({', '.join(texts)})")
+                sign = "+=" if statement.adds else "="
+                self.line(f"{', '.join(sums)} {sign} {name}({', '.join(texts)})")
 
             case GroupProducts(name=name, left=left, right=right, behind=behind):
                 for at, to in statement.places:

@@ -6,8 +6,8 @@ module        all of it; `context` parses (`artifact`, `platforms`, `quantized`,
 decode        MLIR as `records`: `attributes`, `types`, `locations`
 walker        each op by its rule, `rules` finds it; `operands` help rules
 families      elementwise, conversions, movement, indexing, scattering, reductions, windows,
-              pooling, contraction, ragged, convolution (`phases`), sorting, linalg, normalization,
-              random_bits, special_functions (`special_tables`), broadcasting
+              pooling, contraction (`precision`), ragged, convolution (`phases`), sorting, linalg,
+              normalization, random_bits, special_functions (`special_tables`), broadcasting
 control       loops and branches, with their `state`; `calls`, `custom_calls`
 lifting       complex and small types by the rules of plain ones: `complex_arithmetic` of
               `complex_numbers`, `complex_functions`, `small_rules` of `small_types`, `planes`,

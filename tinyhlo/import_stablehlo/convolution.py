@@ -16,17 +16,20 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.contraction import sum_of_products
 from tinyhlo.import_stablehlo.phases import Phases, phases_of, taps_of
+from tinyhlo.import_stablehlo.precision import multiplication_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import flip, full, pad, permute, reshape, scalar, slice_, window
 from tinyhlo.ir.graph import Node, Shape
 from tinyhlo.ir.joining import join
+from tinyhlo.ir.ops import Op
 
 
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     """One sum of products, or one for each kind of place that sees other taps of the kernel."""
     lhs, rhs = inputs
+    multiply = multiplication_of(operation, lhs, rhs, scope.walker.tf32)
     given = operation.attributes
     lhs, rhs = standard_layout(lhs, rhs, given["dimension_numbers"])
     reversal = given.get("window_reversal") or ()
@@ -38,12 +41,17 @@ def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     dilations = zip(windows.stride, windows.base_dilation, windows.window_dilation, strict=True)
     common = tuple(gcd(base, between) if stride == 1 else 1 for stride, base, between in dilations)
     if max(common, default=1) > 1:
-        return at_common_places(operation, lhs, rhs, windows, common)
-    return convolved(operation, lhs, rhs, windows, shape)
+        return at_common_places(operation, lhs, rhs, windows, common, multiply)
+    return convolved(operation, lhs, rhs, windows, shape, multiply)
 
 
 def at_common_places(
-    operation: Operation, lhs: Node, rhs: Node, windows: Windows, common: tuple[int, ...]
+    operation: Operation,
+    lhs: Node,
+    rhs: Node,
+    windows: Windows,
+    common: tuple[int, ...],
+    multiply: Op,
 ) -> Node:
     """Where both dilations have a factor in common, taps meet the input at every such place only.
     A convolution with what is left of the dilations gives these; zeros lie between them."""
@@ -72,24 +80,28 @@ def at_common_places(
     left = replace(
         windows, base_dilation=base, window_dilation=dilation, low=before, high=tuple(behind)
     )
-    places = convolved(operation, lhs, rhs, left, tuple(inner))
+    places = convolved(operation, lhs, rhs, left, tuple(inner), multiply)
     return pad(places, scalar(0, places.dtype), low, high, between)
 
 
-def convolved(operation: Operation, lhs: Node, rhs: Node, windows: Windows, shape: Shape) -> Node:
+def convolved(
+    operation: Operation, lhs: Node, rhs: Node, windows: Windows, shape: Shape, multiply: Op
+) -> Node:
     base, ones = windows.base_dilation, (1,) * len(windows.size)
     if windows.stride == windows.window_dilation == ones and base != ones:
-        return by_phases(operation, lhs, rhs, windows, shape)
+        return by_phases(operation, lhs, rhs, windows, shape, multiply)
     gaps = [step - 1 for step in base]
     low, high, between = ((0, 0, *each) for each in (windows.low, windows.high, gaps))
     lhs = pad(lhs, scalar(0, lhs.dtype), low, high, between)
     if ones:
         size, stride, dilation = windows.size, windows.stride, windows.window_dilation
         lhs = window(lhs, (1, 1, *size), (1, 1, *stride), (1, 1, *dilation))
-    return reshape(products(operation, lhs, reshape(rhs, rhs.shape + ones)), shape)
+    return reshape(products(operation, lhs, reshape(rhs, rhs.shape + ones), multiply), shape)
 
 
-def by_phases(operation: Operation, lhs: Node, rhs: Node, windows: Windows, shape: Shape) -> Node:
+def by_phases(
+    operation: Operation, lhs: Node, rhs: Node, windows: Windows, shape: Shape, multiply: Op
+) -> Node:
     """Each group of phases, then all of them side by side, along one axis after the other."""
     numbers: ConvolutionDimensions = operation.attributes["dimension_numbers"]
     lows, bases = windows.low, windows.base_dilation
@@ -108,7 +120,7 @@ def by_phases(operation: Operation, lhs: Node, rhs: Node, windows: Windows, shap
         high = [count + p.taps - 1 - n - before for count, p, n, before in sizes]
         inside = pad(lhs, scalar(0, lhs.dtype), (0, 0, *low), (0, 0, *high))
         seen = window(inside, (1, 1, *(p.taps for p in chosen)), (1, 1, *ones), (1, 1, *ones))
-        return products(operation, seen, taps_of(rhs, chosen, bases, lows))
+        return products(operation, seen, taps_of(rhs, chosen, bases, lows), multiply)
 
     whole = list(shape)
     for axis, count, base in zip(spatial, counts, bases, strict=True):
@@ -117,7 +129,7 @@ def by_phases(operation: Operation, lhs: Node, rhs: Node, windows: Windows, shap
     return slice_(result, (0,) * len(whole), shape)
 
 
-def products(operation: Operation, lhs: Node, rhs: Node) -> Node:
+def products(operation: Operation, lhs: Node, rhs: Node, multiply: Op) -> Node:
     """Windows [batch, channels, places..., 1, 1, taps...] times [features, channels, taps...,
     phases...], in the output's layout; each place is followed by its phases. Names the axes of
     both, multiplies where names meet, and sums over channels and taps."""
@@ -153,6 +165,7 @@ def products(operation: Operation, lhs: Node, rhs: Node) -> Node:
         tuple(extents[name] for name in axes),
         len(kept),
         operation.type.dtype,
+        multiply,
     )
     return reshape(total, merged)
 

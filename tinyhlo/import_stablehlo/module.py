@@ -34,6 +34,7 @@ from tinyhlo.import_stablehlo.memory import (
 )
 from tinyhlo.import_stablehlo.partitioned import divide, propagated
 from tinyhlo.import_stablehlo.partitioners import answered
+from tinyhlo.import_stablehlo.precision import Tf32
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
@@ -71,8 +72,9 @@ class Module:
         return f"module {self.name}\n{self.graph}"
 
 
-def import_module(source: bytes | str) -> Module:
-    """Read StableHLO text, MLIR bytecode, a portable artifact or a `jax.export` file.
+def import_module(source: bytes | str, tf32: Tf32 = Tf32.NONE) -> Module:
+    """Read StableHLO text, MLIR bytecode, a portable artifact or a `jax.export` file, for a device
+    that has TF32 for some products or none.
 
     Raises InvalidProgram for what cannot be read, UnsupportedOp naming every op that cannot be
     compiled.
@@ -81,23 +83,23 @@ def import_module(source: bytes | str) -> Module:
         with lent_context(len(source)) as context:
             parsed = parse_module(source, context)
             try:
-                return read_module(parsed)
+                return read_module(parsed, tf32)
             except UnsupportedOp as error:
                 if not needs_refining(error):
                     raise
-            return read_module(with_known_shapes(parsed))
+            return read_module(with_known_shapes(parsed), tf32)
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 
 
-def read_module(parsed: ir.Module) -> Module:
+def read_module(parsed: ir.Module, tf32: Tf32) -> Module:
     """The Module of a parsed program; see `import_module`."""
     devices = device_count(parsed)
     written, copies = parsed, ALONE
     if devices > 1:
         parsed = answered(written, devices)
         copies = copies_of(parsed, devices)
-    walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER)
+    walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER, tf32)
     function = walker.decoder.function(entry_of(parsed))
     given, made = sides_of(function, written, walker.decoder.meshes, devices)
     team = Team(walker, copies, [{}] * len(copies))

@@ -26,7 +26,7 @@ from tinyhlo.ir.graph import (
     Slice,
     Window,
 )
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 from tinyhlo.ir.views import axis_groups
 from tinyhlo.records import dataclass
 
@@ -63,7 +63,7 @@ def find_contraction(node: Node) -> Contraction | None:
     if not isinstance(node, Reduce) or node.op is not Op.ADD:
         return None
     product = node.inputs[0]
-    if not isinstance(product, Elementwise) or product.op is not Op.MUL:
+    if not isinstance(product, Elementwise) or product.op not in MULTIPLICATIONS:
         return None
     if node not in _contractions:
         _contractions[node] = contraction_of(node, product)

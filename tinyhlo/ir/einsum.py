@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from tinyhlo.ir.graph import Elementwise, Expand, Node, Reduce
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 
 HUGE = 1 << 22  # elements of a product; smaller ones are written out
 
@@ -23,7 +23,7 @@ def is_huge_contraction(node: Node) -> bool:
     product = node.inputs[0]
     return (
         isinstance(product, Elementwise)
-        and product.op is Op.MUL
+        and product.op in MULTIPLICATIONS
         and prod(product.shape) > HUGE
         and all(isinstance(factor, Expand) for factor in product.inputs)
     )

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import MULTIPLICATIONS, TRANSCENDENTAL, Op
 
 Array = np.ndarray
 
@@ -114,7 +114,7 @@ MEANING: dict[Op, Callable[..., Array]] = {
     Op.ROUNDED: np.positive,
     Op.ADD: np.add,
     Op.SUB: np.subtract,
-    Op.MUL: np.multiply,
+    **dict.fromkeys(MULTIPLICATIONS, np.multiply),
     Op.DIV: divide,
     Op.REM: remainder,
     Op.MAX: partial(extreme, np.maximum),

@@ -44,6 +44,8 @@ class Op(Enum):
     ADD = ("add", 2)
     SUB = ("sub", 2)
     MUL = ("mul", 2)
+    MUL_TF32 = ("mul_tf32", 2)  # of f32; products of sums may take 10 bits of each factor
+    MUL_TF32X3 = ("mul_tf32x3", 2)  # or two such parts of each
     DIV = ("div", 2)  # ints truncate; x/0 = -1, INT_MIN/-1 = INT_MIN
     REM = ("rem", 2)  # sign of the dividend; ints x%0 = x, INT_MIN%-1 = 0
     MAX = ("max", 2)  # NaN if either is NaN; max(-0, +0) = +0
@@ -86,4 +88,6 @@ TRANSCENDENTAL = frozenset(
 )
 # Made by codegen only, never in a Graph
 CODEGEN = frozenset({Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.FMA})
+# What a contraction sums: how exact its products are is a property of each
+MULTIPLICATIONS = frozenset({Op.MUL, Op.MUL_TF32, Op.MUL_TF32X3})
 MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)

@@ -19,10 +19,10 @@ import numpy as np
 from tinyhlo.ir.build import elementwise, full
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Reshape
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import MONOIDS, MULTIPLICATIONS, Op
 from tinyhlo.records import dataclass
 
-COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.EQ, Op.NE})
+COMMUTATIVE = frozenset({*MONOIDS, *MULTIPLICATIONS, Op.EQ, Op.NE})
 KINDS = {
     "any": ("bool", "signed", "unsigned", "float"),
     "float": ("float",),

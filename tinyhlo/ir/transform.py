@@ -18,7 +18,7 @@ import numpy as np
 from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.records import dataclass
 
@@ -80,9 +80,11 @@ def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Trans
 def masked_product(node: Node) -> tuple[Node | None, Elementwise] | None:
     """(mask, product) of where(mask, product, 0), or (None, product)."""
     match node:
-        case Elementwise(op=Op.MUL):
+        case Elementwise(op=op) if op in MULTIPLICATIONS:
             return None, node
-        case Elementwise(op=Op.WHERE, inputs=(mask, Elementwise(op=Op.MUL) as product, zero)):
+        case Elementwise(op=Op.WHERE, inputs=(mask, Elementwise() as product, zero)):
+            if product.op not in MULTIPLICATIONS:
+                return None
             return (mask, product) if splat_value(zero) == 0 else None
     return None
 

@@ -16,7 +16,7 @@ from math import prod
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import Graph, Node, Reduce
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Reduce
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.walks import has_control_flow
@@ -51,13 +51,15 @@ def in_two(node: Reduce, target: Target) -> Node:
     if split is None:
         return node
     axis, middle = split
-    shape = node.inputs[0].shape
+    product = node.inputs[0]
+    assert isinstance(product, Elementwise)
+    shape = product.shape
 
     def part(start: int, stop: int) -> Node:
         first, last = [0] * len(shape), list(shape)
         first[axis], last[axis] = start, stop
-        factors = (step(build.slice_(factor, first, last)) for factor in node.inputs[0].inputs)
-        return step(build.reduce(Op.ADD, step(build.elementwise(Op.MUL, *factors)), node.axes))
+        factors = (step(build.slice_(factor, first, last)) for factor in product.inputs)
+        return step(build.reduce(Op.ADD, step(build.elementwise(product.op, *factors)), node.axes))
 
     return build.elementwise(Op.ADD, part(0, middle), part(middle, shape[axis]))
 

@@ -83,8 +83,9 @@ def with_axes(value: Node, order: Sequence[int]) -> Node:
         return build.cast(with_axes(value.inputs[0], order), value.dtype)
     assert isinstance(value, Reduce)
     terms = value.inputs[0]
+    assert isinstance(terms, Elementwise)
     rank = len(terms.shape)
     own = [axis for axis in range(rank) if axis not in value.axes]
     axes = (*(own[k] for k in order), *value.axes)
     factors = (step(build.permute(factor, axes)) for factor in terms.inputs)
-    return build.reduce(Op.ADD, build.elementwise(Op.MUL, *factors), range(len(own), rank))
+    return build.reduce(Op.ADD, build.elementwise(terms.op, *factors), range(len(own), rank))

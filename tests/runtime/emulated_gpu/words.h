@@ -103,6 +103,29 @@ struct Mma { /* m16n8k16 */
   static unsigned right_lane(unsigned column, unsigned k) { return column * 4 + k % 8 / 2; }
   static unsigned right_word(unsigned k) { return 4 + k / 8; }
 };
+/* m16n8k8 of TF32: a word is a number of f32, of which the last 13 bits are not read. */
+template <class... Words>
+static inline void mma_tf32(float& c0, float& c1, float& c2, float& c3, Words... given) {
+  float* sums[4] = {&c0, &c1, &c2, &c3};
+  unsigned words[] = {given...}, item = threadIdx.x, warp = item / 32 * 32, lane = item % 32;
+  for (unsigned k = 0; k < 6; k++) emulated_words[item][k] = words[k] & 0xffffe000;
+  emulated_wait(__LINE__);
+  for (unsigned s = 0; s < 4; s++) {
+    unsigned row = lane / 4 + s / 2 * 8, column = lane % 4 * 2 + s % 2;
+    for (unsigned k = 0; k < 8; k++) {
+      unsigned a = emulated_words[warp + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2];
+      unsigned b = emulated_words[warp + column * 4 + k % 4][4 + k / 4];
+      *sums[s] += same_bits<float>(a) * same_bits<float>(b);
+    }
+  }
+  emulated_wait(__LINE__);
+}
+/* cvt.rna.tf32.f32 */
+static inline void round_tf32(unsigned& to, unsigned x) {
+  bool finite = (x & 0x7f800000) != 0x7f800000, nan = !finite && (x & 0x7fffff);
+  to = finite ? (x + 0x1000) & 0xffffe000 : nan ? 0x7fffffff : x;
+}
+
 struct Mfma { /* 16x16x16 of 64 lanes */
   static unsigned row(unsigned lane, unsigned s) { return lane / 16 * 4 + s; }
   static unsigned column(unsigned lane, unsigned) { return lane % 16; }
@@ -159,14 +182,21 @@ static inline void load_matrices_turned(unsigned& a, unsigned& b, unsigned& c, u
 struct EmulatedCopy {
   void* to;
   const void* from;
+  unsigned bytes;
   unsigned group;
 };
 static std::vector<EmulatedCopy> emulated_copies[1024];
 static unsigned emulated_ended[1024]; /* groups */
 
-static inline void copy_4(unsigned& to, const unsigned* from, bool inside) {
+static inline void emulated_copy(unsigned& to, const unsigned* from, bool inside, unsigned bytes) {
   unsigned item = threadIdx.x;
-  emulated_copies[item].push_back({&to, inside ? from : nullptr, emulated_ended[item]});
+  emulated_copies[item].push_back({&to, inside ? from : nullptr, bytes, emulated_ended[item]});
+}
+static inline void copy_4(unsigned& to, const unsigned* from, bool inside) {
+  emulated_copy(to, from, inside, 16);
+}
+static inline void copy_1(unsigned& to, const unsigned* from, bool inside) {
+  emulated_copy(to, from, inside, 4);
 }
 static inline void emulated_await(unsigned behind) {
   std::vector<EmulatedCopy> left;
@@ -174,9 +204,9 @@ static inline void emulated_await(unsigned behind) {
     if (each.group + behind >= emulated_ended[threadIdx.x])
       left.push_back(each);
     else if (each.from)
-      memcpy(each.to, each.from, 16);
+      memcpy(each.to, each.from, each.bytes);
     else
-      memset(each.to, 0, 16);
+      memset(each.to, 0, each.bytes);
   }
   emulated_copies[threadIdx.x] = left;
 }

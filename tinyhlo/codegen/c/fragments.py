@@ -1,5 +1,5 @@
 """Instructions for matrices as functions of C: sums of an item by reference, then its words of the
-left and the right fragment, two numbers of 16 bits each.
+left and the right fragment, two numbers of 16 bits each or one of 32.
 
 `codegen/grid/products/fragments.py` says which item holds what.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 PTX = """\
 #ifdef __CUDACC__
 FUNCTION void {name}(f32& c0, f32& c1, f32& c2, f32& c3, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {{
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 "
+  asm("mma.sync.aligned.{shape}.row.col.f32.{dtype}.{dtype}.f32 "
       "{{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};"
       : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -25,6 +25,22 @@ FUNCTION void {name}(u32& a, u32& b, u32& c, u32& d, const u32* row) {{
       : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
 }}
 #endif"""
+SHAPES = {"bf16": "m16n8k16", "f16": "m16n8k16", "tf32": "m16n8k8"}
+# Of a word that is f32: rounded to TF32, halves away from zero; as two words, what an instruction
+# leaves of it when it takes TF32, and itself unless it is infinite.
+OF_WORDS = {
+    "round_tf32": """\
+#ifdef __CUDACC__
+FUNCTION void round_tf32(u32& to, u32 x) {
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(to) : "f"(__uint_as_float(x)));
+}
+#endif""",
+    "split_tf32": """\
+FUNCTION void split_tf32(u32& small, u32& finite, u32 x) {
+  finite = (x & 0x7fffffffu) == 0x7f800000u ? 0u : x;
+  small = __float_as_uint(__uint_as_float(finite) - __uint_as_float(finite & 0xffffe000u));
+}""",
+}
 WAYS = {"load_matrices": "", "load_matrices_turned": ".trans"}
 
 # 16 bytes from memory to memory that a group shares, past registers; what is outside is zeros.
@@ -36,6 +52,15 @@ FUNCTION void copy_4(u32& to, const u32* from, bool inside) {
 }
 #define END_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
 #define AWAIT_COPIES(behind) asm volatile("cp.async.wait_group %0;" :: "n"(behind) : "memory")
+#endif"""
+
+# The same of 4 bytes, by way of the first cache
+COPY_OF_ONE = """\
+#ifdef __CUDACC__
+FUNCTION void copy_1(u32& to, const u32* from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+      :: "r"((u32)__cvta_generic_to_shared(&to)), "l"(from), "r"(inside ? 4 : 0) : "memory");
+}
 #endif"""
 
 # Products of matrices in memory that a group shares, by four warps (PTX ISA, "Asynchronous
@@ -98,6 +123,11 @@ def load_function(name: str) -> dict[str, str]:
     return {name: PTX_LOAD.format(name=name, way=WAYS[name])} if name in WAYS else {}
 
 
+def copy_function(name: str) -> dict[str, str]:
+    """The definitions of a copy, and of what awaits it."""
+    return {"copy_4": COPIES} | ({name: COPY_OF_ONE} if name == "copy_1" else {})
+
+
 def group_functions(name: str, count: int) -> dict[str, str]:
     """The definitions of `name`, which adds to so many sums of an item, and of what it needs:
     wgmma_bf16_10, where lines of the left operand alone are along the depth."""
@@ -122,10 +152,12 @@ def group_functions(name: str, count: int) -> dict[str, str]:
 
 
 def fragment_function(name: str) -> str:
-    """The definition of `name`, an instruction and a type: mma_bf16."""
+    """The definition of `name`: an instruction and a type, mma_bf16; what its words need before."""
+    if name in OF_WORDS:
+        return OF_WORDS[name]
     kind, _, dtype = name.partition("_")
     if kind == "mma":
-        return PTX.format(name=name, dtype=dtype)
+        return PTX.format(name=name, dtype=dtype, shape=SHAPES[dtype])
     words, sums, more = COUNTS[kind]
     left, right = ([f"{side}{k}" for k in range(words)] for side in "ab")
     given = [f"c{k}" for k in range(sums)]

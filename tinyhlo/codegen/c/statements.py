@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tinyhlo.codegen.bodies import in_order, substituted
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.fragments import (
-    COPIES,
+    copy_function,
     fragment_function,
     group_functions,
     load_function,
@@ -253,11 +253,12 @@ class Statements(Values):
         self.forget(fetch.names)
 
     def copy(self, copy: Copy) -> None:
-        self.functions["copy_4"] = COPIES
+        name = f"copy_{copy.words}"
+        self.functions.update(copy_function(name))
         to = f"{self.names[copy.memory]}[{self.index(copy.index)}]"
         origin = f"{self.names[copy.source]} + {self.index(copy.origin)}"
         inside = self.hold(copy.conditions) if copy.conditions else "true"
-        self.out.line(f"copy_4({to}, {origin}, {inside});")
+        self.out.line(f"{name}({to}, {origin}, {inside});")
 
     def fragment_product(self, name: str, sums: Sequence[str], words: Sequence[Expression]) -> None:
         self.functions[name] = fragment_function(name)

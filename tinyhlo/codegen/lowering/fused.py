@@ -73,7 +73,7 @@ from tinyhlo.ir.graph import (
     intern,
 )
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 from tinyhlo.ir.views import through
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.columns import loop_order
@@ -229,7 +229,7 @@ class Lowering:
                 return where(choice, *(self.emit(source, at, scope, guards) for source in chosen))
             case Elementwise(inputs=inputs, op=op):
                 values = tuple([self.emit(source, at, scope, guards) for source in inputs])
-                return apply(op, values, node.dtype)
+                return apply(Op.MUL if op in MULTIPLICATIONS else op, values, node.dtype)
             case Param(position=position):
                 return Load(self.reads[position], linear(at, node.shape))
             case Constant():

@@ -1,7 +1,7 @@
 """What the items of a warp hold of the matrices that one instruction multiplies.
 
     fragment = fragment_of(target)
-    fragment.left(lane)      # [(row, word)]: two numbers along the depth each
+    fragment.left(lane)      # [(row, word)]: 32 bits of numbers along the depth each
     fragment.right(lane)     # [(column, word)]
     fragment.sums(lane)      # [(row, column)]
 
@@ -10,10 +10,12 @@ A Target's features name the instruction; `codegen/c/fragments.py` has its text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from tinyhlo.ir.dtypes import F32, U16
 from tinyhlo.ir.index import ZERO, Index
+from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
@@ -22,8 +24,9 @@ Places = Callable[[Index], Sequence[tuple[Index, Index]]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fragment:
-    """`rows` x `columns` sums over a `depth` of numbers of 16 bits, by `lanes` items together. A
-    device that has it `copies` past registers to shared memory, too, and loads fragments of it."""
+    """`rows` x `columns` sums over a `depth` of numbers of `itemsize` bytes, by `lanes` items
+    together, in `pace` times what as many products of 16 bits take. A device that has it `copies`
+    past registers to shared memory, too, and loads fragments of it."""
 
     name: str
     rows: int
@@ -34,6 +37,18 @@ class Fragment:
     right: Places
     sums: Places
     copies: bool = False
+    itemsize: int = U16.itemsize
+    pace: int = 1
+
+    @property
+    def run(self) -> int:
+        """Numbers that an item loads: 16 bytes."""
+        return 16 // self.itemsize
+
+    @property
+    def turns(self) -> bool:
+        """Whether loads of fragments turn matrices, as they do of 16 bits."""
+        return self.itemsize == U16.itemsize
 
 
 def of_16_lanes(count: int, own: Callable[[Index], Index]) -> Places:
@@ -50,6 +65,8 @@ MMA = Fragment(
     lambda lane: [(lane // 4 + 8 * (k // 2), (lane % 4) * 2 + k % 2) for k in range(4)],
     copies=True,
 )
+# "mma.m16n8k8 with .tf32 floating point type": the same words, of one number each
+TF32 = replace(MMA, name="mma_tf32", depth=8, itemsize=F32.itemsize, pace=2)
 # AMD's matrix calculator: v_mfma_f32_16x16x16_f16 of CDNA, v_wmma_f32_16x16x16_f16 of RDNA 3
 MFMA = Fragment(
     "mfma",
@@ -70,7 +87,14 @@ WGMMA = replace(MMA, name="wgmma")
 FRAGMENTS = {fragment.name: fragment for fragment in (MMA, MFMA, WMMA)}
 
 
+# By how the products of f32 may be; X3 takes three instructions
+OF_F32: Mapping[Op, Fragment] = {
+    Op.MUL_TF32: TF32,
+    Op.MUL_TF32X3: replace(TF32, name="mma_tf32x3", pace=6),
+}
+
+
 def fragment_of(target: Target) -> Fragment | None:
-    """What a device multiplies by one instruction, if anything."""
+    """What a device multiplies of 16 bits by one instruction, if anything."""
     found = (FRAGMENTS[each] for each in target.features.split() if each in FRAGMENTS)
     return next(found, None)

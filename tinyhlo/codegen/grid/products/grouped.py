@@ -173,7 +173,9 @@ class GroupProduct(AheadProduct):
         ):
             along = self.lies_along_depth(*operand)
             lines, runs = (size, tile.depth // RUN) if along else (tile.depth, size // RUN)
-            found.append(Lines(side, memory, lines, runs, along, corner, 0, start))
+            found.append(
+                Lines(side, memory, lines, runs, along, corner, 0, self.fragment, 0, start)
+            )
             start += stages * found[0].words
         return found
 

@@ -82,6 +82,7 @@ class NarrowProduct(Product):
     def __init__(self, product: Product, dtype: DType, fragment: Fragment) -> None:
         super().__init__(product.kernel, product.node, product.layout, product.target)
         self.dtype, self.fragment = dtype, fragment
+        self.function = f"{fragment.name}_{dtype.name}"
         self.views: dict[Memory, Memory] = {}
 
     def program(self, tile: Tile) -> LoopProgram:
@@ -121,7 +122,7 @@ class NarrowProduct(Product):
                 found += guarded(tuple(stores[n : n + each]), *self.bounds(*places[n]))
         return tuple(found)
 
-    def products(self, tile: MatrixTile, held: Mapping[str, Sequence[Expression]]) -> Body:
+    def products(self, tile: MatrixTile, held: Mapping[str, Sequence[Read]]) -> Body:
         """Those of a warp: of words `a0` .. of its rows' fragments with `b0` .. of its columns'."""
         down, across = tile.counts
         size = len(self.fragment.sums(ZERO))
@@ -130,14 +131,14 @@ class NarrowProduct(Product):
             r, c = divmod(number, across)
             sums = tuple(f"sum{number * size + k}" for k in range(size))
             words = (*held[f"a{r}"], *held[f"b{c}"])
-            body.append(FragmentProduct(f"{self.fragment.name}_{self.dtype.name}", sums, words))
+            body.append(FragmentProduct(self.function, sums, words))
         return tuple(body)
 
     def number(
         self, operand: Node, axes: Sequence[int], at: Positions, beside: Index, depth: Index,
         whole: tuple[bool, bool], known: tuple[Condition, ...],
     ) -> Expression:  # fmt: skip
-        """An element of an operand in 16 bits; 0 where there is none. The `known` conditions hold:
+        """An element of an operand as `dtype`; 0 where there is none. The `known` conditions hold:
         those along the sides that are `whole`."""
         spot = at | self.along(axes, beside) | self.along(self.c.k, depth)
         place = [spot.get(axis, ZERO) for axis in range(len(self.c.left.shape))]
@@ -145,7 +146,8 @@ class NarrowProduct(Product):
             *([Condition(beside, 0, self.c.extent(tuple(axes)))] * (not whole[0])),
             *([Condition(depth, 0, self.depth)] * (not whole[1])),
         )
-        value = narrowed(self.lowering.value(operand, place, (*known, *own)), self.dtype)
+        value = self.lowering.value(operand, place, (*known, *own))
+        value = value if value.dtype is self.dtype else narrowed(value, self.dtype)
         assert value is not None
         return Guard(own, value, literal(0, self.dtype)) if own else value
 

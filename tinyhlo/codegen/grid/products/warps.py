@@ -19,9 +19,10 @@ STAGES = 4  # at most
 SHARING = 1 << 14  # sums of a group that lets another one onto its multiprocessor
 RESERVED = 1 << 10  # bytes of shared memory that a group takes besides
 RUN = 8  # numbers that an item loads: 16 bytes
-# In multiply-adds that a multiprocessor does meanwhile, 1280 a cycle: a number from the 2nd cache
-# (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch (4 us).
-# A step has a barrier.
+PADDING = 8  # words behind a line whose words are read one by one
+# In multiply-adds of 16 bits that a multiprocessor does meanwhile, 1280 a cycle: a number from the
+# 2nd cache (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch
+# (4 us). A step has a barrier.
 NUMBER, PARTIAL, DISPATCH, STEP = 90, 512, 1 << 23, 1 << 15
 FILLED = 1 << 21  # the first steps and the results of a tile, where nothing else is done meanwhile
 
@@ -60,8 +61,12 @@ class MatrixTile(Tile):
     @property
     def stage_bytes(self) -> int:
         """Of both operands' numbers of a step; rows that words are read from are longer."""
-        padding = 0 if self.fragment.copies else RUN
-        return (self.rows + self.columns) * (self.depth + padding) * U16.itemsize
+        numbers = (self.rows + self.columns) * self.depth
+        if not self.fragment.copies:
+            numbers += (self.rows + self.columns) * RUN
+        if not self.fragment.turns:  # where both operands lie across
+            numbers += 2 * PADDING * self.depth
+        return numbers * self.fragment.itemsize
 
     def stages(self, target: Target) -> int:
         """How many fit what a group may have: where its sums take half of a multiprocessor's
@@ -86,12 +91,14 @@ class MatrixTile(Tile):
         """In multiply-adds of a multiprocessor, whose groups share it."""
         steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
         turns = ceil_div(self.count(extents) * parts, target.threads)
-        each = self.rows * self.columns * (1 + NUMBER / self.rows + NUMBER / self.columns)
-        total = turns * steps * (each * self.depth + STEP)
+        pace = self.fragment.pace  # of which it does fewer meanwhile
+        number = NUMBER * self.fragment.itemsize / U16.itemsize / pace
+        each = self.rows * self.columns * (1 + number / self.rows + number / self.columns)
+        total = turns * steps * (each * self.depth + STEP / pace)
         if parts == 1:
             return total
         outputs = extents.batch * extents.rows * extents.columns
-        return total + DISPATCH + PARTIAL * outputs * parts / target.threads
+        return total + (DISPATCH + PARTIAL * outputs * parts / target.threads) / pace
 
     def __str__(self) -> str:
         return f"tile {self.rows}x{self.columns}x{self.depth} by {self.fragment.name}"
@@ -135,12 +142,13 @@ GROUPED = ((128, 256), (128, 128), (64, 128))
 
 
 def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:
-    """The tiles to choose from."""
+    """The tiles to choose from, whose steps are of as many bytes."""
+    depth = DEPTH * U16.itemsize // fragment.itemsize
     found: list[MatrixTile] = []
     for rows, columns, item_rows, item_columns, down in shapes:
         warps = (rows // item_rows) * (columns // item_columns) // fragment.lanes
         layout = (min(down, warps), max(1, warps // down))
-        found.append(MatrixTile(rows, columns, DEPTH, item_rows, item_columns, fragment, layout))
+        found.append(MatrixTile(rows, columns, depth, item_rows, item_columns, fragment, layout))
     return found
 
 
