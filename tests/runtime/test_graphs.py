@@ -78,17 +78,18 @@ def test_memory_takes_turns(waits: bool) -> None:
     are the same bits as without graphs."""
     program = f"""
 def trained(**options):
-    run, x = jax.jit(lambda x: layers(x) + x, compiler_options=options), jax.device_put(X)
+    step = jax.jit(lambda x, y: (layers(x) + y, x), compiler_options=options)
+    state = jax.device_put((X, X[::-1]))
     for _ in range(200):
-        x = run(x)
+        state = step(*state)
         if {waits}:
-            x.block_until_ready()
-    return np.asarray(x)
+            jax.block_until_ready(state)
+    return np.asarray(state)
 expected = trained(tinyhlo_graphs="0")
 print(*counts())
 np.testing.assert_array_equal(trained(), expected)
 recorded, replayed = counts()
-print(1 <= recorded <= (4 if {waits} else 80), replayed >= (100 if {waits} else 40))
+print(1 <= recorded <= (4 if {waits} else 80), replayed >= (100 if {waits} else 20))
 """
     assert printed(program) == "0 0\nTrue True"
 

@@ -191,9 +191,10 @@ static bool allocate_outputs(Run* run) {
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
-/* Free what no longer has users: `dead` storages were collected under the lock. */
+/* Free what no longer has users: `dead` storages were collected under the lock. The last ones first:
+   the allocator gives them out again in the order in which results take them. */
 static void free_all(Storage** dead, int64_t count) {
-  for (int64_t k = 0; k < count; k++) storage_free(dead[k]);
+  while (count) storage_free(dead[--count]);
 }
 
 /* With the lock held: one user less of every input; how many are dead. */
