@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tinyhlo.errors import VerificationError
+from tinyhlo.import_stablehlo.operands import clamp_index
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import BF16, F16, F32, I8, I32, U8, DType
@@ -31,6 +32,7 @@ from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import verify_graph
 from tinyhlo.ir.views import through
@@ -552,3 +554,47 @@ def test_a_comparison_with_zero_that_merging_decides() -> None:
     ones = np.ones(4, np.int32)
     largest, positive = run_graph(graph, [ones, 3 * ones])
     assert not largest.any() and not positive.any()
+
+
+@pytest.mark.parametrize("dtype", [I8, U8, I32])
+@pytest.mark.parametrize("ops", [*itertools.product((Op.MAX, Op.MIN), repeat=2)])
+def test_integers_between_constants(ops: tuple[Op, Op], dtype: DType) -> None:
+    """Each bound once, the lower one first; nothing is left of x where bounds exclude it."""
+    x = build.param(0, (256,), dtype)
+    values = np.arange(256).astype(dtype.numpy)
+    for first, second in ((3, 7), (7, 3), (5, 5)):
+        bounds = [build.full(bound, (256,), dtype) for bound in (first, second)]
+        inner = build.elementwise(ops[0], x, bounds[0])
+        for pair in ((inner, bounds[1]), (bounds[1], inner)):
+            graph = Graph((x,), (build.elementwise(ops[1], *pair),))
+            simple = simplify(graph)
+            np.testing.assert_array_equal(*(run_graph(g, [values])[0] for g in (graph, simple)))
+            found = [node.op for node in simple.nodes() if isinstance(node, Elementwise)]
+            low, high = (first, second) if ops[0] is Op.MAX else (second, first)
+            between = [Op.MAX, Op.MIN] if low < high else []
+            assert found == (between if ops[0] is not ops[1] else [ops[0]])
+
+
+def test_an_index_that_is_clamped_twice() -> None:
+    x = build.param(0, (), I32)
+    clamped = clamp_index(clamp_index(x, 7, I32), 7, I32)
+    found = [n.op for n in simplify(Graph((x,), (clamped,))).nodes() if isinstance(n, Elementwise)]
+    assert found == [Op.MAX, Op.MIN]
+
+
+def test_comparisons_that_bounds_decide() -> None:
+    """What is clamped is not below zero: JAX asks, to count from the end."""
+    x, y = build.param(0, (9,), I32), build.param(1, (9,), I32)
+    clamped = clamp_index(x, 7, I32)
+    wrapped = build.where(clamped < 0, clamped + 8, clamped)
+    one, other = (simplify(Graph((x,), (each,))).results for each in (wrapped, clamped))
+    assert one == other
+    positions = build.iota((9,), I32, 0)
+    for test, sure in (
+        (clamped <= 7, True), (clamped < 7, None), (clamped > 7, False), (clamped < 8, True),
+        (positions < 9, True), (positions < 8, None), (positions + 1 <= 0, None), (y < x, None),
+        (build.full(3, (9,), I32) <= clamped, None), (build.full(-1, (9,), I32) < clamped, True),
+    ):  # fmt: skip
+        (found,) = simplify(Graph((x, y), (test,))).results
+        value = splat_value(found)
+        assert (None if value is None else bool(value)) is sure

@@ -308,6 +308,8 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.fold_constants,
         steps.algebra,
         steps.double_cast,
+        steps.clamps,
+        steps.certain,
         steps.plain_power,
         compute_before_expand,
     ),

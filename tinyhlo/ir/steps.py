@@ -73,6 +73,76 @@ def fold_constants(node: Elementwise) -> Node | None:
     return build.constant(evaluate(node.op, arrays, node.dtype))
 
 
+def clamps(node: Elementwise) -> Node | None:
+    """Integers between constants are min(max(x, low), high), each bound once.
+
+    In the other order ptxas up to 13.0 takes max(min(x, 7), 0) == 7 to be true on sm_90, whatever x
+    is (docs/decisions/0052)."""
+    outer = bounded(node)
+    inner = outer and bounded(outer[0])
+    if outer is None or inner is None:
+        return None
+    (source, bound), (x, first) = outer, inner
+    nearer = max if node.op is Op.MAX else min
+    if source.op is node.op:
+        return build.elementwise(node.op, x, splat_of(nearer(bound, first), x))
+    if nearer(bound, first) == bound:  # all that is on the other side of the first bound
+        return splat_of(bound, x)
+    if node.op is Op.MIN:
+        return None
+    low = build.elementwise(Op.MAX, x, splat_of(bound, x))
+    low = (clamps(low) if isinstance(low, Elementwise) else None) or low
+    return build.elementwise(Op.MIN, low, splat_of(first, x))
+
+
+def bounded(node: Node) -> tuple[Node, int] | None:
+    """What is not above, or not below, a constant, and that."""
+    if not isinstance(node, Elementwise) or node.op not in (Op.MIN, Op.MAX):
+        return None
+    if not node.dtype.is_integer:
+        return None
+    for x, other in (node.inputs, node.inputs[::-1]):
+        value = splat_value(other)
+        if value is not None:
+            return x, int(value)
+    return None
+
+
+def certain(node: Elementwise) -> Node | None:
+    """A comparison of integers whose bounds decide it."""
+    x, y = node.inputs[0], node.inputs[-1]
+    if node.op not in (Op.LT, Op.LE) or not x.dtype.is_integer:
+        return None
+    (least, most), (low, high) = limits(x), limits(y)
+    if node.op is Op.LE:
+        low, high = low + 1, high + 1
+    if most < low or least >= high:
+        return build.full(most < low, node.shape, node.dtype)
+    return None
+
+
+def limits(node: Node) -> tuple[int, int]:
+    """The least and the largest that an integer can be, as far as constants say."""
+    value = splat_value(node)
+    if value is not None:
+        return int(value), int(value)
+    match node:
+        case Iota(shape=shape, axis=axis) if holds_positions(node.dtype, shape[axis]):
+            return 0, max(shape[axis] - 1, 0)
+        case Reshape() | Permute() | Expand() | Slice() | Flip():
+            return limits(node.inputs[0])
+        case Elementwise(op=Op.MIN | Op.MAX as op) if (found := bounded(node)) is not None:
+            nearer, each = (max if op is Op.MAX else min), limits(found[0])
+            return nearer(each[0], found[1]), nearer(each[1], found[1])
+        case _:
+            low, high = node.dtype.bounds
+            return int(low), int(high)
+
+
+def splat_of(value: int, like: Node) -> Node:
+    return build.full(value, like.shape, like.dtype)
+
+
 def plain_power(node: Elementwise) -> Node | None:
     """Powers of 1, 2, 3, +-1/2 and +-3/2 by products and a square root, within 2 ulp; types
     narrower than 32 bits would round too early."""
