@@ -9,6 +9,7 @@
 
 enum {
   MOST_QUEUED = 32, /* each job holds its results' memory already: do not run far ahead, */
+  MOST_APART = 2,   /* as many keep a device busy; few results take turns, so its graphs fit again */
   MOST_BYTES = 256 << 20, /* nor with much memory that jobs before are about to free */
   STACK_BYTES = 16 << 20,
 };
@@ -96,7 +97,7 @@ void tiny_stream_function(int32_t change) {
 /* While the worker is in a Python function, which may wait for the job, only the number of jobs
    counts. */
 static bool has_place(const Job* job) {
-  if (queued >= MOST_QUEUED) return false;
+  if (queued >= (tiny_memory_is_apart() && !functions ? MOST_APART : MOST_QUEUED)) return false;
   return !queued || functions || queued_bytes + job->bytes <= MOST_BYTES;
 }
 

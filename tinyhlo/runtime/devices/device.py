@@ -36,8 +36,8 @@ Build = Callable[[DeviceCode, Config], tuple[Functions, Any]]
 
 HEAD_WORDS = 13  # of a TinyDevice, which native code fills in
 LOG_LINES = 12  # of a failed build
-# What is recorded of a program's calls together, as far as more than the fewest are kept; at most
-# somewhat more calls than the plugin lets wait for their turn, each with results of its own.
+# What is recorded of a program's calls together, as far as more than the fewest are kept. Where
+# nobody waits, a loss has one of 4 places and a state one of 5: 20 ways in which both lie.
 MOST_TOGETHER, FEWEST_CALLS, MOST_CALLS = 4096, 4, 40
 
 
