@@ -89,13 +89,11 @@ def in_single(op: Op, operands: Sequence[T], native: Native, short_nans: bool) -
     value = legalised(op, wide, BOOL if op in COMPARISONS else F32, native)
     if op in COMPARISONS:
         return value
-    if x.dtype is F16:
-        return narrowed(value, F16, native)
-    if op in EXACT:
+    if x.dtype is BF16 and op in EXACT:
         return high_half(value.as_integer())
-    if short_nans:
+    if x.dtype is BF16 and short_nans and not native(Op.CAST, F32, BF16):
         return high_half(rounded_up(value.as_integer()))
-    return narrowed(value, BF16, native)
+    return narrowed(value, x.dtype, native)
 
 
 def widened(x: T, native: Native) -> T:
@@ -115,8 +113,8 @@ def widened(x: T, native: Native) -> T:
 
 def narrowed(x: T, target: DType, native: Native) -> T:
     """f32 as bf16 or f16, to nearest even."""
-    if target is F16 and native(Op.CAST, F32, F16):
-        return x.cast(F16)
+    if native(Op.CAST, F32, target):
+        return x.cast(target)
     bits = x.as_integer()
     if target is BF16:
         quiet = bits | 0x400000

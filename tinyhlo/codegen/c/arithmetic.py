@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.codegen.legal import SMALL_FLOATS
-from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, DType
 from tinyhlo.ir.ops import Op
 
 COMMON = {
@@ -96,7 +96,12 @@ def literal_text(bits: int, dtype: DType) -> str:
 
 def is_native(op: Op, operand: DType, result: DType) -> bool:
     """Whether the prelude has what StableHLO asks for."""
-    return op is Op.CAST and F16 in (operand, result)
+    return op is Op.CAST and by_function(operand, result)
+
+
+def by_function(source: DType, target: DType) -> bool:
+    """Whether a function of the prelude converts one to the other."""
+    return F16 in (source, target) or (source, target) == (F32, BF16)
 
 
 def written(_: Functions, op: Op, arguments: Sequence[str], operand: DType, result: DType) -> str:
@@ -112,7 +117,7 @@ def written(_: Functions, op: Op, arguments: Sequence[str], operand: DType, resu
 
 def converted(text: str, source: DType, target: DType) -> str:
     """Half precision by functions of the prelude."""
-    if F16 in (source, target):
+    if by_function(source, target):
         return f"{target.name}_of_{source.name}({text})"
     return f"({type_name(target)}){text}"
 

@@ -119,6 +119,22 @@ FUNCTION u16 f16_of_f32(f32 x) {
 }
 """
 
+BF16_OF_F32 = """\
+FUNCTION u16 bf16_of_f32(f32 x) {
+  const u32 bits = as_u32(x);
+  return (u16)((x != x ? bits | 0x400000u : bits + ((bits >> 16 & 1u) + 0x7fffu)) >> 16);
+}
+"""
+# NaN is 0x7fff. One number alone would take the unit of slow functions.
+PTX_BF16 = f"""\
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+FUNCTION u16 bf16_of_f32(f32 x) {{
+  u32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(0.0f), "f"(x)); return (u16)y;
+}}
+#else
+{BF16_OF_F32}#endif
+"""
+
 PTX_FLOAT16 = """\
 FUNCTION f32 f32_of_f16(u16 x) {
   f32 y; asm("{ .reg .b16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(y) : "h"(x)); return y;
@@ -193,10 +209,10 @@ HIP = f"""\
 {FLOAT16}"""
 
 PRELUDES = {
-    "CL": OPENCL,
-    "NV": CUDA_WORDS + CUDA,
-    "AMD": CUDA_WORDS + HIP,
-    "METAL": METAL,
-    "QCOM": IMAGES,
+    "CL": OPENCL + BF16_OF_F32,
+    "NV": CUDA_WORDS + CUDA + PTX_BF16,
+    "AMD": CUDA_WORDS + HIP + BF16_OF_F32,
+    "METAL": METAL + BF16_OF_F32,
+    "QCOM": IMAGES + BF16_OF_F32,
 }
 STORES_2 = ("NV", "AMD")  # those with a store of two neighbours

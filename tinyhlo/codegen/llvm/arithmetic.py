@@ -28,7 +28,7 @@ from tinyhlo.codegen.llvm.types import (
     value_type,
 )
 from tinyhlo.codegen.math.tables import LOOKUPS
-from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, I32, U32, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, U32, DType
 from tinyhlo.ir.meaning import MEANING, evaluate
 from tinyhlo.ir.operators import Operators
 from tinyhlo.ir.ops import COMPARISONS, Op
@@ -158,7 +158,8 @@ def convert(b: Builder, text: str, source: DType, target: DType, lanes: int) -> 
 def is_native(b: Builder, lanes: int, op: Op, operand: DType, result: DType) -> bool:
     """Whether LLVM has what StableHLO asks for."""
     if op is Op.CAST:
-        return b.half if F16 in (operand, result) else saturates(lanes)
+        halves = {F16: b.half, BF16: False}
+        return halves.get(operand, halves.get(result, saturates(lanes)))
     return op in NATIVE[operand.kind]
 
 
