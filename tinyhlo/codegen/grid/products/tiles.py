@@ -69,6 +69,11 @@ class Tile:
         """Of an item."""
         return self.item_rows * self.item_columns
 
+    @property
+    def epilogues(self) -> int:
+        """Of an item, that are written out."""
+        return self.sums
+
     def count(self, extents: Extents) -> int:
         rows, columns = ceil_div(extents.rows, self.rows), ceil_div(extents.columns, self.columns)
         return extents.batch * rows * columns
@@ -248,6 +253,6 @@ def soonest(
     tiles: Sequence[T], extents: Extents, written: float, most: float, target: Target
 ) -> T | None:
     """The tile that is soonest done, of those with at most so many operations in epilogues."""
-    least = min((tile.sums for tile in tiles), default=0)
-    short = [t for t in tiles if t.sums * written <= most or t.sums == least]
+    least = min((tile.epilogues for tile in tiles), default=0)
+    short = [t for t in tiles if t.epilogues * written <= most or t.epilogues == least]
     return min(short, key=lambda tile: tile.time(extents, target), default=None)

@@ -109,6 +109,11 @@ class GroupTile(MatrixTile):
     """Of instructions that read both operands from memory which the group shares: four warps have
     64 rows, and all columns."""
 
+    @property
+    def epilogues(self) -> int:
+        """Four in each turn of a loop, of which compilers write out eight."""
+        return 4 * 8
+
     def time_of(self, parts: int, extents: Extents, target: Target) -> float:
         """Operands take longer to come than to be multiplied."""
         steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
