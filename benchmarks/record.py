@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,20 @@ magnitude.
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 """  # noqa: E501
 ON_GPUS = """
-XLA multiplies f32 by TF32, of 10 bits, where a program does not ask for more; tiny by f32.
+XLA multiplies f32 by TF32, of 10 bits, where a program does not ask for more; tiny by f32, unless
+`TINYHLO_TF32=1` says otherwise: see below.
 """
+IN_TF32 = """
+## With TINYHLO_TF32=1
+
+The workloads that multiply f32, in a run of their own; *ratio* is to {rival}'s time above.
+
+"""
+# names and prefixes of those
+TF32 = (
+    *("matmul_1024", "matmul_512", "matmul_256", "bmm", "matmul_bias", "conv", "attention"),
+    *("mlp_train", "cnn_train", "gpt2", "tinygpt", "resnet", "lstm"),
+)
 
 
 def main() -> int:
@@ -77,20 +89,18 @@ def main() -> int:
     if script is None:
         print("nothing recorded: bench/bench_jax.py is not in ../shared", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "results.json"
-        backends = ["--backend", f"{RIVALS[device]},tiny"]
-        arguments = [*backends, *ARGUMENTS, *(FRESH if device == "CPU" else [])]
-        command = [sys.executable, str(script), *arguments, "--json", str(out)]
-        # Compile times are cold; XLA leaves a GPU's memory to others.
-        environment = os.environ | {"TINYHLO_CACHE": "0", "TINYHLO_DEVICE": device}
-        environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        subprocess.run(command, check=True, cwd=CHECKOUT, env=environment)
-        results = json.loads(out.read_text())
+    # Compile times are cold; XLA leaves a GPU's memory to others.
+    environment = os.environ | {"TINYHLO_CACHE": "0", "TINYHLO_DEVICE": device}
+    environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    fresh = FRESH if device == "CPU" else []
+    results = timed(script, [f"{RIVALS[device]},tiny", *fresh], environment)
     if not any("tiny" in row for row in results.values()):
         print("nothing recorded: JAX has no backend tiny; pip install -e . first", file=sys.stderr)
         return 2
     sections = [page(results, device)]
+    if device == "NV":
+        only = ["tiny", "--only", ",".join(TF32)]
+        sections.append(tf32(results, timed(script, only, environment | {"TINYHLO_TF32": "1"})))
     for name in ("corpus", "models", "large", "memory", "sweep") if device == "CPU" else ():
         command = [sys.executable, "-m", f"benchmarks.{name}", "--markdown"]
         found = subprocess.run(
@@ -102,6 +112,19 @@ def main() -> int:
     return 0
 
 
+Results = dict[str, dict[str, dict[str, Any]]]  # by workload and backend
+
+
+def timed(script: Path, backends: Sequence[str], environment: Mapping[str, str]) -> Results:
+    """What the workloads take on some backends."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "results.json"
+        arguments = ["--backend", *backends, *ARGUMENTS, "--json", str(out)]
+        command = [sys.executable, str(script), *arguments]
+        subprocess.run(command, check=True, cwd=CHECKOUT, env=environment)
+        return json.loads(out.read_text())
+
+
 def workloads_script() -> Path | None:
     suites = os.environ.get("TINYHLO_SUITES")
     shared = Path(suites).resolve().parent if suites else CHECKOUT.parent / "shared"
@@ -109,7 +132,7 @@ def workloads_script() -> Path | None:
     return script if script.exists() else None
 
 
-def page(results: dict[str, dict[str, dict[str, Any]]], device: str) -> str:
+def page(results: Results, device: str) -> str:
     """The table of the workloads, with what is above and below it."""
     is_cpu, rival = device == "CPU", RIVALS[device]
     machine = f"{llvm.get_host_cpu_name()}, {len(os.sched_getaffinity(0))} threads"
@@ -144,6 +167,22 @@ def page(results: dict[str, dict[str, dict[str, Any]]], device: str) -> str:
     if failures:
         text += "\n## Not running, or wrong, on tiny\n\n" + "\n".join(failures) + "\n"
     return text
+
+
+def tf32(results: Results, rounded: Results) -> str:
+    """The table of the workloads that were timed once more."""
+    rows: list[list[str]] = []
+    for name, row in rounded.items():
+        theirs, ours = (
+            each.get("median_ms", math.nan)
+            for each in (results[name].get(RIVALS["NV"], {}), row["tiny"])
+        )
+        values = (ours, ".3f"), (theirs / ours, ".2f"), (row["tiny"].get("gflops"), ".1f")
+        rows.append(
+            [name, *(shown(*each) for each in (*values, (row["tiny"].get("relmax"), ".1e")))]
+        )
+    columns = ["workload", "tiny ms", "ratio", "GFLOP/s", "error"]
+    return IN_TF32.format(rival="XLA:CUDA").lstrip("\n") + markdown_table(columns, rows)
 
 
 def line(name: str, ours: dict[str, Any], theirs: dict[str, Any], ratio: float) -> str:
