@@ -78,11 +78,11 @@ def clamps(node: Elementwise) -> Node | None:
 
     In the other order ptxas up to 13.0 takes max(min(x, 7), 0) == 7 to be true on sm_90, whatever x
     is (docs/decisions/0052)."""
-    outer = bounded(node)
-    inner = outer and bounded(outer[0])
-    if outer is None or inner is None:
-        return None
-    (source, bound), (x, first) = outer, inner
+    match bounded(node):
+        case (Elementwise() as source, bound) if (inner := bounded(source)) is not None:
+            x, first = inner
+        case _:
+            return None
     nearer = max if node.op is Op.MAX else min
     if source.op is node.op:
         return build.elementwise(node.op, x, splat_of(nearer(bound, first), x))

@@ -39,6 +39,7 @@ from tinyhlo.codegen.grid.products.fragments import Fragment
 from tinyhlo.codegen.grid.products.operands import NarrowProduct, Staged, fetch, packed
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import PADDING, MatrixTile
+from tinyhlo.codegen.grid.products.wide import is_known
 from tinyhlo.codegen.loops import (
     Assign,
     Body,
@@ -194,7 +195,7 @@ class AheadProduct(NarrowProduct):
         """Names of words that are made of those of fragments before they are multiplied."""
         return ()
 
-    def shelves(self, tile: MatrixTile, place: Place, stages: int) -> list[Shelf]:
+    def shelves(self, tile: MatrixTile, place: Place, stages: int) -> Sequence[Shelf]:
         row, column, _ = tile.corner(index(place.item))
         down, across = tile.counts
         sides = (
@@ -299,9 +300,10 @@ class AheadProduct(NarrowProduct):
 
 
 def origin_of(words: Sequence[Expression]) -> Load | None:
-    """The first of words that can be copied at once: of four side by side, or of one."""
+    """The first of words that can be copied at once: of four side by side, or of one. Where data
+    says where they are, there may be no such data: a copy asks for it even where it is not made."""
     (first, *others) = words
-    if not isinstance(first, Load):
+    if not isinstance(first, Load) or not is_known(first.index):
         return None
     if others and not isinstance(fetch(("",) * len(words), tuple(words)), Fetch):
         return None

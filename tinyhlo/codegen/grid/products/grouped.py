@@ -121,9 +121,8 @@ class GroupProduct(AheadProduct):
         its group whole lines."""
         assert isinstance(tile, GroupTile)
         (memory,) = memories
-        over = self.group_products(
-            tile, *self.shelves(tile, place, tile.stages(self.target)), (), 0
-        )
+        left, right = self.shelves(tile, place, tile.stages(self.target))
+        over = self.group_products(tile, left, right, (), 0)
         item, pitch = index(place.item), tile.columns + PAD
         given = [
             Store(memory, y * pitch + x, apply(Op.BITCAST, (Read(f"sum{k}", F32),), U32))
@@ -160,24 +159,21 @@ class GroupProduct(AheadProduct):
         at = self.along(self.c.batch, batch)
         return group, part, Place(place.item, batch, at, row, column, place.step, start)
 
-    def shelves(self, tile: Tile, place: Place, stages: int) -> list[Shelf]:
+    def shelves(self, tile: Tile, place: Place, stages: int) -> tuple[Lines, Lines]:
         """In one memory, which sums lie in behind the last step."""
         assert isinstance(tile, GroupTile)
         words = stages * (tile.rows + tile.columns) * tile.depth // 2
         memory = Memory("staged", U32, words, local=True)
         rows = index(place.item) // (4 * self.fragment.lanes) * SIDE
-        found: list[Shelf] = []
-        start = 0
-        for operand, side, size, corner in zip(
-            self.operands, "ab", (tile.rows, tile.columns), (rows, ZERO), strict=True
+        found: list[Lines] = []
+        for operand, side, size, corner, start in (
+            (self.operands[0], "a", tile.rows, rows, 0),
+            (self.operands[1], "b", tile.columns, ZERO, stages * tile.rows * tile.depth // 2),
         ):
             along = self.lies_along_depth(*operand)
-            lines, runs = (size, tile.depth // RUN) if along else (tile.depth, size // RUN)
-            found.append(
-                Lines(side, memory, lines, runs, along, corner, 0, self.fragment, 0, start)
-            )
-            start += stages * found[0].words
-        return found
+            shape = (size, tile.depth // RUN) if along else (tile.depth, size // RUN)
+            found.append(Lines(side, memory, *shape, along, corner, 0, self.fragment, start=start))
+        return found[0], found[1]
 
 
 def either(one: Index, other: Index) -> Index:
