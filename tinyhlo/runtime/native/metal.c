@@ -253,6 +253,10 @@ bool tiny_metal_open(TinyDevice* device) {
 #define X(name, text) state->on.name = metal->register_name(text);
   SELECTORS(X)
 #undef X
-  *device = (TinyDevice){launch, copy, finish, allocate, release, 0, NULL, NULL};
+  *device = (TinyDevice){.launch = launch,
+                         .copy = copy,
+                         .wait = finish,
+                         .allocate = allocate,
+                         .release = release};
   return true;
 }

@@ -134,5 +134,9 @@ static void release(TinyDevice* self, void* start) {
 }
 
 void tiny_opencl_open(TinyDevice* device) {
-  *device = (TinyDevice){launch, copy, wait, allocate, release, 0, NULL, NULL};
+  *device = (TinyDevice){.launch = launch,
+                         .copy = copy,
+                         .wait = wait,
+                         .allocate = allocate,
+                         .release = release};
 }

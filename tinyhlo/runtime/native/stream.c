@@ -152,10 +152,17 @@ static void forget(TinyDevice* self, void* graph) {
 
 void tiny_stream_open(TinyDevice* device) {
   Stream* own = (Stream*)device;
-  *device = (TinyDevice){launch, copy, wait, allocate, release, own->memory_bytes, put, get};
-  if (!own->begin_capture) return;
-  device->record = record;
-  device->recorded = recorded;
-  device->replay = replay;
-  device->forget = forget;
+  bool records_calls = own->begin_capture != NULL;
+  *device = (TinyDevice){.launch = launch,
+                         .copy = copy,
+                         .wait = wait,
+                         .allocate = allocate,
+                         .release = release,
+                         .own_bytes = own->memory_bytes,
+                         .put = put,
+                         .get = get,
+                         .record = records_calls ? record : NULL,
+                         .recorded = recorded,
+                         .replay = replay,
+                         .forget = forget};
 }
