@@ -75,6 +75,11 @@ class Target:
         return DATA_LOOPS in self.features.split()
 
     @property
+    def has_wgmma(self) -> bool:
+        """Whether four warps together multiply matrices in memory that their group shares."""
+        return "wgmma" in self.features.split()
+
+    @property
     def is_apart(self) -> bool:
         """Whether a function of the host waits for it and works on copies of its buffers."""
         return APART in self.features.split()

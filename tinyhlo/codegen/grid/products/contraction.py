@@ -165,12 +165,16 @@ class Product:
         """The number of a group, and which part of the depth and what else it is for."""
         across = ceil_div(self.rows, tile.rows), ceil_div(self.columns, tile.columns)
         group = Var("tile", parts * self.batch * across[0] * across[1])
-        part, batch, row, column = unravel(index(group), (parts, self.batch, *across))
+        part, batch, row, column = self.order(index(group), (parts, self.batch, *across))
         step = Var("step", ceil_div(self.depth, tile.depth))
         start = part * (ceil_div(step.extent, parts) if parts > 1 else 0)
         at, item = self.along(self.c.batch, batch), Var("item", tile.items)
         row, column = row * tile.rows, column * tile.columns
         return group, part, Place(item, batch, at, row, column, step, start)
+
+    def order(self, group: Index, extents: tuple[int, ...]) -> tuple[Index, ...]:
+        """Which part, batch, and tile along the rows and the columns a group is for."""
+        return unravel(group, extents)
 
     def multiplied(self, tile: Tile, place: Place) -> tuple[list[Memory], Body, Body]:
         """Memory that the group shares, what comes before the first step, and a step."""

@@ -32,7 +32,7 @@ from tinyhlo.codegen.expressions import Memory, Read, apply, literal
 from tinyhlo.codegen.grid.products.ahead import WORDS, AheadProduct, Shelf
 from tinyhlo.codegen.grid.products.contraction import Keeps, Place
 from tinyhlo.codegen.grid.products.tiles import Tile
-from tinyhlo.codegen.grid.products.warps import RUN, GroupTile
+from tinyhlo.codegen.grid.products.warps import FOUR, RUN, GroupTile
 from tinyhlo.codegen.grid.products.wide import by_fours
 from tinyhlo.codegen.loops import (
     Axis,
@@ -55,7 +55,6 @@ from tinyhlo.records import dataclass
 
 SIDE = 64  # numbers of a line, and rows of four warps
 LINE = SIDE // 2  # words
-FOUR = 4  # sums of a row that an item stores at once
 PAD = 8  # words between rows of sums: a half warp stores its pairs in 32 banks
 BESIDE = 8  # tiles side by side before those of the next rows
 
@@ -147,17 +146,12 @@ class GroupProduct(AheadProduct):
         loop = Loop(turn, Axis.SERIAL, tuple(taken))
         return (over, Synchronize(), *given, Synchronize(), loop)
 
-    def place(self, tile: Tile, parts: int) -> tuple[Var, Index, Place]:
+    def order(self, group: Index, extents: tuple[int, ...]) -> tuple[Index, ...]:
         """Groups that run at once have a square of tiles: they read few rows and columns."""
-        group, _, place = super().place(tile, parts)
-        down, across = ceil_div(self.rows, tile.rows), ceil_div(self.columns, tile.columns)
+        *others, down, across = extents
         beside = max(width for width in range(1, BESIDE + 1) if across % width == 0)
-        shape = (parts, self.batch, across // beside, down, beside)
-        part, batch, block, row, column = unravel(index(group), shape)
-        start = part * (ceil_div(place.step.extent, parts) if parts > 1 else 0)
-        row, column = row * tile.rows, (block * beside + column) * tile.columns
-        at = self.along(self.c.batch, batch)
-        return group, part, Place(place.item, batch, at, row, column, place.step, start)
+        *at, block, row, column = unravel(group, (*others, across // beside, down, beside))
+        return (*at, row, block * beside + column)
 
     def shelves(self, tile: Tile, place: Place, stages: int) -> tuple[Lines, Lines]:
         """In one memory, which sums lie in behind the last step."""

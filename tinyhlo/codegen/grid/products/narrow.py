@@ -77,7 +77,7 @@ def ahead(product: AheadProduct, shapes: tuple[Shape, ...]) -> LoopProgram | Non
         # Places of many words, copied one by one, would take many registers.
         if product.depth >= deep and min(widths) > 1:
             tiles += [replace(tile, depth=deep) for tile in tiles]
-        if fragment is MMA and "wgmma" in target.features.split() and product.depth >= DEEP:
+        if fragment is MMA and target.has_wgmma and product.depth >= DEEP:
             tiles += group_tiles(WGMMA)
     tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
     tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, target)

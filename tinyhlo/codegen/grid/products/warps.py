@@ -24,6 +24,7 @@ PADDING = 8  # words behind a line whose words are read one by one
 # 2nd cache (28 bytes a cycle), a partial sum stored and loaded again (20 bytes a cycle), a dispatch
 # (4 us). A step has a barrier.
 NUMBER, PARTIAL, DISPATCH, STEP = 90, 512, 1 << 23, 1 << 15
+FOUR = 4  # sums of a row that an item stores at once, behind a group's instructions
 FILLED = 1 << 21  # the first steps and the results of a tile, where nothing else is done meanwhile
 
 
@@ -91,14 +92,19 @@ class MatrixTile(Tile):
         """In multiply-adds of a multiprocessor, whose groups share it."""
         steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
         turns = ceil_div(self.count(extents) * parts, target.threads)
-        pace = self.fragment.pace  # of which it does fewer meanwhile
-        number = NUMBER * self.fragment.itemsize / U16.itemsize / pace
-        each = self.rows * self.columns * (1 + number / self.rows + number / self.columns)
-        total = turns * steps * (each * self.depth + STEP / pace)
+        total = turns * self.alone(steps)
         if parts == 1:
             return total
         outputs = extents.batch * extents.rows * extents.columns
-        return total + (DISPATCH + PARTIAL * outputs * parts / target.threads) / pace
+        more = DISPATCH + PARTIAL * outputs * parts / target.threads
+        return total + more / self.fragment.pace
+
+    def alone(self, steps: int) -> float:
+        """The time of one tile, in the same measure."""
+        pace = self.fragment.pace  # of which it does fewer meanwhile
+        number = NUMBER * self.fragment.itemsize / U16.itemsize / pace
+        each = self.rows * self.columns * (1 + number / self.rows + number / self.columns)
+        return steps * (each * self.depth + STEP / pace)
 
     def __str__(self) -> str:
         return f"tile {self.rows}x{self.columns}x{self.depth} by {self.fragment.name}"
@@ -111,19 +117,13 @@ class GroupTile(MatrixTile):
 
     @property
     def epilogues(self) -> int:
-        """Four in each turn of a loop, of which compilers write out eight."""
-        return 4 * 8
+        """Of each turn of a loop, of which compilers write out eight."""
+        return FOUR * 8
 
-    def time_of(self, parts: int, extents: Extents, target: Target) -> float:
+    def alone(self, steps: int) -> float:
         """Operands take longer to come than to be multiplied."""
-        steps = ceil_div(ceil_div(extents.depth, self.depth), parts)
-        turns = ceil_div(self.count(extents) * parts, target.threads)
-        each = NUMBER / self.rows + NUMBER / self.columns
-        total = turns * (steps * (self.rows * self.columns * each * self.depth + STEP) + FILLED)
-        if parts == 1:
-            return total
-        outputs = extents.batch * extents.rows * extents.columns
-        return total + DISPATCH + PARTIAL * outputs * parts / target.threads
+        each = self.rows * self.columns * (NUMBER / self.rows + NUMBER / self.columns)
+        return steps * (each * self.depth + STEP) + FILLED
 
 
 # Rows and columns of a group and of an item, and warps one above the other; more lie side by side.
