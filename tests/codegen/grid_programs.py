@@ -452,13 +452,13 @@ GROUPED: dict[str, Program] = {  # by instructions that read shared memory
 }
 
 
-def by_each_group_tile(name: str, target: Target) -> dict[str, str]:
+def by_warpgroup_tiles(name: str, target: Target) -> dict[str, str]:
     """Products by tiles of such instructions in turn, small as they are."""
     wrong: dict[str, str] = {}
     every, choose = warps.GROUPED, narrow.soonest
 
     def of_groups(tiles: Sequence[Any], *given: Any) -> Any:
-        return choose([t for t in tiles if isinstance(t, warps.GroupTile)], *given)
+        return choose([t for t in tiles if isinstance(t, warps.WarpgroupTile)], *given)
 
     narrow.soonest = of_groups
     for number, (title, program) in enumerate(GROUPED.items()):
@@ -499,7 +499,7 @@ def main(name: str, kind: str) -> None:
     if kind == "own" and by_fours.FEATURE in target.features.split():
         wrong |= by_each_tile(name, target)
     if "wgmma" in target.features.split():
-        wrong |= by_each_group_tile(name, target)
+        wrong |= by_warpgroup_tiles(name, target)
     print(json.dumps(wrong))
 
 

@@ -15,8 +15,8 @@ from tinyhlo.codegen.c.fragments import fragment_function
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.products.ahead import Shelf
 from tinyhlo.codegen.grid.products.fragments import FRAGMENTS, WGMMA, Fragment
-from tinyhlo.codegen.grid.products.grouped import Lines
 from tinyhlo.codegen.grid.products.tiles import Extents
+from tinyhlo.codegen.grid.products.warpgroups import Lines
 from tinyhlo.codegen.grid.products.warps import COPIED, tiles_of
 from tinyhlo.codegen.loops import Fetch
 from tinyhlo.ir.dtypes import U32

@@ -32,7 +32,6 @@ from tinyhlo.codegen.loops import (
     Declare,
     Fetch,
     FragmentProduct,
-    GroupProducts,
     If,
     Keep,
     Loop,
@@ -41,6 +40,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     TileProduct,
+    WarpgroupProducts,
     WriteTexel,
 )
 from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
@@ -96,7 +96,7 @@ def indices_in(statement: Statement) -> tuple[Index, ...]:
             return tuple(c.index for c in conditions)
         case TileProduct(indices=indices):
             return indices
-        case GroupProducts(places=pairs):
+        case WarpgroupProducts(places=pairs):
             return tuple(where for pair in pairs for where in pair)
         case _:
             return ()
@@ -131,7 +131,7 @@ def memories_in(body: Body) -> set[Memory]:
             found.add(statement.memory)
         elif isinstance(statement, Copy):
             found.update((statement.memory, statement.source))
-        elif isinstance(statement, GroupProducts):
+        elif isinstance(statement, WarpgroupProducts):
             found.update((statement.left, statement.right))
         elif isinstance(statement, (ReadTexel, WriteTexel)):
             found.add(statement.image)
@@ -162,7 +162,7 @@ def set_by(statement: Statement) -> frozenset[str]:
             return frozenset((name,))
         case Assign(names=names) | FragmentProduct(sums=names) | Fetch(names=names):
             return frozenset(names)
-        case ReadTexel(names=names) | GroupProducts(sums=names):
+        case ReadTexel(names=names) | WarpgroupProducts(sums=names):
             return frozenset(names)
         case Keep(count=count):
             return frozenset((count,))
@@ -383,7 +383,7 @@ def rewritten(
         case FragmentProduct(name=name, sums=sums, words=words):
             changed = tuple(map(name_of, sums)), tuple(map(value_of, words))
             return FragmentProduct(name, *changed, statement.adds)
-        case GroupProducts(sums=sums, places=pairs):
+        case WarpgroupProducts(sums=sums, places=pairs):
             moved = tuple((index_of(one), index_of(two)) for one, two in pairs)
             return replace(statement, sums=tuple(map(name_of, sums)), places=moved)
         case _:

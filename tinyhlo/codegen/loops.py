@@ -202,7 +202,7 @@ class TileProduct:
 class Synchronize:
     """All items of a group come here before any goes on, and see what the others have stored. With
     `behind`, what they copied too, but for the last so many groups of Copies; `shown`:
-    GroupProducts see it as well."""
+    WarpgroupProducts see it as well."""
 
     behind: int | None = None
     shown: bool = False
@@ -240,7 +240,7 @@ class FragmentProduct:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class GroupProducts:
+class WarpgroupProducts:
     """Instructions for matrices that read both operands from memory which a group shares: four
     warps together begin to add products to `sums`, registers of each of their items. A product is
     of what lies at `places` of `left` and `right`. Then the items wait until all are over but those

@@ -38,7 +38,6 @@ from tinyhlo.codegen.loops import (
     EndCopies,
     Fetch,
     FragmentProduct,
-    GroupProducts,
     If,
     Keep,
     Loop,
@@ -49,6 +48,7 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
     TileProduct,
+    WarpgroupProducts,
     WriteTexel,
 )
 from tinyhlo.codegen.walks import parts, walk
@@ -175,7 +175,7 @@ class _Printer:
                 sign = "+=" if statement.adds else "="
                 self.line(f"{', '.join(sums)} {sign} {name}({', '.join(texts)})")
 
-            case GroupProducts(name=name, left=left, right=right, behind=behind):
+            case WarpgroupProducts(name=name, left=left, right=right, behind=behind):
                 for at, to in statement.places:
                     one, two = f"{left.name}[{self.index(at)}]", f"{right.name}[{self.index(to)}]"
                     self.line(f"{', '.join(statement.sums)} += {name}({one}, {two})")

@@ -128,7 +128,7 @@ def copy_function(name: str) -> dict[str, str]:
     return {"copy_4": COPIES} | ({name: COPY_OF_ONE} if name == "copy_1" else {})
 
 
-def group_functions(name: str, count: int) -> dict[str, str]:
+def warpgroup_functions(name: str, count: int) -> dict[str, str]:
     """The definitions of `name`, which adds to so many sums of an item, and of what it needs:
     wgmma_bf16_10, where lines of the left operand alone are along the depth."""
     _, dtype, along = name.split("_")

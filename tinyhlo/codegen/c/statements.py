@@ -14,8 +14,8 @@ from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.fragments import (
     copy_function,
     fragment_function,
-    group_functions,
     load_function,
+    warpgroup_functions,
 )
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.c.prelude import STORES_2
@@ -33,7 +33,6 @@ from tinyhlo.codegen.loops import (
     EndCopies,
     Fetch,
     FragmentProduct,
-    GroupProducts,
     If,
     Keep,
     Loop,
@@ -42,6 +41,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     Synchronize,
+    WarpgroupProducts,
     WriteTexel,
 )
 from tinyhlo.ir.dtypes import F32, DType
@@ -121,8 +121,8 @@ class Statements(Values):
                 self.out.line(f"write_{image.dtype}({self.texel(statement)}, {given});")
             case FragmentProduct(name=name, sums=sums, words=words):
                 self.fragment_product(name, sums, words)
-            case GroupProducts():
-                self.group_products(statement)
+            case WarpgroupProducts():
+                self.warpgroup_products(statement)
             case _:
                 raise TypeError(statement)
 
@@ -266,9 +266,9 @@ class Statements(Values):
         self.out.line(f"{name}({', '.join(given)});")
         self.forget(tuple(sums))
 
-    def group_products(self, products: GroupProducts) -> None:
+    def warpgroup_products(self, products: WarpgroupProducts) -> None:
         name, sums = products.name, [self.registers[each] for each in products.sums]
-        self.functions.update(group_functions(name, len(sums)))
+        self.functions.update(warpgroup_functions(name, len(sums)))
         self.out.lines += ["BEGIN_PRODUCTS;"] * bool(products.places)
         for at, to in products.places:
             one = f"{self.names[products.left]} + {self.index(at)}"

@@ -4,6 +4,6 @@ contraction   any product in `tiles`; `wide` ones of f32 by fours; from `images`
 narrow        products by instructions for matrices: whether, and by which tile
 warps         what the warps of a group compute of such a tile, from `fragments` of `operands`
 ahead         operands copied some steps ahead, where a device can; else `matrices`
-grouped       the same by instructions that read them there, four warps together
+warpgroups    the same by instructions that read them there, four warps together
 tf32          the same of f32 that may be rounded, or split
 """

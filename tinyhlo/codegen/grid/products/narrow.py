@@ -11,19 +11,19 @@ from dataclasses import replace
 from tinyhlo.codegen.grid.products.ahead import AheadProduct
 from tinyhlo.codegen.grid.products.contraction import Product
 from tinyhlo.codegen.grid.products.fragments import MMA, OF_F32, TF32, WGMMA, fragment_of
-from tinyhlo.codegen.grid.products.grouped import GroupProduct
 from tinyhlo.codegen.grid.products.matrices import MatrixProduct
 from tinyhlo.codegen.grid.products.operands import holds
 from tinyhlo.codegen.grid.products.tf32 import RoundedProduct, SplitProduct
 from tinyhlo.codegen.grid.products.tiles import soonest
+from tinyhlo.codegen.grid.products.warpgroups import WarpgroupProduct
 from tinyhlo.codegen.grid.products.warps import (
     COPIED,
     DEEP,
     HELD,
-    GroupTile,
     Shape,
-    group_tiles,
+    WarpgroupTile,
     tiles_of,
+    warpgroup_tiles,
 )
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.ir.dtypes import BF16, F16, F32, U16, DType
@@ -78,11 +78,11 @@ def ahead(product: AheadProduct, shapes: tuple[Shape, ...]) -> LoopProgram | Non
         if product.depth >= deep and min(widths) > 1:
             tiles += [replace(tile, depth=deep) for tile in tiles]
         if fragment is MMA and target.has_wgmma and product.depth >= DEEP:
-            tiles += group_tiles(WGMMA)
+            tiles += warpgroup_tiles(WGMMA)
     tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
     tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, target)
-    if isinstance(tile, GroupTile):
-        return GroupProduct(product, product.dtype, WGMMA).program(tile)
+    if isinstance(tile, WarpgroupTile):
+        return WarpgroupProduct(product, product.dtype, WGMMA).program(tile)
     return product.program(tile) if tile else None
 
 

@@ -111,7 +111,7 @@ class MatrixTile(Tile):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupTile(MatrixTile):
+class WarpgroupTile(MatrixTile):
     """Of instructions that read both operands from memory which the group shares: four warps have
     64 rows, and all columns."""
 
@@ -157,9 +157,9 @@ def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:
     return found
 
 
-def group_tiles(fragment: Fragment) -> list[GroupTile]:
+def warpgroup_tiles(fragment: Fragment) -> list[WarpgroupTile]:
     """The tiles of instructions that read memory which the group shares."""
     return [
-        GroupTile(rows, columns, DEEP, 2, columns // 4, fragment, (rows // 16, 1))
+        WarpgroupTile(rows, columns, DEEP, 2, columns // 4, fragment, (rows // 16, 1))
         for rows, columns in GROUPED
     ]

@@ -32,7 +32,7 @@ from tinyhlo.codegen.expressions import Memory, Read, apply, literal
 from tinyhlo.codegen.grid.products.ahead import WORDS, AheadProduct, Shelf
 from tinyhlo.codegen.grid.products.contraction import Keeps, Place
 from tinyhlo.codegen.grid.products.tiles import Tile
-from tinyhlo.codegen.grid.products.warps import FOUR, RUN, GroupTile
+from tinyhlo.codegen.grid.products.warps import FOUR, RUN, WarpgroupTile
 from tinyhlo.codegen.grid.products.wide import by_fours
 from tinyhlo.codegen.loops import (
     Axis,
@@ -40,11 +40,11 @@ from tinyhlo.codegen.loops import (
     Declare,
     EndCopies,
     Fetch,
-    GroupProducts,
     Loop,
     Statement,
     Store,
     Synchronize,
+    WarpgroupProducts,
     guarded,
 )
 from tinyhlo.codegen.numbers import ceil_div
@@ -66,7 +66,7 @@ class Lines(Shelf):
 
     def place(self, line: Index, run: Index) -> Index:
         block, run = (ZERO, run) if self.along_depth else (run // RUN, run % RUN)
-        return block * (self.lines * LINE) + line * LINE + either(run, line % RUN) * WORDS
+        return block * (self.lines * LINE) + line * LINE + exclusive_or(run, line % RUN) * WORDS
 
     def part(self, number: int) -> Index:
         """Where the operand of an instruction begins, number `number` of a step."""
@@ -75,11 +75,11 @@ class Lines(Shelf):
         return self.corner // SIDE * (self.lines * LINE) + number * (2 * RUN * LINE)
 
 
-class GroupProduct(AheadProduct):
+class WarpgroupProduct(AheadProduct):
     """The same product."""
 
     def multiplied(self, tile: Tile, place: Place) -> tuple[list[Memory], Body, Body]:
-        assert isinstance(tile, GroupTile)
+        assert isinstance(tile, WarpgroupTile)
         stages = tile.stages(self.target)
         ahead = stages - 2
         shelves = self.shelves(tile, place, stages)
@@ -102,26 +102,26 @@ class GroupProduct(AheadProduct):
             (left.stage(stage) + left.part(k), right.stage(stage) + right.part(k))
             for k in range(tile.depth // self.fragment.depth)
         )
-        products = self.group_products(tile, left, right, places, 1)
+        products = self.warpgroup_products(tile, left, right, places, 1)
         body = (Synchronize(ahead - 1, shown=True), *copied(step + ahead), products)
         return [left.memory], tuple(before), body
 
-    def group_products(
-        self, tile: GroupTile, left: Shelf, right: Shelf,
+    def warpgroup_products(
+        self, tile: WarpgroupTile, left: Shelf, right: Shelf,
         places: tuple[tuple[Index, Index], ...], behind: int,
-    ) -> GroupProducts:  # fmt: skip
+    ) -> WarpgroupProducts:  # fmt: skip
         along = "".join(str(int(shelf.along_depth)) for shelf in (left, right))
         name = f"{self.fragment.name}_{self.dtype.name}_{along}"
         sums = tuple(f"sum{k}" for k in range(tile.sums))
-        return GroupProducts(name, sums, left.memory, right.memory, places, behind)
+        return WarpgroupProducts(name, sums, left.memory, right.memory, places, behind)
 
     def finished(self, tile: Tile, place: Place, memories: Sequence[Memory], keep: Keeps) -> Body:
         """Sums change hands in the memory of the operands: an item stores neighbours in a row, and
         its group whole lines."""
-        assert isinstance(tile, GroupTile)
+        assert isinstance(tile, WarpgroupTile)
         (memory,) = memories
         left, right = self.shelves(tile, place, tile.stages(self.target))
-        over = self.group_products(tile, left, right, (), 0)
+        over = self.warpgroup_products(tile, left, right, (), 0)
         item, pitch = index(place.item), tile.columns + PAD
         given = [
             Store(memory, y * pitch + x, apply(Op.BITCAST, (Read(f"sum{k}", F32),), U32))
@@ -155,7 +155,7 @@ class GroupProduct(AheadProduct):
 
     def shelves(self, tile: Tile, place: Place, stages: int) -> tuple[Lines, Lines]:
         """In one memory, which sums lie in behind the last step."""
-        assert isinstance(tile, GroupTile)
+        assert isinstance(tile, WarpgroupTile)
         words = stages * (tile.rows + tile.columns) * tile.depth // 2
         memory = Memory("staged", U32, words, local=True)
         rows = index(place.item) // (4 * self.fragment.lanes) * SIDE
@@ -170,7 +170,7 @@ class GroupProduct(AheadProduct):
         return found[0], found[1]
 
 
-def either(one: Index, other: Index) -> Index:
+def exclusive_or(one: Index, other: Index) -> Index:
     """The exclusive or of two numbers of three bits."""
     total = ZERO
     for bit in (1, 2, 4):
