@@ -35,6 +35,7 @@ class Target:
     triple: str = ""
     vector_bytes: int = 16
     fma: bool = True
+    fmas: int = 1  # of whole vectors that start in a cycle
     packs: bool = False  # lanes of 32 bits in an order that is data (vpermd)
     dots: tuple[str, ...] = ()  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
     scales: bool = False  # floats times powers of two (vscalefps)
@@ -49,6 +50,11 @@ class Target:
     def runs_grids(self) -> bool:
         """Whether it runs grids of work-items rather than threads."""
         return self.group_items > 0
+
+    @property
+    def outruns_caches(self) -> bool:
+        """Whether it multiplies vectors faster than caches bring them unasked."""
+        return self.fmas * self.vector_bytes > LINE_BYTES
 
     @property
     def has_f64(self) -> bool:

@@ -38,6 +38,12 @@ V2 = ("sse4.2", "ssse3", "popcnt")
 V3 = (*V2, "avx", "avx2", "fma", "f16c", "bmi2")
 V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
+# those that start two multiply-adds of 512 bits in a cycle, as LLVM calls them
+TWO_OF_512 = frozenset(
+    "skylake-avx512 cascadelake cooperlake icelake-server sapphirerapids emeraldrapids "
+    "graniterapids graniterapids-d diamondrapids znver5".split()
+)
+
 # what LLVM calls it -> what is known of it
 PROCESSORS: dict[str, Processor] = {
     "x86-64": Processor(X86, ()),
@@ -68,6 +74,7 @@ def target_of(
         vector_bytes=64 if wide else 32 if "avx" in has else 16,
         vector_registers=32 if wide or not x86 else 16,
         fma="fma" in has or "neon" in has,
+        fmas=1 if wide and cpu not in TWO_OF_512 else 2,
         half="f16c" in has or "fullfp16" in has,
         packs=x86 and "avx2" in has,
         dots=dots_of(x86, wide, has),

@@ -298,7 +298,7 @@ class Builder:
             right, self.vector_starts(panel), right_step,
             depth, self.tile, first,
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias, ahead,
-            values=values, lane=lane if values else None,
+            fetched=plan.fetched, values=values, lane=lane if values else None,
         )  # fmt: skip
 
     def row_starts(self, tile: Var) -> tuple[Index, ...]:

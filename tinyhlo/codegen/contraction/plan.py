@@ -43,7 +43,7 @@ class Plan:
     """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`.
     `shared`: operands are packed once, for all threads, and a chunk is a block of rows times
     `n.positions` columns. `parts`: threads share the depth, in so many parts with sums of their
-    own, which are added at the end."""
+    own, which are added at the end. Right vectors are `fetched` points of the depth early."""
 
     form: Form
     rows: int
@@ -58,6 +58,7 @@ class Plan:
     right: Use
     shared: bool
     parts: int = 1
+    fetched: int = 0
 
     @property
     def chunks(self) -> int:

@@ -19,7 +19,7 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.contraction.tiles import CHUNKS_A_THREAD, MIN_SUMS, issue_slots, tiles
+from tinyhlo.codegen.contraction.tiles import CHUNKS_A_THREAD, MIN_SUMS, issue_slots, stays_near, tiles
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
@@ -39,6 +39,8 @@ SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
+FETCHED_ROWS = 128  # the same, if half of L2 holds it and its rows are fetched early
+FETCHED = {Use.IN_PLACE: 8, Use.PACKED: 4}  # points of the depth that right vectors are early
 FEW_PANELS = 4  # too few to pay for packing the left operand
 MOST_SHARING = 16  # such rows of a tile that are read in place
 DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
@@ -92,9 +94,16 @@ class Planner:
     def plan(self) -> Plan:
         """With the tile that takes the fewest issue slots."""
         plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
-        threads = self.target.threads
-        best = min(plans, key=lambda name: issue_slots(plans[name], threads))
-        return self.moves.choose("tile", {best: plans[best], **plans})
+        best = min(plans, key=lambda name: issue_slots(plans[name], self.target))
+        plan = self.moves.choose("tile", {best: plans[best], **plans})
+        return replace(plan, fetched=self.points_fetched(plan))
+
+    def points_fetched(self, plan: Plan) -> int:
+        """How early the right operand is asked for, where a panel of it does not stay in L1."""
+        if self.streams or self.right not in FETCHED or stays_near(plan, self.target):
+            return 0
+        points = FETCHED[self.right] if self.target.outruns_caches else 0
+        return self.moves.number("fetched", *dict.fromkeys((points, 0, *FETCHED.values())))
 
     def tiles(self) -> dict[tuple[int, int], None]:
         """Tiles no larger than the product, each once."""
@@ -260,9 +269,22 @@ class Planner:
             usable = source.axis_along(fast) is not None
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_ROWS
-        if memory and (few or self.in_panels(source)):
+        if memory and (few or self.in_panels(source) or self.stays_near(source)):
             return Use.IN_PLACE
         return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
+
+    def stays_near(self, source: Source) -> bool:
+        """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
+        would from a packed copy of it."""
+        m, n, k = (self.c.extent(axes) for axes in (self.c.m, self.c.n, self.c.k))
+        nbytes, near = n * k * self.form.itemsize, self.target.l2_bytes
+        apart = source.flat().coefficient(self.c.k[-1]) * self.form.itemsize
+        return (
+            self.target.outruns_caches
+            and apart % LINE_BYTES == 0
+            and nbytes <= near
+            and m * nbytes <= FETCHED_ROWS * near
+        )
 
     def in_panels(self, source: Source) -> bool:
         """Whether the rows of a tile follow each other in memory (`schedule/panels.py`)."""

@@ -21,6 +21,8 @@ TILES = {
     16: ((6, 2), (4, 3), (13, 1)),
     32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
 }
+FAST_TILES = ((4, 4), (6, 4), (9, 3), (14, 2), (10, 2))  # of processors that outrun their caches
+FAR_SLOTS = 2  # that a vector takes there which L1 does not hold; the broadcast of a number: half
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 TILE_SLOTS, STORE_SLOTS = 10, 3  # that a tile takes besides its products, and each of its sums
 CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
@@ -31,6 +33,8 @@ def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
     more, and the bias a register."""
     registers = target.vector_registers
     known = TILES[32] if registers >= 32 else TILES[16]
+    if target.outruns_caches:
+        known = FAST_TILES
     if m < min(rows for rows, _ in known):
         known = ((m, max(MIN_SUMS // m, 1)),)
     for rows, vectors in known:
@@ -38,17 +42,26 @@ def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
         yield ceil_div(m, ceil_div(m, most)), vectors
 
 
-def tile_slots(rows: int, vectors: int, depth: int) -> int:
-    """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by
-    side."""
+def tile_slots(rows: int, vectors: int, depth: int, target: Target, near: bool) -> int:
+    """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by side.
+    `near`: the right operand's vectors are in L1."""
     sums = rows * vectors
-    return max(sums, rows + vectors, MIN_SUMS) * depth + TILE_SLOTS + STORE_SLOTS * sums
+    point = max(sums, rows + vectors, MIN_SUMS)
+    if target.outruns_caches:
+        point += rows // 2 + (0 if near else FAR_SLOTS * vectors)
+    return point * depth + TILE_SLOTS + STORE_SLOTS * sums
 
 
-def issue_slots(plan: Plan, threads: int) -> int:
+def issue_slots(plan: Plan, target: Target) -> int:
     """Of all chunks, as if each thread had as many."""
-    rows = plan.rows + (1 if plan.form.bias else 0)
-    tile = tile_slots(rows, plan.vectors, plan.steps * ceil_div(plan.depth, plan.form.group))
+    threads, rows = target.threads, plan.rows + (1 if plan.form.bias else 0)
+    depth = plan.steps * ceil_div(plan.depth, plan.form.group)
+    tile = tile_slots(rows, plan.vectors, depth, target, stays_near(plan, target))
     count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     few = plan.chunks < CHUNKS_A_THREAD * threads
     return (round_up(plan.chunks, threads) if few else plan.chunks) * count * tile
+
+
+def stays_near(plan: Plan, target: Target) -> bool:
+    """Whether L1 holds a panel of the right operand until the next tile of rows."""
+    return plan.depth * plan.columns * plan.form.itemsize <= target.l1_bytes // 2
