@@ -39,7 +39,8 @@ SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
-FETCHED_ROWS = 128  # the same, if half of L2 holds it and its rows are fetched early
+FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetched early
+FETCHED_BYTES = 128  # of the rows of a panel, at least
 FETCHED = {Use.IN_PLACE: 8, Use.PACKED: 4}  # points of the depth that right vectors are early
 FEW_PANELS = 4  # too few to pay for packing the left operand
 MOST_SHARING = 16  # such rows of a tile that are read in place
@@ -276,14 +277,17 @@ class Planner:
     def stays_near(self, source: Source) -> bool:
         """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
         would from a packed copy of it."""
-        m, n, k = (self.c.extent(axes) for axes in (self.c.m, self.c.n, self.c.k))
-        nbytes, near = n * k * self.form.itemsize, self.target.l2_bytes
-        apart = source.flat().coefficient(self.c.k[-1]) * self.form.itemsize
+        c, size = self.c, self.form.itemsize
+        rows, depth, near = c.extent(c.m), c.extent(c.k), self.target.l2_bytes
+        nbytes = c.extent(c.batch) * depth * c.extent(c.n) * size
+        whole_lines = source.flat().coefficient(c.k[-1]) * size % LINE_BYTES == 0
+        far = depth * FETCHED_BYTES > self.target.l1_bytes // 2
         return (
             self.target.outruns_caches
-            and apart % LINE_BYTES == 0
+            and whole_lines
+            and (far or rows <= FETCHED_ROWS // 2)
             and nbytes <= near
-            and m * nbytes <= FETCHED_ROWS * near
+            and rows * nbytes <= FETCHED_ROWS * near
         )
 
     def in_panels(self, source: Source) -> bool:

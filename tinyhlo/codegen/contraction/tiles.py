@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyhlo.codegen.contraction.plan import Plan
+from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.target import Target
 
@@ -22,7 +22,7 @@ TILES = {
     32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
 }
 FAST_TILES = ((4, 4), (6, 4), (9, 3), (14, 2), (10, 2))  # of processors that outrun their caches
-FAR_SLOTS = 2  # that a vector takes there which L1 does not hold; the broadcast of a number: half
+LATE = {Use.PACKED: 1, Use.IN_PLACE: 5}  # half slots of a vector that is beyond L1, there
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 TILE_SLOTS, STORE_SLOTS = 10, 3  # that a tile takes besides its products, and each of its sums
 CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
@@ -42,13 +42,14 @@ def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
         yield ceil_div(m, ceil_div(m, most)), vectors
 
 
-def tile_slots(rows: int, vectors: int, depth: int, target: Target, near: bool) -> int:
+def tile_slots(rows: int, vectors: int, depth: int, target: Target, late: int = 0) -> int:
     """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by side.
-    `near`: the right operand's vectors are in L1."""
+    A processor that outruns its caches waits half as long for each number that it broadcasts, and
+    `late` halves for a vector."""
     sums = rows * vectors
     point = max(sums, rows + vectors, MIN_SUMS)
     if target.outruns_caches:
-        point += rows // 2 + (0 if near else FAR_SLOTS * vectors)
+        point += (rows + late * vectors) // 2
     return point * depth + TILE_SLOTS + STORE_SLOTS * sums
 
 
@@ -56,7 +57,8 @@ def issue_slots(plan: Plan, target: Target) -> int:
     """Of all chunks, as if each thread had as many."""
     threads, rows = target.threads, plan.rows + (1 if plan.form.bias else 0)
     depth = plan.steps * ceil_div(plan.depth, plan.form.group)
-    tile = tile_slots(rows, plan.vectors, depth, target, stays_near(plan, target))
+    late = 0 if stays_near(plan, target) else LATE.get(plan.right, 0)
+    tile = tile_slots(rows, plan.vectors, depth, target, late)
     count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     few = plan.chunks < CHUNKS_A_THREAD * threads
     return (round_up(plan.chunks, threads) if few else plan.chunks) * count * tile

@@ -85,8 +85,8 @@ def choose_tile(
 
     def slots(tile: tuple[int, int]) -> int:
         rows, vectors = tile
-        scores = ceil_div(keys, vectors) * tile_slots(rows, vectors, depth, target, near=True)
-        values = ceil_div(width, vectors) * tile_slots(rows, vectors, chain.keys, target, near=True)
+        scores = ceil_div(keys, vectors) * tile_slots(rows, vectors, depth, target)
+        values = ceil_div(width, vectors) * tile_slots(rows, vectors, chain.keys, target)
         return ceil_div(m, rows) * (scores + values)
 
     fitting = sorted(tiles(m, target), key=slots)
