@@ -16,6 +16,7 @@ from tinyhlo.codegen.contraction.layout import in_shape_of_sum
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
+from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.loops import Loop, TileProduct
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.config import Config
@@ -570,6 +571,59 @@ def test_tiles_compute_little_beyond_the_edges(m: int, k: int, n: int, tile: str
     target = named_target("x86-64-v4", threads=2)
     loops = lower_contraction(Kernel("kernel", graph), target, Moves())
     assert loops is not None and loops.moves[-1] == f"tile {tile}"
+
+
+@pytest.mark.parametrize(
+    "m, k, n, right, tile, fetched",
+    [
+        (512, 512, 512, "packed once", "6x64", 4),
+        (500, 500, 500, "packed", "6x64", 4),  # rows are no whole lines
+        (256, 256, 256, "in place", "10x32", 8),
+        (8, 512, 512, "in place", "8x32", 8),
+        (64, 64, 64, "in place", "4x64", 0),  # L1 holds all of it
+        (256, 64, 512, "packed", "4x64", 0),  # L1 holds a panel for all rows
+        (8, 1024, 1024, "in place", "4x64", 0),  # read once, whole rows side by side
+    ],
+)
+def test_two_wide_multiply_adds_a_cycle_outrun_the_caches(
+    m: int, k: int, n: int, right: str, tile: str, fetched: int
+) -> None:
+    """Then tiles are larger, and right operands in L2 read where they lie, but asked for early."""
+    x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    target = named_target("cooperlake", threads=2)
+    kernel = Kernel("kernel", Graph((x.type, w.type), (dot(x, w),)))
+    loops = lower_contraction(kernel, target, Moves())
+    assert loops is not None and loops.moves[-1] == f"tile {tile}"
+    assert f"right {right}" in loops.moves
+    (found,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
+    assert found.fetched == fetched
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(40, 256, 64), (64, 511, 96), (256, 300, 500)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_whose_right_operand_is_fetched_early(m: int, k: int, n: int, threads: int) -> None:
+    """What lies beyond its end is asked for too, and not read; results are those without."""
+    x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    program = kernel_program(Graph((x.type, w.type), (dot(x, w),)))
+    arrays = numbers((m, k), F32, 0), numbers((k, n), F32, 1)
+    fast = replace(TARGET, threads=threads, fmas=16, l1_bytes=1 << 14)
+    early, plain = (
+        call(compile_program(program, target, Config()), program, *arrays)
+        for target in (fast, replace(TARGET, threads=threads))
+    )
+    assert early[0].tobytes() == plain[0].tobytes()
+
+
+@pytest.mark.parametrize(("k", "points"), [(64, 2), (63, 1)])
+def test_a_jump_is_shared_by_two_points_of_the_depth(k: int, points: int) -> None:
+    x, w = build.param(0, (64, k), F32), build.param(1, (k, 64), F32)
+    kernel = Kernel("kernel", Graph((x.type, w.type), (dot(x, w),)))
+    target = named_target("x86-64-v4", threads=1)
+    loops = lower_contraction(kernel, target, Moves())
+    assert loops is not None and loops.moves[-1] == "tile 4x64"
+    text = str(render_kernel(loops, target, "kernel", False, {}))
+    assert text.count("call <16 x float> @llvm.fma.v16f32(") == 16 * points
+    assert re.search(rf"icmp ult i64 %\w+, {k // points}$", text, re.MULTILINE)
 
 
 def test_results_that_are_permuted_and_then_split_are_products() -> None:
