@@ -576,7 +576,8 @@ def test_tiles_compute_little_beyond_the_edges(m: int, k: int, n: int, tile: str
 @pytest.mark.parametrize(
     "m, k, n, right, tile, fetched",
     [
-        (512, 512, 512, "packed once", "6x64", 4),
+        (512, 512, 512, "packed", "6x64", 4),
+        (1024, 1024, 1024, "packed once", "6x64", 4),
         (500, 500, 500, "packed", "6x64", 4),  # rows are no whole lines
         (256, 256, 256, "in place", "10x32", 8),
         (8, 512, 512, "in place", "8x32", 8),

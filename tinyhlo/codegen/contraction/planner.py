@@ -35,6 +35,8 @@ RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplied by
 SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
+PIECES_A_THREAD = 2  # of columns, so that one on a slow core can take fewer
+SHARED_COLUMNS = 512  # so few that all rows may as well be read for each panel of them
 SUMS_BYTES = 1 << 20
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
@@ -43,6 +45,7 @@ FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetche
 FETCHED_BYTES = 128  # of the rows of a panel, at least
 FETCHED = {Use.IN_PLACE: 8, Use.PACKED: 4}  # points of the depth that right vectors are early
 FEW_PANELS = 4  # too few to pay for packing the left operand
+WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
 MOST_SHARING = 16  # such rows of a tile that are read in place
 DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
 MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of them
@@ -136,7 +139,7 @@ class Planner:
         columns = c.extent(c.n) if self.shared else n.positions
         return Plan(
             self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
-            self.block_rows(m, rows), self.left_for(columns // (vectors * lanes)),
+            self.block_rows(m, rows), self.left_for(columns // (vectors * lanes), rows),
             self.right, self.shared, parts,
         )  # fmt: skip
 
@@ -165,12 +168,14 @@ class Planner:
         """Whether operands are packed once for all threads: large ones that many chunks read."""
         c, size = self.c, self.form.itemsize
         m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
+        near = m * self.k.positions * size <= self.target.l2_bytes or n <= SHARED_COLUMNS
         return (
             not c.batch
             and self.right is Use.PACKED
             and self.left is not Use.STAGED
             and m * n * k >= SHARED_WORK
             and max(m, n) * k * size <= SHARED_BYTES
+            and not (near and self.target.outruns_caches)
         )
 
     def pieces(self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int) -> tuple[Cut, Cut]:
@@ -187,10 +192,10 @@ class Planner:
         near = (n for n in fitting if n.blocks <= 2 * fitting[0].blocks)
         return m, min(near, key=lambda n: n.blocks * n.positions)
 
-    def left_for(self, panels: int) -> Use:
+    def left_for(self, panels: int, rows: int) -> Use:
         """Rows that share cache sets are packed even if they could be read in place, when enough
         panels read them; those that lie across are read in place where few do."""
-        if self.left is Use.IN_PLACE and self.pays_to_pack(panels):
+        if self.left is Use.IN_PLACE and self.pays_to_pack(panels, rows):
             return Use.PACKED
         source = self.left_source
         across = self.left is Use.PACKED and self.form.group == 1 and not self.layout.by_row
@@ -200,8 +205,10 @@ class Planner:
             return Use.IN_PLACE
         return self.left
 
-    def pays_to_pack(self, panels: int) -> bool:
+    def pays_to_pack(self, panels: int, rows: int) -> bool:
         source, m = self.left_source, self.c.m
+        if self.target.outruns_caches and rows < WAYS:
+            return False
         if (
             source is None
             or not m
@@ -376,6 +383,9 @@ class Planner:
         work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
         target = self.target
         wanted = target.threads if self.streams else target.threads_for(work, PARALLEL_WORK)
+        packs = self.right is Use.PACKED and self.left is not Use.STAGED and not c.batch
+        if packs and work >= SHARED_WORK:
+            wanted *= PIECES_A_THREAD
 
         def enough(m: Cut, n: Cut) -> bool:
             count = batch * m.blocks * n.blocks
@@ -422,7 +432,7 @@ class Planner:
         most = self.target.l2_bytes // 2 // (self.k.positions * self.form.itemsize)
         if m.positions <= most:
             return m.positions
-        blocks = ceil_div(m.positions, max(most // rows, 1) * rows)
+        blocks = ceil_div(m.positions, max(ceil_div(most, rows), 1) * rows)
         return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
 
 
