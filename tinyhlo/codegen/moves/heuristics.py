@@ -63,7 +63,7 @@ def choose_moves(
         ("stage", lambda body: stage_rows(body, target, moves)),
         # a lane may run twice
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
-        ("pieces", lambda body: cut_long_bodies(program, body, runs, moves)),
+        ("pieces", lambda body: cut_long_bodies(program, body, runs, target, moves)),
         ("jumps", lambda body: with_jumps(body, moves)),
         (always, lambda body: parallelised(body, least, target, moves)),
         ("sums", lambda body: side_by_side(body, target, moves)),

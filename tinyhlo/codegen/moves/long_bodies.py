@@ -38,6 +38,7 @@ from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.target import Target
 
 LONG = 24  # operations, those of one exp: such a body runs several vectors side by side
 WINDOW = 160  # operations: longer bodies are cut
@@ -49,31 +50,38 @@ CROSSING = 4  # values that a cut may hand on
 EXPANSION = 24  # operations of a transcendental once it is written out
 MANY = 1 << 14  # iterations in all runs: below, there is little to win
 HEAVY = 1 << 20  # operations of a vector in all runs that outweigh compiling more of them
+FAST_HEAVY = 1 << 16  # the same, where two chains leave half of the processor idle
 UNEVEN = 16  # turns of a loop that make up for a last one that is not full
 
 
-def cut_long_bodies(program: LoopProgram, body: Body, runs: float, moves: list[str]) -> Body:
+def cut_long_bodies(
+    program: LoopProgram, body: Body, runs: float, target: Target, moves: list[str]
+) -> Body:
     """Vector loops side by side, those at the top also in pieces; the kernel runs so often in one
     call of the program."""
     whole = bool(program.in_place)  # there the order of loads and stores matters
-    return tuple(improved(statement, runs, whole, moves) for statement in body)
+    heavy = FAST_HEAVY if target.outruns_caches else HEAVY
+    return tuple(improved(statement, runs, whole, heavy, moves) for statement in body)
 
 
-def improved(statement: Statement, runs: float, whole: bool, moves: list[str]) -> Statement:
+def improved(
+    statement: Statement, runs: float, whole: bool, heavy: int, moves: list[str]
+) -> Statement:
     match statement:
         case Loop(var=var, axis=Axis.VECTOR, count=None, body=inner) if (
             only_stores(inner) and var.extent * runs >= MANY
         ):
-            return cut(statement, var.extent * runs, whole, moves)
+            return cut(statement, var.extent * runs, whole, heavy, moves)
         case Loop(var=var, axis=Axis.SERIAL, body=inner):
-            each = (improved(s, runs * var.extent, True, moves) for s in inner)
+            each = (improved(s, runs * var.extent, True, heavy, moves) for s in inner)
             return replace(statement, body=tuple(each))
         case _:
             return statement
 
 
-def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
-    """The loop, or one over strips with several loops inside, unless it shall stay `whole`."""
+def cut(loop: Loop, iterations: float, whole: bool, heavy: int, moves: list[str]) -> Loop:
+    """The loop, or one over strips with several loops inside, unless it shall stay `whole`; so many
+    operations are worth compiling more vectors."""
     stores = [s for s in loop.body if isinstance(s, Store)]
     declares = [s for s in loop.body if isinstance(s, Declare)]
     order = operations([s.value for s in (*declares, *stores)], loop.var)
@@ -81,7 +89,7 @@ def cut(loop: Loop, iterations: float, whole: bool, moves: list[str]) -> Loop:
     total = sum(weights)
     if total < LONG:
         return loop
-    chains = CHAINS if iterations * total < HEAVY * loop.width else MORE_CHAINS
+    chains = CHAINS if iterations * total < heavy * loop.width else MORE_CHAINS
     if total > AMPLE * WINDOW and total > AMPLE * depth(order, weights):
         chains = 1
     width = widened(loop, chains)
