@@ -53,8 +53,8 @@ class Target:
 
     @property
     def outruns_caches(self) -> bool:
-        """Whether it multiplies vectors faster than caches bring them unasked, and than two chains of
-        operations keep it busy."""
+        """Whether it multiplies vectors faster than caches bring them unasked, and than two chains
+        of operations keep it busy."""
         return self.fmas * self.vector_bytes > LINE_BYTES
 
     @property

@@ -19,6 +19,7 @@ from tinyhlo.ir.dtypes import BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
 TINY_CACHE = replace(target(2), l2_bytes=1 << 10)  # so that small arrays are large
@@ -88,6 +89,16 @@ def test_several_reduces_of_columns_are_passes_of_their_own(
     moves = [move for loops in compiled(graph).loops for move in loops.moves]
     assert sum(move.startswith("rows outside") for move in moves) == 2
     check(graph, normal(*shape))
+
+
+@pytest.mark.parametrize(("rows", "passes"), [(1500, 2), (100, 0)])
+def test_so_are_those_that_only_the_second_cache_does_not_hold(rows: int, passes: int) -> None:
+    x = param(0, (rows, 700), F32)
+    most = broadcast(reduce(Op.MAX, x, (0,)), x.shape, (1,))
+    total = reduce(Op.ADD, elementwise(Op.EXP, elementwise(Op.SUB, x, most)), (0,))
+    kernel = Kernel("sums", Graph((x.type,), (elementwise(Op.LOG, total),)))
+    moves = choose_moves(lower_fused(kernel), named_target("x86-64-v4", threads=2)).moves
+    assert sum(move.startswith("rows outside") for move in moves) == passes
 
 
 def test_small_images_of_an_array_beyond_the_last_cache_too() -> None:

@@ -39,9 +39,9 @@ V3 = (*V2, "avx", "avx2", "fma", "f16c", "bmi2")
 V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 # those that start two multiply-adds of 512 bits in a cycle, as LLVM calls them
-TWO_OF_512 = frozenset(
-    "skylake-avx512 cascadelake cooperlake icelake-server sapphirerapids emeraldrapids "
-    "graniterapids graniterapids-d diamondrapids znver5".split()
+TWO_OF_512 = (
+    *("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids"),
+    *("emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver5"),
 )
 
 # what LLVM calls it -> what is known of it

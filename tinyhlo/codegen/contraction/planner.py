@@ -19,7 +19,13 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.contraction.tiles import CHUNKS_A_THREAD, MIN_SUMS, issue_slots, stays_near, tiles
+from tinyhlo.codegen.contraction.tiles import (
+    CHUNKS_A_THREAD,
+    MIN_SUMS,
+    issue_slots,
+    stays_near,
+    tiles,
+)
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target

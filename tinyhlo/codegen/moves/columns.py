@@ -141,14 +141,12 @@ def in_parts(statement: Statement, target: Target, moves: list[str]) -> Statemen
 
 def fissioned(body: Iterable[Statement], target: Target) -> Body:
     """Loops over columns with several reduces in parts of one reduce each, where all parts gain by
-    being turned and no cache holds what they read: each is a pass over it as before."""
+    being turned: each is a pass over what it reads, in the order of memory."""
     result: list[Statement] = []
     for statement in body:
         parts = reduces_apart(statement)
         found = [columns for part in parts if (columns := find_columns(part))]
-        alone = len(found) > 1 and all(
-            pays(columns, target) and is_far(columns, target) for columns in found
-        )
+        alone = len(found) > 1 and all(pays(columns, target) for columns in found)
         result += parts if alone else [statement]
     return tuple(result)
 
