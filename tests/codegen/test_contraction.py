@@ -602,7 +602,9 @@ def test_two_wide_multiply_adds_a_cycle_outrun_the_caches(
 
 @pytest.mark.parametrize(("m", "k", "n"), [(40, 256, 64), (64, 511, 96), (256, 300, 500)])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_products_whose_right_operand_is_fetched_early(m: int, k: int, n: int, threads: int) -> None:
+def test_products_whose_right_operand_is_fetched_early(
+    m: int, k: int, n: int, threads: int
+) -> None:
     """What lies beyond its end is asked for too, and not read; results are those without."""
     x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     program = kernel_program(Graph((x.type, w.type), (dot(x, w),)))
