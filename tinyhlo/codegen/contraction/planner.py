@@ -283,11 +283,11 @@ class Planner:
             usable = source.axis_along(fast) is not None
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_ROWS
-        if memory and (few or self.in_panels(source) or self.stays_near(source)):
+        if memory and (few or self.in_panels(source) or self.pays_in_place(source)):
             return Use.IN_PLACE
         return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
 
-    def stays_near(self, source: Source) -> bool:
+    def pays_in_place(self, source: Source) -> bool:
         """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
         would from a packed copy of it."""
         c, size = self.c, self.form.itemsize
