@@ -28,7 +28,7 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.compile import compile_program
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.program import Kernel
+from tinyhlo.schedule.program import Kernel, Launch
 
 Shape = tuple[int, ...]
 
@@ -596,6 +596,7 @@ def test_two_wide_multiply_adds_a_cycle_outrun_the_caches(
     loops = lower_contraction(kernel, target, Moves())
     assert loops is not None and loops.moves[-1] == f"tile {tile}"
     assert f"right {right}" in loops.moves
+    assert f"left in place{' once' * right.endswith('once')}" in loops.moves
     (found,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
     assert found.fetched == fetched
 
@@ -610,6 +611,10 @@ def test_products_whose_right_operand_is_fetched_early(
     program = kernel_program(Graph((x.type, w.type), (dot(x, w),)))
     arrays = numbers((m, k), F32, 0), numbers((k, n), F32, 1)
     fast = replace(TARGET, threads=threads, fmas=16, l1_bytes=1 << 14)
+    (kernel,) = (launch.kernel for launch in program.body if isinstance(launch, Launch))
+    loops = lower_contraction(kernel, fast, Moves())
+    assert loops is not None
+    assert all(s.fetched for s in below(loops.body) if isinstance(s, TileProduct))
     early, plain = (
         call(compile_program(program, target, Config()), program, *arrays)
         for target in (fast, replace(TARGET, threads=threads))

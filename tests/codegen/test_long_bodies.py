@@ -7,11 +7,15 @@ import pytest
 
 from tests.codegen.harness import run_kernel
 from tests.codegen.native import check, compiled
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.moves.long_bodies import AMPLE, EXPANSION, MANY, STRIP, WINDOW
+from tinyhlo.codegen.render import loops_of
 from tinyhlo.ir.build import cast, elementwise, full, iota, pad, param, scalar, slice_, where
 from tinyhlo.ir.dtypes import F32, U32, U64
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
 
 UNEVEN = MANY + STRIP + 13
 
@@ -105,3 +109,16 @@ def test_what_does_not_fill_a_vector(size: int) -> None:
     )
     want = np.cos(np.linspace(0, 9, size)) * np.linspace(1, 9, size)
     np.testing.assert_allclose(results[0], want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("processor", "size", "width"),
+    [("x86-64-v4", 100_000, 32), ("cooperlake", 100_000, 64), ("cooperlake", 20_000, 32)],
+)
+def test_two_wide_multiply_adds_a_cycle_are_kept_busy_by_four_vectors(
+    processor: str, size: int, width: int
+) -> None:
+    x = param(0, (size,), F32)
+    kernel = Kernel("tanh", Graph((x.type,), (elementwise(Op.TANH, x),)))
+    loops = loops_of(kernel, named_target(processor, threads=2), 1.0, Moves())
+    assert f"widen i {width}" in loops.moves

@@ -19,6 +19,7 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Plan, Use
+from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
@@ -28,7 +29,7 @@ from tinyhlo.codegen.contraction.tiles import (
 )
 from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
+from tinyhlo.target import LINE_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
@@ -44,11 +45,6 @@ SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
 PIECES_A_THREAD = 2  # of columns, so that one on a slow core can take fewer
 SHARED_COLUMNS = 512  # so few that all rows may as well be read for each panel of them
 SUMS_BYTES = 1 << 20
-REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
-NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
-FEW_ROWS = 18  # too few to pay for packing the right operand
-FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetched early
-FETCHED_BYTES = 128  # of the rows of a panel, at least
 FETCHED = {Use.IN_PLACE: 8, Use.PACKED: 4}  # points of the depth that right vectors are early
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
@@ -82,7 +78,7 @@ def plan_contraction(
 
 
 class Planner:
-    """Decides how operands are read, how deep a step is, blocks for each tile, and the tile."""
+    """Decides how deep a step is, blocks for each tile, and the tile."""
 
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
@@ -92,9 +88,11 @@ class Planner:
         self.c = layout.contraction
         self.shape = self.c.left.shape
         self.lanes = self.fitting_lanes()
-        self.left_source, self.right_source, self.computed = left, right, computed
-        self.left = self.chosen("left", self.left_use())
-        self.right = self.chosen("right", self.right_use())
+        self.left_source, self.right_source = left, right
+        innermost = self.depth_cut(MAX_DEPTH).inside[-1]
+        self.reading = Reading(layout, form, target, left, right, computed, self.lanes, innermost)
+        self.left = self.chosen("left", self.reading.left_use())
+        self.right = self.chosen("right", self.reading.right_use())
         self.streams = self.is_streamed()
         self.k = self.chosen_depth()
         once = self.is_shared() and self.parts_of_sums() == 1
@@ -122,7 +120,7 @@ class Planner:
             return {(min(round_up(MIN_SUMS, lanes), m), 1): None}
         most = self.c.extent(self.c.n) // last * ceil_div(last, lanes)
         found = [(r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias)]
-        if self.left is Use.IN_PLACE and self.rows_share_sets():
+        if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
         return dict.fromkeys(found)
 
@@ -207,7 +205,7 @@ class Planner:
         across = self.left is Use.PACKED and self.form.group == 1 and not self.layout.by_row
         near = self.k.positions * LINE_BYTES <= self.target.l1_bytes  # a line a point of the depth
         few = panels < FEW_PANELS
-        if source and across and near and few and self.is_stored(source, self.form.left):
+        if source and across and near and few and self.reading.is_stored(source, self.form.left):
             return Use.IN_PLACE
         return self.left
 
@@ -219,17 +217,10 @@ class Planner:
             source is None
             or not m
             or self.right is not Use.PACKED
-            or self.reuse(source, m) >= REUSE
+            or self.reading.reuse(source, m) >= REUSE
         ):
             return False
-        return panels >= FEW_PANELS and self.rows_share_sets()
-
-    def rows_share_sets(self) -> bool:
-        """Whether all rows of a left operand in memory fall into the same sets of the cache."""
-        source, m = self.left_source, self.c.m
-        if source is None or not m:
-            return False
-        return abs(source.flat().coefficient(m[-1])) * self.form.itemsize % WAY_BYTES == 0
+        return panels >= FEW_PANELS and self.reading.rows_share_sets()
 
     # --- decisions that a search may change --------------------------------------------------
 
@@ -245,74 +236,6 @@ class Planner:
         cuts = [replace(self.depth_cut(size), apart=apart) for size in sizes]
         return self.moves.choose("depth", {str(cut.positions): cut for cut in cuts})
 
-    # --- how operands are read ---------------------------------------------------------------
-
-    def left_use(self) -> Use:
-        source = self.left_source
-        if source is None:
-            return Use.PACKED
-        if self.form.group > 1 and not self.groups_in(source):
-            return Use.PACKED
-        step = abs(source.flat().coefficient(self.c.k[-1]))
-        stored = self.is_stored(source, self.form.left) and not self.form.bias
-        usable = stored and (step == 1 or self.form.group == 1)
-        if self.reuse(source, self.c.m) >= REUSE:
-            return Use.IN_PLACE if usable else Use.STAGED
-        near = step == 1 or step * self.form.itemsize <= NEAR_ROWS
-        return Use.IN_PLACE if usable and near else Use.PACKED
-
-    def is_stored(self, source: Source, dtype: DType) -> bool:
-        """Whether memory holds the operand in the type in which it is multiplied."""
-        return source.argument is not None and source.argument.dtype is dtype
-
-    def groups_in(self, source: Source) -> bool:
-        """Whether members of a group can be neighbours in a box of the source."""
-        whole = self.depth_cut(MAX_DEPTH).inside[-1] % self.form.group == 0
-        return whole and source.axis_along(self.c.k[-1]) is not None
-
-    def right_use(self) -> Use:
-        source = self.right_source
-        if source is None or self.form.group > 1:
-            return Use.PACKED
-        fast = self.c.n[-1]
-        extent = self.shape[fast]
-        if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
-            return Use.PACKED
-        memory = self.is_stored(source, self.form.right) and source.flat().coefficient(fast) == 1
-        if self.reuse(source, self.c.n) >= REUSE:
-            usable = source.axis_along(fast) is not None
-            return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
-        few = self.c.extent(self.c.m) <= FEW_ROWS
-        if memory and (few or self.in_panels(source) or self.pays_in_place(source)):
-            return Use.IN_PLACE
-        return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
-
-    def pays_in_place(self, source: Source) -> bool:
-        """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
-        would from a packed copy of it."""
-        c, size = self.c, self.form.itemsize
-        rows, depth, near = c.extent(c.m), c.extent(c.k), self.target.l2_bytes
-        nbytes = c.extent(c.batch) * depth * c.extent(c.n) * size
-        whole_lines = source.flat().coefficient(c.k[-1]) * size % LINE_BYTES == 0
-        far = depth * FETCHED_BYTES > self.target.l1_bytes // 2
-        return (
-            self.target.outruns_caches
-            and whole_lines
-            and (far or rows <= FETCHED_ROWS // 2)
-            and nbytes <= near
-            and rows * nbytes <= FETCHED_ROWS * near
-        )
-
-    def in_panels(self, source: Source) -> bool:
-        """Whether the rows of a tile follow each other in memory (`schedule/panels.py`)."""
-        apart = source.flat().coefficient(self.c.k[-1]) * source.node.dtype.itemsize
-        return len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES
-
-    def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
-        """How many points of the product read an element of the source, on average."""
-        inner = {axis: self.shape[axis] for axis in (*axes, *self.c.k)}
-        return prod(inner.values()) / box_size(source, inner)
-
     # --- blocks ------------------------------------------------------------------------------
 
     def is_streamed(self) -> bool:
@@ -323,7 +246,7 @@ class Planner:
         in_place = self.right in (Use.IN_PLACE, Use.IN_REGISTERS)
         if source is None or not in_place or self.left is Use.STAGED:
             return False
-        in_order = self.reuse(source, self.c.n) >= REUSE or self.in_panels(source)
+        in_order = self.reading.reuse(source, self.c.n) >= REUSE or self.reading.in_panels(source)
         return not in_order and nbytes > self.target.l2_bytes
 
     @property

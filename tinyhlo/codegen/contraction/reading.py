@@ -1,0 +1,113 @@
+"""How a tile reads its operands: where they lie, from a box of scratch, packed, or in registers.
+
+In: a Layout, the sources of both operands, the Target. Out: a Use of each:
+
+    x[512, 512] @ w[512, 512] f32   ->  left in place, right packed
+    the same with 8 rows            ->  both in place: nothing is read often enough
+    a 3x3 convolution of padded images  ->  left staged, each element read for nine windows
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tinyhlo.codegen.contraction.form import Form
+from tinyhlo.codegen.contraction.layout import Layout
+from tinyhlo.codegen.contraction.operand import Source, box_size
+from tinyhlo.codegen.contraction.plan import Use
+from tinyhlo.codegen.numbers import round_up
+from tinyhlo.ir.dtypes import DType
+from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
+
+REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
+NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
+FEW_ROWS = 18  # too few to pay for packing the right operand
+FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetched early
+FETCHED_BYTES = 128  # of the rows of a panel, at least
+
+
+class Reading:
+    """`left` and `right` are the sources, None where there is none; `computed`: vectors of the
+    right one can be computed as they are read; `innermost`: positions of a step of the depth along
+    its last axis."""
+
+    def __init__(
+        self, layout: Layout, form: Form, target: Target, left: Source | None,
+        right: Source | None, computed: bool, lanes: int, innermost: int,
+    ) -> None:  # fmt: skip
+        self.c, self.form, self.target = layout.contraction, form, target
+        self.shape = self.c.left.shape
+        self.left, self.right, self.computed = left, right, computed
+        self.lanes, self.innermost = lanes, innermost
+
+    def left_use(self) -> Use:
+        source = self.left
+        if source is None:
+            return Use.PACKED
+        if self.form.group > 1 and not self.groups_in(source):
+            return Use.PACKED
+        step = abs(source.flat().coefficient(self.c.k[-1]))
+        stored = self.is_stored(source, self.form.left) and not self.form.bias
+        usable = stored and (step == 1 or self.form.group == 1)
+        if self.reuse(source, self.c.m) >= REUSE:
+            return Use.IN_PLACE if usable else Use.STAGED
+        near = step == 1 or step * self.form.itemsize <= NEAR_ROWS
+        return Use.IN_PLACE if usable and near else Use.PACKED
+
+    def is_stored(self, source: Source, dtype: DType) -> bool:
+        """Whether memory holds the operand in the type in which it is multiplied."""
+        return source.argument is not None and source.argument.dtype is dtype
+
+    def groups_in(self, source: Source) -> bool:
+        """Whether members of a group can be neighbours in a box of the source."""
+        return self.innermost % self.form.group == 0 and source.axis_along(self.c.k[-1]) is not None
+
+    def right_use(self) -> Use:
+        source = self.right
+        if source is None or self.form.group > 1:
+            return Use.PACKED
+        fast = self.c.n[-1]
+        extent = self.shape[fast]
+        if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
+            return Use.PACKED
+        memory = self.is_stored(source, self.form.right) and source.flat().coefficient(fast) == 1
+        if self.reuse(source, self.c.n) >= REUSE:
+            usable = source.axis_along(fast) is not None
+            return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
+        few = self.c.extent(self.c.m) <= FEW_ROWS
+        if memory and (few or self.in_panels(source) or self.pays_in_place(source)):
+            return Use.IN_PLACE
+        return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
+
+    def pays_in_place(self, source: Source) -> bool:
+        """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
+        would from a packed copy of it."""
+        c, size = self.c, self.form.itemsize
+        rows, depth, near = c.extent(c.m), c.extent(c.k), self.target.l2_bytes
+        nbytes = c.extent(c.batch) * depth * c.extent(c.n) * size
+        whole_lines = source.flat().coefficient(c.k[-1]) * size % LINE_BYTES == 0
+        far = depth * FETCHED_BYTES > self.target.l1_bytes // 2
+        return (
+            self.target.outruns_caches
+            and whole_lines
+            and (far or rows <= FETCHED_ROWS // 2)
+            and nbytes <= near
+            and rows * nbytes <= FETCHED_ROWS * near
+        )
+
+    def in_panels(self, source: Source) -> bool:
+        """Whether the rows of a tile follow each other in memory (`schedule/panels.py`)."""
+        apart = source.flat().coefficient(self.c.k[-1]) * source.node.dtype.itemsize
+        return len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES
+
+    def reuse(self, source: Source, axes: tuple[int, ...]) -> float:
+        """How many points of the product read an element of the source, on average."""
+        inner = {axis: self.shape[axis] for axis in (*axes, *self.c.k)}
+        return prod(inner.values()) / box_size(source, inner)
+
+    def rows_share_sets(self) -> bool:
+        """Whether all rows of a left operand in memory fall into the same sets of the cache."""
+        source, m = self.left, self.c.m
+        if source is None or not m:
+            return False
+        return abs(source.flat().coefficient(m[-1])) * self.form.itemsize % WAY_BYTES == 0
