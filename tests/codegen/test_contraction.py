@@ -610,7 +610,7 @@ def test_products_whose_right_operand_is_fetched_early(
     x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     program = kernel_program(Graph((x.type, w.type), (dot(x, w),)))
     arrays = numbers((m, k), F32, 0), numbers((k, n), F32, 1)
-    fast = replace(TARGET, threads=threads, fmas=16, l1_bytes=1 << 14)
+    fast = replace(TARGET, threads=threads, fmas=16, l1_bytes=1 << 12)  # no panel stays there
     (kernel,) = (launch.kernel for launch in program.body if isinstance(launch, Launch))
     loops = lower_contraction(kernel, fast, Moves())
     assert loops is not None
