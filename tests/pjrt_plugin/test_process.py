@@ -104,8 +104,9 @@ def test_eight_threads_compile_and_run(python: Python) -> None:
 def test_exit_with_live_arrays(python: Python) -> None:
     """Fifty interpreters in a row end with code 0, arrays and work still alive."""
     program = """
-        import os, sys, jax, jax.numpy as jnp, numpy as np   # no client yet: fork is safe
+        import gc, os, sys, jax, jax.numpy as jnp, numpy as np   # no client yet: fork is safe
         import tinyhlo.compiler     # so that every child need not
+        gc.freeze()    # nor walk what was imported, page by page, when it ends
         children = []
         for k in range(50):
             child = os.fork()

@@ -68,4 +68,5 @@ def built(device: str) -> Path:
         options = ("-std=c++17", "-O2", "-shared", "-fPIC", f"-Wl,-soname,{name}")
         subprocess.run(["g++", *options, HERE / source, "-o", new], check=True)
         new.replace(folder / name)  # processes at the same time
+    image.precompile(folder.parent)
     return folder / next(iter(LIBRARIES[device].values()))

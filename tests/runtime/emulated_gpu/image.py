@@ -7,6 +7,7 @@ LIBRARY is the emulated driver, whose words `words.h` declares.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from zlib import crc32
 
 HEADERS = Path(__file__).parent
 # no contraction, as --fmad=false; C++17 as NVRTC is told
-COMMAND = ("g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-march=native")
+COMMAND = (
+    *("g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-march=native"),
+    *("-fPIC", "-w"),
+)
 # not what instructions for matrices stand behind
 KERNEL = re.compile(
     r'^(?:KERNEL\(\d+(?:, \d+)?\)|FUNCTION|extern "C" __global__|kernel) void (\w+)\((?!\w+&)',
@@ -29,13 +33,26 @@ def version() -> int:
     return crc32(headers + " ".join((*COMMAND, KERNEL.pattern)).encode()) >> 1
 
 
+def precompile(folder: Path) -> None:
+    """`words.h` as g++ reads it fastest, for images of drivers in folders of `folder`: two thirds of
+    an image's time were the headers'."""
+    header = folder / "words.h.gch"
+    sources = (HEADERS / "words.h", HEADERS / "image.py")
+    if header.exists() and header.stat().st_mtime > max(s.stat().st_mtime for s in sources):
+        return
+    new = folder / f"words.{os.getpid()}"
+    subprocess.run([*COMMAND, "-x", "c++-header", sources[0], "-o", new], check=True)
+    new.replace(header)  # processes at the same time
+
+
 def compiled(library: str, text: str, image: Path) -> subprocess.CompletedProcess[str]:
     """The compiler's status and what it says."""
     entries = [
         f'extern "C" int {name}_entry(void** where) {{ return emulated_call({name}, where); }}'
         for name in KERNEL.findall(text)
     ]
-    command = [*COMMAND, "-shared", "-fPIC", "-w", f"-I{HEADERS}", "-include", "words.h"]
+    precompiled = Path(library).parents[1]
+    command = [*COMMAND, "-shared", f"-I{precompiled}", f"-I{HEADERS}", "-include", "words.h"]
     command += ["-x", "c++", "-", "-x", "none", library, "-o", str(image)]
     source = "\n".join([text, *entries])
     return subprocess.run(command, input=source, capture_output=True, text=True, check=False)

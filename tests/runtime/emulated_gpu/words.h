@@ -1,8 +1,8 @@
 /* CUDA C for a C++ compiler of the host: the words that generated code uses. */
 #pragma once
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
-#include <vector>
 
 struct Place { unsigned x, y, z; };
 extern "C" Place threadIdx, blockIdx, blockDim, gridDim; /* of the item that runs */
@@ -178,6 +178,24 @@ static inline void load_matrices_turned(unsigned& a, unsigned& b, unsigned& c, u
   emulated_load(true, words, row);
 }
 
+/* What an item began and has not waited for. Not a std::vector, whose templates every image would
+   instantiate again: that took as long as all else in it. */
+template <class T> struct EmulatedQueue {
+  T* first;
+  unsigned count, room;
+  void push(T each) {
+    if (count == room) first = (T*)realloc(first, (room = room * 2 + 16) * sizeof each);
+    first[count++] = each;
+  }
+  /* Ends those that `end` takes; the others stay. */
+  template <class End> void sift(End end) {
+    unsigned before = count;
+    count = 0;
+    for (unsigned k = 0; k < before; k++)
+      if (!end(first[k])) first[count++] = first[k];
+  }
+};
+
 /* Copies past registers: what an item began comes when it waits for it, no sooner. */
 struct EmulatedCopy {
   void* to;
@@ -185,12 +203,12 @@ struct EmulatedCopy {
   unsigned bytes;
   unsigned group;
 };
-static std::vector<EmulatedCopy> emulated_copies[1024];
+static EmulatedQueue<EmulatedCopy> emulated_copies[1024];
 static unsigned emulated_ended[1024]; /* groups */
 
 static inline void emulated_copy(unsigned& to, const unsigned* from, bool inside, unsigned bytes) {
   unsigned item = threadIdx.x;
-  emulated_copies[item].push_back({&to, inside ? from : nullptr, bytes, emulated_ended[item]});
+  emulated_copies[item].push({&to, inside ? from : nullptr, bytes, emulated_ended[item]});
 }
 static inline void copy_4(unsigned& to, const unsigned* from, bool inside) {
   emulated_copy(to, from, inside, 16);
@@ -199,16 +217,14 @@ static inline void copy_1(unsigned& to, const unsigned* from, bool inside) {
   emulated_copy(to, from, inside, 4);
 }
 static inline void emulated_await(unsigned behind) {
-  std::vector<EmulatedCopy> left;
-  for (const EmulatedCopy& each : emulated_copies[threadIdx.x]) {
-    if (each.group + behind >= emulated_ended[threadIdx.x])
-      left.push_back(each);
-    else if (each.from)
+  emulated_copies[threadIdx.x].sift([=](const EmulatedCopy& each) {
+    if (each.group + behind >= emulated_ended[threadIdx.x]) return false;
+    if (each.from)
       memcpy(each.to, each.from, each.bytes);
     else
       memset(each.to, 0, each.bytes);
-  }
-  emulated_copies[threadIdx.x] = left;
+    return true;
+  });
 }
 
 /* Products of matrices in memory that a group shares, by the 128 items of four warps; a product is
@@ -222,7 +238,7 @@ struct EmulatedProduct {
   bool is_bf16;
   unsigned group;
 };
-static std::vector<EmulatedProduct> emulated_products[1024];
+static EmulatedQueue<EmulatedProduct> emulated_products[1024];
 static unsigned emulated_begun[1024]; /* groups */
 
 static inline float emulated_at(const unsigned* base, bool along, unsigned beside, unsigned depth,
@@ -235,18 +251,13 @@ static inline float emulated_at(const unsigned* base, bool along, unsigned besid
   return emulated_number(origin[turned / 2], turned % 2, is_bf16);
 }
 static inline void emulated_end_products(unsigned behind) {
-  unsigned item = threadIdx.x;
-  std::vector<EmulatedProduct> left;
-  for (const EmulatedProduct& each : emulated_products[item]) {
-    if (each.group + behind >= emulated_begun[item]) {
-      left.push_back(each);
-      continue;
-    }
+  emulated_products[threadIdx.x].sift([=](const EmulatedProduct& each) {
+    if (each.group + behind >= emulated_begun[threadIdx.x]) return false;
     for (unsigned k = 0; k < 16; k++)
       *each.sum += emulated_at(each.left, each.along & 2, each.row, k, each.is_bf16) *
                    emulated_at(each.right, each.along & 1, each.column, k, each.is_bf16);
-  }
-  emulated_products[item] = left;
+    return true;
+  });
 }
 template <bool Bf16, unsigned Along, class... Sums>
 static inline void emulated_wgmma(const unsigned* left, const unsigned* right, Sums&... sums) {
@@ -255,7 +266,7 @@ static inline void emulated_wgmma(const unsigned* left, const unsigned* right, S
   for (float* sum : all) {
     unsigned row = item / 32 * 16 + item % 32 / 4 + s / 2 % 2 * 8;
     unsigned column = s / 4 * 8 + item % 4 * 2 + s % 2;
-    emulated_products[threadIdx.x].push_back(
+    emulated_products[threadIdx.x].push(
         {sum, left, right, row, column, Along, Bf16, emulated_begun[threadIdx.x]});
     s++;
   }
