@@ -158,7 +158,7 @@ Client_DmaMap
 Client_DmaUnmap
 Client_CreateUninitializedBuffer p:client p:shape_dims z:shape_num_dims u:shape_element_type
     p:shape_layout p:device p:memory p:buffer
-Client_UpdateGlobalProcessInfo
+Client_UpdateGlobalProcessInfo p:client p:process_infos z:num_process_infos
 TopologyDescription_Deserialize
 Client_CreateAliasBuffer
 Client_FulfillAliasBuffer

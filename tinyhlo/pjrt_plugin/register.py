@@ -13,6 +13,7 @@ import os
 import re
 from typing import Any
 
+from tinyhlo.errors import TinyhloError
 from tinyhlo.pjrt_plugin import bridge, callbacks, dlpack, lowerings, partitioners
 
 PLATFORM = "tiny"
@@ -30,6 +31,7 @@ def initialize() -> None:
     if hasattr(xla_bridge, "_nonexperimental_plugins"):
         xla_bridge._nonexperimental_plugins.add(PLATFORM)  # no warning at start
     xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=capsule(), options=client_options)
+    spare_others()
     allow_donation()
     lowerings.register(PLATFORM)
     callbacks.install(PLATFORM)
@@ -42,14 +44,31 @@ def client_options() -> dict[str, int | str]:
     """What client.c is told when JAX first uses the platform. A device beside the host is opened
     now: arrays must lie in its memory from the first one on.
 
-    Raises TinyhloError where there is none.
+    Raises TinyhloError where there is none, or where jax.distributed has several processes.
     """
     config = bridge.environment()
+    refuse_several_processes()
     if config.platform:
         show_as(config.platform)
     devices: dict[str, int | str] = {"devices": config.devices or pretended_devices()}
     device = bridge.opened_device(config)
     return devices if device is None else devices | {"kind": device.name, "label": device.label}
+
+
+def refuse_several_processes() -> None:
+    """Each would see its own devices alone, and compute a part as if it were the whole.
+
+    Raises TinyhloError.
+    """
+    from jax._src import distributed
+
+    count = getattr(distributed.global_state, "num_processes", None) or 1
+    if count > 1:
+        raise TinyhloError(
+            f"tiny computes in one process, and jax.distributed was initialized for {count}: run "
+            "this program on XLA's CPU (JAX_PLATFORMS=cpu), or in one process on tiny with "
+            "TINYHLO_DEVICES=N"
+        )
 
 
 def pretended_devices() -> int:
@@ -69,6 +88,16 @@ def capsule() -> object:
     new.restype = ctypes.py_object
     new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     return new(bridge.api(), CAPSULE_NAME, None)
+
+
+def spare_others() -> None:
+    """What keeps tiny from starting ends the programs that ask for it, and no others: JAX starts
+    all platforms together where JAX_PLATFORMS names none."""
+    from jax._src import xla_bridge
+
+    registration: Any = getattr(xla_bridge, "_backend_factories", {}).get(PLATFORM)
+    if hasattr(registration, "fail_quietly"):
+        registration.fail_quietly = True
 
 
 def allow_donation() -> None:

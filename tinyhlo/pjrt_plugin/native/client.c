@@ -162,6 +162,10 @@ Error* PJRT_Client_Destroy(PJRT_Client_Destroy_Args* args) {
   return NULL;
 }
 
+/* jax.distributed says which of its processes live; jaxlib ends the process over any error here. There
+   is but this one (register.py). */
+NOTHING_TO_DO(Client_UpdateGlobalProcessInfo)
+
 GETTER(Client_PlatformName, TEXT(args, platform_name, PLATFORM))
 GETTER(Client_PlatformVersion, TEXT(args, platform_version, VERSION))
 GETTER(Client_ProcessIndex, SET(args, process_index, 0))
