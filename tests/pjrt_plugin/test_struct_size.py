@@ -18,7 +18,7 @@ GUARD = 0xAA
 
 ACTIONS = (
     *("Create", "Destroy", "Compile", "Lookup", "FromHost", "CopyTo", "CopyRaw", "ToHost"),
-    *("Delete", "ReferenceCount", "ReadyEvent", "DefaultDeviceAssignment", "ClearMemoryStats"),
+    *("Delete", "ReferenceCount", "ReadyEvent", "DefaultDeviceAssignment", "ClearMemoryStats", "Update"),
 )
 # Functions that only fill in what they know of the handle in their first field.
 GETTERS = [
