@@ -18,7 +18,14 @@ GUARD = 0xAA
 
 ACTIONS = (
     *("Create", "Destroy", "Compile", "Lookup", "FromHost", "CopyTo", "CopyRaw", "ToHost"),
-    *("Delete", "ReferenceCount", "ReadyEvent", "DefaultDeviceAssignment", "ClearMemoryStats", "Update"),
+    *(
+        "Delete",
+        "ReferenceCount",
+        "ReadyEvent",
+        "DefaultDeviceAssignment",
+        "ClearMemoryStats",
+        "Update",
+    ),
 )
 # Functions that only fill in what they know of the handle in their first field.
 GETTERS = [
