@@ -247,6 +247,48 @@ def test_few_rows_stream_the_matrix(m: int, k: int, n: int) -> None:
         assert ("4 deep apart" if m == 1 else "8 deep,") in " ".join(loops.moves)
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "n", "moves"),
+    [
+        (20, 1024, 520, "8 deep, 128 steps; left in place; right in place"),
+        (24, 1001, 1000, "right packed"),  # no steps of eight
+        (32, 1024, 520, "32 deep, 32 steps; left in place; right in place"),
+        (49, 700, 900, "28 deep, 25 steps; left in place; right in place"),
+        (96, 1024, 515, "32 deep, 32 steps; left in place; right in place"),
+        (97, 1024, 520, "right packed"),
+        (32, 1031, 520, "right packed"),
+    ],
+)
+def test_some_rows_stream_a_matrix_that_l2_does_not_hold(
+    m: int, k: int, n: int, moves: str
+) -> None:
+    x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+    program = kernel_program(Graph((x.type, w.type), (dot(x, w),)))
+    (kernel,) = (launch.kernel for launch in program.body if isinstance(launch, Launch))
+    arrays = numbers((m, k), F32, 0), numbers((k, n), F32, 1)
+    results = []
+    for threads in (1, 2, 7):
+        target = replace(TARGET, threads=threads, l2_bytes=1 << 18)
+        loops = lower_contraction(kernel, target, Moves())
+        assert loops is not None
+        for move in moves.split("; "):
+            assert move in "; ".join(loops.moves)
+        results.append(call(compile_program(program, target, Config()), program, *arrays)[0])
+    assert all(found.tobytes() == results[0].tobytes() for found in results)
+    np.testing.assert_allclose(results[0], arrays[0] @ arrays[1], rtol=0, atol=k * 4e-6)
+
+
+def test_rows_that_stream_share_columns_alone() -> None:
+    """Each block of rows would read all of the matrix again; sums of a chunk stay in L2."""
+    target = named_target("x86-64-v4", threads=2)
+    for m, k, n, chunks in ((49, 512, 2048, 2), (96, 768, 3072, 4), (64, 4096, 11008, 6)):
+        x, w = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
+        kernel = Kernel("kernel", Graph((x.type, w.type), (dot(x, w),)))
+        loops = lower_contraction(kernel, target, Moves())
+        assert loops is not None and f"parallel 1x1x{chunks} chunks" in loops.moves
+        assert 4 * m * n <= chunks * target.l2_bytes // 2
+
+
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_number_of_threads_does_not_change_bits(threads: int) -> None:
     """Chunks are cut by the number of threads; sums are not."""

@@ -55,6 +55,7 @@ FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
 STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
+DEEP_ROWS, DEEP_STREAMS = 24, 32  # beyond so many rows of the product: sums are read less often
 STREAMS = 4  # of one row's matrix: so many are read at once, each from its own part of the depth
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
@@ -90,7 +91,10 @@ class Planner:
         self.lanes = self.fitting_lanes()
         self.left_source, self.right_source = left, right
         innermost = self.depth_cut(MAX_DEPTH).inside[-1]
-        self.reading = Reading(layout, form, target, left, right, computed, self.lanes, innermost)
+        streamed = self.depth_cut(self.stream_depth()).positions
+        self.reading = Reading(
+            layout, form, target, left, right, computed, self.lanes, innermost, streamed
+        )
         self.left = self.chosen("left", self.reading.left_use())
         self.right = self.chosen("right", self.reading.right_use())
         self.streams = self.is_streamed()
@@ -162,11 +166,12 @@ class Planner:
         source, c = self.right_source, self.c
         if not self.streams or c.batch or source is None or len(c.n) > 1:
             return 1
-        size = source.node.dtype.itemsize
-        depth = c.extent(c.k) * size
-        most = depth // (SUMS_SHARE * c.extent(c.m) * self.form.sums.itemsize)
-        fitting = (p for p in DEPTH_PARTS if self.steps % p == 0 and p <= most)
-        return next(fitting, 1) if columns * size <= ROW_BYTES else 1
+        size, sums = source.node.dtype.itemsize, c.extent(c.m) * self.form.sums.itemsize
+        far = self.many_stream and sums * columns > self.target.l2_bytes // 2
+        if columns * size > ROW_BYTES or far:
+            return 1
+        most = c.extent(c.k) * size // (SUMS_SHARE * sums)
+        return next((p for p in DEPTH_PARTS if self.steps % p == 0 and p <= most), 1)
 
     def is_shared(self) -> bool:
         """Whether operands are packed once for all threads: large ones that many chunks read."""
@@ -241,13 +246,18 @@ class Planner:
     def is_streamed(self) -> bool:
         """Whether a matrix larger than the cache is multiplied by few rows: then it is read once,
         a few of its rows side by side, and the sums of all columns wait in the cache."""
-        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.itemsize
         source = self.right_source
         in_place = self.right in (Use.IN_PLACE, Use.IN_REGISTERS)
         if source is None or not in_place or self.left is Use.STAGED:
             return False
         in_order = self.reading.reuse(source, self.c.n) >= REUSE or self.reading.in_panels(source)
-        return not in_order and nbytes > self.target.l2_bytes
+        return not in_order and self.reading.is_far
+
+    @property
+    def many_stream(self) -> bool:
+        """Whether so many rows are multiplied by such a matrix that threads share its columns, as
+        many as have sums that stay in L2: each block of rows would read all of it again."""
+        return self.streams and self.c.extent(self.c.m) > FEW_ROWS
 
     @property
     def is_row(self) -> bool:
@@ -255,9 +265,14 @@ class Planner:
 
     def most_depth(self) -> int:
         if self.streams:
-            return STREAMS if self.is_row else STREAM_DEPTH
+            return self.stream_depth()
         across = self.left is Use.STAGED and not self.layout.by_row
         return ACROSS_DEPTH if across else MAX_DEPTH
+
+    def stream_depth(self) -> int:
+        """Rows of a matrix that is read once, side by side; more where more sums wait for them."""
+        deep = self.c.extent(self.c.m) > DEEP_ROWS
+        return STREAMS if self.is_row else DEEP_STREAMS if deep else STREAM_DEPTH
 
     def depth_cut(self, most: int) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]
@@ -305,7 +320,10 @@ class Planner:
         c, size = self.c, self.form.sums.itemsize
         i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
         j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
-        if self.steps > 1:  # all sums of a chunk stay in memory
+        if self.many_stream:
+            near = self.target.l2_bytes // 2
+            j = first(n_cuts, lambda n: m_cuts[i].positions * n.positions * size <= near)
+        elif self.steps > 1:  # all sums of a chunk stay in memory
             n = n_cuts[j].positions
             i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
         batch = c.extent(c.batch)
@@ -321,6 +339,8 @@ class Planner:
             return count % wanted == 0 or count >= 4 * wanted
 
         by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
+        if self.many_stream:
+            return m_cuts[i], n_cuts[by_columns]
         by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
         overlap = m_cuts[by_rows].positions * m_cuts[by_rows].blocks > MOST_OVERLAP * c.extent(c.m)
         columns_first = self.right is Use.PACKED and (self.left is not Use.STAGED or overlap)

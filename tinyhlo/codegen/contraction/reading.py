@@ -22,6 +22,8 @@ from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
+STREAMED_ROWS = 96  # the same, where L2 does not hold it and its depth has even steps
+STEPS = range(8, 33)  # of a depth that is walked a few rows at a time: positions in one
 FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetched early
 FETCHED_BYTES = 128  # of the rows of a panel, at least
 
@@ -29,16 +31,16 @@ FETCHED_BYTES = 128  # of the rows of a panel, at least
 class Reading:
     """`left` and `right` are the sources, None where there is none; `computed`: vectors of the
     right one can be computed as they are read; `innermost`: positions of a step of the depth along
-    its last axis."""
+    its last axis; `streamed`: of a step where a far matrix is read once."""
 
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
-        right: Source | None, computed: bool, lanes: int, innermost: int,
+        right: Source | None, computed: bool, lanes: int, innermost: int, streamed: int,
     ) -> None:  # fmt: skip
         self.c, self.form, self.target = layout.contraction, form, target
         self.shape = self.c.left.shape
         self.left, self.right, self.computed = left, right, computed
-        self.lanes, self.innermost = lanes, innermost
+        self.lanes, self.innermost, self.streamed = lanes, innermost, streamed
 
     def left_use(self) -> Use:
         source = self.left
@@ -75,9 +77,22 @@ class Reading:
             usable = source.axis_along(fast) is not None
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
         few = self.c.extent(self.c.m) <= FEW_ROWS
-        if memory and (few or self.in_panels(source) or self.pays_in_place(source)):
+        pays = few or self.pays_to_stream() or self.in_panels(source) or self.pays_in_place(source)
+        if memory and pays:
             return Use.IN_PLACE
         return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
+
+    def pays_to_stream(self) -> bool:
+        """Whether packing a matrix that comes from memory takes longer than adding to sums that
+        wait in L2."""
+        few = self.c.extent(self.c.m) <= STREAMED_ROWS and self.streamed in STEPS
+        return few and self.is_far and self.left_use() is not Use.STAGED
+
+    @property
+    def is_far(self) -> bool:
+        """Whether L2 does not hold the right operand."""
+        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.itemsize
+        return nbytes > self.target.l2_bytes
 
     def pays_in_place(self, source: Source) -> bool:
         """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
