@@ -93,3 +93,18 @@ def test_a_rule_that_knows_the_cpu_alone(tiny: jax.Device) -> None:
     mlir.register_lowering(primitive, rule, platform="cpu")
     x = jax.device_put(np.array([1.0, 2.0], np.float32), tiny)
     assert jax.jit(primitive.bind)(x).tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("platforms", [("cpu",), ("tpu", "cpu", "cuda")])
+def test_what_was_exported_for_the_cpu_can_be_called(tiny: jax.Device, platforms: Any) -> None:
+    x = np.eye(3, dtype=np.float32) * 4
+    made = export.export(jax.jit(jnp.linalg.cholesky), platforms=platforms)(x)
+    exported = export.deserialize(made.serialize())
+    found = jax.jit(lambda x: exported.call(x) + 1)(jax.device_put(x, tiny))
+    assert (found.devices(), found.tolist()) == ({tiny}, (x / 2 + 1).tolist())
+
+
+def test_what_was_exported_for_others_is_refused(tiny: jax.Device) -> None:
+    exported = export.export(jax.jit(jnp.sin), platforms=["tpu"])(np.float32(1))
+    with pytest.raises(ValueError, match="exported for platforms"):
+        exported.call(jax.device_put(np.float32(1), tiny))

@@ -78,6 +78,18 @@ def as_loops(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     return lower
 
 
+def exported_for_cpu(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A call of what jax.export made for the CPU and not for us: the CPU's program, which runs here
+    as it is. Without this JAX refuses files that others exported."""
+
+    def lower(ctx: Any, *given: Any, exported: Any, **named: Any) -> Any:
+        for_cpu_alone = "cpu" in exported.platforms and platform not in exported.platforms
+        rule = functools.partial(told_cpu, theirs) if for_cpu_alone else theirs
+        return rule(ctx, *given, exported=exported, **named)
+
+    return lower
+
+
 # (module, primitive, JAX's rule for it, what makes ours of that and the platform)
 ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
     ("jax._src.lax.lax", "logistic_p", "_nary_lower_hlo", as_one_op),
@@ -109,6 +121,7 @@ ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
         "_buffer_callback_lowering",
         buffer_callbacks.lowering,
     ),
+    ("jax._src.export._export", "call_exported_p", "_call_exported_lowering", exported_for_cpu),
     ("jax._src.pallas.pallas_call", "pallas_call_p", "_pallas_call_lowering", as_loops),
     ("jax._src.pallas.mpmd", "mpmd_map_p", "_mpmd_map_fallback_lowering", as_loops),
 )
