@@ -311,6 +311,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.clamps,
         steps.certain,
         steps.plain_power,
+        scatter_steps.masked_updates,
         compute_before_expand,
     ),
     Permute: (
