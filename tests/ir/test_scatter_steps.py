@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.graph import Graph, Output, Reduce, Scatter
+from tinyhlo.ir.graph import Graph, Reduce, Scatter
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
 
@@ -96,23 +96,3 @@ def test_a_sum_of_one_is_that_one(name: str) -> None:
     np.testing.assert_array_equal(found, wanted)
     signs = np.signbit(found) == np.signbit(wanted)
     assert np.all(signs | np.isnan(wanted)) or name == "negated"  # XLA negates the sum
-
-
-MASKED: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    "set": lambda x, i: x.at[ROWS, i].set(7.0),
-    "add": lambda x, i: x.at[ROWS, i].add(7.0),
-    "a place twice": lambda x, i: x.at[0, i // 2].add(7.0),
-}
-
-
-@pytest.mark.parametrize("name", MASKED)
-def test_a_mask_is_read_where_the_updates_go(name: str) -> None:
-    def function(x: jax.Array, i: jax.Array) -> jax.Array:
-        return jnp.where(x % 3 > 0, MASKED[name](x, i), x)
-
-    x = np.arange(60, dtype=np.float32).reshape(6, 10)
-    graph = simple(function, x, PLACES)
-    (result,) = graph.results
-    assert isinstance(result, Output)
-    (found,) = run_graph(graph, [x, PLACES])
-    np.testing.assert_array_equal(found, jax.jit(function)(x, PLACES))

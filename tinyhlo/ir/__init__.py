@@ -6,7 +6,7 @@ graph         nodes, interned (`interned`); `operators` writes arithmetic, `prin
 build         constructors of nodes, `joining`: of arrays side by side; `verifier` checks by them
 interpreter   a Graph run by NumPy; `einsum` for its large products
 index         index expressions, `views`: what a view does to an index
-simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`,
+simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`, `masked` (updates),
               `algebra` (for `rewrite`), `limit`
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
 narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places;

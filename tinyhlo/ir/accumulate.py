@@ -29,13 +29,13 @@ from tinyhlo.ir.graph import (
     Pad,
     Param,
     Scatter,
-    Shape,
     UpdateSlice,
     added_locations,
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.ir.updates import block
 from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
 from tinyhlo.records import dataclass
 
@@ -222,16 +222,3 @@ def placed(few: Node) -> tuple[Node, list[Node]]:
         return few.inputs[0], [build.scalar(first, dtype) for first in few.low]
     _, update, *places = few.inputs[0].inputs if isinstance(few, Output) else few.inputs
     return update, places
-
-
-def block(array: Node, starts: Sequence[Node], shape: Shape) -> Node:
-    """The part of an array that begins at scalars inside it."""
-    known = [int(start) for start in map(splat_value, starts) if start is not None]
-    if len(known) == len(starts):
-        return build.slice_(array, known, [a + n for a, n in zip(known, shape, strict=True)])
-    dtype = index_dtype(array.shape)
-    places = [build.broadcast(build.cast(start, dtype), shape) for start in starts]
-    for axis, extent in enumerate(shape):
-        if extent > 1:
-            places[axis] = places[axis] + build.iota(shape, dtype, axis)
-    return build.gather(array, places)

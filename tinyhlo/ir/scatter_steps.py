@@ -1,28 +1,20 @@
-"""Scatters that are known to write each place once, computed place by place; and those of which a
-mask takes some back.
+"""Scatters that are known to write each place once, computed place by place.
 
     zeros(128, 50257).at[arange(128), labels].add(g)    ->    where(iota == labels, 0 + g, 0)
-    where(m, x.at[i].set(u), x)                         ->    x.at[where(m[i], i, outside)].set(u)
 
 The gradient of what a loss reads at the labels is such an array: nothing has to be in memory before
-what uses it, and all of it is computed in vectors. A `vmap` over a `while_loop` keeps the state of
-those that have ended by such a mask: without it, the state is written where it lies.
+what uses it, and all of it is computed in vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-
-import numpy as np
 
 from tinyhlo.ir import build
-from tinyhlo.ir.graph import Elementwise, Node, Output, Scatter
+from tinyhlo.ir.graph import Node, Output, Scatter
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.steps import counted_from
-
-FEWER = 2  # times: of more updates the mask is read as a whole
 
 
 def one_update_each(node: Output) -> Node | None:
@@ -66,36 +58,4 @@ def counted_axes(indices: Sequence[Node], shape: Sequence[int]) -> dict[int, int
         start, along = counted_from(index) or (0, None)
         if start == 0 and along is not None and index.shape[along] == shape[axis]:
             found.setdefault(along, axis)
-    return found
-
-
-def masked_updates(node: Elementwise) -> Node | None:
-    """Updates of which the mask takes some back: these go outside, where they are dropped. Not if
-    they are so many that their places cost more than the whole array."""
-    match node:
-        case Elementwise(
-            op=Op.WHERE,
-            inputs=(mask, Output(inputs=(Scatter(results=(_,)) as scatter,)), other),
-        ) if scatter.inputs[0] is other and is_small(scatter):
-            return masked_scatter(mask, scatter)
-    return None
-
-
-def is_small(node: Scatter) -> bool:
-    operand, update = node.inputs[:2]
-    return 0 < FEWER * prod(update.shape) <= prod(operand.shape)
-
-
-def masked_scatter(mask: Node, scatter: Scatter) -> Node | None:
-    operand, update, *indices = scatter.inputs
-    if not indices or np.iinfo(indices[0].dtype.numpy).max < operand.shape[0]:
-        return None
-    inside = [
-        index.at_least(0).at_most(extent - 1)
-        for index, extent in zip(indices, operand.shape, strict=True)
-    ]
-    first, *others = indices
-    outside = build.full(operand.shape[0], first.shape, first.dtype)
-    kept = build.where(build.gather(mask, inside), first, outside)
-    (found,) = build.scatter([operand], [update], [kept, *others], scatter.combiner, scatter.unique)
     return found

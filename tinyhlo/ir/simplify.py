@@ -47,6 +47,7 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.limit import limit_sorts
+from tinyhlo.ir.masked import masked_updates
 from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
 from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
@@ -311,7 +312,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         steps.clamps,
         steps.certain,
         steps.plain_power,
-        scatter_steps.masked_updates,
+        masked_updates,
         compute_before_expand,
     ),
     Permute: (

@@ -7,9 +7,11 @@ What is read of a choice is computed where it is read; an update copies the arra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BOOL, index_dtype
-from tinyhlo.ir.graph import Node, UpdateSlice
+from tinyhlo.ir.graph import Node, Shape, UpdateSlice
 from tinyhlo.ir.rewrite import splat_value
 
 MOST_CHOICES = 8  # one after the other: each element of the result makes all of them
@@ -73,3 +75,16 @@ def masked_axes(node: UpdateSlice) -> set[int]:
         for axis, (n, extent) in enumerate(zip(operand.shape, update.shape, strict=True))
         if extent < n and (splat_value(starts[axis]) is None or (axis == last and extent == 1))
     }
+
+
+def block(array: Node, starts: Sequence[Node], shape: Shape) -> Node:
+    """The part of an array that begins at scalars inside it."""
+    known = [int(start) for start in map(splat_value, starts) if start is not None]
+    if len(known) == len(starts):
+        return build.slice_(array, known, [a + n for a, n in zip(known, shape, strict=True)])
+    dtype = index_dtype(array.shape)
+    places = [build.broadcast(build.cast(start, dtype), shape) for start in starts]
+    for axis, extent in enumerate(shape):
+        if extent > 1:
+            places[axis] = places[axis] + build.iota(shape, dtype, axis)
+    return build.gather(array, places)
