@@ -16,7 +16,7 @@ In reading order:
     row_chain/    two products with work on rows between them: attention
     transform/    products with small constant matrices: Fourier transforms
     sort/         sorts, and the first few of a row
-    small_matrices/  factorisations of many small matrices, one a lane
+    small_matrices/  factorisations of many small matrices, one a lane; `lapack` reads such calls
     math/         exp, log, sin ... as primitives
     legal         what ops mean by those that every language prints
     llvm/         loop programs as LLVM IR, and the entry that calls the kernels

@@ -33,9 +33,9 @@ from tinyhlo.ir.graph import (
     Iota,
     Locations,
     Node,
-    Output,
     Reshape,
     TensorType,
+    maker,
 )
 
 # None: a token, or of a type that is not compiled
@@ -129,7 +129,7 @@ class Walker:
     def add_effect(self, outputs: Sequence[Node]) -> None:
         """The node with these outputs runs for its effect, after the effects before it."""
         node = outputs[0]
-        self._effects.append(node.inputs[0] if isinstance(node, Output) else node)
+        self._effects.append(maker(node))
 
     def effect_number(self) -> int:
         """A number that no other effectful call of this program has."""

@@ -272,6 +272,11 @@ class Output(Node):
     position: int
 
 
+def maker(value: Node) -> Node:
+    """The node that computes a value: that whose Output it is, or itself."""
+    return value.inputs[0] if isinstance(value, Output) else value
+
+
 VIEWS = (Reshape, Permute, Expand, Pad, Slice, Flip, Window)
 VOID = TensorType((0,), DType("void", "bool", 8, np.dtype(np.bool_)))  # type of multi-result nodes
 

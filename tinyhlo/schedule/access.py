@@ -17,11 +17,11 @@ from tinyhlo.ir.graph import (
     Gather,
     MultiReduce,
     Node,
-    Output,
     Reduce,
     Reshape,
     Shape,
     UpdateSlice,
+    maker,
 )
 from tinyhlo.ir.index import Index, Var, index, linear
 from tinyhlo.ir.rewrite import splat_value
@@ -59,8 +59,7 @@ def reduced_axes(node: Node, prefix: str) -> tuple[Var, ...]:
 
 def reducer_of(node: Node) -> Reduce | MultiReduce | None:
     """The reduce that `node` is a result of."""
-    if isinstance(node, Output):
-        node = node.inputs[0]
+    node = maker(node)
     return node if isinstance(node, (Reduce, MultiReduce)) else None
 
 

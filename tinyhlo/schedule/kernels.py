@@ -25,6 +25,7 @@ from tinyhlo.ir.graph import (
     Reshape,
     graph_key,
     intern,
+    maker,
     with_inputs,
 )
 from tinyhlo.ir.rewrite import splat_value
@@ -104,7 +105,7 @@ def over_params(
         stored = in_memory(node) if isinstance(node, STRUCTURES) else ()
         return [(child, child in stored) for child in node.inputs]
 
-    roots = [r.inputs[0] if isinstance(r, Output) else r for r in results]
+    roots = [maker(result) for result in results]
     stack: list[tuple[Node, bool, bool]] = [(root, False, False) for root in reversed(roots)]
     inside = set(roots)
     while stack:

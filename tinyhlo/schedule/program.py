@@ -17,7 +17,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Union
 
-from tinyhlo.ir.graph import Constant, Graph, TensorType
+from tinyhlo.ir.graph import Constant, Graph, Node, TensorType, maker
 from tinyhlo.records import dataclass
 
 
@@ -63,6 +63,11 @@ class Kernel:
     in_place: tuple[tuple[int, int], ...] = ()
     locations: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Node:
+        """The node that says which kind it is."""
+        return maker((self.graph.results or self.graph.effects)[0])
 
 
 @dataclass(frozen=True, slots=True)

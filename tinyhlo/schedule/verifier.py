@@ -14,7 +14,7 @@ from itertools import combinations
 
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.build import ALIASES
-from tinyhlo.ir.graph import LibraryCall, Node, Output, Param, Scatter, UpdateSlice
+from tinyhlo.ir.graph import LibraryCall, Node, Output, Param, Scatter, UpdateSlice, maker
 from tinyhlo.ir.index import ZERO, Index, Var, index, linear, substitute
 from tinyhlo.schedule.access import access, space_of, updated_element
 from tinyhlo.schedule.program import (
@@ -57,7 +57,7 @@ def unsafe_reads(kernel: Kernel) -> Iterator[str]:
     graph = kernel.graph
     for position, taken in kernel.in_place:
         result = graph.results[position]
-        node = result.inputs[0] if isinstance(result, Output) else result
+        node = maker(result)
         if isinstance(node, LibraryCall):
             promised = dict(node.attributes).get(ALIASES, ())
             own = result.position if isinstance(result, Output) else 0

@@ -19,7 +19,7 @@ from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import LOWERINGS as PROCESSOR_LOWERINGS
 from tinyhlo.codegen.moves.basic import join
-from tinyhlo.ir.graph import LibraryCall, Output, Scan, Scatter, Sort
+from tinyhlo.ir.graph import LibraryCall, Scan, Scatter, Sort
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -35,10 +35,7 @@ LOWERINGS = {
 
 def lower(kernel: Kernel, target: Target) -> LoopProgram:
     """The LoopProgram of any kernel but library calls."""
-    root = kernel.graph.results[0]
-    if isinstance(root, Output):
-        root = root.inputs[0]
-    lowering = LOWERINGS.get(type(root))
+    lowering = LOWERINGS.get(type(kernel.root))
     if lowering is not None:
         return lowering(kernel, target)
     transformed = lower_transform(kernel, target)

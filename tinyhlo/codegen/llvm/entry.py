@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.ir.graph import Node, Output, Param
+from tinyhlo.ir.graph import Node, Param
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import (
     Block,
@@ -185,7 +185,7 @@ class EntryRenderer:
     def library_call(self, launch: Launch) -> None:
         """Call through a descriptor; the entry returns when it fails."""
         kernel = launch.kernel
-        reads = [self.pointer(launch.reads[param_of(child)]) for child in called(kernel).inputs]
+        reads = [self.pointer(launch.reads[param_of(child)]) for child in kernel.root.inputs]
         self.call_through(kernel, reads, [*map(self.pointer, launch.writes)])
 
     def call_through(self, kernel: Kernel, reads: Sequence[str], writes: Sequence[str]) -> None:
@@ -291,12 +291,6 @@ class EntryRenderer:
             self.block(block)
             self.b.line(f"br label %{after}")
         self.b.lines.append(f"{after}:")
-
-
-def called(kernel: Kernel) -> Node:
-    """The call that a kernel of a library call is."""
-    root = kernel.graph.results[0] if kernel.graph.results else kernel.graph.effects[0]
-    return root.inputs[0] if isinstance(root, Output) else root
 
 
 def param_of(operand: Node) -> int:

@@ -17,7 +17,7 @@ from tinyhlo.codegen.row_chain.lower import lower_row_chain
 from tinyhlo.codegen.small_matrices.lower import is_small, lower_small_matrices
 from tinyhlo.codegen.sort.lower import lower_sort
 from tinyhlo.codegen.transform.lower import lower_transform
-from tinyhlo.ir.graph import LibraryCall, Node, Output, Scan, Scatter, Sort, UpdateSlice
+from tinyhlo.ir.graph import LibraryCall, Node, Scan, Scatter, Sort, UpdateSlice
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -36,10 +36,9 @@ def library_call_of(
     """The call that a kernel consists of, when it does; such a kernel has no loops of its own. What
     a user has registered under one of `users` is called always. `target`: of a device beside the
     host."""
-    roots = (*kernel.graph.results, *kernel.graph.effects)
-    if not roots:  # a device's, which stands for several
+    if not (kernel.graph.results or kernel.graph.effects):  # a device's, which stands for several
         return None
-    root = roots[0].inputs[0] if isinstance(roots[0], Output) else roots[0]
+    root = kernel.root
     if not isinstance(root, LibraryCall):
         return None
     if root.target in users:
@@ -52,10 +51,7 @@ def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> 
     """The LoopProgram of any kernel but library calls; with moves where only its lowering can
     choose them."""
     moves = Moves() if moves is None else moves
-    root = kernel.graph.results[0]
-    if isinstance(root, Output):
-        root = root.inputs[0]
-    lowering = LOWERINGS.get(type(root))
+    lowering = LOWERINGS.get(type(kernel.root))
     if lowering is not None:
         return lowering(kernel, target)
     shaped = in_shape_of_sum(kernel)

@@ -41,7 +41,7 @@ def with_operand(
     kernel: Kernel, ways: Callable[[Updates, Callable[[], Lowering]], Body]
 ) -> LoopProgram:
     """The updates as `ways` has them, or one by one, after what they are combined with is there."""
-    root = kernel.graph.results[0].inputs[0]
+    root = kernel.root
     assert isinstance(root, Scatter)
     copies = Lowering(kernel)
     shared = {result for result, _ in kernel.in_place}

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from math import prod
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
+from tinyhlo.codegen.lapack import letter, routine
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.small_matrices.algorithms import Matrices, cholesky, lu, solve
 from tinyhlo.codegen.small_matrices.jacobi import Jacobi
-from tinyhlo.ir.dtypes import F32, F64, I32
+from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall, Output
 from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
 from tinyhlo.records import dataclass
@@ -30,28 +31,23 @@ from tinyhlo.target import Target
 
 FEW_MATRICES = 4  # of fewer, LAPACK's vectors lie better
 Place = Callable[[Index, Index], Position]  # the last axes of a buffer, for element (i, j)
-PREFIXES = {F32: "s", F64: "d"}
 
 
 def is_small(call: LibraryCall) -> bool:
     """Whether a call is written as loops."""
-    matrix = call.inputs[0] if call.inputs else None
-    if matrix is None or matrix.dtype not in PREFIXES or len(matrix.shape) < 2:
+    way = WAYS.get(routine(call))
+    if way is None or len(call.inputs[0].shape) < 2:
         return False
-    ways = {f"lapack_{PREFIXES[matrix.dtype]}{name}_ffi": way for name, way in WAYS.items()}
-    way = ways.get(call.target)
-    if way is None:
-        return False
-    batch, (columns, rows) = prod(matrix.shape[:-2]), matrix.shape[-2:]
+    *outer, columns, rows = call.inputs[0].shape
+    batch = prod(outer)
     most = way.most_rows if batch >= FEW_MATRICES else way.most_rows_of_few
     return 0 < rows == columns <= most and 0 < call.results[0].size <= batch * rows * most
 
 
 def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
-    root = kernel.graph.results[0]
-    call = root.inputs[0] if isinstance(root, Output) else root
+    call = kernel.root
     assert isinstance(call, LibraryCall)
-    way = WAYS[call.target.removesuffix("_ffi")[len("lapack_s") :]]
+    way = WAYS[routine(call)]
     builder = Builder(kernel, call, target, way.vectors)
     body = way.build(builder)
     work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
@@ -75,10 +71,6 @@ class Builder:
             lanes //= 2
         self.lane = Var("lane", lanes)
         self.group = Var("group", ceil_div(self.batch, lanes))
-
-    def letter(self, name: str) -> str:
-        """An option of the call, as LAPACK has it: "L" is lower or left."""
-        return chr(int(dict(self.call.attributes)[name]))
 
     def scratch(self, name: str, rows: int, columns: int) -> Matrices:
         size = rows * columns * self.lane.extent
@@ -149,7 +141,7 @@ def factor_lu(builder: Builder) -> Body:
 
 def factor_cholesky(builder: Builder) -> Body:
     a, failed = builder.scratch("a", builder.rows, builder.rows), builder.scratch("failed", 1, 1)
-    place = by_columns if builder.letter("uplo") == "L" else by_rows
+    place = by_columns if letter(builder.call, "uplo") == "L" else by_rows
     return (
         Allocate(failed.memory),
         *builder.read(0, a, place),
@@ -162,9 +154,9 @@ def factor_cholesky(builder: Builder) -> Body:
 def solve_triangle(builder: Builder) -> Body:
     """X op(A) = B is solved as op(A)' X' = B'."""
     rows, columns = builder.rows, builder.columns
-    left = builder.letter("side") == "L"
-    turned = (builder.letter("trans_x") == "N") != left
-    lower = (builder.letter("uplo") == "L") != turned
+    left = letter(builder.call, "side") == "L"
+    turned = (letter(builder.call, "trans_x") == "N") != left
+    lower = (letter(builder.call, "uplo") == "L") != turned
     t, x = builder.scratch("t", rows, rows), builder.scratch("x", rows, columns)
 
     def row(i: Index) -> Index:
@@ -179,7 +171,7 @@ def solve_triangle(builder: Builder) -> Body:
     return (
         *builder.read(0, t, of_triangle),
         *builder.read(1, x, of_solution),
-        *solve(t, x, builder.letter("diag") == "U"),
+        *solve(t, x, letter(builder.call, "diag") == "U"),
         *builder.write(x, 0, of_solution),
     )
 
@@ -190,8 +182,8 @@ def find_eigenvalues(builder: Builder) -> Body:
     a, v = builder.scratch("a", rows, rows), builder.scratch("v", rows, rows)
     values, turn = builder.scratch("values", rows, 1), builder.scratch("turn", 4, 1)
     failed = builder.scratch("failed", 1, 1)
-    vectors = v if builder.letter("mode") == "V" else None
-    place = by_columns if builder.letter("uplo") == "L" else by_rows
+    vectors = v if letter(builder.call, "mode") == "V" else None
+    place = by_columns if letter(builder.call, "uplo") == "L" else by_rows
     return (
         *(Allocate(each.memory) for each in (values, turn, vectors) if each is not None),
         *builder.read(0, a, place),
@@ -213,7 +205,7 @@ class Way:
     vectors: int = 1
 
 
-WAYS = {
+WAYS: dict[str | None, Way] = {
     "getrf": Way(factor_lu),
     "potrf": Way(factor_cholesky),
     "trsm": Way(solve_triangle),

@@ -36,7 +36,7 @@ BLOCK = 1 << 14  # elements of one row that are worth a thread of their own
 
 def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
     """Sort every row; rows are independent."""
-    root = kernel.graph.results[0].inputs[0]
+    root = kernel.root
     assert isinstance(root, Sort)
     lowering = Lowering(kernel)
     if root.results[0].size:

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.codegen.grid.entry import DeviceEntryRenderer, recorded
 from tinyhlo.codegen.grid.resident import Resident
-from tinyhlo.codegen.llvm.entry import called
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
@@ -133,7 +132,7 @@ def compile_program(
 
 def types_of_call(kernel: Kernel) -> tuple[list[TensorType], list[TensorType]]:
     """Of what a kernel's function of the host reads and writes, as it lies in memory."""
-    inputs = [child.type for child in called(kernel).inputs]
+    inputs = [child.type for child in kernel.root.inputs]
     return inputs, [node.type for node in kernel.graph.results]
 
 

@@ -64,10 +64,6 @@ class Blocked:
         # Lines begin in different banks, at multiples of four where they are loaded so.
         self.pitch = BLOCK + (RUN if self.by_fours else 1)
 
-    def letter(self, name: str) -> str:
-        """An option of the call, as LAPACK has it: "L" is lower or left."""
-        return chr(int(dict(self.call.attributes)[name]))
-
     def left_behind(self, turn: int) -> int:
         """Rows behind a turn's block."""
         return max(0, self.rows - (turn + 1) * BLOCK)

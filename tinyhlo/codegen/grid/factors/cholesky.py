@@ -37,6 +37,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.grid.factors.blocks import Blocked, Element, loads, multiply_add
 from tinyhlo.codegen.grid.factors.calls import BLOCK, ITEMS, TILE
 from tinyhlo.codegen.grid.mapping import by_item
+from tinyhlo.codegen.lapack import letter
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,
@@ -82,7 +83,7 @@ class Cholesky(Blocked):
 
     def __init__(self, kernel: Kernel, call: LibraryCall, target: Target) -> None:
         super().__init__(kernel, call, target)
-        self.by_rows = self.letter("uplo") == "U"
+        self.by_rows = letter(call, "uplo") == "U"
         size = self.batch * self.rows**2
         self.unread = self.result(0) is None
         self.factor = self.result(0) or Memory("factor", self.dtype, size, local=True)

@@ -24,6 +24,7 @@ from tinyhlo.codegen.expressions import Guard, IndexValue, Load, Memory, Read, l
 from tinyhlo.codegen.grid.factors.blocks import Blocked, Element, loads, multiply_add
 from tinyhlo.codegen.grid.factors.calls import BLOCK, ITEMS, TILE
 from tinyhlo.codegen.grid.mapping import by_item
+from tinyhlo.codegen.lapack import letter
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -52,10 +53,10 @@ class Triangles(Blocked):
     def __init__(self, kernel: Kernel, call: LibraryCall, target: Target) -> None:
         super().__init__(kernel, call, target)
         self.columns = call.results[0].size // (self.batch * self.rows)
-        self.left = self.letter("side") == "L"
-        self.turned = (self.letter("trans_x") == "N") != self.left
-        self.lower = (self.letter("uplo") == "L") != self.turned
-        self.unit = self.letter("diag") == "U"
+        self.left = letter(call, "side") == "L"
+        self.turned = (letter(call, "trans_x") == "N") != self.left
+        self.lower = (letter(call, "uplo") == "L") != self.turned
+        self.unit = letter(call, "diag") == "U"
         self.across = ceil_div(self.columns, TILE)
         size = self.batch * self.rows * self.columns
         self.rest = Memory("rest", self.dtype, size, local=True)

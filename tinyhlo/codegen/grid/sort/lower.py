@@ -22,7 +22,7 @@ from tinyhlo.target import Target
 
 def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
     """Sort every row."""
-    root = kernel.graph.results[0].inputs[0]
+    root = kernel.root
     assert isinstance(root, Sort)
     lowering = Lowering(kernel)
     if not root.results[0].size:
