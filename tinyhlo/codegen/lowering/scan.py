@@ -4,9 +4,9 @@
       scan0 = 0.0
       for j in 100 ordered 8: scan0 += x[i*100 + j]; y[i*100 + j] = scan0
 
-    for k in 64 vector 8:                         # along an outer axis: a running value a lane
+    for i in 64 vector 32:                        # along an outer axis: a running value a lane
       scan0 = 0.0
-      for i in 100 ordered: scan0 += x[i*64 + k]; y[i*64 + k] = scan0
+      for j in 100 ordered: scan0 += x[i + j*64]; y[i + j*64] = scan0
 
 One long row is cut into strips: their sums in parallel, then where each begins, then all strips in
 parallel. The cut depends on the length alone, so the result has the same bits on any machine load.

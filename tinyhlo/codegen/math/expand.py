@@ -3,7 +3,7 @@
 In: an op and its argument expressions. Out: an expression of ADD MUL FMA RINT BITCAST WHERE ..., or
 None where the library function is called instead (targets without FMA).
 
-    expand(Op.EXP, (x,), F32, target)  ->  18 primitives: reduction, polynomial, scaling
+    expand(Op.EXP, (x,), F32, target)  ->  21 primitives of AVX2: reduction, polynomial, scaling
 
 Polynomials are fits of our own (`tables.py`). Largest errors: docs/accuracy.md, and the bounds that
 `tests/codegen/test_math.py` holds.

@@ -1,8 +1,8 @@
 """A move for padded copies: what lies outside is filled, the rest is copied and asks for nothing.
 
-    for i in 7:                                for ij in 24: y[ij] = 0.0
-      for j in 12:                             for i in 5:
-        y[i*12 + j] = (0 <= i - 2 < 5            for j in 1: y[i*12 + j + 24] = 0.0
+    for i in 1002:                             for ij in 24: y[ij] = 0.0
+      for j in 12:                             for i in 1000:
+        y[i*12 + j] = (0 <= i - 2 < 1000         y[i*12 + 24] = 0.0
             and 0 <= j - 1 < 8          ->       for j in 8: y[i*12 + j + 25] = x[i*8 + j]
             ? x[i*8 + j - 17] : 0.0)             for j in 3: y[i*12 + j + 33] = 0.0
 

@@ -1,6 +1,6 @@
 """Which loops run on all threads, and in how many pieces.
 
-    for i in 100000 vector 32: ...      ->  for i_strip in 32 parallel: for i in i_strip*3136 ..
+    for i in 100000 vector 16: ...      ->  for i_strip in 28 parallel: for i in i_strip*3584 ..
     sum = 0; for j in ... reduce: ...   ->  a sum of each strip, in parallel; then the sum of these
 
 The pieces depend on extents alone, so results are the same bits on any number of threads.

@@ -2,11 +2,11 @@
 
     for i in 8 vector 8:                    for i in 8 vector 8:
       add0 = 0.0                              add0 = 0.0; add0_1 = 0.0; ...
-      for j in 64 reduce:           ->        for j_turn in 16 reduce:
-        add0 += (a[j] * b[i + j*8])             add0 += (a[j_turn*4] * b[i + j_turn*32])
-                                                add0_1 += (a[j_turn*4 + 1] * b[i + j_turn*32 + 8])
+      for j in 64 reduce:           ->        for j_turn in 8 reduce:
+        add0 += (a[j] * b[i + j*8])             add0 += (a[j_turn*8] * b[i + j_turn*64])
+                                                add0_1 += (a[j_turn*8 + 1] * b[i + j_turn*64 + 8])
                                                 ...
-                                              add0_2 += add0_3; add0 += add0_1; add0 += add0_2
+                                              add0 += add0_4; ...; add0 += add0_2; add0 += add0_1
 
 An addition takes four cycles and two may begin in each, so eight of them keep the adders busy:
 fewer vectors side by side than that wait, and a row of few columns is one vector. How many sums

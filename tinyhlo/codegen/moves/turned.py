@@ -1,10 +1,10 @@
 """A move for operands that lie across: squares of them are turned around in scratch.
 
-    for i in 2048:                            for i_block in 128: for j_block in 32:
-      for j in 2048:                            local turned0: f32[1024]
-        y[i*2048 + j] =               ->        for k in 8: for i in 16 vector 8:
+    for i in 2048:                            for i_block in 32: for j_block in 32:
+      for j in 2048:                            local turned0: f32[4096]
+        y[i*2048 + j] =               ->        for k in 8: for i in 64 vector 8:
             tanh(x[i + j*2048])                   turned0[i*64 + k*8 + 0..7] = x[i + (k*8 + 0..7)*2048]
-                                                for i in 16: for j in 64:
+                                                for i in 64: for j in 64:
                                                   y[...] = tanh(turned0[i*64 + j])
 
 Element by element, such a load takes one element of a line, and the line is gone from the cache
