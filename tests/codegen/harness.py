@@ -13,7 +13,7 @@ from tinyhlo.ir.graph import Constant, Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.runtime.compile import Compiled, compile_program
 from tinyhlo.runtime.jit import link
-from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
+from tinyhlo.schedule.program import Kernel, Launch, Program, arguments_and_results
 
 Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
@@ -22,18 +22,10 @@ TARGET = target(2)
 
 def kernel_program(graph: Graph, in_place: tuple[tuple[int, int], ...] = ()) -> Program:
     """A Program of one kernel. Results computed in place share the buffer of their param."""
-    aliases = dict(in_place)
-    by_param = {p: k for k, p in in_place}
-    outputs = tuple(
-        Buffer(f"out{k}", node.type, Place.OUTPUT, k) for k, node in enumerate(graph.results)
-    )
-    inputs = tuple(
-        outputs[by_param[p]] if p in by_param else Buffer(f"in{p}", type_, Place.INPUT, p)
-        for p, type_ in enumerate(graph.params)
-    )
+    inputs, outputs = arguments_and_results(graph, {p: k for k, p in in_place})
     kernel = Kernel("kernel", graph, in_place)
     body = (Launch(kernel, inputs, outputs),)
-    return Program("test", inputs, outputs, (), body, 0, tuple(aliases.items()))
+    return Program("test", inputs, outputs, (), body, 0, in_place)
 
 
 def call(compiled: Compiled, program: Program, *inputs: np.ndarray) -> list[np.ndarray]:

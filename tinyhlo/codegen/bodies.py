@@ -25,6 +25,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
+    Allocate,
     Assign,
     Bind,
     Body,
@@ -55,6 +56,11 @@ def below(body: Iterable[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, (Loop, If)):
             yield from below(statement.body)
+
+
+def allocated(body: Iterable[Statement]) -> set[Memory]:
+    """The memories that are made below a body."""
+    return {s.memory for s in below(body) if isinstance(s, Allocate)}
 
 
 def nested_loops(statement: Statement) -> list[Loop]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 
 from tinyhlo.ir.graph import (
     VIEWS,
@@ -55,6 +56,11 @@ def reduced_axes(node: Node, prefix: str) -> tuple[Var, ...]:
     axes = () if reducer is None else reducer.axes
     shape = () if reducer is None else reducer.inputs[0].shape
     return tuple(Var(f"{prefix}{k}", shape[axis]) for k, axis in enumerate(axes))
+
+
+def terms_of(node: Node) -> int:
+    """How many terms each sum of a reduce has; 1 for any other value."""
+    return prod(var.extent for var in reduced_axes(node, "r"))
 
 
 def reducer_of(node: Node) -> Reduce | MultiReduce | None:

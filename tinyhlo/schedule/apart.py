@@ -18,7 +18,7 @@ from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import Indices, is_prefix, reducer_of, space_of
+from tinyhlo.schedule.access import Indices, is_prefix, reducer_of, space_of, terms_of
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
 from tinyhlo.schedule.items import LONGEST
@@ -125,16 +125,10 @@ def is_behind_test(value: Node, consumer: Cluster) -> bool:
     return value in map(base, reachable(pads, below))
 
 
-def terms_of(value: Node) -> int:
-    """How many terms each sum of a reduce has; 1 for any other value."""
-    return prod(v.extent for v in space_of(value).reduced)
-
-
 def work_of_sum(reducer: Reduce | MultiReduce, reads: Reads) -> int:
     """Operations for one result of a reduce."""
     inside = reachable(reducer.inputs, lambda n: () if base(n) in reads else n.inputs)
-    terms = prod(reducer.inputs[0].shape[axis] for axis in reducer.axes)
-    return terms * (1 + sum(own_work(node) for node in inside if node.type.size > 1))
+    return terms_of(reducer) * (1 + sum(own_work(node) for node in inside if node.type.size > 1))
 
 
 def reads_by_rows(consumer: Cluster, value: Node) -> bool:
@@ -175,7 +169,7 @@ def runs_along(item: Node, reads: Reads) -> bool:
 
 def is_long(item: Node) -> bool:
     """Whether a reduce stays a loop: a few terms are written out."""
-    return prod(v.extent for v in space_of(item).reduced) > WRITTEN_OUT
+    return terms_of(item) > WRITTEN_OUT
 
 
 def shared_rows(items: Iterable[Node]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Node, topological
 from tinyhlo.ir.index import ZERO, index
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
+from tinyhlo.schedule.access import Indices, access, reducer_of, space_of, terms_of
 from tinyhlo.schedule.clusters import Reads
 from tinyhlo.target import Target
 
@@ -40,10 +40,10 @@ def share_columns(items: Sequence[Node], reads: Mapping[Node, Reads], limit: int
     reducers = [item for item in items if reducer_of(item) is not None]
     if not reducers:
         return False
-    kept, length = extents(reducers[0].shape), column_length(reducers[0])
+    kept, length = extents(reducers[0].shape), terms_of(reducers[0])
     if length > limit or prod(kept) < MIN_COLUMNS:
         return False
-    if any(extents(r.shape) != kept or column_length(r) != length for r in reducers):
+    if any(extents(r.shape) != kept or terms_of(r) != length for r in reducers):
         return False
     members, outside = set(items), dict[Node, Axes]()
     for item in items:
@@ -98,10 +98,6 @@ def agrees(
 def extents(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape without its axes of one element."""
     return tuple(n for n in shape if n != 1)
-
-
-def column_length(reducer: Node) -> int:
-    return prod(var.extent for var in space_of(reducer).reduced)
 
 
 def loop_order(result: Node) -> Axes:

@@ -20,7 +20,7 @@ from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.orders import in_order
 from tinyhlo.schedule.planes import sum_planes
 from tinyhlo.schedule.planner import Context
-from tinyhlo.schedule.program import Buffer, Place, Program
+from tinyhlo.schedule.program import Program, arguments_and_results
 from tinyhlo.schedule.shared import share_kernels
 from tinyhlo.schedule.sink import sink
 from tinyhlo.schedule.terms import in_order_of_terms
@@ -55,14 +55,8 @@ def schedule(
 ) -> Program:
     """The Program of `graph`; `aliases` are (output, input) pairs that share memory (donation).
     `seen` is shown what each of the `PASSES` has changed; `precise`: without the `INEXACT` ones."""
-    outputs = tuple(
-        Buffer(f"out{k}", node.type, Place.OUTPUT, k) for k, node in enumerate(graph.results)
-    )
     donated = {j: k for k, j in aliases}
-    inputs = tuple(
-        outputs[donated[j]] if j in donated else Buffer(f"in{j}", type_, Place.INPUT, j)
-        for j, type_ in enumerate(graph.params)
-    )
+    inputs, outputs = arguments_and_results(graph, donated)
     for pass_name, change in PASSES.items():
         if precise and pass_name in INEXACT:
             continue

@@ -12,7 +12,7 @@ compute it is codegen's business; correctness never depends on how nodes were gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Union
@@ -122,6 +122,20 @@ class Switch:
 
 Statement = Union[Launch, Copy, Swap, While, Switch]
 Block = tuple[Statement, ...]
+
+
+def arguments_and_results(
+    graph: Graph, shared: Mapping[int, int]
+) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """The buffers of a whole Graph; param -> the result that it shares memory with."""
+    results = tuple(
+        Buffer(f"out{k}", node.type, Place.OUTPUT, k) for k, node in enumerate(graph.results)
+    )
+    arguments = tuple(
+        results[shared[k]] if k in shared else Buffer(f"in{k}", type_, Place.INPUT, k)
+        for k, type_ in enumerate(graph.params)
+    )
+    return arguments, results
 
 
 def statements(block: Block) -> Iterator[Statement]:

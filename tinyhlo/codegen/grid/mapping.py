@@ -19,6 +19,7 @@ from math import prod
 
 from tinyhlo.codegen.bodies import (
     all_indices,
+    allocated,
     below,
     memories_read,
     names_in,
@@ -115,7 +116,7 @@ def is_independent(statement: Statement) -> bool:
 
 def crosses(loop: Loop) -> bool:
     """Whether an iteration may read what another one writes: lanes, which all read first, may."""
-    own = {s.memory for s in below(loop.body) if isinstance(s, Allocate)}
+    own = allocated(loop.body)
     written: dict[Memory, set[Index]] = {}
     for s in below(loop.body):
         if isinstance(s, Store) and s.memory not in own:
@@ -238,8 +239,7 @@ def by_item(count: int, items: int, body: Callable[[Index], Body]) -> Loop:
 def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
     """Whether a group for each iteration pays: it has long loops, which read neighbours, or there
     are too few iterations for items of their own; or it needs more memory than an item has."""
-    own = (s.memory.nbytes for s in below(body) if isinstance(s, Allocate))
-    if max(own, default=0) > PRIVATE_BYTES:
+    if any(memory.nbytes > PRIVATE_BYTES for memory in allocated(body)):
         return True
     loops = [s for s in body if isinstance(s, Loop)]
     longest = max((iterations(loop) for loop in loops), default=0)

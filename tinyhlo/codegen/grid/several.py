@@ -20,7 +20,7 @@ from math import prod
 
 from tinyhlo.codegen.bodies import memories_read, substituted, values_in
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Statement, Store
-from tinyhlo.codegen.numbers import ceil_div, round_up
+from tinyhlo.codegen.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.index import Index, Var, index, unravel
 from tinyhlo.records import dataclass
@@ -51,7 +51,7 @@ def elements_of(body: Body, count: int, items: int, target: Target) -> int:
     memories = memories_read(body) | {s.memory for s in stores}
     wide = max(memory.dtype.itemsize for memory in memories)
     most = min(BYTES // wide, MOST, WORK // max(work, 1), count // (RESIDENT * target.threads))
-    return 1 << most.bit_length() - 1 if most > 0 and count >= items * most else 1
+    return power_of_two(most) if count >= items * most else 1
 
 
 def several(

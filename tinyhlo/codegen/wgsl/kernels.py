@@ -12,7 +12,7 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from tinyhlo.codegen.bodies import below, memories_in
+from tinyhlo.codegen.bodies import allocated, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.arguments import check_arguments
@@ -21,7 +21,6 @@ from tinyhlo.codegen.grid.mapping import Piece, pieces_of
 from tinyhlo.codegen.grid.render import fits_32_bits, large_private
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.loops import Allocate
 from tinyhlo.codegen.wgsl.language import GROUPS, prelude, words_of
 from tinyhlo.codegen.wgsl.resident import render_resident
 from tinyhlo.codegen.wgsl.statements import WgslStatements
@@ -151,7 +150,7 @@ def function(
     piece: Piece, target: Target, symbol: str, used: list[Memory], functions: Functions
 ) -> str:
     """The text of one dispatch."""
-    slices = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
+    slices = allocated(piece.body)
     number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
     head: list[str] = []
     for k, memory in enumerate(used):

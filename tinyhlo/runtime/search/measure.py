@@ -21,7 +21,7 @@ from tinyhlo.ir.graph import Gather, Scatter, TensorType, UpdateSlice
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
 from tinyhlo.runtime.executable import ENTRY, Arrays
 from tinyhlo.runtime.jit import Linked, compile_text, link
-from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program
+from tinyhlo.schedule.program import Kernel, Launch, Program, arguments_and_results
 from tinyhlo.target import Target
 
 RACE_SECONDS = 0.03  # of one schedule in a race
@@ -101,15 +101,9 @@ class Bench:
 def alone(kernel: Kernel) -> Program:
     """A Program of one kernel. Results computed in place share the buffer of their param."""
     shared = {param: result for result, param in kernel.in_place}
-    types = [node.type for node in kernel.graph.results]
-    outputs = tuple(Buffer(f"out{k}", t, Place.OUTPUT, k) for k, t in enumerate(types))
-    inputs = tuple(
-        outputs[shared[k]] if k in shared else Buffer(f"in{k}", type_, Place.INPUT, k)
-        for k, type_ in enumerate(kernel.graph.params)
-    )
-    return Program(
-        kernel.name, inputs, outputs, (), (Launch(kernel, inputs, outputs),), 0, kernel.in_place
-    )
+    inputs, outputs = arguments_and_results(kernel.graph, shared)
+    body = (Launch(kernel, inputs, outputs),)
+    return Program(kernel.name, inputs, outputs, (), body, 0, kernel.in_place)
 
 
 def least_extent(kernel: Kernel) -> int:

@@ -67,13 +67,19 @@ class Staged:
 
 def fetch(names: tuple[str, ...], values: tuple[Expression, ...]) -> Statement:
     """Set registers, by one load where it can be."""
-    match values[0]:
-        case Load(memory=memory, index=index) if is_multiple(index, 4) and all(
-            isinstance(v, Load) and v.memory == memory and v.index - index == constant(k)
-            for k, v in enumerate(values)
-        ):
-            return Fetch(names, memory, index)
+    first = values[0]
+    if isinstance(first, Load) and is_multiple(first.index, 4) and are_side_by_side(values):
+        return Fetch(names, first.memory, first.index)
     return Assign(names, values)
+
+
+def are_side_by_side(values: Sequence[Expression]) -> bool:
+    """Whether values are loads of neighbours, in order."""
+    first = values[0]
+    return isinstance(first, Load) and all(
+        isinstance(v, Load) and v.memory == first.memory and v.index - first.index == constant(k)
+        for k, v in enumerate(values)
+    )
 
 
 class NarrowProduct(Product):

@@ -96,8 +96,11 @@ class Tile:
         ]
 
     def time(self, extents: Extents, target: Target) -> float:
+        """What `soonest` compares."""
+        return self.time_of(self.parts(extents, target), extents, target)
+
+    def time_of(self, parts: int, extents: Extents, target: Target) -> float:
         """In multiply-adds of one after another of the groups that a device runs at once."""
-        parts = self.parts(extents, target)
         turns = ceil_div(self.count(extents) * parts, target.threads)
         each = self.rows * self.columns * ceil_div(extents.depth, parts)
         return turns * each * (LOADS + 1 / self.item_rows + 1 / self.item_columns)
@@ -172,9 +175,6 @@ class WideTile(Tile):
         most = max(1, min(MOST_PARTS, extents.depth // PART))
         ways = {ceil_div(steps, ceil_div(steps, parts)) for parts in range(1, most + 1)}
         return min(sorted(ways), key=lambda parts: self.time_of(parts, extents, target))
-
-    def time(self, extents: Extents, target: Target) -> float:
-        return self.time_of(self.parts(extents, target), extents, target)
 
     def time_of(self, parts: int, extents: Extents, target: Target) -> float:
         """In multiply-adds of a multiprocessor, which keeps busier the more warps it has."""

@@ -85,9 +85,6 @@ class MatrixTile(Tile):
         steps = ceil_div(extents.depth, self.depth)
         return ceil_div(steps, ceil_div(steps, best))
 
-    def time(self, extents: Extents, target: Target) -> float:
-        return self.time_of(self.parts(extents, target), extents, target)
-
     def time_of(self, parts: int, extents: Extents, target: Target) -> float:
         """In multiply-adds of a multiprocessor, whose groups share it."""
         steps = ceil_div(ceil_div(extents.depth, self.depth), parts)

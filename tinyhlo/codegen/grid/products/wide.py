@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeVar
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Product
+from tinyhlo.codegen.grid.products.operands import are_side_by_side
 from tinyhlo.codegen.grid.products.tiles import RUN, WIDE, Tile, WideTile, soonest
 from tinyhlo.codegen.loops import (
     Assign,
@@ -356,14 +357,14 @@ def fetched(
         conditions += first.conditions
         values = [v.value for v in values if isinstance(v, Guard)]
         first = values[0]
-    match first:
-        case Load(memory=memory, index=place) if len(values) == RUN and is_multiple(place, RUN):
-            beside = all(
-                isinstance(v, Load) and v.memory == memory and v.index - place == constant(k)
-                for k, v in enumerate(values)
-            )
-            if beside and memory.dtype is F32:
-                return conditions, Fetch(names, memory, place)
+    if (
+        isinstance(first, Load)
+        and first.memory.dtype is F32
+        and len(values) == RUN
+        and is_multiple(first.index, RUN)
+        and are_side_by_side(values)
+    ):
+        return conditions, Fetch(names, first.memory, first.index)
     return conditions, Assign(names, tuple(values))
 
 
