@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.operands import known_scalar
@@ -123,12 +123,12 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
     conditions differ, the loop runs as long as any holds, and a copy whose own does not keeps its
     values. State that the body returns unchanged is read from before the loop; where it is a
     constant, the loop does not carry it at all."""
-    condition, body = operation.regions
+    body = operation.regions[1]
     pairs = enumerate(zip(body.arguments, body.returned, strict=True))
     invariant = {k for k, (given, back) in pairs if given == back}
     fixed = {k for k in invariant if all(is_closed(given[k]) for given in inputs)}
     carried = [k for k in range(len(operation.operands)) if k not in fixed]
-    slots, count = captures(operation.regions, team), len(carried)
+    slots = captures(operation.regions, team)
     initial = [
         (*(given[k] for k in carried), *captured)
         for given, captured in zip(inputs, read(slots, team), strict=True)
@@ -136,39 +136,64 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
     classes = classes_of(initial)
     while True:
         state = State(initial, classes)
-        params = state.params()
-        arguments = [
-            placed(given, carried, own[:count]) for given, own in zip(inputs, params, strict=True)
-        ]
-        within = inside(slots, [own[count:] for own in params], team)
-        tests, test_effects = within.region(condition, arguments)
-        results, effects = within.region(body, arguments)
-        goes_on: list[Any] = [test for (test,) in tests]
-        if len(set(goes_on)) > 1:
-            if test_effects or effects:
-                raise UnsupportedError(EFFECT_ON_THE_WAY)
-            results = list(map(picked, goes_on, results, arguments))
-        after = [
-            (*(found[k] for k in carried), *own[count:])
-            for found, own in zip(results, params, strict=True)
-        ]
-        columns = zip(*after, strict=True)
+        turn = turn_of(operation, inputs, carried, slots, state.params(), team)
+        columns = zip(*turn.after, strict=True)
         refined = [alike(column, old) for column, old in zip(columns, classes, strict=True)]
         if refined == classes:
             break
         classes = refined
-    test = reduce(or_, dict.fromkeys(goes_on))
-    condition_graph = state.graph([test], test_effects, team)
-    body_graph = state.graph(state.flat(after), effects, team)
+    test = reduce(or_, dict.fromkeys(turn.goes_on))
+    condition_graph = state.graph([test], turn.test_effects, team)
+    body_graph = state.graph(state.flat(turn.after), turn.effects, team)
     trips = trip_count(state.initial, condition_graph, body_graph)
     final = loop(state.initial, condition_graph, body_graph, trips)
-    if test_effects or effects:
+    if turn.test_effects or turn.effects:
         team.walker.add_effect(final)
     changed = [k for k in carried if k not in invariant]
     return [
         placed(given, changed, [own[carried.index(k)] for k in changed])
         for given, own in zip(inputs, state.values(final), strict=True)
     ]
+
+
+class Turn(NamedTuple):
+    """One turn of a loop: of each copy whether it goes on and the state behind it; the effects of
+    the condition and of the body."""
+
+    goes_on: list[Any]
+    after: list[Values]
+    test_effects: tuple[Node, ...]
+    effects: tuple[Node, ...]
+
+
+def turn_of(
+    operation: Operation,
+    inputs: Sequence[Values],
+    carried: Sequence[int],
+    slots: Sequence[int],
+    params: Sequence[Values],
+    team: Team,
+) -> Turn:
+    """One turn from the state `params` of each copy: what is `carried` of the operands, then what
+    lies in outer `slots`."""
+    condition, body = operation.regions
+    count = len(carried)
+    arguments = [
+        placed(given, carried, own[:count]) for given, own in zip(inputs, params, strict=True)
+    ]
+    within = inside(slots, [own[count:] for own in params], team)
+    tests, test_effects = within.region(condition, arguments)
+    results, effects = within.region(body, arguments)
+    goes_on: list[Any] = [test for (test,) in tests]
+    if len(set(goes_on)) > 1:
+        if test_effects or effects:
+            raise UnsupportedError(EFFECT_ON_THE_WAY)
+        results = list(map(picked, goes_on, results, arguments))
+    after = [
+        (*(found[k] for k in carried), *own[count:])
+        for found, own in zip(results, params, strict=True)
+    ]
+    return Turn(goes_on, after, test_effects, effects)
 
 
 def placed(values: Values, places: Sequence[int], others: Sequence[Value]) -> Values:

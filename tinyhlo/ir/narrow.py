@@ -137,7 +137,7 @@ def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set
     nodes = set(graph.nodes())
     for node in reversed(graph.nodes()):
         own = asked[node]
-        if node in stored if isinstance(node, VIEWS) else not isinstance(node, COMPUTED):
+        if not isinstance(node, COMPUTED) or (isinstance(node, VIEWS) and node in stored):
             stored.update(node.inputs)
         if isinstance(node, Output) and isinstance(node.inputs[0], (MultiReduce, Sort)):
             ask(node.inputs[0], own)
@@ -148,24 +148,26 @@ def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set
             asked.update(dict.fromkeys(node.inputs[1:]))
             continue
         need = None if is_row_of(node, known) else need_of(node, own)
-        rows = rows_read(need)
-        if rows is not None:
-            # Places may be new nodes; what they are made of has to be computed whole.
-            places = set(reachable(rows.places, lambda n: missing(n, nodes)))
-            if needs.keys().isdisjoint(places):
-                asked.update(dict.fromkeys(places))
-            else:
-                need = None
+        places = made_of(rows_read(need), nodes)
+        if not needs.keys().isdisjoint(places):
+            need, places = None, set()
+        asked.update(dict.fromkeys(places))
         if need is not None:
             needs[node] = need
         for k, child in enumerate(node.inputs):
             region = need.asked[k] if need is not None else None
             ask(child, None if region == whole(child.shape) else region)
     for node, need in list(needs.items()):
-        source = needs.get(node.inputs[0])
-        if (rows := rows_read(need)) is not None and (source is None or source.own != rows):
+        rows, source = rows_read(need), needs.get(node.inputs[0])
+        if rows is not None and (source is None or source.own != rows):
             del needs[node]  # the source is computed whole
     return needs, updates
+
+
+def made_of(rows: Rows | None, nodes: Container[Node]) -> set[Node]:
+    """The places of rows, which may be new nodes, and what of `nodes` they are made of: all of that
+    has to be computed whole."""
+    return set(reachable(rows.places, lambda n: missing(n, nodes))) if rows is not None else set()
 
 
 def is_choice(node: UpdateSlice, own: Region, stored: bool) -> bool:

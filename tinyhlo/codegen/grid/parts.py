@@ -14,7 +14,7 @@ depends on the shape and the device alone: results have the same bits in every r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -120,17 +120,10 @@ class Divider:
     def divided(self, variables: Sequence[Var], before: Body, loop: Loop) -> tuple[Body, Statement]:
         """What comes before the loops over `variables`, and what stands for `loop` inside them,
         behind `before`."""
-        count, length = prod(var.extent for var in variables), iterations(loop)
-        firsts, ways = neutral(loop, before), ways_together((loop,))
-        if not firsts or not only_accumulates((loop,)) or loop.count is not None or not count:
-            return (), loop
-        if variables and not all(isinstance(s, Declare) or short(s) for s in before):
-            return (), loop
+        firsts = starts_of(variables, before, loop)
         side_by_side = self.are_side_by_side(variables, loop)
-        if side_by_side:
-            parts = min(length // COLUMN, ceil_div(self.fill * self.items, count))
-        else:
-            parts = min(length // PART, ceil_div(self.fill, count))
+        count = prod(var.extent for var in variables)
+        parts = self.parts_of(count, iterations(loop), side_by_side) if firsts and count else 1
         if parts <= 1:
             return (), loop
         flat = one_loop(loop)
@@ -142,33 +135,25 @@ class Divider:
             for name, v in firsts.items()
         }
         names = {name: f"{name}_part" for name in firsts}
-        done: dict[Expression, Expression] = {}
-        inner = tuple(
-            rewritten(
-                s, lambda e: exchanged(e, done, names=names), name_of=lambda n: names.get(n, n)
-            )
-            for s in flat.body
-        )
         at = index(part) * count + index(place)
         body: Body = (
             *recovered(place, variables),
             *(before if variables else ()),
             *(Declare(names[name], value) for name, value in firsts.items()),
-            Loop(flat.var, Axis.REDUCE, inner, 1, index(part) * each, each),
+            Loop(flat.var, Axis.REDUCE, renamed(flat.body, names), 1, index(part) * each, each),
             *(Store(m, at, Read(names[name], m.dtype)) for name, m in memories.items()),
         )
         grid = self.columns(part, place, body) if side_by_side else self.groups(part, place, body)
         here = index(part) * count + row_of(variables)
-        merging: list[Statement] = []
-        for group, way in ways.items():
-            loads = tuple(Load(memories[name], here) for name in group)
-            if isinstance(way, Op):
-                merging.append(Accumulate(group[0], way, loads[0]))
-            else:
-                reads = tuple(Read(name, memories[name].dtype) for name in group)
-                merging.append(Assign(group, inline(way, (*reads, *loads)), way))
-        merged = Loop(part, Axis.REDUCE, tuple(merging))
+        loads = {name: Load(memory, here) for name, memory in memories.items()}
+        merged = Loop(part, Axis.REDUCE, put_together(loop, loads))
         return (*map(Allocate, memories.values()), grid), merged
+
+    def parts_of(self, count: int, length: int, side_by_side: bool) -> int:
+        """Of `count` sums that are so long, as many as fill the device."""
+        if side_by_side:
+            return min(length // COLUMN, ceil_div(self.fill * self.items, count))
+        return min(length // PART, ceil_div(self.fill, count))
 
     def are_side_by_side(self, variables: Sequence[Var], loop: Loop) -> bool:
         """Whether what neighbouring sums read are neighbours, rather than the elements of a sum."""
@@ -229,6 +214,37 @@ def first_free(body: Sequence[Statement], needs: Body) -> int:
     while place and isinstance(last := body[place - 1], Declare) and last.name not in names:
         place -= 1
     return place
+
+
+def starts_of(variables: Sequence[Var], before: Body, loop: Loop) -> dict[str, Literal]:
+    """What each register of a loop starts from in a part; none where it cannot be cut in parts."""
+    if loop.count is not None or not only_accumulates((loop,)):
+        return {}
+    if variables and not all(isinstance(s, Declare) or short(s) for s in before):
+        return {}
+    return neutral(loop, before) or {}
+
+
+def renamed(body: Body, names: Mapping[str, str]) -> Body:
+    """The same on other registers."""
+    done: dict[Expression, Expression] = {}
+    return tuple(
+        rewritten(s, lambda e: exchanged(e, done, names=names), name_of=lambda n: names.get(n, n))
+        for s in body
+    )
+
+
+def put_together(loop: Loop, loads: Mapping[str, Load]) -> Body:
+    """What the loop accumulates, from a part of it."""
+    merging: list[Statement] = []
+    for group, way in ways_together((loop,)).items():
+        if isinstance(way, Op):
+            merging.append(Accumulate(group[0], way, loads[group[0]]))
+        else:
+            reads = tuple(Read(name, loads[name].dtype) for name in group)
+            values = inline(way, (*reads, *(loads[name] for name in group)))
+            merging.append(Assign(group, values, way))
+    return tuple(merging)
 
 
 def neutral(loop: Loop, before: Body) -> dict[str, Literal] | None:

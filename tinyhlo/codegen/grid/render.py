@@ -5,11 +5,11 @@ device_code(kernels, target).source  ->  KERNEL(256) void k0_add(GLOBAL const f3
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from string import ascii_lowercase
 
-from tinyhlo.codegen.bodies import all_indices, below, memories_in
+from tinyhlo.codegen.bodies import all_indices, allocated, below, memories_in
 from tinyhlo.codegen.c.arithmetic import Functions, stored_name
 from tinyhlo.codegen.c.groups import GroupStatements
 from tinyhlo.codegen.c.kernels import Parameter, kernel_text
@@ -28,6 +28,7 @@ from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Turns, WriteTexel
 from tinyhlo.codegen.numbers import round_up
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
+from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -135,6 +136,24 @@ def large_private(piece: Piece, target: Target) -> list[tuple[Memory, int]]:
     return [(m, piece.groups) for m in own if shared_bytes(m, target) > most]
 
 
+@dataclass(slots=True)
+class Taken:
+    """What one dispatch takes: numbers of the kernel's arguments, how they are declared, and the
+    lines that find what lies inside of them."""
+
+    arguments: list[int] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)
+    head: list[str] = field(default_factory=list)
+
+    def add(self, argument: int, type_: str, name: str) -> None:
+        self.arguments.append(argument)
+        self.parameters.append(Parameter(type_, name))
+
+    def find(self, memory: Memory, const: str, start: str) -> None:
+        type_ = f"GLOBAL {const}{stored_name(memory.dtype)}*"
+        self.head.append(f"{type_} {memory.name} = ({type_}){start};")
+
+
 def function(
     loops: LoopProgram,
     piece: Piece,
@@ -149,47 +168,21 @@ def function(
     """The text of one dispatch, which arguments of the kernel it takes, and for how many bytes of
     shared memory its launch asks. `last` is memory in scratch that begins where each dispatch
     says."""
-    used = memories_in(piece.body)
-    buffers = (*loops.reads, *loops.writes)
-    names = {memory: memory.name for memory in buffers} | dict(tables)
-    names |= {memory: memory.name for memory in offsets}
-    names |= {view: view.name for view, _ in loops.views}
-    viewed = {memory for view, memory in loops.views if view in used}
-    slices = {s.memory for s in below(piece.body) if isinstance(s, Allocate)}
-    aliased = {loops.writes[k] for k, _ in loops.in_place}
-    aliased |= {loops.reads[p] for _, p in loops.in_place}
-    arguments = [k for k, memory in enumerate(buffers) if memory in used | viewed]
-    parameters: list[Parameter] = []
-    for k in arguments:
-        memory = buffers[k]
-        const = "const " if k < len(loops.reads) else ""
-        own = "" if memory in aliased else " restrict"
-        type_ = f"GLOBAL {const}{stored_name(memory.dtype)}*{own}"
-        parameters.append(Parameter(type_, memory.name))
-    head: list[str] = []
-    for view, memory in loops.views:
-        if view in used:
-            t = f"GLOBAL const {stored_name(view.dtype)}*"
-            head.append(f"{t} {view.name} = ({t}){memory.name};")
-    kept = [memory for memory in offsets if memory in used and memory != last]
+    used, count = memories_in(piece.body), len(loops.reads) + len(loops.writes)
+    taken = Taken()
+    take_arrays(taken, loops, used)
+    kept = {m: offset for m, offset in offsets.items() if m in used and m != last}
     if kept:
-        arguments.append(len(buffers))
-        parameters.append(Parameter("GLOBAL u8*", SCRATCH))
-        number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
-        for memory, offset in offsets.items():
-            t = stored_name(memory.dtype)
-            own = f" + {number} * {memory.nbytes}" if memory in slices else ""
-            if memory in kept:
-                start = f"{SCRATCH} + {offset}{own}"
-                head.append(f"GLOBAL {t}* {memory.name} = (GLOBAL {t}*)({start});")
+        take_scratch(taken, count, piece, kept)
     if last is not None:
-        arguments.append(len(buffers))
-        parameters.append(Parameter(f"GLOBAL const {stored_name(last.dtype)}*", last.name))
+        taken.add(count, f"GLOBAL const {stored_name(last.dtype)}*", last.name)
     written = {s.image for s in below(piece.body) if isinstance(s, WriteTexel)}
     for image in images:
-        names[image] = image.name
         way = "write_only" if image in written else "read_only"
-        parameters.append(Parameter(f"{way} image2d_t", image.name))
+        taken.parameters.append(Parameter(f"{way} image2d_t", image.name))
+    views = (view for view, _ in loops.views)
+    named = (*loops.reads, *loops.writes, *offsets, *views, *images)
+    names = {memory: memory.name for memory in named} | dict(tables)
     narrow = not target.is_processor and fits_32_bits(piece)
     language = C_OF_32_BITS if narrow else C
     language = of_warps(language, piece.rows) if piece.rows > 1 else language
@@ -197,11 +190,37 @@ def function(
     renderer = GroupStatements(target, names, functions, items, piece.alone, language)
     renderer.body(piece.body)
     shared, asked = shared_memory(renderer, target)
-    lines = (*shared, *head, *renderer.out.lines)
+    lines = (*shared, *taken.head, *renderer.out.lines)
     grids = any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body))
     together = loops.together if grids else 0
-    text = kernel_text(target.device, symbol, piece.items, parameters, lines, together)
-    return text, tuple(arguments), asked
+    text = kernel_text(target.device, symbol, piece.items, taken.parameters, lines, together)
+    return text, tuple(taken.arguments), asked
+
+
+def take_arrays(taken: Taken, loops: LoopProgram, used: Container[Memory]) -> None:
+    """The arrays that are used, be it by other names."""
+    views = [(view, memory) for view, memory in loops.views if view in used]
+    viewed = {memory for _, memory in views}
+    aliased = {loops.writes[k] for k, _ in loops.in_place}
+    aliased |= {loops.reads[p] for _, p in loops.in_place}
+    for k, memory in enumerate((*loops.reads, *loops.writes)):
+        if memory in used or memory in viewed:
+            const = "const " if k < len(loops.reads) else ""
+            own = "" if memory in aliased else " restrict"
+            taken.add(k, f"GLOBAL {const}{stored_name(memory.dtype)}*{own}", memory.name)
+    for view, memory in views:
+        taken.find(view, "const ", memory.name)
+
+
+def take_scratch(taken: Taken, argument: int, piece: Piece, offsets: Mapping[Memory, int]) -> None:
+    """One argument, in which memories begin at `offsets`: those that the piece itself makes have a
+    slice for each item or group."""
+    taken.add(argument, "GLOBAL u8*", SCRATCH)
+    slices = allocated(piece.body)
+    number = f"(GROUP * {piece.items} + ITEM)" if piece.alone else "GROUP"
+    for memory, offset in offsets.items():
+        own = f" + {number} * {memory.nbytes}" if memory in slices else ""
+        taken.find(memory, "", f"({SCRATCH} + {offset}{own})")
 
 
 def shared_memory(renderer: GroupStatements, target: Target) -> tuple[list[str], int]:

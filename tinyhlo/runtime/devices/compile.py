@@ -18,7 +18,9 @@ from types import MappingProxyType
 from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.codegen.grid.entry import DeviceEntryRenderer, recorded
 from tinyhlo.codegen.grid.resident import Resident
+from tinyhlo.codegen.llvm.entry import Probe
 from tinyhlo.codegen.llvm.types import QUICK
+from tinyhlo.codegen.numbers import round_up
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config
@@ -68,53 +70,25 @@ def compile_program(
     host = bind_libraries(kernels, device.target)
     code = render([kernel for kernel in kernels if kernel not in host], device.target)
     functions, alive = device.build(code, config) if code.dispatches else ({}, None)
-    libraries = {
-        kernel: host_call(host[kernel], *types_of_call(kernel))
+    libraries = [
+        host_call(host[kernel], *types_of_call(kernel))
         if kernel in host
         else device.kernel(code.kernels[kernel], functions, len(kernel.graph.params))
         for kernel in kernels
-    }
-    places = {kernel: len(program.constants) + k for k, kernel in enumerate(kernels)}
+    ]
+    libraries.append(Library(device.words, (device, alive)))
     counters, first, probe = profile_of(kernels, config)
-    scratch = -(-program.arena_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
-    device_at = len(program.constants) + len(kernels)
-    launches = {kernel: len(each.dispatches) for kernel, each in code.kernels.items()}
     records = device.replays and config.graphs and probe is None
+    launches = {kernel: len(each.dispatches) for kernel, each in code.kernels.items()}
     queued = recorded(program, launches) if records else 0
-    own = [Library(device.words, (device, alive))]
     if queued:
-        own.append(device.graphs(len(program.inputs), len(program.outputs), queued, alive))
-    declarations: dict[str, str] = {}
-    renderer = DeviceEntryRenderer(
-        program,
-        declarations,
-        places,
-        frozenset(host),
-        device_at,
-        scratch,
-        probe,
-        device_at + 1 if queued else None,
-    )
-    entry = renderer.render()
-    module = QUICK + "\n\n".join([*declarations.values(), entry])
+        graphs = device.graphs(len(program.inputs), len(program.outputs), queued, alive)
+        libraries.append(graphs)
+    scratch = round_up(program.arena_bytes, SCRATCH_ALIGNMENT)
+    module = entry_module(program, kernels, frozenset(host), scratch, probe, queued > 0)
     with closing(ObjectCode(host_target(thread_count(config)), config)) as objects:
         pieces = objects.pieces(module)
-    texts = {kernel: KernelSource(code.source, each) for kernel, each in code.kernels.items()}
-    reports = {kernel: report(kernel, texts.get(kernel, "")) for kernel in kernels}
-    seconds = {
-        kernel: host[kernel].seconds
-        if kernel in host
-        else kernel_seconds(kernel, reports[kernel], False, runs, device.target)
-        for kernel, runs in kernels.items()
-    }
-    for kernel, resident in residents.items():
-        inner = kernels_of(resident.block)
-        parts = {each: report(each, "") for each in inner}
-        reports[kernel] = joined(reports[kernel], [(parts[each], n) for each, n in inner.items()])
-        seconds[kernel] = sum(
-            n * kernel_seconds(each, parts[each], False, n, device.target)
-            for each, n in inner.items()
-        )
+    reports, seconds = estimates(kernels, residents, host, code, device.target)
     largest = max((kernel.scratch_bytes for kernel in code.kernels.values()), default=0)
     return Compiled(
         kernels=tuple(reports.values()),
@@ -122,12 +96,60 @@ def compile_program(
         pieces=pieces,
         modules=(module,),
         loops=(),
-        libraries=(*libraries.values(), *own),
+        libraries=tuple(libraries),
         counters=counters,
         arena_bytes=scratch + largest,
         first_number=first,
         source=code.source,
     )
+
+
+def entry_module(
+    program: Program,
+    kernels: Iterable[Kernel],
+    host: frozenset[Kernel],
+    scratch: int,
+    probe: Callable[[Kernel], Probe] | None,
+    records: bool,
+) -> str:
+    """The entry, in whose table constants are followed by the kernels, the device and, if it
+    `records`, what has been recorded."""
+    places = {kernel: len(program.constants) + k for k, kernel in enumerate(kernels)}
+    device = len(program.constants) + len(places)
+    graphs = device + 1 if records else None
+    declarations: dict[str, str] = {}
+    renderer = DeviceEntryRenderer(
+        program, declarations, places, host, device, scratch, probe, graphs
+    )
+    entry = renderer.render()
+    return QUICK + "\n\n".join([*declarations.values(), entry])
+
+
+def estimates(
+    kernels: Mapping[Kernel, float],
+    residents: Mapping[Kernel, Resident],
+    host: Mapping[Kernel, Library],
+    code: DeviceCode,
+    target: Target,
+) -> tuple[dict[Kernel, KernelReport], dict[Kernel, float]]:
+    """What is known of each kernel, and the seconds of a run; of those that stand for several, what
+    these come to."""
+    texts = {kernel: KernelSource(code.source, each) for kernel, each in code.kernels.items()}
+    reports = {kernel: report(kernel, texts.get(kernel, "")) for kernel in kernels}
+    seconds = {
+        kernel: host[kernel].seconds
+        if kernel in host
+        else kernel_seconds(kernel, reports[kernel], False, runs, target)
+        for kernel, runs in kernels.items()
+    }
+    for kernel, resident in residents.items():
+        inner = kernels_of(resident.block)
+        parts = {each: report(each, "") for each in inner}
+        reports[kernel] = joined(reports[kernel], [(parts[each], n) for each, n in inner.items()])
+        seconds[kernel] = sum(
+            n * kernel_seconds(each, parts[each], False, n, target) for each, n in inner.items()
+        )
+    return reports, seconds
 
 
 def types_of_call(kernel: Kernel) -> tuple[list[TensorType], list[TensorType]]:
