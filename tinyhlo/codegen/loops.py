@@ -220,8 +220,8 @@ class Copy:
     index: Index
     source: Memory
     origin: Index
-    conditions: tuple[Condition, ...] = ()
-    words: int = 4
+    conditions: tuple[Condition, ...]
+    words: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)

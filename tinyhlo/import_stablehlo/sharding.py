@@ -142,7 +142,7 @@ class Division:
 
     parts: tuple[Part, ...]
     shares: tuple[int | None, ...]
-    reduction: Op = Op.ADD
+    reduction: Op
 
     def local(self, type_: TensorType) -> TensorType:
         """What one place has; all have parts of the same shape."""

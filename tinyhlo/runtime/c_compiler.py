@@ -28,7 +28,7 @@ def of_system(architecture: str = "") -> list[str] | None:
     return next(([path] for path in map(shutil.which, names) if path), None)
 
 
-def of_ziglang(architecture: str = "") -> list[str] | None:
+def of_ziglang(architecture: str) -> list[str] | None:
     if importlib.util.find_spec("ziglang") is None:
         return None
     target = ("-target", f"{architecture}-linux-gnu") if is_other(architecture) else ()

@@ -1,9 +1,9 @@
 """The processors that code is generated for: this machine's, or one of a table.
 
-host_target(threads=2)                     # what LLVM and Linux say of this machine
-named_target("x86-64-v3", threads=2)       # the same on every machine: AVX2, 512 KB of L2
-asked_processor("neoverse-n1", threads=2)  # the one or the other
-cpu_target("x86-64-v2", threads=2)         # the same, refused where it would not run
+host_target(threads=2)                          # what LLVM and Linux say of this machine
+named_target("x86-64-v3", threads=2)            # the same on every machine: AVX2, 512 KB of L2
+asked_processor("neoverse-n1", 2, flush=False)  # the one or the other
+cpu_target("x86-64-v2", threads=2)              # the same, refused where it would not run
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def named_target(name: str, threads: int) -> Target:
     return target_of(found.triple, name, "", found.needs, caches, threads)
 
 
-def asked_processor(name: str, threads: int, flush: bool = False) -> Target:
+def asked_processor(name: str, threads: int, flush: bool) -> Target:
     """The Target that TINYHLO_CPU asks for; an empty name is this machine.
 
     Raises TinyhloError for a name that is not in the table.

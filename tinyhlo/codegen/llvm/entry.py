@@ -64,10 +64,10 @@ class Probe:
     with a trace, of its table of rows (number, begin, end) and of the count of rows."""
 
     counters: int
-    number: int = 0
-    table: int = 0
-    cursor: int = 0
-    capacity: int = 0
+    number: int
+    table: int
+    cursor: int
+    capacity: int
 
 
 class EntryRenderer:

@@ -78,7 +78,7 @@ def ahead(product: AheadProduct, shapes: tuple[Shape, ...]) -> LoopProgram | Non
         if product.depth >= deep and min(widths) > 1:
             tiles += [replace(tile, depth=deep) for tile in tiles]
         if fragment is MMA and target.has_wgmma and product.depth >= DEEP:
-            tiles += warpgroup_tiles(WGMMA)
+            tiles += warpgroup_tiles()
     tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
     tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, target)
     if isinstance(tile, WarpgroupTile):

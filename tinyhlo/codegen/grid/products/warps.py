@@ -5,7 +5,7 @@ soonest(tiles_of(MMA, COPIED), Extents(1, 1024, 1024, 1024), ..)  ->  tile 128x6
 
 from __future__ import annotations
 
-from tinyhlo.codegen.grid.products.fragments import Fragment
+from tinyhlo.codegen.grid.products.fragments import WGMMA, Fragment
 from tinyhlo.codegen.grid.products.tiles import MOST_PARTS, PART, Extents, Tile
 from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import U16
@@ -154,9 +154,9 @@ def tiles_of(fragment: Fragment, shapes: tuple[Shape, ...]) -> list[MatrixTile]:
     return found
 
 
-def warpgroup_tiles(fragment: Fragment) -> list[WarpgroupTile]:
+def warpgroup_tiles() -> list[WarpgroupTile]:
     """The tiles of instructions that read memory which the group shares."""
     return [
-        WarpgroupTile(rows, columns, DEEP, 2, columns // 4, fragment, (rows // 16, 1))
+        WarpgroupTile(rows, columns, DEEP, 2, columns // 4, WGMMA, (rows // 16, 1))
         for rows, columns in GROUPED
     ]
