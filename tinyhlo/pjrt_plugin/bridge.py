@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tinyhlo import config
 from tinyhlo.collector import lasting
@@ -178,61 +178,73 @@ def hand_over(
     needed = executable.arena_bytes + executable.scratch_bytes
     if needed > core.MOST_BYTES:
         raise OutOfMemory(f"out of memory: {needed} bytes of scratch for {executable.name}")
-    digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
-    signature = executable.signature
-    tensors = signature.inputs + signature.outputs
-    axes = signature.orders or tuple(tuple(range(len(t.shape))) for t in tensors)
-    sizes = [
-        t.shape[order.index(k)]
-        for t, order in zip(tensors, axes, strict=True)
-        for k in range(len(order))
-    ]
-    codes = [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]
     given = options.parse(option_bytes)
     texts = {
         "program": program,
-        "shown": shown_to_jax(signature, program),
+        "shown": shown_to_jax(executable.signature, program),
         "assignment": given.assignment,
         "options": option_bytes,
     }
-    arrays = {
-        "devices": _array(ctypes.c_int32, given.devices),
-        "types": _array(ctypes.c_uint32, codes),
-        "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
-        "memories": _array(ctypes.c_int32, signature.memories or [0] * len(tensors)),
-        "dims": _array(ctypes.c_int64, sizes),
-        "orders": _array(ctypes.c_int64, [axis for order in axes for axis in reversed(order)]),
-        "aliases": _array(ctypes.c_int64, [k for pair in executable.aliases for k in pair]),
-        "donors": _array(ctypes.c_int64, signature.donors),
-        "constants": _array(ctypes.c_void_p, [a.ctypes.data for a in executable.constants]),
-    }
+    arrays = arrays_of(executable, given.devices)
+    digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
     spec = Spec(
         device_count=len(given.devices),
-        input_count=len(signature.inputs),
-        output_count=len(signature.outputs),
-        alias_count=len(executable.aliases),
-        donor_count=len(signature.donors),
-        constant_count=len(executable.constants),
-        **{name: ctypes.addressof(array) for name, array in arrays.items()},
-        entry=executable.entry,
-        arena_bytes=executable.arena_bytes,
-        scratch_bytes=executable.scratch_bytes,
-        code_bytes=executable.code_bytes,
-        estimated_seconds=executable.estimated_seconds,
-        flops=sum(kernel.flops for kernel in executable.kernels),
-        bytes_accessed=sum(k.bytes_read + k.bytes_written for k in executable.kernels),
-        name=executable.name.encode(),
         fingerprint=digest.encode(),
         **texts,
         **{f"{name}_bytes": len(text) for name, text in texts.items()},
-        effects=executable.effects,
-        synchronous=executable.synchronous,
+        **{name: ctypes.addressof(array) for name, array in arrays.items()},
+        **numbers_of(executable),
     )
     address = core.library().tiny_executable_new(client, ctypes.byref(spec))
     if address:
         with _alive_lock:
             _alive[address] = executable
     return address
+
+
+def arrays_of(executable: Executable, devices: Sequence[int]) -> dict[str, ctypes.Array[Any]]:
+    """The fields of a Spec that point to arrays: of types, first arguments, then results."""
+    signature = executable.signature
+    tensors = signature.inputs + signature.outputs
+    orders = signature.orders or tuple(tuple(range(len(t.shape))) for t in tensors)
+    sizes = [
+        t.shape[order.index(k)]
+        for t, order in zip(tensors, orders, strict=True)
+        for k in range(len(order))
+    ]
+    return {
+        "devices": _array(ctypes.c_int32, devices),
+        "types": _array(ctypes.c_uint32, [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]),
+        "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
+        "memories": _array(ctypes.c_int32, signature.memories or [0] * len(tensors)),
+        "dims": _array(ctypes.c_int64, sizes),
+        "orders": _array(ctypes.c_int64, [axis for order in orders for axis in reversed(order)]),
+        "aliases": _array(ctypes.c_int64, [k for pair in executable.aliases for k in pair]),
+        "donors": _array(ctypes.c_int64, signature.donors),
+        "constants": _array(ctypes.c_void_p, [a.ctypes.data for a in executable.constants]),
+    }
+
+
+def numbers_of(executable: Executable) -> dict[str, Any]:
+    """The fields of a Spec that an Executable has as they are, or counts."""
+    signature = executable.signature
+    return {
+        "input_count": len(signature.inputs),
+        "output_count": len(signature.outputs),
+        "alias_count": len(executable.aliases),
+        "donor_count": len(signature.donors),
+        "constant_count": len(executable.constants),
+        "entry": executable.entry,
+        "arena_bytes": executable.arena_bytes,
+        "scratch_bytes": executable.scratch_bytes,
+        "code_bytes": executable.code_bytes,
+        "estimated_seconds": executable.estimated_seconds,
+        "flops": sum(kernel.flops for kernel in executable.kernels),
+        "bytes_accessed": sum(k.bytes_read + k.bytes_written for k in executable.kernels),
+        "name": executable.name.encode(),
+        "effects": executable.effects,
+        "synchronous": executable.synchronous,
+    }
 
 
 def shown_to_jax(signature: Signature, program: bytes) -> bytes:
