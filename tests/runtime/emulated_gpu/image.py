@@ -34,8 +34,8 @@ def version() -> int:
 
 
 def precompile(folder: Path) -> None:
-    """`words.h` as g++ reads it fastest, for images of drivers in folders of `folder`: two thirds of
-    an image's time were the headers'."""
+    """`words.h` as g++ reads it fastest, for images of drivers in folders of `folder`: two thirds
+    of an image's time were the headers'."""
     header = folder / "words.h.gch"
     sources = (HEADERS / "words.h", HEADERS / "image.py")
     if header.exists() and header.stat().st_mtime > max(s.stat().st_mtime for s in sources):
