@@ -54,8 +54,8 @@ test-313:  ## run the plugin's tests on Python 3.13 with the newest jax
 	fi
 
 # What is generated for GPUs and for aarch64 does not ask for this processor.
-FOR_OTHERS := emulated factors grid grid_programs grid_transform grouped images matrices merge recorded \
-  shared_memory tf32 wide
+FOR_OTHERS := emulated factors grid grid_programs grid_transform grouped images matrices merge \
+  recorded shared_memory tf32 wide
 
 test-narrow: .venv/.installed  ## run the tests of generated code without AVX, FMA and F16C
 	@if [ "$$(uname -m)" = x86_64 ]; then echo "== generated code as on x86-64-v2" && \

@@ -13,6 +13,7 @@ from jax import lax
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Output, UpdateSlice
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import regions_of
 
@@ -80,7 +81,7 @@ def test_a_batch_of_loops_writes_where_its_state_lies(batch: int) -> None:
 
 
 def is_choice(node: Node) -> bool:
-    return isinstance(node, Elementwise) and node.op.name == "WHERE"
+    return isinstance(node, Elementwise) and node.op is Op.WHERE
 
 
 def bodies(graph: Graph) -> list[Node]:

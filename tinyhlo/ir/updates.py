@@ -2,7 +2,8 @@
 
     update_slice(x, row, (k, 0))  ->  where(0 <= iota - k < 1, row, x)
 
-What is read of a choice is computed where it is read; an update copies the array before.
+What is read of a choice is computed where it is read; an update copies the array before. `block` is
+what an update replaces.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Planner:
         if not self.streams or c.batch or source is None or len(c.n) > 1:
             return 1
         size, sums = source.node.dtype.itemsize, c.extent(c.m) * self.form.sums.itemsize
-        far = self.many_stream and sums * columns > self.target.l2_bytes // 2
+        far = self.splits_columns and sums * columns > self.target.l2_bytes // 2
         if columns * size > ROW_BYTES or far:
             return 1
         most = c.extent(c.k) * size // (SUMS_SHARE * sums)
@@ -254,7 +254,7 @@ class Planner:
         return not in_order and self.reading.is_far
 
     @property
-    def many_stream(self) -> bool:
+    def splits_columns(self) -> bool:
         """Whether so many rows are multiplied by such a matrix that threads share its columns, as
         many as have sums that stay in L2: each block of rows would read all of it again."""
         return self.streams and self.c.extent(self.c.m) > FEW_ROWS
@@ -320,7 +320,7 @@ class Planner:
         c, size = self.c, self.form.sums.itemsize
         i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
         j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
-        if self.many_stream:
+        if self.splits_columns:
             near = self.target.l2_bytes // 2
             j = first(n_cuts, lambda n: m_cuts[i].positions * n.positions * size <= near)
         elif self.steps > 1:  # all sums of a chunk stay in memory
@@ -339,7 +339,7 @@ class Planner:
             return count % wanted == 0 or count >= 4 * wanted
 
         by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
-        if self.many_stream:
+        if self.splits_columns:
             return m_cuts[i], n_cuts[by_columns]
         by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
         overlap = m_cuts[by_rows].positions * m_cuts[by_rows].blocks > MOST_OVERLAP * c.extent(c.m)
