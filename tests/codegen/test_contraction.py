@@ -236,25 +236,28 @@ def test_small_ones_take_the_general_way(m: int, k: int, n: int) -> None:
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 8, 17])
 @pytest.mark.parametrize(("k", "n"), [(1024, 520), (1031, 515)])
 def test_few_rows_stream_the_matrix(m: int, k: int, n: int) -> None:
-    """A matrix larger than the cache is read in place, eight rows side by side; for one row four,
-    each of its own quarter."""
+    """A matrix larger than the cache is read in place, sixteen rows side by side, for up to four
+    rows eight; for one row four, each of its own quarter."""
     left, right = build.param(0, (m, k), F32), build.param(1, (k, n), F32)
     graph = Graph((left.type, right.type), (dot(left, right),))
     compare(graph)
     loops = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
     assert loops is not None and "right in place" in loops.moves
     if k == 1024:
-        assert ("4 deep apart" if m == 1 else "8 deep,") in " ".join(loops.moves)
+        deep = "4 deep apart" if m == 1 else "8 deep," if m <= 4 else "16 deep,"
+        assert deep in " ".join(loops.moves)
 
 
 @pytest.mark.parametrize(
     ("m", "k", "n", "moves"),
     [
-        (20, 1024, 520, "8 deep, 128 steps; left in place; right in place"),
-        (24, 1001, 1000, "right packed"),  # no steps of eight
-        (32, 1024, 520, "32 deep, 32 steps; left in place; right in place"),
-        (49, 700, 900, "28 deep, 25 steps; left in place; right in place"),
-        (96, 1024, 515, "32 deep, 32 steps; left in place; right in place"),
+        (20, 1000, 520, "10 deep, 100 steps; left in place; right in place"),
+        (24, 1003, 1000, "right packed"),  # no steps of eight
+        (32, 1040, 520, "16 deep, 65 steps; left in place; right in place"),
+        (32, 1024, 520, "16 deep, 64 steps; left packed; right in place"),  # its rows share sets
+        (32, 1040, 2048, "8 deep, 130 steps; left in place; right in place"),  # so do the matrix's
+        (49, 700, 900, "14 deep, 50 steps; left in place; right in place"),
+        (96, 1040, 515, "16 deep, 65 steps; left in place; right in place"),
         (97, 1024, 520, "right packed"),
         (32, 1031, 520, "right packed"),
     ],
@@ -618,14 +621,14 @@ def test_tiles_compute_little_beyond_the_edges(m: int, k: int, n: int, tile: str
 @pytest.mark.parametrize(
     "m, k, n, right, tile, fetched",
     [
-        (512, 512, 512, "packed", "6x64", 4),
-        (1024, 1024, 1024, "packed once", "6x64", 4),
-        (500, 500, 500, "packed", "6x64", 4),  # rows are no whole lines
-        (256, 256, 256, "in place", "10x32", 8),
-        (8, 512, 512, "in place", "8x32", 8),
+        (512, 512, 512, "packed", "6x64", 4 * 64),
+        (1024, 1024, 1024, "packed once", "6x64", 4 * 64),
+        (500, 500, 500, "packed", "6x64", 4 * 64),  # rows are no whole lines
+        (256, 256, 256, "in place", "10x32", 8 * 256),
+        (8, 512, 512, "in place", "8x32", 8 * 512),
         (64, 64, 64, "in place", "4x64", 0),  # L1 holds all of it
         (256, 64, 512, "packed", "4x64", 0),  # L1 holds a panel for all rows
-        (8, 1024, 1024, "in place", "4x64", 0),  # read once, whole rows side by side
+        (8, 1024, 1024, "in place", "4x64", 2 * 64),  # read once, whole rows side by side
     ],
 )
 def test_two_wide_multiply_adds_a_cycle_outrun_the_caches(

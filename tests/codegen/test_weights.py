@@ -62,8 +62,15 @@ def test_a_scale_a_column_is_applied_in_registers(rows: int, depth: int, columns
 
 
 def test_many_rows_share_what_is_widened_once() -> None:
-    assert IN_REGISTERS in lowered(product(18, 256, 1024, BF16)).moves
-    assert IN_REGISTERS not in lowered(product(19, 256, 1024, BF16)).moves
+    """More of them where the weights come from memory."""
+    for rows, depth, wide in (
+        (18, 256, True),
+        (19, 256, False),
+        (96, 4096, True),
+        (97, 4096, False),
+    ):
+        found = lowered(product(rows, depth, 1024, BF16)).moves
+        assert (IN_REGISTERS in found) == wide
 
 
 def test_weights_are_not_held_in_a_wider_type() -> None:

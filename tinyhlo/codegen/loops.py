@@ -153,8 +153,8 @@ class TileProduct:
     `accumulate` adds to what the tile holds. With a `group` of 2, a lane sums the products of two
     neighbours on the left and two on the right: lane l's lie at right + 2*l. `bias` is what every
     number on the left is too large by. What lies `ahead` is fetched into the cache meanwhile, for
-    whoever takes the tile; the right operand's vectors are, `fetched` points of the depth before
-    they are read. With `values` the lanes of each vector are computed as they are read,
+    whoever takes the tile; so is, with each vector on the right, the one `fetched` elements further
+    on. With `values` the lanes of each vector are computed as they are read,
     over `lane` and the variables in `depth`; `right` then is no memory of its own."""
 
     left: Memory

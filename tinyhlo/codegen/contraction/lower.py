@@ -285,7 +285,7 @@ class Builder:
         values: tuple[Expression, ...] = ()
         ahead: tuple[Place, ...] = ()
         depth, left_step = self.depth.loops, self.step_of(self.left, plan.rows)
-        right, right_step = None, ZERO
+        right, right_step, early = None, ZERO, 0
         if self.right is None:
             values = tuple(self.computed(panel, v, lane) for v in range(plan.vectors))
             if plan.steps > 1:
@@ -293,12 +293,14 @@ class Builder:
         else:
             right, right_step = memory_of(self.right), self.step_of(self.right, plan.columns)
             depth, left_step, right_step = merged(depth, left_step, right_step)
+            apart = plan.columns if plan.streamed else right_step.coefficient(depth[-1]) or 0
+            early = plan.fetched * apart
         return TileProduct(
             memory_of(self.left), self.row_starts(tile), left_step,
             right, self.vector_starts(panel), right_step,
             depth, self.tile, first,
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias, ahead,
-            fetched=plan.fetched, values=values, lane=lane if values else None,
+            fetched=early, values=values, lane=lane if values else None,
         )  # fmt: skip
 
     def row_starts(self, tile: Var) -> tuple[Index, ...]:

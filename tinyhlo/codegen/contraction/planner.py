@@ -19,7 +19,7 @@ from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading
+from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading, shares_sets
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
@@ -46,6 +46,7 @@ PIECES_A_THREAD = 2  # of columns, so that one on a slow core can take fewer
 SHARED_COLUMNS = 512  # so few that all rows may as well be read for each panel of them
 SUMS_BYTES = 1 << 20
 FETCHED = {Use.IN_PLACE: 8, Use.PACKED: 4}  # points of the depth that right vectors are early
+PANELS_FETCHED = (2, 0, 1)  # the same where few tiles read them once: panels, the first is chosen
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
 MOST_SHARING = 16  # such rows of a tile that are read in place
@@ -54,8 +55,8 @@ MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of th
 FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
-STREAM_DEPTH = 8  # rows of a matrix that few tiles read once, side by side
-DEEP_ROWS, DEEP_STREAMS = 24, 32  # beyond so many rows of the product: sums are read less often
+STREAM_DEPTH = 16  # rows of a matrix that few tiles read once, side by side
+ONE_TILE = 4  # rows that wait for memory alone: half as many of its rows are enough
 STREAMS = 4  # of one row's matrix: so many are read at once, each from its own part of the depth
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
@@ -108,14 +109,19 @@ class Planner:
         plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
         best = min(plans, key=lambda name: issue_slots(plans[name], self.target))
         plan = self.moves.choose("tile", {best: plans[best], **plans})
-        return replace(plan, fetched=self.points_fetched(plan))
+        return replace(plan, streamed=self.streams, fetched=self.fetched(plan))
 
-    def points_fetched(self, plan: Plan) -> int:
-        """How early the right operand is asked for, where a panel of it does not stay in L1."""
-        if self.streams or self.right not in FETCHED or stays_near(plan, self.target):
-            return 0
-        points = FETCHED[self.right] if self.target.outruns_caches else 0
-        return self.moves.number("fetched", *dict.fromkeys((points, 0, *FETCHED.values())))
+    def fetched(self, plan: Plan) -> int:
+        """How early the right operand is asked for: panels of a matrix that is read once, otherwise
+        points of the depth, where a panel does not stay in L1."""
+        if self.streams:
+            early = () if self.is_row or self.right is not Use.IN_PLACE else PANELS_FETCHED
+        elif self.right not in FETCHED or stays_near(plan, self.target):
+            early = ()
+        else:
+            points = FETCHED[self.right] if self.target.outruns_caches else 0
+            early = dict.fromkeys((points, 0, *FETCHED.values()))
+        return self.moves.number("fetched", *early) if early else 0
 
     def tiles(self) -> dict[tuple[int, int], None]:
         """Tiles no larger than the product, each once."""
@@ -215,17 +221,15 @@ class Planner:
         return self.left
 
     def pays_to_pack(self, panels: int, rows: int) -> bool:
+        """Each panel of a matrix that is streamed reads all rows again, not those of a tile alone."""
         source, m = self.left_source, self.c.m
-        if self.target.outruns_caches and rows < WAYS:
+        if source is None or not m or self.reading.reuse(source, m) >= REUSE:
             return False
-        if (
-            source is None
-            or not m
-            or self.right is not Use.PACKED
-            or self.reading.reuse(source, m) >= REUSE
-        ):
-            return False
-        return panels >= FEW_PANELS and self.reading.rows_share_sets()
+        if self.streams:
+            stay = self.c.extent(m) <= WAYS
+        else:
+            stay = self.right is not Use.PACKED or (self.target.outruns_caches and rows < WAYS)
+        return not stay and panels >= FEW_PANELS and self.reading.rows_share_sets()
 
     # --- decisions that a search may change --------------------------------------------------
 
@@ -270,9 +274,12 @@ class Planner:
         return ACROSS_DEPTH if across else MAX_DEPTH
 
     def stream_depth(self) -> int:
-        """Rows of a matrix that is read once, side by side; more where more sums wait for them."""
-        deep = self.c.extent(self.c.m) > DEEP_ROWS
-        return STREAMS if self.is_row else DEEP_STREAMS if deep else STREAM_DEPTH
+        """Rows of a matrix that is read once, side by side: of those that share sets of L1, as many
+        as it holds until the last tile has read them."""
+        if self.is_row:
+            return STREAMS
+        few = self.c.extent(self.c.m) <= ONE_TILE or shares_sets(self.right_source, self.c.k)
+        return WAYS if few else STREAM_DEPTH
 
     def depth_cut(self, most: int) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]

@@ -23,7 +23,7 @@ REUSE = 1.5  # windows over each element of a source from which on a box of it i
 NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
 STREAMED_ROWS = 96  # the same, where L2 does not hold it and its depth has even steps
-STEPS = range(8, 33)  # of a depth that is walked a few rows at a time: positions in one
+STEPS = range(8, 17)  # of a depth that is walked a few rows at a time: positions in one
 FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetched early
 FETCHED_BYTES = 128  # of the rows of a panel, at least
 
@@ -76,9 +76,8 @@ class Reading:
         if self.reuse(source, self.c.n) >= REUSE:
             usable = source.axis_along(fast) is not None
             return Use.IN_PLACE if memory else Use.STAGED if usable else Use.PACKED
-        few = self.c.extent(self.c.m) <= FEW_ROWS
-        pays = few or self.pays_to_stream() or self.in_panels(source) or self.pays_in_place(source)
-        if memory and pays:
+        few = self.c.extent(self.c.m) <= FEW_ROWS or self.pays_to_stream()
+        if memory and (few or self.in_panels(source) or self.pays_in_place(source)):
             return Use.IN_PLACE
         return Use.IN_REGISTERS if few and self.computed and not memory else Use.PACKED
 
@@ -86,13 +85,17 @@ class Reading:
         """Whether packing a matrix that comes from memory takes longer than adding to sums that
         wait in L2."""
         few = self.c.extent(self.c.m) <= STREAMED_ROWS and self.streamed in STEPS
-        return few and self.is_far and self.left_use() is not Use.STAGED
+        far = self.right is not None and self.is_beyond_l2(self.right.node.dtype)
+        return few and far and self.left_use() is not Use.STAGED
 
     @property
     def is_far(self) -> bool:
-        """Whether L2 does not hold the right operand."""
-        nbytes = self.c.extent(self.c.n) * self.c.extent(self.c.k) * self.form.itemsize
-        return nbytes > self.target.l2_bytes
+        """Whether L2 does not hold the right operand as it is multiplied."""
+        return self.is_beyond_l2(self.form.right)
+
+    def is_beyond_l2(self, dtype: DType) -> bool:
+        elements = self.c.extent(self.c.n) * self.c.extent(self.c.k)
+        return elements * dtype.itemsize > self.target.l2_bytes
 
     def pays_in_place(self, source: Source) -> bool:
         """Whether whole lines of the right operand, fetched early, come from L2 as fast as they
@@ -122,7 +125,11 @@ class Reading:
 
     def rows_share_sets(self) -> bool:
         """Whether all rows of a left operand in memory fall into the same sets of the cache."""
-        source, m = self.left, self.c.m
-        if source is None or not m:
-            return False
-        return abs(source.flat().coefficient(m[-1])) * self.form.itemsize % WAY_BYTES == 0
+        return shares_sets(self.left, self.c.m)
+
+
+def shares_sets(source: Source | None, axes: tuple[int, ...]) -> bool:
+    """Whether neighbours along the last of the axes fall into the same sets of the first cache."""
+    if source is None or not axes:
+        return False
+    return abs(source.flat().coefficient(axes[-1])) * source.node.dtype.itemsize % WAY_BYTES == 0

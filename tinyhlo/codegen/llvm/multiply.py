@@ -203,9 +203,8 @@ class TileRenderer:
             for base, apart in self.vectors
         ] or self.computed(at)
         if m.fetched:
-            far = (m.right_step.coefficient(m.depth[-1]) or 0) * m.fetched
             for base, apart in self.vectors:
-                self.fetch_line(self.offset(moved[base], apart + far))
+                self.fetch_line(self.offset(moved[base], apart + m.fetched))
         moved = {base: self.moved(base, left_step) for base, _ in self.rows}
         results: dict[Place, str] = {}
         for r, (base, apart) in enumerate(self.rows):
