@@ -50,7 +50,7 @@ PANELS_FETCHED = (2, 0, 1)  # the same where few tiles read them once: panels, t
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
 MOST_SHARING = 16  # such rows of a tile that are read in place
-DEPTH_PARTS = (8, 6, 5, 4, 3, 2)
+DEPTH_PARTS = (8, 6, 4, 2)  # of a matrix that is read once: even shares for two threads
 MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of them
 FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
@@ -177,7 +177,9 @@ class Planner:
         if columns * size > ROW_BYTES or far:
             return 1
         most = c.extent(c.k) * size // (SUMS_SHARE * sums)
-        return next((p for p in DEPTH_PARTS if self.steps % p == 0 and p <= most), 1)
+        least = 4 if self.splits_columns else 2  # columns serve any number of threads
+        fitting = (p for p in DEPTH_PARTS if self.steps % p == 0 and least <= p <= most)
+        return next(fitting, 1)
 
     def is_shared(self) -> bool:
         """Whether operands are packed once for all threads: large ones that many chunks read."""
