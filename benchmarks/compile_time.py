@@ -120,6 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--xla", action="store_true", help="and XLA:CPU's time")
     options = parser.parse_args(arguments)
+    for path in options.files:
+        if not path.is_file():
+            parser.error(f"no file {path}")
     sources = {path.stem: path.read_bytes() for path in options.files}
     if options.operations is not None:
         warm_devices()  # JAX knows no lowerings for tiny before

@@ -28,6 +28,7 @@ from jaxlib import _jax  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.runner import warm_devices
 from tests.conformance.suites import MISSING, suites_folder
 
 BACKENDS = ("tiny", "cpu")
@@ -143,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nothing measured: {MISSING}", file=sys.stderr)
         return 1
     jax.config.update("jax_enable_x64", True)
+    warm_devices()
     console = Console(stderr=options.markdown)
     rows: list[Row] = []
     for name, code, inputs in programs(folder, options.only):

@@ -37,9 +37,10 @@ RIVALS = {"CPU": "cpu", "NV": "cuda", "AMD": "rocm"}  # JAX's names of XLA's bac
 
 
 def page_of(target: Target) -> Path:
-    """Where the figures of a processor stand: of AVX-512 or AVX2, of AMD's or Intel's."""
+    """Where the figures of a processor stand: of AVX-512 or AVX2, of AMD's or Intel's; Zen 4 starts
+    half as many multiply-adds as Zen 5."""
     others = target.triple.startswith("x86") and not target.cpu.startswith("znver")
-    kind = KINDS[target.vector_bytes]
+    kind = "-zen4" if target.cpu == "znver4" else KINDS[target.vector_bytes]
     return CHECKOUT / "docs" / f"benchmarks{'-intel' if others else ''}{kind}.md"
 
 

@@ -86,8 +86,8 @@ def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
     stages, executable = compile_stages(source, config)
     if config.beam:  # a search has found schedules since
         place = saved.place_of(source, target_of(config), config)
-    if place and not stages.compiled.libraries and not stages.module.asked:
-        saved.store(place, executable, stages.compiled.pieces)
+    if place and not stages.module.asked:
+        saved.store(place, executable, stages.compiled)
     return executable
 
 

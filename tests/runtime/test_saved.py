@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tinyhlo
 from tinyhlo import compiler
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
@@ -77,14 +80,39 @@ def test_nothing_is_stored_when_stages_are_shown_or_checked() -> None:
     assert saved.place_of(TEXT, compiler.target_of(Config()), Config(verify=1)) is None
 
 
-def test_programs_that_call_libraries_are_not_stored(tmp_path: Path) -> None:
-    text = """func.func @main(%x: tensor<4x4xf64>) -> tensor<4x4xf64> {
-      %y = stablehlo.cholesky %x, lower = true : tensor<4x4xf64>
-      return %y : tensor<4x4xf64>
+def test_programs_that_call_lapack_are_made_again_from_the_names(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 70, 70))
+    config = Config(cache_dir=str(tmp_path))
+    for function in (jnp.linalg.svd, lambda x: (jnp.linalg.qr(x), jnp.linalg.eigvalsh(x))):
+        with jax.enable_x64(True):
+            text = jax.jit(function).trace(x).lower(lowering_platforms=("tiny",)).as_text()
+        stages, compiled = compiler.compile_stages(text, config)
+        assert stages.compiled.libraries
+        compile_module(text, config)
+        place = saved.place_of(text, compiler.target_of(config), config)
+        assert place is not None
+        found = saved.load(place)
+        assert found is not None and found.synchronous == compiled.synchronous
+        assert len(found.constants) == len(compiled.constants)
+        for ours, theirs in zip(found(x), compiled(x), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_programs_that_call_users_functions_are_not_stored(tmp_path: Path) -> None:
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = stablehlo.custom_call @users(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
     }"""
-    compiled = compiler.run_stages(text, Config(cache=0)).compiled
-    compile_module(text, Config(cache_dir=str(tmp_path)))
-    assert bool(compiled.libraries) != (tmp_path / "programs").exists()
+    tinyhlo.register_custom_call("users", lambda x: x + 1)
+    x = np.arange(4, dtype=np.float32)
+    (result,) = compile_module(text, Config(cache_dir=str(tmp_path)))(x)
+    np.testing.assert_array_equal(result, x + 1)
+    assert not (tmp_path / "programs").exists()
+
+
+def test_what_jaxlib_has_no_more_is_compiled_again(tmp_path: Path) -> None:
+    record = ["lapack_of_another_version", {"uplo": ["uint8", 76]}, [], [], [], 4]
+    assert saved.library_of(record) is None
 
 
 def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ In: what a program is compiled from. Out: its Executable, if some process has st
 
     place = place_of(source, target, config)     # None where nothing is to be kept
     executable = load(place)
-    store(place, executable, pieces)             # its object code
+    store(place, executable, compiled)           # its object code
 
 An entry of the cache is a head in JSON, then the program's constants and its object code. Its name
-is made of the program, the target, and this package as it lies on the disk. Programs that call
-libraries are not stored: the descriptors of those hold addresses of their process.
+is made of the program, the target, and this package as it lies on the disk. What calls LAPACK names
+the functions, for another process has them elsewhere; what calls functions of users or of Python is
+not stored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,10 +34,13 @@ from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, cache_of, key_of
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
-from tinyhlo.runtime.library import REGISTRY
+from tinyhlo.runtime.library import REGISTRY, Call, Library
 from tinyhlo.signature import Signature
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
+
+if TYPE_CHECKING:
+    from tinyhlo.runtime.compile import Compiled
 
 DTYPES = {**BY_NAME, TOKEN.name: TOKEN}
 MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
@@ -108,15 +112,17 @@ def schedules_state(config: Config) -> bytes:
         return b""
 
 
-def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) -> None:
-    """Keep a program that calls no libraries."""
-    if sum(array.nbytes for array in executable.constants) + sum(map(len, pieces)) > MOST_BYTES:
+def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> None:
+    """Keep a program, unless it calls what another process may know as something else."""
+    own = len(executable.constants) - len(compiled.libraries)  # descriptors follow the constants
+    calls = [each.call for each in compiled.libraries if each.call and is_plain(each.call)]
+    constants, pieces = [array.tobytes() for array in executable.constants[:own]], compiled.pieces
+    if len(calls) < len(compiled.libraries) or sum(map(len, (*constants, *pieces))) > MOST_BYTES:
         return
-    constants = [array.tobytes() for array in executable.constants]
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
     seen = executable.signature
-    types = (seen.inputs, seen.outputs)
-    head["types"] = [[(type_.dtype.name, type_.shape) for type_ in group] for group in types]
+    head["types"] = [named(seen.inputs), named(seen.outputs)]
+    head["calls"] = [call_record(call) for call in calls]
     head["numbers"] = [getattr(seen, name) for name in NUMBERS]
     head["aliases"] = executable.aliases
     head["kernels"] = [[getattr(kernel, name) for name in KERNEL] for kernel in executable.kernels]
@@ -126,13 +132,43 @@ def store(place: SavedPlace, executable: Executable, pieces: Sequence[bytes]) ->
     place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
 
 
+def named(types: Sequence[TensorType]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(type_.dtype.name, type_.shape) for type_ in types]
+
+
+def typed(names: Sequence[Any]) -> tuple[TensorType, ...]:
+    return tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in names)
+
+
+def is_plain(call: Call) -> bool:
+    """Whether the call's attributes are numbers, as those of LAPACK's functions are."""
+    return all(isinstance(value, np.generic) for value in call.attributes.values())
+
+
+def call_record(call: Call) -> list[Any]:
+    attributes = {name: (str(value.dtype), value) for name, value in call.attributes.items()}
+    types = named(call.operands), named(call.results)
+    return [call.target, attributes, *types, call.aliases, call.version]
+
+
+def library_of(record: Sequence[Any]) -> Library | None:
+    """The function of a record, where it lies in this process; None where jaxlib has it no more."""
+    from tinyhlo.runtime.targets import lapack_target  # imports what few programs need
+
+    target, attributes, operands, results, aliases, version = record
+    numbers = {name: np.dtype(kind).type(value) for name, (kind, value) in attributes.items()}
+    call = Call(target, numbers, typed(operands), typed(results), frozen(aliases), version)
+    make = lapack_target(target)
+    return make(call) if make else None
+
+
 def frozen(value: Any) -> Any:
     """JSON's lists as the tuples that they were."""
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def load(place: SavedPlace) -> Executable | None:
-    """The stored program, linked; None when there is none."""
+    """The stored program, linked; None when there is none, or not all that it calls."""
     payload = place.cache.load(place.key)
     if payload is None:
         return None
@@ -145,10 +181,11 @@ def load(place: SavedPlace) -> Executable | None:
             groups[-1].append(payload[start : start + size])
             start += size
     linked = link(groups[1], head["name"])
-    inputs, outputs = (
-        tuple(TensorType(tuple(shape), DTYPES[name]) for name, shape in group)
-        for group in head["types"]
-    )
+    inputs, outputs = map(typed, head["types"])
+    libraries = [found for record in head["calls"] if (found := library_of(record))]
+    if len(libraries) < len(head["calls"]):
+        return None
+    constants = (aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0])
     return Executable(
         **{name: head[name] for name in PLAIN},
         signature=Signature(inputs, outputs, *map(frozen, head["numbers"])),
@@ -157,7 +194,8 @@ def load(place: SavedPlace) -> Executable | None:
             KernelReport(*values, loops=KernelLoops(place, number))
             for number, values in enumerate(head["kernels"])
         ),
-        constants=tuple(aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0]),
+        constants=(*constants, *(library.descriptor for library in libraries)),
         entry=linked.entry,
-        keepalive=linked,
+        keepalive=(linked, libraries),
+        synchronous=any(library.synchronous for library in libraries),
     )

@@ -164,7 +164,7 @@ def lapack_target(target: str) -> Maker | None:
     from jaxlib.cpu import _lapack
 
     _lapack.initialize()  # takes the function pointers from SciPy, which is imported only here
-    return lambda call: lapack_call({"execute": capsule}, call)
+    return lambda call: replace(lapack_call({"execute": capsule}, call), call=call)
 
 
 def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:

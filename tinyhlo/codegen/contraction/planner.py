@@ -223,7 +223,7 @@ class Planner:
         return self.left
 
     def pays_to_pack(self, panels: int, rows: int) -> bool:
-        """Each panel of a matrix that is streamed reads all rows again, not those of a tile alone."""
+        """Panels of a matrix that is streamed read all rows again, not those of a tile alone."""
         source, m = self.left_source, self.c.m
         if source is None or not m or self.reading.reuse(source, m) >= REUSE:
             return False
