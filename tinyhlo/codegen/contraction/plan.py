@@ -43,9 +43,8 @@ class Plan:
     """Sizes are positions; a chunk has `m.positions` rows, walked in blocks of `block_rows`.
     `shared`: operands are packed once, for all threads, and a chunk is a block of rows times
     `n.positions` columns. `parts`: threads share the depth, in so many parts with sums of their
-    own, which are added at the end. Right vectors are asked for `fetched` points of the depth before
-    they are read, or panels where their matrix is `streamed`: read once, few rows of it at a time.
-    """
+    own, which are added at the end. Right vectors are asked for `fetched` points of the depth
+    early, or as many panels if their matrix is `streamed`: read once, few rows of it at a time."""
 
     form: Form
     rows: int
