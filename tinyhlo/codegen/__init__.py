@@ -9,7 +9,6 @@ In reading order:
     loops         LoopProgram: statements around expressions; `printer` writes them like code
     bodies        what statements read, set and store, and how they are rewritten
     choices       decisions that have other answers, for heuristics and for the search
-    numbers       arithmetic of sizes
     lowering/     a fused kernel as serial loops: what is computed
     moves/        rewrites of loops: vectors, threads, scratch; `heuristics` chooses them
     contraction/  products summed over axes, register tile by register tile

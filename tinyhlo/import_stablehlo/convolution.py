@@ -24,6 +24,7 @@ from tinyhlo.ir.build import flip, full, pad, permute, reshape, scalar, slice_, 
 from tinyhlo.ir.graph import Node, Shape
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 
 
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
@@ -68,7 +69,7 @@ def at_common_places(
         if g == 1:
             continue
         low[axis], between[axis] = windows.low[k] % g, g - 1
-        inner[axis] = count = -(-(shape[axis] - low[axis]) // g)
+        inner[axis] = count = ceil_div(shape[axis] - low[axis], g)
         if count < 1:
             return full(0, shape, operation.type.dtype)
         high[axis] = shape[axis] - low[axis] - (count - 1) * g - 1
@@ -107,7 +108,7 @@ def by_phases(
     lows, bases = windows.low, windows.base_dilation
     kernel, ones = rhs.shape[2:], (1,) * len(bases)
     spatial = numbers.output_spatial_dimensions
-    counts = [-(-shape[axis] // base) for axis, base in zip(spatial, bases, strict=True)]
+    counts = [ceil_div(shape[axis], base) for axis, base in zip(spatial, bases, strict=True)]
     kinds = [phases_of(*axis) for axis in zip(kernel, bases, lows, strict=True)]
 
     def joined(chosen: tuple[Phases, ...]) -> Node:

@@ -36,6 +36,7 @@ from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.joining import padded
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 
 BLOCK = 64  # rows: enough for full register tiles, few enough that little is padding
@@ -55,7 +56,7 @@ class Blocks:
 def blocks_of(sizes: Node, rows: int) -> Blocks:
     """Cut each group's rows into blocks; what sizes say beyond the last row counts for nothing."""
     groups = sizes.shape[0]
-    most = -(-rows // BLOCK) + groups
+    most = ceil_div(rows, BLOCK) + groups
     sizes = cast(sizes, I32)
     totals = scan(Op.ADD, sizes, 0, False)
     first, ends = (totals - sizes).at_most(rows), totals.at_most(rows)

@@ -37,6 +37,7 @@ from tinyhlo.ir.dtypes import U32, U64, unsigned_of
 from tinyhlo.ir.graph import Node, Shape, TensorType
 from tinyhlo.ir.joining import join, nth, part
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.runtime.library import RANDOM_STATE
 
 STATE_LENGTHS = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
@@ -116,7 +117,7 @@ def threefry_bits(
         return joined(low, high), [counter + prod(shape)]
     axis = split_axis(shape)
     extent = shape[axis] if shape else 1
-    half = (*shape[:axis], -(-extent // 2), *shape[axis + 1 :])
+    half = (*shape[:axis], ceil_div(extent, 2), *shape[axis + 1 :])
     blocks = threefry(*halves(element_numbers(half, counter)), key)
     paired = [reshape(word, (*half[: axis + 1], 1, *half[axis + 1 :])) for word in blocks]
     even = (*half[:axis], 2 * half[axis], *half[axis + 1 :])
@@ -155,7 +156,7 @@ def philox_bits(
     """Each block of 128 bits makes two u64 or four u32 elements in a row."""
     count = prod(shape)
     each = 2 if wide else 4
-    blocks = -(-count // each)
+    blocks = ceil_div(count, each)
     if not blocks:
         return full(0, shape, U64 if wide else U32), counter
     numbers = iota((blocks,), U64, 0)

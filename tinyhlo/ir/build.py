@@ -17,6 +17,7 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VOID, Elementwise, Graph, Node, Shape, TensorType, intern
 from tinyhlo.ir.ops import COMPARISONS, Op
+from tinyhlo.numbers import ceil_div
 
 # Attributes of a LibraryCall that are ours, not the call's.
 ORDER = "#order"  # number of an effectful call in its program
@@ -185,7 +186,7 @@ def slice_(
     source: Node, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None
 ) -> Node:
     step = step or (1,) * len(source.shape)
-    shape = [-(-(b - a) // s) for a, b, s in zip(start, stop, step, strict=True)]
+    shape = [ceil_div(b - a, s) for a, b, s in zip(start, stop, step, strict=True)]
     return strided(source, start, shape, step)
 
 

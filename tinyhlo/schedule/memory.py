@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import (
     Block,
@@ -143,7 +144,7 @@ def best_fit(ranges: dict[Buffer, LiveRange]) -> tuple[dict[Buffer, int], int]:
     placed[:, 0] = 0, 0, 0, np.iinfo(np.int64).max
     size = 0
     for count, buffer in enumerate(sorted(ranges, key=lambda b: (-b.type.nbytes, ranges[b].first))):
-        need = -(-max(buffer.type.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        need = round_up(max(buffer.type.nbytes, 1), ALIGNMENT)
         live = ranges[buffer]
         start, end, first, last = placed[:, : count + 1]
         beside = ((last >= live.first) & (first <= live.last)).nonzero()[0]

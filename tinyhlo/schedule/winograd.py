@@ -42,6 +42,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.views import through
 from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.values import below_views, is_leaf
 from tinyhlo.target import Target
@@ -279,4 +280,4 @@ def in_memory_order(node: Node) -> list[int]:
 
 
 def squares_along(results: int) -> int:
-    return -(-results // RESULTS)
+    return ceil_div(results, RESULTS)

@@ -15,11 +15,11 @@ from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.expressions import Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import Axis, Bind, Loop, guarded
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Var, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.target import WARP
 
 WRITTEN_OUT = 1024  # ops of a loop, at most, that is written out

@@ -17,10 +17,10 @@ from functools import lru_cache
 from math import prod
 
 from tinyhlo.codegen.expressions import Apply, IndexValue, literal
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I64
 from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 
 Positions = Mapping[int, Index]  # by axis of the product

@@ -62,11 +62,11 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import NEAR, Target
 

@@ -24,7 +24,6 @@ from tinyhlo.codegen.expressions import Apply, Expression, Guard, Literal, Load,
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType
@@ -32,6 +31,7 @@ from tinyhlo.ir.graph import VIEWS, Node, Pad, Param, Reshape
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 
 MOST_OPERATIONS = 6  # of a vector that is computed each time a tile reads it

@@ -23,10 +23,10 @@ from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
-from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.numbers import power_of_two
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 

@@ -20,7 +20,7 @@ from math import prod
 
 from tinyhlo.codegen.contraction.cut import Cut
 from tinyhlo.codegen.contraction.form import Form
-from tinyhlo.codegen.numbers import ceil_div, round_up
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 

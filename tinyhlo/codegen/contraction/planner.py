@@ -27,8 +27,8 @@ from tinyhlo.codegen.contraction.tiles import (
     stays_near,
     tiles,
 )
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import LINE_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good

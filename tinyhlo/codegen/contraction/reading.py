@@ -15,8 +15,8 @@ from tinyhlo.codegen.contraction.form import Form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Use
-from tinyhlo.codegen.numbers import round_up
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.numbers import round_up
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged

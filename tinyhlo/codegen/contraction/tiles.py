@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.numbers import ceil_div, round_up
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import Target
 
 # registers -> tiles: accumulators, right vectors and one broadcast fill them

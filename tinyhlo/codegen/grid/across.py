@@ -46,11 +46,11 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
 )
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import arguments, walk, work_of
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.index import Index, Var, constant, index, substitute, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.target import Target
 
 SIDE = 32  # of a tile, of elements of a word or more

@@ -45,10 +45,10 @@ from tinyhlo.codegen.loops import (
     Turns,
     guarded,
 )
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, unravel
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import WARP, Target
 

@@ -58,9 +58,9 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import Target
 
 PART = 1 << 12  # iterations of a part, at least, that a group shares

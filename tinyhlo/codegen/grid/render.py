@@ -26,8 +26,8 @@ from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Turns, WriteTexel
-from tinyhlo.codegen.numbers import round_up
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
+from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target

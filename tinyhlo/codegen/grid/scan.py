@@ -36,9 +36,9 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

@@ -20,9 +20,9 @@ from math import prod
 
 from tinyhlo.codegen.bodies import memories_read, substituted, values_in
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Statement, Store
-from tinyhlo.codegen.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.index import Index, Var, index, unravel
+from tinyhlo.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 

@@ -30,11 +30,11 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Lowering
-from tinyhlo.codegen.numbers import ceil_div, power_of_two
 from tinyhlo.codegen.transform.lower import ChainBuilder
 from tinyhlo.codegen.transform.rows import Part
 from tinyhlo.ir.graph import MultiReduce, Param, Reduce
 from tinyhlo.ir.index import Condition, Var, index
+from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Stage, find_chain
 from tinyhlo.target import Target

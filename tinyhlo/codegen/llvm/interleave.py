@@ -19,10 +19,10 @@ from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
 from tinyhlo.codegen.llvm.types import lanes_type, splat, stored_type
 from tinyhlo.codegen.loops import Store
-from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.codegen.scopes import Value
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Index
+from tinyhlo.numbers import power_of_two
 from tinyhlo.target import NEAR, SHORT
 
 if TYPE_CHECKING:

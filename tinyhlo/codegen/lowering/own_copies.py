@@ -17,10 +17,10 @@ from dataclasses import replace
 from tinyhlo.codegen.expressions import Expression, Load, Memory, apply, identity
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, Store
 from tinyhlo.codegen.lowering.updates import FEWEST, Updates
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.graph import Elementwise, Graph, Param
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import LINE_BYTES, Target
 
 SHARE = 8  # times the elements of all copies: fewer updates do not pay for clearing and combining

@@ -26,11 +26,11 @@ from math import isqrt, prod
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, Read, identity
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, LoopProgram, Store
 from tinyhlo.codegen.lowering.fused import Lowering, Position, letter
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target

@@ -25,9 +25,9 @@ from tinyhlo.codegen.expressions import Read
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.staging import Stager, is_pass, staged
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, parts, places, walk
 from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 

@@ -57,9 +57,9 @@ from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.parallel import split_reduce
 from tinyhlo.codegen.moves.write_out import uses_registers
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import Var, index
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 

@@ -34,10 +34,10 @@ from tinyhlo.codegen.expressions import (
     exchanged,
 )
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, LoopProgram, Statement, Store
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.numbers import ceil_div
 from tinyhlo.target import Target
 
 LONG = 24  # operations, those of one exp: such a body runs several vectors side by side

@@ -18,9 +18,9 @@ from dataclasses import replace
 from tinyhlo.codegen.bodies import below, inside, rewritten
 from tinyhlo.codegen.expressions import Read, identity
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div, round_up
 
 CHAIN = 64  # additions one after another; the lanes of a block are added up in no time beside them
 

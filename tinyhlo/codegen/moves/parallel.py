@@ -28,8 +28,8 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import misses, work_once
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.index import ZERO, Var, index, unravel
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import Target
 
 PARALLEL_WORK = 1 << 17  # operations below which a fork costs more than it saves

@@ -29,9 +29,9 @@ from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
-from tinyhlo.codegen.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.codegen.walks import arguments, walk
 from tinyhlo.ir.index import Index, Var, index, substitute
+from tinyhlo.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES, Target
 

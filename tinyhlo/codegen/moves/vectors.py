@@ -28,9 +28,9 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.index import Data, Index, Var
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
 

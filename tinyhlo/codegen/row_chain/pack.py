@@ -18,9 +18,9 @@ from tinyhlo.codegen.contraction.tiles import tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, nested
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround, Scope, letter
-from tinyhlo.codegen.numbers import ceil_div, round_up
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain

@@ -19,12 +19,12 @@ from tinyhlo.codegen.lapack import letter, routine
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.small_matrices.algorithms import Matrices, cholesky, lu, solve
 from tinyhlo.codegen.small_matrices.jacobi import Jacobi
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall, Output
 from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target

@@ -36,11 +36,11 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.lowering.fused import inline
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import Key
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 
 WIDEST = (8, 11)  # bits of a digit: 256 counters are cleared quickly, 2048 fit the first cache

@@ -25,10 +25,10 @@ from tinyhlo.codegen.expressions import (
     literal,
 )
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, If, Loop, Statement, Store
-from tinyhlo.codegen.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div, power_of_two, round_up
 
 LARGEST_BLOCK, SMALLEST_BLOCK = 128, 16  # elements
 BLOCKS = 4  # times the number of elements wanted: then few blocks are read again

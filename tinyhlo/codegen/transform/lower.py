@@ -26,11 +26,11 @@ from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, State
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, whole
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
+from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
 from tinyhlo.target import NEAR, Target

@@ -20,12 +20,12 @@ import numpy as np
 
 from tinyhlo.codegen.grid.resident import gathered
 from tinyhlo.codegen.lowering.kernel import library_call_of
-from tinyhlo.codegen.numbers import round_up
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.wgsl.kernels import Argument, Scratch, Table, WgslModule, module_of
 from tinyhlo.codegen.wgsl.language import words_of
 from tinyhlo.ir.dtypes import BY_NUMPY, U32
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule import memory as planning
 from tinyhlo.schedule.program import (

@@ -20,11 +20,11 @@ from tinyhlo.codegen.grid.entry import DeviceEntryRenderer, recorded
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.llvm.entry import Probe
 from tinyhlo.codegen.llvm.types import QUICK
-from tinyhlo.codegen.numbers import round_up
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.compile import Compiled, bind_libraries, profile_of

@@ -21,10 +21,10 @@ from weakref import WeakValueDictionary
 
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.code import DeviceCode, Dispatch
-from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.config import Config, cache_folder, from_environment
 from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BF16, F16, F32
+from tinyhlo.numbers import power_of_two
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.cache import cache_of, key_of

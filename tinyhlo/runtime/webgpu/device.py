@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.codegen.numbers import power_of_two
 from tinyhlo.codegen.wgsl.language import MOST_ARRAYS
 from tinyhlo.errors import TinyhloError
+from tinyhlo.numbers import power_of_two
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.devices.device import name_of
 from tinyhlo.target import PROCESSOR, Target

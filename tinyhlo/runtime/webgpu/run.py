@@ -22,6 +22,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.dtypes import BY_NAME
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.numbers import ceil_div
 from tinyhlo.runtime.webgpu.device import WebDevice
 from tinyhlo.runtime.webgpu.words import array_from, words_from
 
@@ -121,7 +122,7 @@ class Running:
     def do_copy(self, source: int, target: int, words: int) -> None:
         given = (self.starts[source], self.starts[target], words)
         if words and given[0] != given[1]:
-            self.dispatch(COPY, -(-words // COPIED), given)
+            self.dispatch(COPY, ceil_div(words, COPIED), given)
 
     def do_swap(self, one: int, other: int) -> None:
         starts = self.starts
@@ -163,7 +164,7 @@ class Running:
             self.commands = self.encoder.begin_compute_pass()
         self.commands.set_pipeline(self.pipeline(symbol))
         self.commands.set_bind_group(0, group, [offset])
-        self.commands.dispatch_workgroups(min(groups, GROUPS), -(-groups // GROUPS))
+        self.commands.dispatch_workgroups(min(groups, GROUPS), ceil_div(groups, GROUPS))
         self.count += 1
         if self.count >= MOST_COMMANDS:
             self.submit()

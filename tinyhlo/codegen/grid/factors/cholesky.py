@@ -52,11 +52,11 @@ from tinyhlo.codegen.loops import (
     Turns,
     guarded,
 )
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall, Param
 from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

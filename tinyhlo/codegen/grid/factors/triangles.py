@@ -39,10 +39,10 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Position
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall
 from tinyhlo.ir.index import Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

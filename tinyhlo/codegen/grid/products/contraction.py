@@ -50,11 +50,11 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Node, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

@@ -37,10 +37,10 @@ from tinyhlo.codegen.loops import (
     Synchronize,
     needed,
 )
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import Condition, Index, index, unravel
+from tinyhlo.numbers import ceil_div
 
 PITCH = (DEPTH + RUN) // 2  # words of a row of shared memory
 GROUPS = 4  # on a multiprocessor at once, for whom two stages must fit

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.index import Index, unravel
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 

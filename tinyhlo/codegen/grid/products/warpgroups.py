@@ -47,10 +47,10 @@ from tinyhlo.codegen.loops import (
     WarpgroupProducts,
     guarded,
 )
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import F32, U32
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 
 SIDE = 64  # numbers of a line, and rows of four warps

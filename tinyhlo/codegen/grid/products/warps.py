@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tinyhlo.codegen.grid.products.fragments import WGMMA, Fragment
 from tinyhlo.codegen.grid.products.tiles import MOST_PARTS, PART, Extents, Tile
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import U16
 from tinyhlo.ir.index import Index
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 

@@ -50,7 +50,6 @@ from tinyhlo.codegen.loops import (
     needed,
 )
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.codegen.walks import computed_in, parts, places, walk
 from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.ir.graph import Node
@@ -67,6 +66,7 @@ from tinyhlo.ir.index import (
     unravel,
 )
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 
 FEATURE = "wide"  # of a device whose items load and store 16 bytes at once
 LEAST = 8  # rows and columns that are worth a square of items

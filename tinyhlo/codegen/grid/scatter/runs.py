@@ -35,10 +35,10 @@ from tinyhlo.codegen.loops import (
     Synchronize,
     guarded,
 )
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, divide, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.numbers import ceil_div
 
 COUNT = Read("runs", I32)  # of the runs
 BANKS, SKEW = 32, 5  # words of a row of shared memory, and what is left free behind each: keys at

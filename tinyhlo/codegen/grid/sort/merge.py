@@ -43,11 +43,11 @@ from tinyhlo.codegen.loops import (
     Synchronize,
     needed,
 )
-from tinyhlo.codegen.numbers import ceil_div, power_of_two
 from tinyhlo.codegen.sort.rank import signed_key
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
 from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.ir.order import Order, find_order
+from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.target import Target
 
 ITEMS = 512  # of a group, at most

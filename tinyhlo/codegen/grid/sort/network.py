@@ -43,9 +43,9 @@ from tinyhlo.codegen.loops import (
     needed,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, inline
-from tinyhlo.codegen.numbers import ceil_div, power_of_two
 from tinyhlo.ir.dtypes import BOOL, I32
 from tinyhlo.ir.index import Condition, Index, Var, index, unravel
+from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.target import Target
 
 MOST = 2048  # elements of a block

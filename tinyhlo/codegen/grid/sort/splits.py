@@ -20,9 +20,9 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.scatter.runs import holding
 from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, If, Loop, Store, Synchronize, guarded
-from tinyhlo.codegen.numbers import ceil_div
 from tinyhlo.ir.dtypes import BOOL, I32
 from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.numbers import ceil_div
 
 PROBES = 128  # items that look for one answer: three rounds for runs of 2 million elements
 
