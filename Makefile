@@ -180,6 +180,10 @@ bench-random: .venv/.installed  ## time N=200 random operations from number K=0 
 bench-pairs: .venv/.installed  ## time pairs of steps, each producer with each consumer, against XLA:CPU
 	@.venv/bin/python -m benchmarks.sweep --pairs --rounds 1 --only "$(ONLY)"
 
+# NAMES="winograd terms" leaves out these in turn (default: each pass), ONLY="norm" takes such programs.
+bench-passes: .venv/.installed  ## time programs with each pass and without: what it earns
+	@.venv/bin/python -m benchmarks.passes $(NAMES) --only "$(ONLY)"
+
 # NAMES="gpt2_train ray_march" runs these and writes no page.
 bench-models: .venv/.installed  ## time models of real size against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.models $(NAMES)

@@ -27,8 +27,8 @@ from tinyhlo.target import Target
 STEP = 1 << 10  # of a long depth, at most
 LEAST_STEP = STEP // 4  # shorter ones are half as fast
 LONG = 8 * STEP  # a shorter depth is one step where nothing divides it
-FEW_ROWS = 18  # by so many at most, a matrix larger than the cache is read once
-STREAM_STEP = 8  # of such a depth
+FEW_ROWS = 96  # by so many at most, a matrix larger than the cache is read once
+STREAM_STEPS, ROW_STEPS = range(16, 7, -1), (4,)  # of such a depth, the best first; for one row
 FEW_SUMS, SHARES = 1 << 16, 8  # of so few sums, so many threads share the steps
 
 
@@ -72,8 +72,11 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
     axis = max(product.k, key=lambda k: product.left.shape[k])
     extent = product.left.shape[axis]
     inner = prod(product.left.shape[k] for k in product.k if k > axis)
-    if is_streamed(product, target):
-        unit, uneven = STREAM_STEP, extent >= LEAST_STEP and extent % (STREAM_STEP // 2) > 0
+    rows, columns = sorted((product.extent(product.m), product.extent(product.n)))
+    if is_streamed(product, rows, columns, target):
+        sizes = STREAM_STEPS if rows > 1 else ROW_STEPS
+        unit = STREAM_STEPS[0]
+        uneven = extent >= LEAST_STEP and all(extent % size for size in sizes)
     else:
         few = product.extent((*product.batch, *product.m, *product.n)) <= FEW_SUMS
         unit = STEP * SHARES if few else STEP
@@ -84,9 +87,8 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
     return None if chain and pays(chain, target) else (axis, extent - extent % unit)
 
 
-def is_streamed(product: Contraction, target: Target) -> bool:
+def is_streamed(product: Contraction, rows: int, columns: int, target: Target) -> bool:
     """Whether a matrix larger than the cache is read once, by few rows."""
-    rows, columns = sorted((product.extent(product.m), product.extent(product.n)))
     nbytes = columns * product.extent(product.k) * product.left.dtype.itemsize
     return rows <= FEW_ROWS and not product.batch and nbytes > target.l2_bytes
 
