@@ -28,9 +28,11 @@ def depths(graph: Graph) -> list[int]:
     ("rows", "depth", "columns", "parts"),
     [
         (300, 50257, 768, [50176, 81]),  # 29 times 1,733
-        (64, 50257, 128, [49152, 1105]),  # few sums: threads share the steps
-        (8, 50257, 768, [50256]),  # few rows read the matrix once, eight of its rows at a
-        # time; what is left is one product an element
+        (100, 50257, 128, [49152, 1105]),  # few sums: threads share the steps
+        (8, 50257, 768, [50176, 81]),  # few rows read the matrix once, 16 of its rows at a time,
+        (64, 50257, 768, [50176, 81]),  # and threads share them
+        (32, 2001, 3000, [2000]),  # what is left is one product an element
+        (32, 1001, 3000, [1001]),  # 77 times 13
         (1, 2003, 2048, [2000, 3]),
         (300, 50176, 768, [50176]),
         (300, 50304, 768, [50304]),  # 786 times 64

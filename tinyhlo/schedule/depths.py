@@ -3,7 +3,7 @@
 In: a Graph. Out: an equivalent one, where the depth of each product can be walked in equal steps,
 and what is left is a product of its own:
 
-    h[8, 50257] @ w[50257, 768]    ->    h[:, :50256] @ w[:50256] + h[:, 50256:] @ w[50256:]
+    h[8, 50257] @ w[50257, 768]    ->    h[:, :50176] @ w[:50176] + h[:, 50176:] @ w[50176:]
 
 A tile adds the products of a whole step at a time, and no step is shorter than the others
 (`codegen/contraction/cut.py`): 50,257 words are 29 times 1,733, so they would be read in steps of
@@ -75,7 +75,7 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
     rows, columns = sorted((product.extent(product.m), product.extent(product.n)))
     if is_streamed(product, rows, columns, target):
         sizes = STREAM_STEPS if rows > 1 else ROW_STEPS
-        unit = STREAM_STEPS[0]
+        unit = sizes[0] * (SHARES if extent >= LONG else 1)
         uneven = extent >= LEAST_STEP and all(extent % size for size in sizes)
     else:
         few = product.extent((*product.batch, *product.m, *product.n)) <= FEW_SUMS
