@@ -103,7 +103,7 @@ def forget() -> None:
     importlib.import_module("tinyhlo.ir.simplify")._simplified.clear()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Source:
     """A program as MLIR, and its arguments."""
 
@@ -175,13 +175,13 @@ def factor(source: Source, name: str) -> float:
     return callers[0].least / callers[1].least
 
 
-def earned(name: str, all_sources: Sequence[Source], usual: Mapping[str, str]) -> dict[str, float]:
-    """The factor of each program that the pass changes."""
+def earned(name: str, usual: Mapping[Source, str]) -> dict[str, float]:
+    """The factor of each program whose loops are other ones without the pass."""
     found: dict[str, float] = {}
-    for source in all_sources:
+    for source, loops in usual.items():
         try:
             with without(name):
-                changed = loops_of(source) != usual[source.name]
+                changed = loops_of(source) != loops
             if changed:
                 found[source.name] = factor(source, name)
         except Exception as error:  # a program that needs the pass is a finding too
@@ -201,10 +201,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warm_devices()
     console = Console(stderr=True)
     all_sources = list(sources(options.only))
-    usual = {source.name: loops_of(source) for source in track(all_sources, console=console)}
+    usual = {source: loops_of(source) for source in track(all_sources, console=console)}
     table = Table("pass", "programs", "mean factor", "least", "most")
     for name in track(options.names or NAMES, console=console, description="passes"):
-        found = sorted(earned(name, all_sources, usual).items(), key=lambda item: item[1])
+        found = sorted(earned(name, usual).items(), key=lambda item: item[1])
         shown = [f"{program} {value:.2f}" for program, value in found]
         mean = f"{statistics.geometric_mean(dict(found).values()):.2f}" if found else "-"
         table.add_row(name, str(len(found)), mean, ", ".join(shown[:3]), ", ".join(shown[:-5:-1]))

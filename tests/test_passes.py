@@ -30,6 +30,6 @@ def test_what_changes_is_timed() -> None:
     attention = source(lambda q, k, v: jax.nn.softmax(q @ k.T) @ v, (256, 32), (256, 32), (256, 32))
     plain = source(lambda x: x + 1, (8,))
     for program, changed in ((attention, True), (plain, False)):
-        found = earned("row chains", [program], {"program": loops_of(program)})
+        found = earned("row chains", {program: loops_of(program)})
         assert (found.keys() == {"program"}) == changed
     assert factor(plain, "") > 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.codegen import native
 from tests.codegen.native import compiled, run_native
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Graph
@@ -17,6 +19,13 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
 
 Array = jax.Array
+
+
+@pytest.fixture(autouse=True)
+def without_a_last_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores as few as here would be written to one and read again."""
+    usual = native.target
+    monkeypatch.setattr(native, "target", lambda threads: replace(usual(threads), l3_bytes=0))
 
 
 def arrays(*shapes: tuple[int, ...], dtype: object = np.float32) -> list[np.ndarray]:

@@ -23,6 +23,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import Program, schedule
 from tinyhlo.schedule.program import Block, Launch, Switch, While
+from tinyhlo.target import Target
 
 F32, I32 = dtypes.F32, dtypes.I32
 TARGET = named_target("x86-64-v3", threads=2)
@@ -33,10 +34,13 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def planned(
-    graph: Graph, arguments: Sequence[np.ndarray], aliases: tuple[tuple[int, int], ...] = ()
+    graph: Graph,
+    arguments: Sequence[np.ndarray],
+    aliases: tuple[tuple[int, int], ...] = (),
+    target: Target = TARGET,
 ) -> Program:
     """Schedule `graph`, check its plan against the interpreter, return it."""
-    program = schedule(graph, "test", aliases, TARGET)
+    program = schedule(graph, "test", aliases, target)
     expected = run_graph(graph, arguments)
     for got, want in zip(run_program(program, arguments), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

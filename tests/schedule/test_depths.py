@@ -59,7 +59,7 @@ def test_attention_keeps_its_keys() -> None:
         return jax.nn.softmax(q @ k.T) @ v
 
     keys = 8209
-    shapes = ((64, 64), (keys, 64), (keys, 64))
+    shapes = ((256, 64), (keys, 64), (keys, 64))
     arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
     graph = simplify(import_module(jax.jit(attention).lower(*arguments).as_text()).graph)
     assert even_depths(graph, TARGET) is graph

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from tests.schedule.graphs import F32, TARGET, add, launches, mul, normal, planned, softmax
 from tinyhlo.ir.build import broadcast as expand
@@ -29,13 +32,18 @@ def inputs(rows: int, keys: int, depth: int, columns: int) -> tuple[list[Node], 
     return list(nodes), [normal(*shape, seed=k) for k, shape in enumerate(shapes)]
 
 
+def planned_far(graph: Graph, arguments: list[np.ndarray]) -> Program:
+    """Where no last cache holds the scores."""
+    return planned(graph, arguments, target=replace(TARGET, l3_bytes=0))
+
+
 def graph_of(nodes: list[Node], *results: Node) -> Graph:
     return Graph(tuple(node.type for node in nodes), results)
 
 
 def test_attention_is_one_launch_that_writes_its_result_only() -> None:
     (q, k, v), values = inputs(64, 96, 16, 24)
-    program = planned(graph_of([q, k, v], product(softmax(product(q, k)), v)), values)
+    program = planned_far(graph_of([q, k, v], product(softmax(product(q, k)), v)), values)
     assert len(launches(program.body)) == 1
     assert written(program) == 64 * 24 * 4 and program.arena_bytes == 0
 
@@ -43,7 +51,7 @@ def test_attention_is_one_launch_that_writes_its_result_only() -> None:
 def test_weights_that_are_a_result_are_written() -> None:
     (q, k, v), values = inputs(64, 96, 16, 24)
     weights = softmax(product(q, k))
-    program = planned(graph_of([q, k, v], weights, product(weights, v)), values)
+    program = planned_far(graph_of([q, k, v], weights, product(weights, v)), values)
     assert len(launches(program.body)) == 3
 
 
@@ -52,7 +60,7 @@ def test_elementwise_work_between_contractions() -> None:
     for rows, keys, count in ((96, 96, 1), (64, 24, 2)):
         (q, k, v), values = inputs(rows, keys, 16, 24)
         weights = elementwise(Op.EXP, product(q, k))
-        program = planned(graph_of([q, k, v], product(weights, v)), values)
+        program = planned_far(graph_of([q, k, v], product(weights, v)), values)
         assert len(launches(program.body)) == count
 
 
@@ -61,7 +69,7 @@ def test_rows_that_are_read_after_the_last_product_stay_in_memory() -> None:
     e = elementwise(Op.EXP, product(q, k))
     total = expand(reduce(Op.ADD, e, (1,)), (64, 24), (0,))
     result = elementwise(Op.DIV, product(e, v), total)
-    program = planned(graph_of([q, k, v], result), values)
+    program = planned_far(graph_of([q, k, v], result), values)
     assert len(launches(program.body)) == 3
 
 
@@ -71,7 +79,7 @@ def test_rows_read_across_stay_apart() -> None:
     w = param(2, (64, 24), F32)
     turned = permute(softmax(product(q, k)), (1, 0))
     values[2] = normal(64, 24, seed=2)
-    program = planned(graph_of([q, k, w], product(turned, w)), values)
+    program = planned_far(graph_of([q, k, w], product(turned, w)), values)
     assert len(launches(program.body)) == 3
 
 
@@ -89,7 +97,7 @@ def test_wide_layers_stay_apart() -> None:
 def test_scores_of_two_contractions_stay_apart() -> None:
     (q, k, v), values = inputs(64, 96, 16, 24)
     total = softmax(add(product(q, k), product(q, add(k, k))))
-    program = planned(graph_of([q, k, v], product(total, v)), values)
+    program = planned_far(graph_of([q, k, v], product(total, v)), values)
     assert len(launches(program.body)) > 1
 
 
@@ -98,5 +106,23 @@ def test_a_reshape_that_mixes_rows_and_keys_stays_apart() -> None:
     mixed = reshape(elementwise(Op.EXP, product(q, k)), (96, 64))
     w = param(2, (64, 24), F32)
     values[2] = normal(64, 24, seed=2)
-    program = planned(graph_of([q, k, w], product(mixed, w)), values)
+    program = planned_far(graph_of([q, k, w], product(mixed, w)), values)
     assert len(launches(program.body)) > 1
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "columns", "count"),
+    [
+        (300, 320, 64, 1),  # attention
+        (300, 320, 8, 3),  # a vector of columns: scores may as well be read again
+        (32, 96, 64, 3),  # the operands are larger
+    ],
+)
+def test_scores_that_the_last_cache_holds(
+    queries: int, keys: int, columns: int, count: int
+) -> None:
+    (q, k, v), values = inputs(queries, keys, 64, columns)
+    program = planned(graph_of([q, k, v], product(softmax(product(q, k)), v)), values)
+    assert len(launches(program.body)) == count
+    far = planned_far(graph_of([q, k, v], product(softmax(product(q, k)), v)), values)
+    assert len(launches(far.body)) == 1

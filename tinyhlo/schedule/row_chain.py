@@ -30,6 +30,7 @@ MIN_KEYS = 16  # shorter rows leave nothing to gain
 MIN_WORK = 1 << 14  # multiply-adds of the first contraction
 MAX_DEPTH = 1024  # of the first contraction, summed in one go
 SCRATCH_ROWS = 12  # rows of scores that must fit in the cache, as scores and as weights
+NEAR_PART = 4  # of the last cache: scores in so much of it, beside all else, are read quickly
 SHALLOW = 512  # multiply-adds a score below which its way to memory and back costs as much
 
 
@@ -174,18 +175,26 @@ def reduces_over_keys(root: Node, scores: Reduce, keys: int, stop: Callable[[Nod
 def pays(chain: RowChain, target: Target) -> bool:
     """Whether keeping the scores in the cache saves more than it costs: a few rows of them must
     fit, there must be enough rows to fill a tile, and either the operands that every block of rows
-    walks through stay in L2, or the products are so shallow that writing scores would dominate."""
+    walks through stay in L2, or the products are so shallow that writing scores would dominate.
+    Scores that the last cache holds are worth it only where they are read more than once and
+    followed by tiles of two vectors; those that a part of it holds, where they are larger than the
+    operands."""
     keys, first, second = chain.keys, chain.first, chain.second
     rows, depth, columns = first.extent(first.m), first.extent(first.k), second.extent(second.n)
     if keys < MIN_KEYS or min(rows, depth, columns) < 4 or depth > MAX_DEPTH:
         return False
     if count(first) * keys * depth < MIN_WORK:
         return False
-    if not chain.whole_rows and rows * keys < (rows + keys) * (depth + columns):
+    itemsize = chain.result.dtype.itemsize
+    nbytes = count(first) * keys * itemsize
+    narrow = columns * itemsize < 2 * target.vector_bytes
+    if nbytes <= target.l3_bytes and (narrow or not chain.whole_rows):
+        return False
+    few = nbytes <= target.l3_bytes // NEAR_PART or not chain.whole_rows
+    if few and rows * keys < (rows + keys) * (depth + columns):
         return False  # the operands are larger than the scores
     l2 = target.l2_bytes
     l3 = max(target.l3_bytes // target.threads, l2)
-    itemsize = chain.result.dtype.itemsize
     walked = (depth + columns) * keys * itemsize
     scratch = 2 * SCRATCH_ROWS * keys * itemsize
     if walked <= l2 // 2:
