@@ -25,6 +25,7 @@ from tinyhlo.ir.build import (
     permute,
     reduce,
     reshape,
+    window,
 )
 from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
@@ -402,3 +403,19 @@ def test_lanes_that_share_a_set_of_the_cache_are_no_more_than_its_ways(
     kernel = Kernel("sums", Graph((x.type, y.type), (total,)))
     there = named_target("x86-64-v4", threads=2)
     assert f"vector i {lanes}" in choose_moves(lower_fused(kernel), there).moves
+
+
+@pytest.mark.parametrize(("taps", "channels", "inside"), [(3, 32, 1), (10, 32, 0), (3, 8, 0)])
+def test_taps_of_a_window_stay_inside_channels(taps: int, channels: int, inside: int) -> None:
+    """They are written out, and channels run in lanes."""
+    x, w = param(0, (30, 50, channels), F32), param(1, (taps, channels), F32)
+    windows = window(permute(x, (0, 2, 1)), (1, 1, taps), (1, 1, 1), (1, 1, 1))
+    count = windows.shape[2]
+    apart = reshape(windows, (30, channels, count, taps))
+    shape = (30, count, channels, taps)
+    weights = broadcast(permute(w, (1, 0)), shape, (2, 3))
+    product = mul(permute(apart, (0, 2, 1, 3)), weights)
+    graph = Graph((x.type, w.type), (reduce(Op.ADD, product, (2, 3)),))
+    assert any(m.startswith("interchange") for m in moves_of(graph)) != bool(inside)
+    generator = np.random.default_rng(0)
+    check(graph, [generator.normal(size=t.shape).astype("f4") for t in graph.params], atol=1e-4)

@@ -33,6 +33,7 @@ from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.index import ZERO
 
 OUTWEIGHS = 8  # times what lies along the innermost loop as it is
+MOST_TAPS, MIN_ALONG = 9, 16  # of a window that is written out; of what it is written out for
 MIN_ROWS = 16  # elements of a sum that outweigh a result which is stored across memory
 
 
@@ -53,10 +54,23 @@ def interchanged(statement: Statement, moves: list[str]) -> Statement:
     if None in steps.values():
         return statement
     order = sorted(nest, key=lambda loop: -(steps[loop.var] or 0))
-    if order == nest:
+    if order == nest or has_taps_inside(nest, order, body):
         return statement
     moves.append(f"interchange {' '.join(loop.var.name for loop in order)}")
     return around(order, body)[0]
+
+
+def has_taps_inside(nest: Sequence[Loop], order: Sequence[Loop], body: Body) -> bool:
+    """Whether only a few taps of a window lie inside the loop along memory, which is long: they are
+    written out, and it runs in lanes."""
+    at = nest.index(order[-1])
+    along, taps = nest[at], nest[at + 1 :]
+    others = [loop for loop in order if loop not in taps]
+    values = [statement.value for statement in body if isinstance(statement, Accumulate)]
+    steps = {load.index.coefficient(along.var) for value in values for load in loads_of(value)}
+    few = 1 < prod(loop.var.extent for loop in taps) <= MOST_TAPS
+    long = along.var.extent >= MIN_ALONG and steps <= {0, 1}
+    return few and long and others == list(nest[: at + 1])
 
 
 def columns_inside(statement: Loop, moves: list[str]) -> Statement:
