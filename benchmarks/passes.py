@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import importlib
 import re
 import statistics
@@ -41,6 +40,8 @@ from tinyhlo.codegen.loops import Body
 from tinyhlo.compiler import compile_stages, stages
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
+from tinyhlo.ir.dtypes import U8
+from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
 from tinyhlo.runtime.executable import ENTRY, Executable
 from tinyhlo.schedule.plan import PASSES
@@ -143,9 +144,9 @@ class Caller:
         results = [aligned_empty(type_) for type_ in executable.signature.outputs]
         for output, position in executable.aliases:
             given[position] = results[output]
-        arena = np.empty(executable.arena_bytes + 64, np.uint8)
-        start = ctypes.c_void_p(-(-arena.ctypes.data // 64) * 64)
-        self.tables = pointers(given), pointers(results), start, pointers(executable.constants)
+        arena = aligned_empty(TensorType((executable.arena_bytes,), U8))
+        place, constants = arena.ctypes.data, pointers(executable.constants)
+        self.tables = pointers(given), pointers(results), place, constants
         self.entry = ENTRY(executable.entry)
         self.keepalive = executable, given, results, arena
         self.least = min(self.seconds(1) for _ in range(2))
@@ -208,7 +209,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shown = [f"{program} {value:.2f}" for program, value in found]
         mean = f"{statistics.geometric_mean(dict(found).values()):.2f}" if found else "-"
         table.add_row(name, str(len(found)), mean, ", ".join(shown[:3]), ", ".join(shown[:-5:-1]))
-        print(name, mean, "; ".join(shown), flush=True)
     Console().print(table)
     return 0
 

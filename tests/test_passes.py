@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.passes import NAMES, Source, earned, factor, loops_of, without
+from benchmarks.passes import MOVES, NAMES, Source, earned, factor, loops_of, without
+from tinyhlo.codegen.choices import Moves
+from tinyhlo.codegen.loops import Body
 
 
 def source(function: object, *shapes: tuple[int, ...]) -> Source:
@@ -24,6 +28,19 @@ def test_the_compiler_works_without_any_of_them(name: str) -> None:
     with without(name):
         loops_of(program)
     assert loops_of(program) == usual
+
+
+def test_every_move_that_may_be_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, None] = {}
+    usual = Moves.optional
+
+    def optional(self: Moves, decision: str, body: Body, move: Callable[[Body], Body]) -> Body:
+        seen[decision] = None
+        return usual(self, decision, body, move)
+
+    monkeypatch.setattr(Moves, "optional", optional)
+    loops_of(source(jnp.tanh, (8,)))
+    assert tuple(seen) == MOVES
 
 
 def test_what_changes_is_timed() -> None:

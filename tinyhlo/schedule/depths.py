@@ -27,8 +27,9 @@ from tinyhlo.target import Target
 STEP = 1 << 10  # of a long depth, at most
 LEAST_STEP = STEP // 4  # shorter ones are half as fast
 LONG = 8 * STEP  # a shorter depth is one step where nothing divides it
-FEW_ROWS = 96  # by so many at most, a matrix larger than the cache is read once
-STREAM_STEPS, ROW_STEPS = range(16, 7, -1), (4,)  # of such a depth, the best first; for one row
+STREAMED_ROWS = 96  # by so many at most, a matrix larger than the cache is read once
+STREAM_STEPS = range(16, 7, -1)  # rows of it side by side, the best number first
+ROW_STEPS = (4,)  # the same by one row: each from its own part of the depth
 FEW_SUMS, SHARES = 1 << 16, 8  # of so few sums, so many threads share the steps
 
 
@@ -90,7 +91,7 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
 def is_streamed(product: Contraction, rows: int, columns: int, target: Target) -> bool:
     """Whether a matrix larger than the cache is read once, by few rows."""
     nbytes = columns * product.extent(product.k) * product.left.dtype.itemsize
-    return rows <= FEW_ROWS and not product.batch and nbytes > target.l2_bytes
+    return rows <= STREAMED_ROWS and not product.batch and nbytes > target.l2_bytes
 
 
 def longest_step(extent: int) -> int:

@@ -29,6 +29,7 @@ from tinyhlo.codegen.contraction.tiles import (
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.numbers import ceil_div, round_up
+from tinyhlo.schedule.depths import ROW_STEPS, STREAM_STEPS
 from tinyhlo.target import LINE_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
@@ -55,9 +56,7 @@ MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of th
 FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
-STREAM_DEPTH = 16  # rows of a matrix that few tiles read once, side by side
 ONE_TILE = 4  # rows that wait for memory alone: half as many of its rows are enough
-STREAMS = 4  # of one row's matrix: so many are read at once, each from its own part of the depth
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -109,7 +108,7 @@ class Planner:
         plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
         best = min(plans, key=lambda name: issue_slots(plans[name], self.target))
         plan = self.moves.choose("tile", {best: plans[best], **plans})
-        return replace(plan, streamed=self.streams, fetched=self.fetched(plan))
+        return replace(plan, fetched=self.fetched(plan))
 
     def fetched(self, plan: Plan) -> int:
         """How early the right operand is asked for: panels of a matrix that is read once, otherwise
@@ -154,7 +153,7 @@ class Planner:
         return Plan(
             self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
             self.block_rows(m, rows), self.left_for(columns // (vectors * lanes), rows),
-            self.right, self.shared, parts,
+            self.right, self.shared, parts, self.streams,
         )  # fmt: skip
 
     def parts_of_sums(self) -> int:
@@ -279,9 +278,9 @@ class Planner:
         """Rows of a matrix that is read once, side by side: of those that share sets of L1, as many
         as it holds until the last tile has read them."""
         if self.is_row:
-            return STREAMS
+            return ROW_STEPS[0]
         few = self.c.extent(self.c.m) <= ONE_TILE or shares_sets(self.right_source, self.c.k)
-        return WAYS if few else STREAM_DEPTH
+        return WAYS if few else STREAM_STEPS[0]
 
     def depth_cut(self, most: int) -> Cut:
         extents = [self.shape[axis] for axis in self.c.k]

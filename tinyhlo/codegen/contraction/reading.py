@@ -17,13 +17,12 @@ from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Use
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.numbers import round_up
+from tinyhlo.schedule.depths import STREAM_STEPS, STREAMED_ROWS
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
 NEAR_ROWS = 256  # bytes between rows that still share pages and cache sets well
 FEW_ROWS = 18  # too few to pay for packing the right operand
-STREAMED_ROWS = 96  # the same, where L2 does not hold it and its depth has even steps
-STEPS = range(8, 17)  # of a depth that is walked a few rows at a time: positions in one
 FETCHED_ROWS = 128  # the same, where L2 holds all of it and its rows are fetched early
 FETCHED_BYTES = 128  # of the rows of a panel, at least
 
@@ -84,7 +83,7 @@ class Reading:
     def pays_to_stream(self) -> bool:
         """Whether packing a matrix that comes from memory takes longer than adding to sums that
         wait in L2."""
-        few = self.c.extent(self.c.m) <= STREAMED_ROWS and self.streamed in STEPS
+        few = self.c.extent(self.c.m) <= STREAMED_ROWS and self.streamed in STREAM_STEPS
         far = self.right is not None and self.is_beyond_l2(self.right.node.dtype)
         return few and far and self.left_use() is not Use.STAGED
 
