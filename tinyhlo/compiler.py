@@ -25,6 +25,7 @@ from tinyhlo.collector import collector_paused, lasting
 from tinyhlo.config import Config, variable
 from tinyhlo.devices import kind_of
 from tinyhlo.errors import TinyhloError
+from tinyhlo.placement import HERE, Placement
 from tinyhlo.records import dataclass
 from tinyhlo.recursion import deep_recursion
 from tinyhlo.runtime import saved
@@ -51,8 +52,9 @@ class Stages:
     seconds: dict[str, float]
 
 
-def compile_module(source: bytes | str, config: Config) -> Executable:
-    """Compile a StableHLO module for `config.device`.
+def compile_module(source: bytes | str, config: Config, placement: Placement = HERE) -> Executable:
+    """Compile a StableHLO module for `config.device`; this process's part of it where others of its
+    job run it too.
 
     Raises InvalidProgram for what cannot be read, UnsupportedOp for what cannot be compiled,
     TinyhloError for an unknown device or option.
@@ -61,7 +63,7 @@ def compile_module(source: bytes | str, config: Config) -> Executable:
     if not kind.is_timed:
         say_untimed(config)
     module, _, function = kind.compiler.partition(":")
-    return getattr(importlib.import_module(module), function)(source, config)
+    return getattr(importlib.import_module(module), function)(source, config, placement)
 
 
 @cache
@@ -77,15 +79,15 @@ def say_untimed(config: Config) -> None:
         )
 
 
-def compile_for_cpu(source: bytes | str, config: Config) -> Executable:
+def compile_for_cpu(source: bytes | str, config: Config, placement: Placement) -> Executable:
     """By all stages, or from what an earlier process has stored."""
-    place = saved.place_of(source, target_of(config), config)
+    place = saved.place_of(source, target_of(config), config, placement)
     found = saved.load(place) if place else None
     if found is not None:
         return found
-    stages, executable = compile_stages(source, config)
+    stages, executable = compile_stages(source, config, placement)
     if config.beam:  # a search has found schedules since
-        place = saved.place_of(source, target_of(config), config)
+        place = saved.place_of(source, target_of(config), config, placement)
     if place and not stages.module.asked:
         saved.store(place, executable, stages.compiled)
     return executable
@@ -99,16 +101,18 @@ def compiling() -> Callable[..., Executable]:
     return native
 
 
-def compile_for_device(source: bytes | str, config: Config) -> Executable:
+def compile_for_device(source: bytes | str, config: Config, placement: Placement) -> Executable:
     """By all stages; the device's code may come from what an earlier process has stored."""
-    return compile_stages(source, config)[1]
+    return compile_stages(source, config, placement)[1]
 
 
-def compile_stages(source: bytes | str, config: Config) -> tuple[Stages, Executable]:
+def compile_stages(
+    source: bytes | str, config: Config, placement: Placement = HERE
+) -> tuple[Stages, Executable]:
     """All stages, and what they come to."""
     native = compiling()
     with collector_paused(), deep_recursion():
-        stages = run_stages(source, config)
+        stages = run_stages(source, config, placement)
         executable = native(stages.module, stages.program, stages.compiled, config)
         if config.viz:
             from tinyhlo.import_stablehlo.context import text_of
@@ -118,21 +122,21 @@ def compile_stages(source: bytes | str, config: Config) -> tuple[Stages, Executa
     return stages, executable
 
 
-def interpret(source: bytes | str, _: Config) -> Executable:
+def interpret(source: bytes | str, _: Config, placement: Placement) -> Executable:
     """By NumPy, node by node."""
     from tinyhlo.import_stablehlo import import_module
     from tinyhlo.runtime.host import interpreted
 
     with deep_recursion():
-        return interpreted(import_module(source))
+        return interpreted(import_module(source, placement=placement))
 
 
-def run_stages(source: bytes | str, config: Config) -> Stages:
+def run_stages(source: bytes | str, config: Config, placement: Placement) -> Stages:
     """All stages one after another; with TINYHLO_DEBUG they are printed as they end."""
     forms: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     started = time.perf_counter()
-    for name, form in stages(source, config):
+    for name, form in stages(source, config, placement=placement):
         now = time.perf_counter()
         forms[name], seconds[name] = form, now - started
         show_stage(name, form, config)
@@ -145,7 +149,10 @@ def run_stages(source: bytes | str, config: Config) -> Stages:
 
 
 def stages(
-    source: bytes | str, config: Config, target: Target | None = None
+    source: bytes | str,
+    config: Config,
+    target: Target | None = None,
+    placement: Placement = HERE,
 ) -> Iterator[tuple[str, Any]]:
     """(stage name, the form it produced), in order, for another `target` than the config's if one
     is given; with TINYHLO_VERIFY each is checked."""
@@ -164,7 +171,7 @@ def stages(
         if name in PASSES:
             show_stage(name, graph, config)
 
-    module = import_module(source, tf32_of(target, bool(config.tf32)))
+    module = import_module(source, tf32_of(target, bool(config.tf32)), placement)
     seen("import", module.graph)
     yield "import", module
     graph = simplify(module.graph)

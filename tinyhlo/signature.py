@@ -16,7 +16,8 @@ class Signature:
 
     A program for several devices has the inputs of the first one, then those of the second, and so
     on, and likewise outputs. `shardings`: how the inputs and outputs of one are divided, in XLA's
-    words; () for one device.
+    words; () for one device. `partitions`: on how many devices it runs, those of other processes
+    counted.
     """
 
     inputs: tuple[TensorType, ...]
@@ -26,3 +27,4 @@ class Signature:
     memories: tuple[int, ...] = ()
     shardings: tuple[str, ...] = ()
     devices: int = 1
+    partitions: int = 1

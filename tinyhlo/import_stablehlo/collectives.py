@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
 from tinyhlo.import_stablehlo.lifting import as_params, flatten, unflatten
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.pieces import Holders
+from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen
 from tinyhlo.import_stablehlo.sharding import Mesh
-from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone
+from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, of_everyone
 from tinyhlo.import_stablehlo.walker import (
     Rule,
     Scope,
@@ -82,6 +84,49 @@ def across_devices(operation: Operation) -> bool:
     """Whether groups are of devices (partitions), not of replicas."""
     channel = operation.attributes.get("channel_handle")
     return channel is not None and "handle = 0" not in str(channel)
+
+
+# ---- copies of other processes -------------------------------------------------------------------
+
+
+def among_all(rule: TogetherRule) -> TogetherRule:
+    """A rule that sees the copies of all processes: what it reads of others is fetched, and what it
+    gives to them left out."""
+
+    def together(operation: Operation, inputs: Sequence[Values], team: Team) -> Sequence[Values]:
+        if not team.everyone:
+            return rule(operation, inputs, team)
+        every = replace(team, copies=team.everyone, everyone=())
+        types = operation.operand_types
+        found = of_everyone(team, inputs, types, readers(operation, every))
+        given = [tuple(map(known_or_zero, values, types)) for values in found]
+        around = [team.around[0]] * len(given)
+        results = rule(operation, given, replace(every, around=around))
+        return [results[number] for number in team.own]
+
+    return together
+
+
+def known_or_zero(value: Value, type_: ValueType) -> Value:
+    """Zeros for what nobody here reads."""
+    return placeholder(type_) if value is None else value
+
+
+def readers(operation: Operation, team: Team) -> list[Holders]:
+    """For each copy, whose copies read its value."""
+    found: list[Holders] = [frozenset()] * len(team.copies)
+    if "replica_groups" in operation.attributes:
+        for reader, group in enumerate(groups_of(operation, team)):
+            for member in group:
+                found[member] |= team.holders[reader]
+        return found
+    for reader, sender in enumerate(senders_of(operation, team)):
+        if sender is not None:
+            found[sender] |= team.holders[reader]
+    return found
+
+
+# ---- by groups -----------------------------------------------------------------------------------
 
 
 def by_groups(
@@ -189,6 +234,13 @@ def reduced(operation: Operation, values: list[Value], team: Team) -> Value:
 
 def collective_permute(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """Each copy gets the value of the one that sends to it, or zeros."""
+    nothing = tuple(map(placeholder, operation.types))
+    senders = senders_of(operation, team)
+    return [nothing if sender is None else inputs[sender] for sender in senders]
+
+
+def senders_of(operation: Operation, team: Team) -> list[int | None]:
+    """For each copy the one whose value it gets."""
     copies = {copy.device: number for number, copy in enumerate(team.copies)}
     pairs = operation.attributes["source_target_pairs"].array.tolist()
     if across_devices(operation):
@@ -198,9 +250,7 @@ def collective_permute(operation: Operation, inputs: Sequence[Values], team: Tea
     is_whole = sorted(copies) == list(range(len(team.copies)))  # no copy stands for several devices
     if is_whole and not set(chain(*pairs)) <= set(copies):
         raise UnsupportedError(OTHER_DEVICES)
-    senders = [copies.get(sources.get(copy.device, -1)) for copy in team.copies]
-    nothing = tuple(map(placeholder, operation.types))
-    return [nothing if sender is None else inputs[sender] for sender in senders]
+    return [copies.get(sources.get(copy.device, -1)) for copy in team.copies]
 
 
 def device_number(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
@@ -211,14 +261,17 @@ def replica_number(operation: Operation, inputs: Sequence[Values], team: Team) -
     return [(full(0, (), U32),)] * len(inputs)
 
 
-TOGETHER: dict[str, TogetherRule] = {
+MESSAGES: dict[str, TogetherRule] = {
     "stablehlo.all_gather": partial(by_groups, gathered, same),
     "stablehlo.all_reduce": partial(by_reductions, same),
     "stablehlo.all_to_all": partial(by_groups, members, exchanged),
     "stablehlo.collective_broadcast": partial(by_groups, first, same),
     "stablehlo.collective_permute": collective_permute,
-    "stablehlo.partition_id": device_number,
     "stablehlo.reduce_scatter": partial(by_reductions, scattered),
+}
+TOGETHER: dict[str, TogetherRule] = {
+    **{name: among_all(rule) for name, rule in MESSAGES.items()},
+    "stablehlo.partition_id": device_number,
     "stablehlo.replica_id": replica_number,
 }
 RULES: dict[str, Rule] = dict.fromkeys(TOGETHER, alone)  # type: ignore[arg-type]

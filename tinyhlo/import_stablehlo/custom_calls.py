@@ -24,6 +24,7 @@ from tinyhlo.import_stablehlo.memory import (
     out_of_order,
 )
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
+from tinyhlo.import_stablehlo.spread import Item, fetched
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
 from tinyhlo.ir.build import ALIASES, ORDER
 from tinyhlo.ir.elements import stored
@@ -60,7 +61,9 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     if target == ORDERING:
         return ()
     if target not in ANNOTATIONS or len(inputs) != 1:
-        return call_library(target, operation, inputs, scope)
+        walker = scope.walker
+        once = walker.placement.is_shared and not walker.per_device and operation.effect
+        return (call_once if once else call_library)(target, operation, inputs, scope)
     if operation.operand_types != operation.types:
         raise UnsupportedError(NO_SHARDS)
     return inputs
@@ -98,6 +101,21 @@ def call_library(
         None if isinstance(type_, TokenType) else loaded(out_of_order(*next(placed)), type_)
         for type_ in operation.types
     ]
+
+
+def call_once(
+    target: str, operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Sequence[Value]:
+    """A call of a program that several processes run, outside of per-device bodies: for its effect
+    it is made by the first device's, which sends its results to the others."""
+    placement, types = scope.walker.placement, operation.types
+    first = placement.processes[0]
+    made: Sequence[Value] = [None] * len(types)
+    if placement.here == first:
+        made = call_library(target, operation, inputs, scope)
+    who, everyone = frozenset([first]), placement.everyone
+    items = [Item(*one, who, everyone) for one in zip(made, types, strict=True)]
+    return fetched(items, scope.walker)
 
 
 def tensors(types: Sequence[ValueType]) -> tuple[TensorType, ...]:

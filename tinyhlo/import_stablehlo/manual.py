@@ -25,6 +25,7 @@ from jaxlib.mlir import ir
 
 from tinyhlo.import_stablehlo.decode import calls_of
 from tinyhlo.import_stablehlo.partitioned import HLO_SHARDING, divide
+from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.sharding import (
     Coordinates,
@@ -36,8 +37,17 @@ from tinyhlo.import_stablehlo.sharding import (
     parse_axes,
     parse_shardings,
 )
-from tinyhlo.import_stablehlo.teams import ALONE, Copy, Team, TogetherRule, Values, alone
-from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Walker
+from tinyhlo.import_stablehlo.spread import held, part_at, settled
+from tinyhlo.import_stablehlo.teams import (
+    ALONE,
+    Copy,
+    Team,
+    TogetherRule,
+    Values,
+    alone,
+    of_everyone,
+)
+from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, Walker
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.records import dataclass
 
@@ -79,17 +89,27 @@ def manual_computation(operation: Operation, inputs: Sequence[Values], team: Tea
         [places.divide(*one, walker) for one in zip(side, types, strict=True)]
         for side, types in zip(sides, (operation.operand_types, operation.types), strict=True)
     )
-    at = [{**copy.at, **place} for copy in team.copies for place in places.all]
-    copies = tuple(Copy(places.mesh.device(each), each) for each in at)
-    inner = Team(walker, copies, [around for around in team.around for _ in places.all])
-    count = len(places.all)
+    count, inner = len(places.all), team_at(places, team)
+    outer = {
+        number: [held(*one, inner.holders, walker) for one in zip(values, before, strict=True)]
+        for number, values in zip(team.own, inputs, strict=True)
+    }
     arguments = [
-        tuple(walker.divided.part(*one, place) for one in zip(values, before, strict=True))
-        for values in inputs
-        for place in range(count)
+        tuple(
+            part_at(*one, number % count, walker)
+            for one in zip(outer[number // count], before, strict=True)
+        )
+        for number in inner.own
     ]
-    results = inner.run(operation.regions[0], arguments)
-    groups = [results[first : first + count] for first in range(0, len(results), count)]
+    results = walker.within_device(lambda: inner.run(operation.regions[0], arguments))
+    if inner.holders and not team.holders:
+        return [in_pieces(inner, operation.types, after, results)]
+    if team.holders:
+        types = [part_type(*one) for one in zip(operation.types, after, strict=True)]
+        results = of_everyone(
+            inner, results, types, [who for who in team.holders for _ in places.all]
+        )
+    groups = [results[number * count : (number + 1) * count] for number in team.own]
     return [
         tuple(
             walker.divided.whole([values[k] for values in group], division)
@@ -97,6 +117,43 @@ def manual_computation(operation: Operation, inputs: Sequence[Values], team: Tea
         )
         for group in groups
     ]
+
+
+def team_at(places: Places, team: Team) -> Team:
+    """The copies of a body: for each copy around it one at each of the places."""
+    mesh, placement, count = places.mesh, team.walker.placement, len(places.all)
+    at = [{**copy.at, **place} for copy in team.everyone or team.copies for place in places.all]
+    copies = tuple(Copy(mesh.device(each), each) for each in at)
+    if not placement.is_shared:
+        return Team(team.walker, copies, [values for values in team.around for _ in places.all])
+    holders = tuple(
+        frozenset(placement.processes[device] for device in mesh.devices_at(each)) for each in at
+    )
+    own = [number for number, who in enumerate(holders) if placement.here in who]
+    around = dict(zip(team.own, team.around, strict=True))
+    here = tuple(copies[number] for number in own)
+    return Team(team.walker, here, [around[number // count] for number in own], copies, holders)
+
+
+def part_type(type_: ValueType, division: Division | None) -> ValueType:
+    return division.local(type_) if division and isinstance(type_, TensorType) else type_
+
+
+def in_pieces(
+    inner: Team,
+    types: Sequence[ValueType],
+    divisions: Sequence[Division | None],
+    results: Sequence[Values],
+) -> Values:
+    """The results of a body some of whose copies other processes run."""
+    found: list[Value] = []
+    for type_, division, values in zip(types, divisions, zip(*results, strict=True), strict=True):
+        own = dict(zip(inner.own, values, strict=True))
+        if division is None or not isinstance(type_, TensorType):
+            found.append(values[0])
+        else:
+            found.append(settled(Pieces(type_, division, own, inner.holders), inner.walker))
+    return tuple(found)
 
 
 def places_of(names: set[str], shardings: Sequence[Sharding], walker: Walker) -> Places:

@@ -20,9 +20,8 @@ from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
-from tinyhlo.import_stablehlo.divided import Divided
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
-from tinyhlo.import_stablehlo.manual import copies_of
+from tinyhlo.import_stablehlo.manual import INTO, copies_of
 from tinyhlo.import_stablehlo.memory import (
     Order,
     buffer_of,
@@ -34,16 +33,19 @@ from tinyhlo.import_stablehlo.memory import (
 )
 from tinyhlo.import_stablehlo.partitioned import divide, propagated
 from tinyhlo.import_stablehlo.partitioners import answered
+from tinyhlo.import_stablehlo.pieces import Holders, Pieces
 from tinyhlo.import_stablehlo.precision import Tf32
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
 from tinyhlo.import_stablehlo.sharding import Division, Mesh
+from tinyhlo.import_stablehlo.spread import SharedWalker, held, part_at, settled
 from tinyhlo.import_stablehlo.teams import ALONE, Team
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Graph, Node, TensorType
+from tinyhlo.placement import HERE, Placement
 from tinyhlo.records import dataclass
 from tinyhlo.signature import Signature
 
@@ -52,6 +54,7 @@ PARTITIONS, REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
 NO_REPLICAS = "programs for several devices are divided by shardings here, not replicated"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")  # as in plugin.h, the default first
 NO_TILES = "arrays are dense here: leave the tiling out of the Layout"
+BEFORE_SHARDY = "programs from before Shardy run in one process: export it again with this JAX"
 PASS_ARRAYS = "pass arrays, not tuples"
 
 
@@ -72,9 +75,11 @@ class Module:
         return f"module {self.name}\n{self.graph}"
 
 
-def import_module(source: bytes | str, tf32: Tf32 = Tf32.NONE) -> Module:
+def import_module(
+    source: bytes | str, tf32: Tf32 = Tf32.NONE, placement: Placement = HERE
+) -> Module:
     """Read StableHLO text, MLIR bytecode, a portable artifact or a `jax.export` file, for a device
-    that has TF32 for some products or none.
+    that has TF32 for some products or none; what one process does of it where several run it.
 
     Raises InvalidProgram for what cannot be read, UnsupportedOp naming every op that cannot be
     compiled.
@@ -83,40 +88,53 @@ def import_module(source: bytes | str, tf32: Tf32 = Tf32.NONE) -> Module:
         with lent_context(len(source)) as context:
             parsed = parse_module(source, context)
             try:
-                return read_module(parsed, tf32)
+                return read_module(parsed, tf32, placement)
             except UnsupportedOp as error:
                 if not needs_refining(error):
                     raise
-            return read_module(with_known_shapes(parsed), tf32)
+            return read_module(with_known_shapes(parsed), tf32, placement)
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 
 
-def read_module(parsed: ir.Module, tf32: Tf32) -> Module:
+def read_module(parsed: ir.Module, tf32: Tf32, placement: Placement) -> Module:
     """The Module of a parsed program; see `import_module`."""
+    name = module_attribute(parsed, "sym_name") or "module"
     devices = device_count(parsed)
+    if placement.is_shared and len(placement.processes) != devices:
+        raise InvalidProgram(
+            f"{name} is for {devices} devices, and to be run on {len(placement.processes)}"
+        )
     written, copies = parsed, ALONE
     if devices > 1:
         parsed = answered(written, devices)
         copies = copies_of(parsed, devices)
-    walker = Walker(Decoder(parsed, rule_of), rule_of, TOGETHER, tf32)
+    if placement.is_shared and copies is not ALONE:
+        raise UnsupportedOp((UnsupportedItem(INTO, f"of {devices} devices", "", BEFORE_SHARDY),))
+    parts = Decoder(parsed, rule_of), rule_of, TOGETHER, tf32
+    walker = SharedWalker(placement, name, *parts) if placement.is_shared else Walker(*parts)
     function = walker.decoder.function(entry_of(parsed))
     given, made = sides_of(function, written, walker.decoder.meshes, devices)
     team = Team(walker, copies, [{}] * len(copies))
-    arguments = arguments_of(given, devices, walker.divided)
-    (results, *_), effects = team.region(function.body, [arguments] * len(copies))
+
+    def walk() -> Sequence[Value]:
+        arguments = arguments_of(given, devices, walker)
+        return team.run(function.body, [arguments] * len(copies))[0]
+
+    results, effects = walker.collect(walk)
     refused = (*refused_signature(parsed, function), *walker.unsupported)
     if refused:
         raise UnsupportedOp(refused)
     if any(isinstance(result, tuple) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
-    signature = signature_of(function, given, made, devices)
-    nodes = buffers_of(results, made, devices, walker.divided)
+    own = len(placement.own(devices))
+    signature = signature_of(function, given, made, own, devices)
+    nodes, last = walker.collect(lambda: buffers_of(results, made, devices, walker))
     return Module(
-        Graph(tuple(map(stored, signature.inputs)), nodes, effects, walker.lines),
-        module_attribute(parsed, "sym_name") or "module",
+        Graph(tuple(map(stored, signature.inputs)), nodes, (*effects, *last), walker.lines),
+        name,
         signature,
-        aliases_of(function, given, made, devices),
+        aliases_of(function, given, made, own),
         asked=parsed is not written,
         precise=walker.decoder.precise,
     )
@@ -201,10 +219,10 @@ def is_array(type_: ValueType) -> bool:
     return isinstance(type_, (TensorType, TokenType))
 
 
-def arguments_of(given: Side, devices: int, divided: Divided) -> tuple[Value, ...]:
+def arguments_of(given: Side, devices: int, walker: Walker) -> tuple[Value, ...]:
     """The values of the arguments, each from its parts on all devices."""
     found: list[Value] = []
-    count = len(given.types)
+    count, own = len(given.types), walker.placement.own(devices)
     for k, (type_, order, division) in enumerate(
         zip(given.types, given.orders, given.divisions, strict=True)
     ):
@@ -212,34 +230,53 @@ def arguments_of(given: Side, devices: int, divided: Divided) -> tuple[Value, ..
             found.append(None)
             continue
         kept = stored(in_order_type(division.local(visible(type_)), order))
-        params = [param(n * count + k, kept.shape, kept.dtype) for n in range(devices)]
+        params = [param(n * count + k, kept.shape, kept.dtype) for n in range(len(own))]
         parts = [out_of_order(node, order) for node in params]
-        found.append(loaded(divided.whole(parts, division), type_))
+        if not walker.placement.is_shared:
+            found.append(loaded(walker.divided.whole(parts, division), type_))
+        elif isinstance(type_, TensorType):
+            local = division.local(type_)
+            pieces = {place: loaded(part, local) for place, part in zip(own, parts, strict=True)}
+            found.append(settled(Pieces(type_, division, pieces, holders_of(walker)), walker))
+        else:
+            found.append(None)
     return tuple(found)
 
 
+def holders_of(walker: Walker) -> list[Holders]:
+    """Of each device of a program that several processes run, the one that has it."""
+    return [frozenset([process]) for process in walker.placement.processes]
+
+
 def buffers_of(
-    results: Sequence[Value], made: Side, devices: int, divided: Divided
+    results: Sequence[Value], made: Side, devices: int, walker: Walker
 ) -> tuple[Node, ...]:
     """What is stored for the results: all of the first device, then those of the second, ..."""
-    buffers = list(map(buffer_of, results))
+    buffers = [
+        held(result, division, holders_of(walker), walker)
+        for result, division in zip(results, made.divisions, strict=True)
+    ]
+    buffers = [each if isinstance(each, Pieces) else buffer_of(each) for each in buffers]
     return tuple(
-        in_order(divided.part(buffer, division, device), order)
-        for device in range(devices)
+        in_order(buffer_of(part_at(buffer, division, device, walker)), order)
+        for device in walker.placement.own(devices)
         for buffer, order, division in zip(buffers, made.orders, made.divisions, strict=True)
     )
 
 
-def signature_of(function: Function, given: Side, made: Side, devices: int) -> Signature:
-    """What users see of a function all of whose arguments and results are arrays."""
+def signature_of(
+    function: Function, given: Side, made: Side, devices: int, partitions: int
+) -> Signature:
+    """What users see of a function all of whose arguments and results are arrays; `devices` are
+    those of this process."""
     inputs, outputs = given.local_types(), made.local_types()
     donors = [position for position, wanted in marked(function, "jax.buffer_donor") if wanted]
-    if devices > 1:
+    if partitions > 1:
         donors = of_use(donors, inputs, outputs)
     orders = (*given.orders * devices, *made.orders * devices)
     plain = all(order == tuple(range(len(order))) for order in orders)
     attributes = (*function.argument_attributes * devices, *function.result_attributes * devices)
-    divisions = (*given.divisions, *made.divisions) if devices > 1 else ()
+    divisions = (*given.divisions, *made.divisions) if partitions > 1 else ()
     return Signature(
         inputs * devices,
         outputs * devices,
@@ -248,6 +285,7 @@ def signature_of(function: Function, given: Side, made: Side, devices: int) -> S
         memories(attributes),
         tuple(hlo_text(division) for division in divisions if division is not None),
         devices,
+        partitions,
     )
 
 

@@ -67,6 +67,14 @@ class Mesh:
             place = place * size + coordinates.get(name, 0)
         return self.devices[place]
 
+    def devices_at(self, coordinates: Coordinates) -> list[int]:
+        """All devices there: several along axes that are not given."""
+        return [
+            device
+            for device, at in self.coordinates().items()
+            if all(at[name] == place for name, place in coordinates.items() if name in at)
+        ]
+
 
 WHOLE = Sharding("", ()), Mesh({}, (0,))  # of what is on one device, or the same on all
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tinyhlo.import_stablehlo.records import Block, Operation, names
+from tinyhlo.import_stablehlo.pieces import Holders
+from tinyhlo.import_stablehlo.records import Block, Operation, ValueType, names
 from tinyhlo.import_stablehlo.sharding import Coordinates
+from tinyhlo.import_stablehlo.spread import Item, fetched, whole
 from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder
 from tinyhlo.ir.graph import Node
 from tinyhlo.records import dataclass
@@ -36,11 +38,21 @@ ALONE = (Copy(0, {}),)  # what is outside of per-device bodies
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The copies of a body, and the values around each."""
+    """The copies of a body, and the values around each. Where other processes run the program too:
+    `everyone` are the copies of all, `holders` who runs each, and `copies` those of this one."""
 
     walker: Walker
     copies: tuple[Copy, ...]
     around: Sequence[Mapping[int, Value]]
+    everyone: tuple[Copy, ...] = ()
+    holders: tuple[Holders, ...] = ()
+
+    @property
+    def own(self) -> Sequence[int]:
+        """The numbers of the copies among those of all processes."""
+        here = self.walker.placement.here
+        shared = [number for number, who in enumerate(self.holders) if here in who]
+        return shared if self.holders else range(len(self.copies))
 
     def run(self, block: Block, arguments: Sequence[Values]) -> list[Values]:
         """Results of a block for each copy; see `Walker.run`."""
@@ -62,7 +74,30 @@ class Team:
         self, block: Block, arguments: Sequence[Values]
     ) -> tuple[list[Values], tuple[Node, ...]]:
         """(results, effects in order) of a block that becomes a Graph of its own."""
-        return self.walker.collect(lambda: self.run(block, arguments))
+
+        def run() -> list[Values]:
+            results = self.run(block, arguments)
+            return [tuple([whole(value, self.walker) for value in own]) for own in results]
+
+        return self.walker.collect(run)
+
+
+def of_everyone(
+    team: Team,
+    values: Sequence[Values],
+    types: Sequence[ValueType],
+    needed: Sequence[Holders],
+) -> list[Values]:
+    """The values of the copies of all processes: of each, what the processes that have `needed` it
+    are sent. Elsewhere it is None."""
+    known, absent = dict(zip(team.own, values, strict=True)), (None,) * len(types)
+    items = [
+        Item(value, type_, who, readers)
+        for number, (who, readers) in enumerate(zip(team.holders, needed, strict=True))
+        for value, type_ in zip(known.get(number, absent), types, strict=True)
+    ]
+    found = iter(fetched(items, team.walker))
+    return [tuple([next(found) for _ in types]) for _ in needed]
 
 
 # (op, operands of each copy, the copies and what is around the op) -> results of each copy

@@ -22,6 +22,7 @@ from tinyhlo.import_stablehlo.decode import Decoder
 from tinyhlo.import_stablehlo.divided import Divided
 from tinyhlo.import_stablehlo.lifting import flat_types, flatten, matches, unflatten, zeros
 from tinyhlo.import_stablehlo.locations import Place
+from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.precision import Tf32
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
 from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
@@ -37,9 +38,10 @@ from tinyhlo.ir.graph import (
     TensorType,
     maker,
 )
+from tinyhlo.placement import HERE, Placement
 
-# None: a token, or of a type that is not compiled
-Value = Union[Node, Complex, tuple["Value", ...], None]
+# None: a token, or of a type that is not compiled. Pieces: of programs that several processes run
+Value = Union[Node, Complex, Pieces, tuple["Value", ...], None]
 Walked = TypeVar("Walked")
 Rule = Callable[[Operation, tuple[Any, ...], "Scope"], Union[Node, Complex, Sequence[Value]]]
 
@@ -76,7 +78,12 @@ class UnsupportedError(Exception):
 
 
 class Walker:
-    """The state of one import: what was found unsupported, where nodes come from, call results."""
+    """The state of one import: what was found unsupported, where nodes come from, call results.
+    `per_device`: whether a per-device body is being walked."""
+
+    placement: Placement = HERE
+    name: str = ""
+    per_device = False
 
     def __init__(
         self,
@@ -126,6 +133,14 @@ class Walker:
         finally:
             self._effects = around
 
+    def within_device(self, walk: Callable[[], Walked]) -> Walked:
+        """What `walk` returns, which is per device."""
+        around, self.per_device = self.per_device, True
+        try:
+            return walk()
+        finally:
+            self.per_device = around
+
     def add_effect(self, outputs: Sequence[Node]) -> None:
         """The node with these outputs runs for its effect, after the effects before it."""
         node = outputs[0]
@@ -144,11 +159,15 @@ class Walker:
         values.update(zip(block.arguments, arguments, strict=True))
         scope = Scope(self, values)
         for operation in block.operations:
+            self.prepare(operation, values)
             inputs = tuple([values[slot] for slot in operation.operands])
             results = self.step(operation, inputs, scope)
             for slot, value in zip(operation.results, results, strict=True):
                 values[slot] = value
         return tuple([values[slot] for slot in block.returned])
+
+    def prepare(self, operation: Operation, values: dict[int, Value]) -> None:
+        """Before an op: all it reads is here (but see `spread.py`)."""
 
     def step(
         self, operation: Operation, inputs: tuple[Value, ...], scope: Scope
@@ -211,6 +230,8 @@ def apply_rule(
     if isinstance(results, (Node, Complex)):
         results = (results,)
     for value, stated in zip(results, operation.types, strict=True):
+        if isinstance(value, Pieces):  # of a function's result
+            continue
         if not (isinstance(value, Node) and value.type == stated) and not matches(value, stated):
             found = ", ".join(str(node.type) for node in flatten([value]))
             raise VerificationError(f"{operation.name} gave {found}, expected {stated}")

@@ -29,6 +29,7 @@ from tinyhlo.errors import (
     VerificationError,
 )
 from tinyhlo.pjrt_plugin import abi, options
+from tinyhlo.placement import HERE, Placement, placement_of
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.signature import Signature
@@ -43,9 +44,10 @@ Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctyp
 COMPILE = ctypes.CFUNCTYPE(
     ctypes.c_void_p, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )
-COUNTS = ("device", "input", "output", "alias", "donor", "constant")
+COUNTS = ("device", "partition", "input", "output", "alias", "donor", "constant")
 ARRAYS = [
     "devices",
+    "partitions",
     "types",
     "ranks",
     "memories",
@@ -80,6 +82,7 @@ class Spec(ctypes.Structure):
         ),
         ("effects", ctypes.c_int64),
         ("synchronous", ctypes.c_int64),
+        ("waits", ctypes.c_int64),
     ]
 
 
@@ -119,8 +122,8 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
         raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
     asked = options.configure(environment(), given)
     check_memory(asked)
-    executable = compile_module(program, asked)
-    devices = executable.signature.devices
+    executable = compile_module(program, asked, placement(given.devices))
+    devices = executable.signature.partitions
     if devices != len(given.devices):
         raise TinyhloError(
             f"the program is for {devices} devices, and to be run on {len(given.devices)}"
@@ -130,6 +133,22 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
         return for_buffers(executable)
     return executable
+
+
+def placement(devices: Sequence[int]) -> Placement:
+    """Which processes of this one's job have these devices.
+
+    Raises TinyhloError where none of them is this process's.
+    """
+    from tinyhlo.runtime.job import current  # no part of what importing JAX waits for
+
+    job = current()
+    if job is None:
+        return HERE
+    found = placement_of([job.process_of(device) for device in devices], job.here)
+    if found.is_shared and not found.own(len(devices)):
+        raise TinyhloError(f"process {job.here} of the job has none of the devices {devices}")
+    return found
 
 
 def check_memory(asked: config.Config) -> None:
@@ -185,10 +204,11 @@ def hand_over(
         "assignment": given.assignment,
         "options": option_bytes,
     }
-    arrays = arrays_of(executable, given.devices)
+    own = placement(given.devices).own(len(given.devices))
+    arrays = arrays_of(executable, [given.devices[k] for k in own], own)
     digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
     spec = Spec(
-        device_count=len(given.devices),
+        device_count=len(own),
         fingerprint=digest.encode(),
         **texts,
         **{f"{name}_bytes": len(text) for name, text in texts.items()},
@@ -202,7 +222,9 @@ def hand_over(
     return address
 
 
-def arrays_of(executable: Executable, devices: Sequence[int]) -> dict[str, ctypes.Array[Any]]:
+def arrays_of(
+    executable: Executable, devices: Sequence[int], partitions: Sequence[int]
+) -> dict[str, ctypes.Array[Any]]:
     """The fields of a Spec that point to arrays: of types, first arguments, then results."""
     signature = executable.signature
     tensors = signature.inputs + signature.outputs
@@ -214,6 +236,7 @@ def arrays_of(executable: Executable, devices: Sequence[int]) -> dict[str, ctype
     ]
     return {
         "devices": _array(ctypes.c_int32, devices),
+        "partitions": _array(ctypes.c_int32, partitions),
         "types": _array(ctypes.c_uint32, [abi.ELEMENT_TYPES[str(t.dtype)][0] for t in tensors]),
         "ranks": _array(ctypes.c_int32, [len(t.shape) for t in tensors]),
         "memories": _array(ctypes.c_int32, signature.memories or [0] * len(tensors)),
@@ -229,6 +252,7 @@ def numbers_of(executable: Executable) -> dict[str, Any]:
     """The fields of a Spec that an Executable has as they are, or counts."""
     signature = executable.signature
     return {
+        "partition_count": signature.partitions,
         "input_count": len(signature.inputs),
         "output_count": len(signature.outputs),
         "alias_count": len(executable.aliases),
@@ -244,12 +268,13 @@ def numbers_of(executable: Executable) -> dict[str, Any]:
         "name": executable.name.encode(),
         "effects": executable.effects,
         "synchronous": executable.synchronous,
+        "waits": signature.partitions > signature.devices,
     }
 
 
 def shown_to_jax(signature: Signature, program: bytes) -> bytes:
     """A program for several devices with what JAX wants to know of it; empty for one device."""
-    if signature.devices == 1:
+    if signature.partitions == 1:
         return b""
     from tinyhlo.pjrt_plugin.described import described
 

@@ -44,31 +44,38 @@ def client_options() -> dict[str, int | str]:
     """What client.c is told when JAX first uses the platform. A device beside the host is opened
     now: arrays must lie in its memory from the first one on.
 
-    Raises TinyhloError where there is none, or where jax.distributed has several processes.
+    Raises TinyhloError where there is none, or not all processes of the job come.
     """
     config = bridge.environment()
-    refuse_several_processes()
     if config.platform:
         show_as(config.platform)
-    devices: dict[str, int | str] = {"devices": config.devices or pretended_devices()}
+    count = config.devices or pretended_devices()
     device = bridge.opened_device(config)
-    return devices if device is None else devices | {"kind": device.name, "label": device.label}
+    told = {"devices": count, **joined(count)}
+    return told if device is None else told | {"kind": device.name, "label": device.label}
 
 
-def refuse_several_processes() -> None:
-    """Each would see its own devices alone, and compute a part as if it were the whole.
+def joined(devices: int) -> dict[str, int | str]:
+    """Of a job of several processes: which this is, and how many devices each has.
 
-    Raises TinyhloError.
+    Raises TinyhloError when they do not all come, and where nobody asks for tiny: who is only
+    installed must not wait for others.
     """
+    import jax
     from jax._src import distributed
 
-    count = getattr(distributed.global_state, "num_processes", None) or 1
-    if count > 1:
+    state: Any = distributed.global_state
+    if (getattr(state, "num_processes", None) or 1) == 1:
+        return {}
+    if PLATFORM not in (jax.config.jax_platforms or ""):
         raise TinyhloError(
-            f"tiny computes in one process, and jax.distributed was initialized for {count}: run "
-            "this program on XLA's CPU (JAX_PLATFORMS=cpu), or in one process on tiny with "
-            "TINYHLO_DEVICES=N"
+            "of the processes of jax.distributed each must ask for tiny: JAX_PLATFORMS=tiny,cpu"
         )
+    from tinyhlo.runtime.job import join
+
+    given = state.client, state.process_id, state.num_processes
+    job = join(*given, devices, state.coordinator_address)
+    return {"process": job.here, "processes": " ".join(map(str, job.devices))}
 
 
 def pretended_devices() -> int:

@@ -28,6 +28,7 @@ from tinyhlo.config import Config, schedules_file
 from tinyhlo.ir.dtypes import U8
 from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
+from tinyhlo.placement import Placement
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
@@ -47,7 +48,7 @@ MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to c
 LENGTH_BYTES = 8  # of the head
 
 PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
-NUMBERS = ("donors", "orders", "memories", "shardings", "devices")
+NUMBERS = ("donors", "orders", "memories", "shardings", "devices", "partitions")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
 
@@ -59,6 +60,7 @@ class SavedPlace:
     key: str
     source: bytes | str = field(repr=False)
     config: Config
+    placement: Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +73,22 @@ class KernelLoops:
     def __str__(self) -> str:
         from tinyhlo.compiler import compile_module
 
-        executable = compile_module(self.place.source, replace(self.place.config, cache=0))
+        place, config = self.place, replace(self.place.config, cache=0)
+        executable = compile_module(place.source, config, place.placement)
         return executable.kernels[self.number].source
 
 
-def place_of(source: bytes | str, target: Target, config: Config) -> SavedPlace | None:
+def place_of(
+    source: bytes | str, target: Target, config: Config, placement: Placement
+) -> SavedPlace | None:
     """Where the program is kept; None without a cache, and when its stages are to be seen or
     checked."""
     cache = cache_of("programs", config)
     if cache is None or config.debug or config.verify or config.profile or config.viz:
         return None
     state = package_state(), schedules_state(config), replaced_calls()
-    key = key_of((VERSION, llvm_version(), *state, repr(target), source))
-    return SavedPlace(cache, key, source, config)
+    key = key_of((VERSION, llvm_version(), *state, repr(target), repr(placement), source))
+    return SavedPlace(cache, key, source, config, placement)
 
 
 @cache

@@ -21,9 +21,12 @@ typedef struct {
   Memory memories[MEMORY_KINDS];
 } Unit;
 
+/* The devices of a job's processes follow one another: those of this one are neighbours. */
 struct Client {
   char kind[TEXT_BYTES];
+  int32_t process;
   int64_t device_count;
+  int64_t first, own_count; /* this process's devices */
   Device** devices;
   Memory** memories; /* of all devices */
   Unit units[];
@@ -79,9 +82,10 @@ GETTER(Plugin_Attributes,
        SET(args, attributes, plugin_attributes);
        SET(args, num_attributes, (size_t)plugin_attribute_count))
 
-static void make_unit(Client* client, int32_t id, const char* label) {
+static void make_unit(Client* client, int32_t id, int32_t process, const char* label) {
   Unit* unit = &client->units[id];
   unit->device.id = id;
+  unit->device.process = process;
   unit->device.place = &client->devices[id];
   unit->device.client = client;
   snprintf(unit->device.text, sizeof unit->device.text, "TinyDevice(id=%d%s%.8s)", id,
@@ -111,13 +115,32 @@ static const PJRT_NamedValue* option(const PJRT_Client_Create_Args* args, const 
   return NULL;
 }
 
-/* As the client's creator says, else as the environment does, else one. */
-static int64_t asked_devices(const PJRT_Client_Create_Args* args) {
-  const PJRT_NamedValue* asked = option(args, "devices", PJRT_NamedValue_kInt64);
-  if (asked) return asked->value;
+static int64_t asked_number(const PJRT_Client_Create_Args* args, const char* name,
+                            int64_t otherwise) {
+  const PJRT_NamedValue* asked = option(args, name, PJRT_NamedValue_kInt64);
+  return asked ? asked->value : otherwise;
+}
+
+/* Where the client's creator does not say how many devices there are, the environment may. */
+static int64_t environment_devices(void) {
   const char* given = getenv("TINYHLO_DEVICES");
   int64_t count = given ? strtoll(given, NULL, 10) : 0;
   return count ? count : 1;
+}
+
+/* How many devices each process of the job has, as "2 2 1"; of a process alone nobody says it. */
+enum { MOST_PROCESSES = MOST_DEVICES };
+
+static int32_t asked_processes(const PJRT_Client_Create_Args* args, int64_t own,
+                               int64_t counts[MOST_PROCESSES]) {
+  const PJRT_NamedValue* asked = option(args, "processes", PJRT_NamedValue_kString);
+  counts[0] = own;
+  if (!asked) return 1;
+  char text[MOST_PROCESSES * 5 + 1];
+  snprintf(text, sizeof text, "%.*s", (int)asked->value_size, (char*)(intptr_t)asked->value);
+  int32_t found = 0;
+  for (char* at = text; *at && found < MOST_PROCESSES;) counts[found++] = strtoll(at, &at, 10);
+  return found;
 }
 
 static void asked_text(const PJRT_Client_Create_Args* args, const char* name, const char* otherwise,
@@ -128,10 +151,17 @@ static void asked_text(const PJRT_Client_Create_Args* args, const char* name, co
 }
 
 Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
-  int64_t count = asked_devices(args);
-  if (count < 1 || count > MOST_DEVICES)
+  int64_t own = asked_number(args, "devices", environment_devices()), count = 0, first = 0;
+  int64_t counts[MOST_PROCESSES];
+  int32_t processes = asked_processes(args, own, counts);
+  int32_t process = (int32_t)asked_number(args, "process", 0);
+  for (int32_t k = 0; k < processes; k++) {
+    if (k < process) first += counts[k];
+    count += counts[k];
+  }
+  if (own < 1 || count > MOST_DEVICES)
     return error_new(TINY_INVALID_ARGUMENT, "%lld devices: ask for 1 to %d (TINYHLO_DEVICES)",
-                     (long long)count, MOST_DEVICES);
+                     (long long)(own < 1 ? own : count), MOST_DEVICES);
   Client* client = calloc(1, sizeof *client + (size_t)count * sizeof *client->units);
   Device** devices = calloc((size_t)count, sizeof *devices);
   Memory** memories = calloc((size_t)count * MEMORY_KINDS, sizeof *memories);
@@ -139,11 +169,13 @@ Error* PJRT_Client_Create(PJRT_Client_Create_Args* args) {
     free(client), free(devices), free(memories);
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
   }
-  *client = (Client){.device_count = count, .devices = devices, .memories = memories};
+  *client = (Client){.process = process, .device_count = count, .first = first, .own_count = own,
+                     .devices = devices, .memories = memories};
   char label[TEXT_BYTES];
   asked_text(args, "label", "", label);
   asked_text(args, "kind", KIND, client->kind);
-  for (int32_t id = 0; id < count; id++) make_unit(client, id, label);
+  for (int32_t k = 0, id = 0; k < processes; k++)
+    for (int64_t n = 0; n < counts[k]; n++) make_unit(client, id++, k, label);
   SET(args, client, client);
   return NULL;
 }
@@ -162,26 +194,27 @@ Error* PJRT_Client_Destroy(PJRT_Client_Destroy_Args* args) {
   return NULL;
 }
 
-/* jax.distributed says which of its processes live; jaxlib ends the process over any error here. There
-   is but this one (register.py). */
+/* jax.distributed says which of its processes live; jaxlib ends the process over any error here. Who
+   is gone is seen where it is waited for (runtime/job.py). */
 NOTHING_TO_DO(Client_UpdateGlobalProcessInfo)
 
 GETTER(Client_PlatformName, TEXT(args, platform_name, PLATFORM))
 GETTER(Client_PlatformVersion, TEXT(args, platform_version, VERSION))
-GETTER(Client_ProcessIndex, SET(args, process_index, 0))
+GETTER(Client_ProcessIndex, SET(args, process_index, ((Client*)args->client)->process))
 
 GETTER(Client_Devices,
        SET(args, devices, ((Client*)args->client)->devices);
        SET(args, num_devices, (size_t)((Client*)args->client)->device_count))
 
 GETTER(Client_AddressableDevices,
-       SET(args, addressable_devices, ((Client*)args->client)->devices);
-       SET(args, num_addressable_devices, (size_t)((Client*)args->client)->device_count))
+       Client* client = args->client;
+       SET(args, addressable_devices, client->devices + client->first);
+       SET(args, num_addressable_devices, (size_t)client->own_count))
 
 GETTER(Client_AddressableMemories,
        Client* client = args->client;
-       SET(args, addressable_memories, client->memories);
-       SET(args, num_addressable_memories, (size_t)client->device_count * MEMORY_KINDS))
+       SET(args, addressable_memories, client->memories + client->first * MEMORY_KINDS);
+       SET(args, num_addressable_memories, (size_t)client->own_count * MEMORY_KINDS))
 
 Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args) {
   Device* device = client_device(args->client, args->id);
@@ -191,9 +224,11 @@ Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args) {
 }
 
 Error* PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
-  Device* device = client_device(args->client, args->local_hardware_id);
-  if (!device)
-    return error_new(TINY_INVALID_ARGUMENT, "there is no device %d", args->local_hardware_id);
+  const Client* client = args->client;
+  int64_t number = args->local_hardware_id;
+  if (number < 0 || number >= client->own_count)
+    return error_new(TINY_INVALID_ARGUMENT, "this process has no device %lld", (long long)number);
+  Device* device = client->devices[client->first + number];
   SET(args, addressable_device, device);
   return NULL;
 }
@@ -201,11 +236,13 @@ Error* PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_A
 Error* PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args) {
   int32_t* assignment = args->default_assignment;
   int64_t count = (int64_t)args->num_replicas * args->num_partitions;
-  int64_t devices = ((Client*)args->client)->device_count;
+  const Client* client = args->client;
+  int64_t devices = client->device_count;
   if (count < 1 || count > devices || args->default_assignment_size < (size_t)count)
     return error_new(TINY_INVALID_ARGUMENT, "%d replicas x %d partitions on %lld devices",
                      args->num_replicas, args->num_partitions, (long long)devices);
-  for (int32_t k = 0; k < count; k++) assignment[k] = k;
+  int32_t first = count <= client->own_count ? (int32_t)client->first : 0;
+  for (int32_t k = 0; k < count; k++) assignment[k] = first + k;
   return NULL;
 }
 
@@ -239,7 +276,8 @@ Error* PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fingerprint
 /* ---- device ---------------------------------------------------------------------------------- */
 
 GETTER(DeviceDescription_Id, SET(args, id, ((Device*)args->device_description)->id))
-GETTER(DeviceDescription_ProcessIndex, SET(args, process_index, 0))
+GETTER(DeviceDescription_ProcessIndex,
+       SET(args, process_index, ((Device*)args->device_description)->process))
 
 GETTER(DeviceDescription_Attributes,
        SET(args, num_attributes, 0);
@@ -252,8 +290,16 @@ GETTER(DeviceDescription_DebugString,
 GETTER(DeviceDescription_ToString,
        TEXT(args, to_string, ((Device*)args->device_description)->text))
 GETTER(Device_GetDescription, SET(args, device_description, args->device))
-GETTER(Device_IsAddressable, SET(args, is_addressable, true))
-GETTER(Device_LocalHardwareId, SET(args, local_hardware_id, ((Device*)args->device)->id))
+
+static bool is_own(const Device* device) { return device->process == device->client->process; }
+
+/* Its number among those of this process; -1: of another one. */
+static int32_t own_number(const Device* device) {
+  return is_own(device) ? device->id - (int32_t)device->client->first : -1;
+}
+
+GETTER(Device_IsAddressable, SET(args, is_addressable, is_own(args->device)))
+GETTER(Device_LocalHardwareId, SET(args, local_hardware_id, own_number(args->device)))
 
 GETTER(Device_AddressableMemories,
        SET(args, memories, ((Device*)args->device)->memories);

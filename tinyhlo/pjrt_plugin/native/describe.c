@@ -49,7 +49,7 @@ GETTER(Executable_Name,
 
 GETTER(Executable_NumReplicas, SET(args, num_replicas, 1))
 GETTER(Executable_NumPartitions,
-       SET(args, num_partitions, (size_t)((Executable*)args->executable)->device_count))
+       SET(args, num_partitions, (size_t)((Executable*)args->executable)->partition_count))
 
 GETTER(Executable_NumOutputs, SET(args, num_outputs, outputs_of(args->executable)))
 
@@ -138,7 +138,7 @@ Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* a
      user calls as_text(), it asks again. From a program for several devices it learns how the
      results are sharded. */
   Executable* executable = args->executable;
-  bool one = executable->device_count == 1;
+  bool one = executable->partition_count == 1;
   if (serves_jaxlib && one && !atomic_exchange(&executable->program_refused, true))
     return error_new(TINY_UNIMPLEMENTED, "the program's text is there when asked for again");
   bool more = executable->shown_bytes > 0;

@@ -112,6 +112,7 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
 /* What a function computes with JAX in the caller's thread is for the devices of its mesh, if it
    has set one; with one device there is no other than that. */
 bool executable_runs_in_caller(const Executable* executable) {
+  if (executable->waits) return false; /* what it waits for may be what its caller does next */
   if (executable->synchronous) return executable->device_count == 1;
   int64_t expected =
       atomic_load_explicit(&((Executable*)executable)->expected_nanoseconds, memory_order_relaxed);
@@ -131,7 +132,7 @@ void executable_took(Executable* executable, int64_t nanoseconds) {
 static bool place(Executable* executable, const Client* client, const ExecutableSpec* spec) {
   for (int32_t k = 0; k < spec->device_count; k++) {
     executable->devices[k] = client_device(client, spec->devices[k]);
-    executable->logical_ids[2 * k + 1] = k;
+    executable->logical_ids[2 * k + 1] = spec->partitions[k];
     if (!executable->devices[k])
       return refuse(TINY_INVALID_ARGUMENT,
                     "the program is for a device that does not exist (TINYHLO_DEVICES)");
@@ -148,6 +149,7 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   }
   atomic_init(&executable->references, 1);
   executable->device_count = spec->device_count;
+  executable->partition_count = spec->partition_count;
   executable->input_count = spec->input_count;
   executable->output_count = spec->output_count;
   executable->alias_count = spec->alias_count;
@@ -162,6 +164,7 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   executable->assignment_bytes = spec->assignment_bytes;
   executable->effects = spec->effects;
   executable->synchronous = spec->synchronous;
+  executable->waits = spec->waits;
   double seconds = spec->estimated_seconds < LONG_SECONDS ? spec->estimated_seconds : LONG_SECONDS;
   atomic_init(&executable->expected_nanoseconds, (int64_t)(seconds * 1e9));
   double devices = (double)spec->device_count; /* JAX asks for the cost on one */

@@ -69,8 +69,9 @@ uint64_t checksum_of(const char* bytes, size_t size);
 
 /* ---- client, device, memory ---------------------------------------------------------------------
 
-   All devices of a client are one: this machine's CPU, or what TINYHLO_DEVICE names. Users ask for
-   several to try programs for several devices.
+   All devices of a process are one: this machine's CPU, or what TINYHLO_DEVICE names. Users ask for
+   several to try programs for several devices. In a job of jax.distributed there are those of the
+   other processes besides, which hold no buffers here.
    There is one memory, under the three names that JAX's programs use on a CPU: what is "moved" to
    pinned_host stays where it is and only says so. */
 
@@ -97,6 +98,7 @@ typedef struct Device {
   struct Device** place;          /* in the client's list of devices */
   struct Client* client;
   int32_t id;
+  int32_t process; /* the one of the job that has it */
   char name[24]; /* Python's str */
   char text[48]; /* and repr */
 } Device;
@@ -197,8 +199,10 @@ typedef int32_t (*Entry)(void** inputs, void** outputs, void* arena, void** cons
 /* What Python fills in (mirrored in pjrt_plugin/bridge.py); tiny_executable_new copies it all. */
 typedef struct {
   int64_t device_count; /* the inputs are those of the first device, then of the second, ... */
+  int64_t partition_count; /* devices of all processes that run the program */
   int64_t input_count, output_count, alias_count, donor_count, constant_count;
-  const int32_t* devices; /* their ids */
+  const int32_t* devices;    /* ids of this process's */
+  const int32_t* partitions; /* the number of each among all */
   const uint32_t* types;  /* inputs, then outputs */
   const int32_t* ranks;
   const int32_t* memories; /* kinds */
@@ -226,6 +230,7 @@ typedef struct {
   int64_t options_bytes;
   int64_t effects; /* whether it has any */
   int64_t synchronous; /* whether it runs in the caller, however long it takes, on one device */
+  int64_t waits;       /* whether it waits for other processes: it runs on the stream */
 } ExecutableSpec;
 
 enum { COST_PROPERTIES = 3 };
@@ -240,7 +245,8 @@ typedef struct Executable {
   atomic_bool program_refused; /* the request that jaxlib makes right after compiling */
   Device** devices;
   int32_t* logical_ids; /* pairs (replica, partition) */
-  int64_t device_count;
+  int64_t device_count;    /* those of this process */
+  int64_t partition_count; /* those of all that run the program */
   int64_t input_count, output_count, alias_count, donor_count; /* of all devices */
   Slot* inputs;
   Slot* outputs;
@@ -250,7 +256,7 @@ typedef struct Executable {
   void** constants;
   Entry entry;
   int64_t arena_bytes, scratch_bytes, code_bytes;
-  bool synchronous;
+  bool synchronous, waits;
   _Atomic int64_t expected_nanoseconds; /* of a run: first an estimate, then what runs took */
   bool effects;
   char *name, *fingerprint;

@@ -1,0 +1,44 @@
+"""Which process of a job has each device of a program, from the plugin on to import.
+
+Placement((0, 0, 1, 1), here=1)   # a program for four devices; this process has the last two
+HERE                              # of a process by itself: it has all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinyhlo.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`processes`: of each device of a program, in its order, the process that has it; () where
+    this one has all. `here`: the number of this process in its job."""
+
+    processes: tuple[int, ...] = ()
+    here: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes run the program too."""
+        return bool(self.processes)
+
+    @property
+    def everyone(self) -> frozenset[int]:
+        """The processes that run the program."""
+        return frozenset(self.processes or [self.here])
+
+    def own(self, devices: int) -> Sequence[int]:
+        """Which of a program's devices are this process's."""
+        if not self.processes:
+            return range(devices)
+        return [k for k, process in enumerate(self.processes) if process == self.here]
+
+
+HERE = Placement()
+
+
+def placement_of(processes: Sequence[int], here: int) -> Placement:
+    """The Placement of a program whose devices these processes have."""
+    return Placement(tuple(processes), here) if set(processes) != {here} else HERE

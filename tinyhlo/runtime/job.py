@@ -1,0 +1,300 @@
+"""The processes of a job of `jax.distributed`, and what they send each other.
+
+    job = join(client, here=1, processes=4, devices=2)     # by all of them, once
+    job.devices                                            # (2, 2, 2, 2): how many each has
+
+A program that several of them run calls `tiny.exchange` (`import_stablehlo/spread.py`): it sends
+arrays to some processes and waits for those of others. All run the same programs in the same order,
+so a connection needs no more than a mark in front of each array that says whose turn it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import selectors
+import socket
+import struct
+import threading
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.errors import ExecutionError, TinyhloError
+from tinyhlo.records import dataclass
+from tinyhlo.runtime.arrays import aligned_empty
+from tinyhlo.runtime.library import REGISTRY, Call, Library, python_call
+
+EXCHANGE = "tiny.exchange"
+NAME, TO, FROM = "name", "to", "from"  # its attributes
+TOGETHER_SECONDS = 300  # for all processes to start
+TOKEN_BYTES = 16
+HEAD = struct.Struct("<IQ")  # of an array: a mark of its exchange, its bytes
+HELLO = struct.Struct(f"<{TOKEN_BYTES}sI")  # of a connection: the job's secret, who it is
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """The processes: `devices` that each has, where each listens, and the connections made."""
+
+    here: int
+    devices: tuple[int, ...]
+    addresses: tuple[tuple[str, int], ...] = field(repr=False)
+    secret: bytes = field(repr=False)
+    listener: socket.socket = field(repr=False)
+    peers: dict[int, socket.socket] = field(default_factory=dict, repr=False)
+    arrived: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    broken: str = ""
+
+    def process_of(self, device: int) -> int:
+        """The process that has a device: their devices follow one another."""
+        for process, end in enumerate(itertools.accumulate(self.devices)):
+            if device < end:
+                return process
+        raise TinyhloError(f"the job has no device {device}")
+
+    def exchange(
+        self,
+        mark: int,
+        sends: Sequence[tuple[np.ndarray, Sequence[int]]],
+        takes: Sequence[tuple[np.ndarray, int]],
+    ) -> None:
+        """Send arrays, each to some processes, and fill arrays by what others send, each from one.
+
+        Raises ExecutionError when a process is gone, or runs another program.
+        """
+        outgoing: dict[int, list[memoryview]] = {}
+        incoming: dict[int, list[memoryview]] = {}
+        heads: list[tuple[int, bytearray, int]] = []
+        for array, receivers in sends:
+            for process in receivers:
+                head = HEAD.pack(mark, array.nbytes)
+                outgoing.setdefault(process, []).extend(map(raw, (head, array)))
+        for array, sender in takes:
+            heads.append((sender, bytearray(HEAD.size), array.nbytes))
+            incoming.setdefault(sender, []).extend(map(raw, (heads[-1][1], array)))
+        with self.turn:
+            if self.broken:
+                raise ExecutionError(self.broken)
+            try:
+                self.move(outgoing, incoming)
+                for sender, head, expected in heads:
+                    if HEAD.unpack(head) != (mark, expected):
+                        raise ExecutionError(differs(sender))
+            except ExecutionError as error:
+                self.broken = str(error)
+                raise
+
+    def move(
+        self, outgoing: Mapping[int, list[memoryview]], incoming: Mapping[int, list[memoryview]]
+    ) -> None:
+        """All bytes there and back, whichever connection is ready: nobody waits for another to
+        have read before it is sent to."""
+        with selectors.DefaultSelector() as selector:
+            for process in sorted({*outgoing, *incoming}):
+                peer = self.peer(process)
+                events = selectors.EVENT_WRITE * (process in outgoing)
+                events |= selectors.EVENT_READ * (process in incoming)
+                selector.register(peer, events, process)
+            while selector.get_map():
+                for key, ready in selector.select():
+                    self.step(selector, key, ready, outgoing, incoming)
+
+    def step(
+        self,
+        selector: selectors.BaseSelector,
+        key: selectors.SelectorKey,
+        ready: int,
+        outgoing: Mapping[int, list[memoryview]],
+        incoming: Mapping[int, list[memoryview]],
+    ) -> None:
+        """What one connection takes or has, until nothing is left for it."""
+        process, peer, left = key.data, key.fileobj, key.events
+        assert isinstance(peer, socket.socket)
+        try:
+            if ready & selectors.EVENT_WRITE and not advance(outgoing[process], peer.send):
+                left &= ~selectors.EVENT_WRITE
+            if ready & selectors.EVENT_READ and not advance(incoming[process], peer.recv_into):
+                left &= ~selectors.EVENT_READ
+        except OSError as error:
+            raise ExecutionError(gone(process, error)) from error
+        if not left:
+            selector.unregister(peer)
+        elif left != key.events:
+            selector.modify(peer, left, process)
+
+    # ---- connections -----------------------------------------------------------------------------
+
+    def peer(self, process: int) -> socket.socket:
+        """The connection to a process: the later one of the two makes it."""
+        if process not in self.peers and process < self.here:
+            try:
+                made = socket.create_connection(self.addresses[process], TOGETHER_SECONDS)
+                made.sendall(HELLO.pack(self.secret, self.here))
+            except OSError as error:
+                raise ExecutionError(gone(process, error)) from error
+            self.peers[process] = tuned(made)
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: process in self.peers, TOGETHER_SECONDS):
+                raise ExecutionError(gone(process, f"silent for {TOGETHER_SECONDS} s"))
+        return self.peers[process]
+
+    def listen(self) -> None:
+        """Take the connections of later processes, until there are no more to come."""
+        expected = set(range(self.here + 1, len(self.devices)))
+        while expected:
+            try:
+                made, _ = self.listener.accept()
+                made.settimeout(TOGETHER_SECONDS)
+                secret, process = HELLO.unpack(received(made, HELLO.size))
+            except (OSError, struct.error):
+                if self.listener.fileno() < 0:
+                    return
+                continue  # somebody who is not of this job
+            if not secrets.compare_digest(secret, self.secret) or process not in expected:
+                made.close()
+                continue
+            expected.remove(process)
+            with self.arrived:
+                self.peers[process] = tuned(made)
+                self.arrived.notify_all()
+        self.listener.close()
+
+
+def raw(data: Any) -> memoryview:
+    """Bytes of an array, or of a head."""
+    if isinstance(data, np.ndarray):
+        data = data.reshape(-1).view(np.uint8)
+    return memoryview(data)
+
+
+def advance(views: list[memoryview], move: Any) -> bool:
+    """Move some of the bytes of the first view; whether any are left to move."""
+    while views and not len(views[0]):
+        views.pop(0)
+    if views:
+        count = move(views[0])
+        if not count:
+            raise ConnectionError("it closed the connection")
+        views[0] = views[0][count:]
+    while views and not len(views[0]):
+        views.pop(0)
+    return bool(views)
+
+
+def received(made: socket.socket, count: int) -> bytes:
+    """Exactly so many bytes, fewer where the connection ends."""
+    found = b""
+    while len(found) < count and (more := made.recv(count - len(found))):
+        found += more
+    return found
+
+
+def tuned(made: socket.socket) -> socket.socket:
+    """A connection for small messages too, of which selectors say when it is ready."""
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setblocking(False)
+    return made
+
+
+def gone(process: int, reason: object) -> str:
+    return f"process {process} of the job does not answer ({reason})"
+
+
+def differs(process: int) -> str:
+    return (
+        f"process {process} of the job runs another program than this one: all must call the same "
+        "ones, with arrays of the same shapes, in the same order"
+    )
+
+
+# ---- joining -------------------------------------------------------------------------------------
+
+_job: Job | None = None
+_joined = itertools.count()
+
+
+def current() -> Job | None:
+    """The job of this process; None for a process by itself."""
+    return _job
+
+
+def leave() -> None:
+    """From now on the process is by itself."""
+    global _job
+    _job = None
+
+
+def join(client: Any, here: int, processes: int, devices: int, coordinator: str) -> Job:
+    """Meet the other processes by the key-value store of `jax.distributed` (its `client`), which
+    the `coordinator` runs.
+
+    Raises TinyhloError when they do not all come.
+    """
+    global _job
+    listener = socket.create_server(("", 0))
+    host, port = own_address(coordinator), listener.getsockname()[1]
+    prefix = f"tinyhlo/{next(_joined)}"
+    if here == 0:
+        client.key_value_set(f"{prefix}/secret", secrets.token_hex(TOKEN_BYTES))
+    client.key_value_set(f"{prefix}/{here}", f"{devices} {port} {host}")
+    try:
+        found = [
+            client.blocking_key_value_get(f"{prefix}/{name}", TOGETHER_SECONDS * 1000)
+            for name in ("secret", *map(str, range(processes)))
+        ]
+    except Exception as error:  # jaxlib's own kind
+        raise TinyhloError(f"not all {processes} processes of the job started: {error}") from error
+    secret, *told = found
+    counts, ports, hosts = zip(*(text.split(" ", 2) for text in told), strict=True)
+    addresses = tuple(zip(hosts, map(int, ports), strict=True))
+    _job = Job(here, tuple(map(int, counts)), addresses, bytes.fromhex(secret), listener)
+    threading.Thread(target=_job.listen, name="tinyhlo job", daemon=True).start()
+    return _job
+
+
+def own_address(coordinator: str) -> str:
+    """The address by which this machine reaches the coordinator, and so others reach it."""
+    host, _, port = coordinator.rpartition(":")
+    family, kind, *_, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)[
+        0
+    ]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)  # nothing is sent
+        return probe.getsockname()[0]
+
+
+# ---- the library call ----------------------------------------------------------------------------
+
+
+def bind_exchange(call: Call) -> Library:
+    """The descriptor of an exchange: `to` has for each operand the processes that get it, `from`
+    for each result the one that sends it."""
+    mark = zlib.crc32(str(call.attributes[NAME]).encode())
+    receivers = [numbers(text) for text in listed(call.attributes[TO])]
+    senders = [int(text) for text in listed(call.attributes[FROM])]
+
+    def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        if _job is None:
+            raise ExecutionError("this program is of a job of jax.distributed that has ended")
+        results = [aligned_empty(type_) for type_ in call.results]
+        sends = list(zip(arrays, receivers, strict=True))
+        _job.exchange(mark, sends, list(zip(results, senders, strict=True)))
+        return results
+
+    return python_call(run, call.operands, call.results)
+
+
+def listed(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
+
+
+REGISTRY[EXCHANGE] = bind_exchange
