@@ -9,6 +9,7 @@ to each plane by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tinyhlo.import_stablehlo.operands import (
     known_scalar,
     like,
 )
+from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.ir.build import elementwise, sqrt, where
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
@@ -155,4 +157,6 @@ def by_plane(function: Callable[..., Node], *values: Any) -> Any:
 
 def rebuilt(like: Any, nodes: Iterator[Node]) -> Any:
     """A value of the same kind, from the next nodes."""
+    if isinstance(like, Pieces):
+        return replace(like, own={place: rebuilt(one, nodes) for place, one in like.own.items()})
     return by_plane(lambda _: next(nodes), like)

@@ -12,13 +12,16 @@ are in the order of the Graph's `effects`, where a loop or branch around an effe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.operands import known_scalar
+from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import Block, Operation
+from tinyhlo.import_stablehlo.spread import formed
 from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
 from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, blocks_of
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
@@ -32,7 +35,7 @@ EFFECT_ON_THE_WAY = "devices go different ways here, and a callback or other eff
 
 def call(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     (body,) = blocks_of(operation, team.walker)
-    return Team(team.walker, team.copies, [{}] * len(team.copies)).run(body, inputs)
+    return replace(team, around=[{}] * len(team.copies)).run(body, inputs)
 
 
 def async_start(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
@@ -137,6 +140,11 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
     while True:
         state = State(initial, classes)
         turn = turn_of(operation, inputs, carried, slots, state.params(), team)
+        if turn.divided:
+            cut = {k: formed(initial[0][k], like, team.walker) for k, like in turn.divided.items()}
+            initial = [placed(initial[0], list(cut), list(cut.values()))]
+            classes = classes_of(initial)
+            continue
         columns = zip(*turn.after, strict=True)
         refined = [alike(column, old) for column, old in zip(columns, classes, strict=True)]
         if refined == classes:
@@ -158,12 +166,14 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
 
 class Turn(NamedTuple):
     """One turn of a loop: of each copy whether it goes on and the state behind it; the effects of
-    the condition and of the body."""
+    the condition and of the body. `divided`: what is whole before the turn and in pieces, like
+    these, behind it."""
 
     goes_on: list[Any]
     after: list[Values]
     test_effects: tuple[Node, ...]
     effects: tuple[Node, ...]
+    divided: dict[int, Pieces]
 
 
 def turn_of(
@@ -183,7 +193,19 @@ def turn_of(
     ]
     within = inside(slots, [own[count:] for own in params], team)
     tests, test_effects = within.region(condition, arguments)
-    results, effects = within.region(body, arguments)
+    divided: dict[int, Pieces] = {}
+
+    def finish(values: Values) -> Values:
+        found = list(values)
+        for place, k in enumerate(carried):
+            like = params[0][place]
+            value = values[k]
+            if isinstance(value, Pieces) and value.is_reduced and not isinstance(like, Pieces):
+                divided[place] = value
+            found[k] = formed(values[k], like, team.walker)
+        return tuple(found)
+
+    results, effects = within.region(body, arguments, finish)
     goes_on: list[Any] = [test for (test,) in tests]
     if len(set(goes_on)) > 1:
         if test_effects or effects:
@@ -193,7 +215,7 @@ def turn_of(
         (*(found[k] for k in carried), *own[count:])
         for found, own in zip(results, params, strict=True)
     ]
-    return Turn(goes_on, after, test_effects, effects)
+    return Turn(goes_on, after, test_effects, effects, divided)
 
 
 def placed(values: Values, places: Sequence[int], others: Sequence[Value]) -> Values:

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex
+from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import (
     Form,
     Operation,
@@ -119,7 +120,9 @@ def flatten(values: Iterable[Any]) -> list[Any]:
     """The nodes that values consist of."""
     flat: list[Any] = []
     for value in values:
-        if value is not None:
+        if isinstance(value, Pieces):
+            flat += flatten(value.own.values())
+        elif value is not None:
             flat += value.planes if isinstance(value, Complex) else (value,)
     return flat
 

@@ -39,7 +39,8 @@ from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, Val
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
 from tinyhlo.import_stablehlo.sharding import Division, Mesh
-from tinyhlo.import_stablehlo.spread import SharedWalker, held, part_at, settled
+from tinyhlo.import_stablehlo.shared import SharedWalker
+from tinyhlo.import_stablehlo.spread import held, part_at, settled
 from tinyhlo.import_stablehlo.teams import ALONE, Team
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param

@@ -27,6 +27,11 @@ class Pieces:
     own: Mapping[int, Any]
     holders: Sequence[Holders]
 
+    @property
+    def is_reduced(self) -> bool:
+        """Whether the pieces are parts, not summands."""
+        return all(share is None for share in self.division.shares)
+
     def having(self) -> dict[Key, Holders]:
         """Who has each piece."""
         found: dict[Key, Holders] = {}

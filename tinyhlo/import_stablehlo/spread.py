@@ -12,38 +12,22 @@ the n-th exchange of one is the n-th of the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
+from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.memory import buffer_of, call_buffers, loaded
+from tinyhlo.import_stablehlo.operands import arithmetic
 from tinyhlo.import_stablehlo.pieces import Holders, Pieces, keys
-from tinyhlo.import_stablehlo.records import Operation, ValueType
-from tinyhlo.import_stablehlo.sharding import Division
+from tinyhlo.import_stablehlo.records import ValueType
+from tinyhlo.import_stablehlo.sharding import Division, Part
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import ORDER
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Node, TensorType
-from tinyhlo.placement import Placement
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.job import EXCHANGE, FROM, NAME, TO
-
-TAKES_PIECES = ("func.call", "sdy.manual_computation")
-
-
-class SharedWalker(Walker):
-    """The walk of one process. `name`: of the program, as all processes know it."""
-
-    def __init__(self, placement: Placement, name: str, *given: Any) -> None:
-        super().__init__(*given)
-        self.placement = placement
-        self.name = name
-
-    def prepare(self, operation: Operation, values: dict[int, Any]) -> None:
-        """Make whole what an op reads, itself or in its regions."""
-        if operation.name in TAKES_PIECES:
-            return
-        captured = [slot for block in operation.regions for slot in block.captures]
-        for slot in (*operation.operands, *captured):
-            values[slot] = whole(values[slot], self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +90,31 @@ def whole(value: Any, walker: Walker) -> Value:
     """A value, its pieces fetched and joined if need be."""
     if not isinstance(value, Pieces):
         return value
-    local, everyone = value.division.local(value.type_), walker.placement.everyone
-    known, having = value.values(), value.having()
-    items = [Item(known.get(key), local, who, everyone) for key, who in having.items()]
-    pieces = dict(zip(having, fetched(items, walker), strict=True))
-    return walker.divided.whole([pieces[key] for key in keys(value.division)], value.division)
+    if value not in walker.wholes:
+        known_as = value if value.is_reduced else totals(value)
+        division, known, having = known_as.division, known_as.values(), known_as.having()
+        local, everyone = division.local(value.type_), walker.placement.everyone
+        items = [Item(known.get(key), local, who, everyone) for key, who in having.items()]
+        pieces = dict(zip(having, fetched(items, walker), strict=True))
+        every = [pieces[key] for key in keys(division)]
+        walker.wholes[value] = walker.divided.whole(every, division)
+    return walker.wholes[value]
+
+
+def totals(value: Pieces) -> Pieces:
+    """Summands as one of each process: what it sends is the sum of its own."""
+    how, summands = value.division.reduction, value.values()
+    groups: dict[tuple[Part, int], list[Value]] = {}
+    for key, who in value.having().items():
+        groups.setdefault((key[0], min(who)), []).append(summands.get(key))
+    own = {
+        place: reduce(partial(by_plane, partial(arithmetic, how)), values)
+        for place, values in enumerate(groups.values())
+        if None not in values
+    }
+    parts, senders = zip(*groups, strict=True)
+    holders = [frozenset([sender]) for sender in senders]
+    return Pieces(value.type_, Division(parts, senders, how), own, holders)
 
 
 def settled(pieces: Pieces, walker: Walker) -> Value:
@@ -134,3 +138,13 @@ def part_at(value: Any, division: Division | None, place: int, walker: Walker) -
     if isinstance(value, Pieces) and division:
         return value.values()[keys(division)[place]]
     return walker.divided.part(value, division, place)
+
+
+def formed(value: Any, like: Any, walker: Walker) -> Value:
+    """A value whole, or in pieces as another one is."""
+    if not isinstance(like, Pieces):
+        return whole(value, walker)
+    division, holders = like.division, like.holders
+    ready = held(value, division, holders, walker)
+    own = {place: part_at(ready, division, place, walker) for place in like.own}
+    return replace(like, own=own)

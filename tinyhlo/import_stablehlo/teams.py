@@ -71,15 +71,20 @@ class Team:
         return [tuple([own[slot] for slot in block.returned]) for own in values]
 
     def region(
-        self, block: Block, arguments: Sequence[Values]
+        self,
+        block: Block,
+        arguments: Sequence[Values],
+        finish: Callable[[Values], Values] | None = None,
     ) -> tuple[list[Values], tuple[Node, ...]]:
-        """(results, effects in order) of a block that becomes a Graph of its own."""
+        """(results, effects in order) of a block that becomes a Graph of its own; `finish` makes of
+        a copy's results what the Graph gives, which is whole without it."""
 
-        def run() -> list[Values]:
-            results = self.run(block, arguments)
-            return [tuple([whole(value, self.walker) for value in own]) for own in results]
+        def whole_values(values: Values) -> Values:
+            return tuple([whole(value, self.walker) for value in values])
 
-        return self.walker.collect(run)
+        return self.walker.collect(
+            lambda: list(map(finish or whole_values, self.run(block, arguments)))
+        )
 
 
 def of_everyone(

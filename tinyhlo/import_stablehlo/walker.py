@@ -106,6 +106,7 @@ class Walker:
         self._caller: Place | None = None  # the call being walked
         self._effects: list[Node] = []  # of the region being walked
         self._effect_count = 0
+        self.wholes: dict[Pieces, Value] = {}  # of the region being walked
 
     @property
     def unsupported(self) -> tuple[UnsupportedItem, ...]:
@@ -119,19 +120,20 @@ class Walker:
         if found is None:
             body = self.decoder.function(callee).body
             outer, self._caller = self._caller, Place(location, self._caller)
+            effects = self._effect_count
             found = self.run(body, inputs, {})
             self._caller = outer
-            if not body.effect:  # an effect happens at every call
+            if not body.effect and self._effect_count == effects:  # one happens at every call
                 self._calls[key] = found
         return found
 
     def collect(self, walk: Callable[[], Walked]) -> tuple[Walked, tuple[Node, ...]]:
         """What `walk` returns, and the effects that it came upon."""
-        around, self._effects = self._effects, []
+        around, self._effects, self.wholes = (self._effects, self.wholes), [], {}
         try:
             return walk(), tuple(self._effects)
         finally:
-            self._effects = around
+            self._effects, self.wholes = around
 
     def within_device(self, walk: Callable[[], Walked]) -> Walked:
         """What `walk` returns, which is per device."""

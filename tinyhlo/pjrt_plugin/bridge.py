@@ -136,19 +136,15 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
 
 def placement(devices: Sequence[int]) -> Placement:
-    """Which processes of this one's job have these devices.
-
-    Raises TinyhloError where none of them is this process's.
-    """
+    """Which processes of this one's job have these devices. JAX has programs compiled by those that
+    have none as well, to learn how results are divided: as the first one does."""
     from tinyhlo.runtime.job import current  # no part of what importing JAX waits for
 
     job = current()
     if job is None:
         return HERE
-    found = placement_of([job.process_of(device) for device in devices], job.here)
-    if found.is_shared and not found.own(len(devices)):
-        raise TinyhloError(f"process {job.here} of the job has none of the devices {devices}")
-    return found
+    processes = [job.process_of(device) for device in devices]
+    return placement_of(processes, job.here if job.here in processes else processes[0])
 
 
 def check_memory(asked: config.Config) -> None:

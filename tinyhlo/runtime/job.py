@@ -143,6 +143,10 @@ class Job:
                 raise ExecutionError(gone(process, f"silent for {TOGETHER_SECONDS} s"))
         return self.peers[process]
 
+    def open(self) -> None:
+        """From now on later processes are listened to."""
+        threading.Thread(target=self.listen, name="tinyhlo job", daemon=True).start()
+
     def listen(self) -> None:
         """Take the connections of later processes, until there are no more to come."""
         expected = set(range(self.here + 1, len(self.devices)))
@@ -223,19 +227,18 @@ def current() -> Job | None:
     return _job
 
 
-def leave() -> None:
-    """From now on the process is by itself."""
+def enter(job: Job | None) -> None:
+    """What is compiled from now on is for this job."""
     global _job
-    _job = None
+    _job = job
 
 
 def join(client: Any, here: int, processes: int, devices: int, coordinator: str) -> Job:
     """Meet the other processes by the key-value store of `jax.distributed` (its `client`), which
-    the `coordinator` runs.
+    the `coordinator` runs, and enter their job.
 
     Raises TinyhloError when they do not all come.
     """
-    global _job
     listener = socket.create_server(("", 0))
     host, port = own_address(coordinator), listener.getsockname()[1]
     prefix = f"tinyhlo/{next(_joined)}"
@@ -243,18 +246,18 @@ def join(client: Any, here: int, processes: int, devices: int, coordinator: str)
         client.key_value_set(f"{prefix}/secret", secrets.token_hex(TOKEN_BYTES))
     client.key_value_set(f"{prefix}/{here}", f"{devices} {port} {host}")
     try:
-        found = [
+        secret, *told = [
             client.blocking_key_value_get(f"{prefix}/{name}", TOGETHER_SECONDS * 1000)
             for name in ("secret", *map(str, range(processes)))
         ]
     except Exception as error:  # jaxlib's own kind
         raise TinyhloError(f"not all {processes} processes of the job started: {error}") from error
-    secret, *told = found
     counts, ports, hosts = zip(*(text.split(" ", 2) for text in told), strict=True)
     addresses = tuple(zip(hosts, map(int, ports), strict=True))
-    _job = Job(here, tuple(map(int, counts)), addresses, bytes.fromhex(secret), listener)
-    threading.Thread(target=_job.listen, name="tinyhlo job", daemon=True).start()
-    return _job
+    job = Job(here, tuple(map(int, counts)), addresses, bytes.fromhex(secret), listener)
+    job.open()
+    enter(job)
+    return job
 
 
 def own_address(coordinator: str) -> str:
@@ -278,12 +281,14 @@ def bind_exchange(call: Call) -> Library:
     receivers = [numbers(text) for text in listed(call.attributes[TO])]
     senders = [int(text) for text in listed(call.attributes[FROM])]
 
+    job = current()
+
     def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
-        if _job is None:
-            raise ExecutionError("this program is of a job of jax.distributed that has ended")
+        if job is None:
+            raise ExecutionError("this program is for a job of several processes")
         results = [aligned_empty(type_) for type_ in call.results]
         sends = list(zip(arrays, receivers, strict=True))
-        _job.exchange(mark, sends, list(zip(results, senders, strict=True)))
+        job.exchange(mark, sends, list(zip(results, senders, strict=True)))
         return results
 
     return python_call(run, call.operands, call.results)

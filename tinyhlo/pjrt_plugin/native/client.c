@@ -76,6 +76,8 @@ Device* client_device(const Client* client, int64_t id) {
   return id >= 0 && id < client->device_count ? client->devices[id] : NULL;
 }
 
+bool device_is_own(const Device* device) { return device->process == device->client->process; }
+
 NOTHING_TO_DO(Plugin_Initialize)
 
 GETTER(Plugin_Attributes,
@@ -291,14 +293,12 @@ GETTER(DeviceDescription_ToString,
        TEXT(args, to_string, ((Device*)args->device_description)->text))
 GETTER(Device_GetDescription, SET(args, device_description, args->device))
 
-static bool is_own(const Device* device) { return device->process == device->client->process; }
-
 /* Its number among those of this process; -1: of another one. */
 static int32_t own_number(const Device* device) {
-  return is_own(device) ? device->id - (int32_t)device->client->first : -1;
+  return device_is_own(device) ? device->id - (int32_t)device->client->first : -1;
 }
 
-GETTER(Device_IsAddressable, SET(args, is_addressable, is_own(args->device)))
+GETTER(Device_IsAddressable, SET(args, is_addressable, device_is_own(args->device)))
 GETTER(Device_LocalHardwareId, SET(args, local_hardware_id, own_number(args->device)))
 
 GETTER(Device_AddressableMemories,

@@ -6,13 +6,13 @@
 GETTER(LoadedExecutable_AddressableDevices,
        Executable* executable = args->executable;
        SET(args, addressable_devices, executable->devices);
-       SET(args, num_addressable_devices, (size_t)executable->device_count))
+       SET(args, num_addressable_devices, devices_here(executable)))
 
 Error* PJRT_LoadedExecutable_AddressableDeviceLogicalIds(
     PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args* args) {
   Executable* executable = args->executable;
   SET(args, addressable_device_logical_ids, executable->logical_ids);
-  SET(args, num_addressable_device_logical_ids, (size_t)executable->device_count);
+  SET(args, num_addressable_device_logical_ids, devices_here(executable));
   return NULL;
 }
 

@@ -136,6 +136,7 @@ static bool place(Executable* executable, const Client* client, const Executable
     if (!executable->devices[k])
       return refuse(TINY_INVALID_ARGUMENT,
                     "the program is for a device that does not exist (TINYHLO_DEVICES)");
+    executable->absent = !device_is_own(executable->devices[k]);
   }
   return true;
 }

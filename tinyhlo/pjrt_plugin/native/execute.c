@@ -452,7 +452,7 @@ static Error* check_call(const PJRT_LoadedExecutable_Execute_Args* args) {
   if (atomic_load_explicit(&((Executable*)executable)->deleted, memory_order_relaxed))
     return error_new(TINY_INVALID_ARGUMENT, "%s has been deleted", executable->name);
   int64_t devices = executable->device_count, inputs = (int64_t)inputs_of(executable);
-  if ((int64_t)args->num_devices != devices)
+  if (args->num_devices != devices_here(executable))
     return error_new(TINY_INVALID_ARGUMENT, "%s was compiled for %lld devices, called on %zu",
                      executable->name, (long long)devices, args->num_devices);
   if (GET(args, execute_device) && devices > 1)
@@ -475,6 +475,7 @@ static Buffer* const* all_inputs(Run* run, Buffer* const* const* lists) {
 }
 
 Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  if (!devices_here(args->executable) && !args->num_devices) return NULL;
   Error* error = check_call(args);
   if (error) return error;
   Executable* executable = args->executable;

@@ -107,6 +107,8 @@ typedef struct Client Client;
 
 /* NULL when there is none of that number. */
 Device* client_device(const Client* client, int64_t id);
+/* Whether this process has it, and not another of its job. */
+bool device_is_own(const Device* device);
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
@@ -245,7 +247,8 @@ typedef struct Executable {
   atomic_bool program_refused; /* the request that jaxlib makes right after compiling */
   Device** devices;
   int32_t* logical_ids; /* pairs (replica, partition) */
-  int64_t device_count;    /* those of this process */
+  int64_t device_count;    /* those of this process, or of the first that has some */
+  bool absent;             /* they are not this process's */
   int64_t partition_count; /* those of all that run the program */
   int64_t input_count, output_count, alias_count, donor_count; /* of all devices */
   Slot* inputs;
@@ -279,6 +282,10 @@ static inline size_t inputs_of(const Executable* executable) {
 
 static inline size_t outputs_of(const Executable* executable) {
   return (size_t)(executable->output_count / executable->device_count);
+}
+
+static inline size_t devices_here(const Executable* executable) {
+  return executable->absent ? 0 : (size_t)executable->device_count;
 }
 
 /* Called by Python: make an executable with one reference; NULL after tiny_set_error. */

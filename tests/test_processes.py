@@ -1,0 +1,245 @@
+"""Programs that several processes run together: what each device gets, and what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+from tests.processes import abstract_mesh, fetched, lowered, modules, parts_of, run_together
+
+ROWS, COLUMNS, ALL = P("x"), P(None, "x"), P()
+MESH = {"x": 4}
+
+
+def array(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def conv(x: Any, w: Any) -> Any:
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def loss(w: Any, x: Any, y: Any) -> Any:
+    return jnp.mean((jax.nn.softmax(jnp.tanh(x @ w["a"]) @ w["b"]) - y) ** 2)
+
+
+def train(a: Any, b: Any, x: Any, y: Any) -> Any:
+    value, gradient = jax.value_and_grad(loss)({"a": a, "b": b}, x, y)
+    return value, a - gradient["a"], b - gradient["b"]
+
+
+def network(w: Any, v: Any, x: Any) -> Any:
+    def error(w: Any, v: Any) -> Any:
+        h = jax.nn.relu(conv(x, w))
+        h = lax.reduce_window(h, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        return jnp.sum((h.reshape(h.shape[0], -1) @ v) ** 2)
+
+    return jax.value_and_grad(error, (0, 1))(w, v)
+
+
+def recurrent(w: Any, xs: Any) -> Any:
+    def error(w: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = jnp.tanh(h @ w + x)
+            return h, h.mean()
+
+        last, means = lax.scan(step, jnp.zeros((xs.shape[1], w.shape[0])), xs)
+        return jnp.sum(last**2) + means.sum()
+
+    return jax.value_and_grad(error)(w)
+
+
+def attention(q: Any, k: Any) -> Any:
+    return jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k)) @ k
+
+
+X, Y, W, V = array(8, 6), array(8, 6, seed=1), array(6, 12), array(12, 6)
+IMAGES, TAPS, DENSE = array(4, 8, 8, 3), array(3, 3, 3, 4), array(64, 5)
+SEQUENCE, SQUARE, BATCH = array(5, 8, 6), array(6, 6) / 3, array(4, 5, 6)
+NUMBERS = np.arange(8, dtype=np.int32) % 6
+
+# (function, how its arguments are divided, arguments)
+CASES: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
+    "elementwise": (lambda x, y: jnp.where(x > 0, x * y, jnp.sin(y)), [ROWS, ROWS], [X, Y]),
+    "of whole values too": (lambda x, y: x * y + 1, [ROWS, ALL], [X, Y]),
+    "divided otherwise": (lambda x, y: x + y.T, [ROWS, ROWS], [X[:4, :4], Y[:4, :4]]),
+    "broadcast": (lambda x, y: x[:, None] * y[None], [P("x"), ALL], [X[:, 0], Y[:, 0]]),
+    "transpose": (lambda x: (x.T, x.T.sum(1)), [ROWS], [X]),
+    "reshape": (lambda x: x.reshape(2, 4, 6) + x.reshape(2, 4, -1), [ROWS], [X]),
+    "merged axes": (lambda x: jnp.exp(x.reshape(20, 6)).reshape(4, 5, 6), [ROWS], [BATCH]),
+    "product": (lambda x, w: x @ w, [ROWS, ALL], [X, W]),
+    "columns of a product": (lambda x, w: x @ w, [ALL, COLUMNS], [X, W]),
+    "summed product": (lambda x, w: x @ w, [COLUMNS, ROWS], [array(6, 8), array(8, 3)]),
+    "product of rows and columns": (lambda x, w: x @ w, [ROWS, COLUMNS], [X, W]),
+    "sum": (lambda x: x.sum(), [ROWS], [X]),
+    "sums": (lambda x: (x.sum(0), x.sum(1), x.mean(), x.std()), [ROWS], [X]),
+    "extremes": (lambda x: (x.max(0), x.min(), x.argmax(0), x.argmax(1)), [ROWS], [X]),
+    "product of all": (lambda x: x.prod(0), [ROWS], [X]),
+    "softmax": (jax.nn.softmax, [ROWS], [X]),
+    "softmax across": (lambda x: jax.nn.softmax(x, 0), [ROWS], [X]),
+    "sorted rows": (lambda x: jnp.sort(x, 1), [ROWS], [X]),
+    "sorted columns": (lambda x: jnp.sort(x, 0), [ROWS], [X]),
+    "cumulative": (lambda x: (x.cumsum(1), x.cumsum(0)), [ROWS], [X]),
+    "slices": (lambda x: (x[:, 1:4], x[1:3], x[::2]), [ROWS], [X]),
+    "padded": (lambda x: jnp.pad(x, ((0, 0), (1, 2))) + 1, [ROWS], [X]),
+    "padded rows": (lambda x: jnp.pad(x, ((1, 3), (0, 0))), [ROWS], [X]),
+    "joined": (lambda x, y: jnp.concatenate([x, y], 1), [ROWS, ROWS], [X, Y]),
+    "joined rows": (lambda x, y: jnp.concatenate([x, y], 0), [ROWS, ROWS], [X, Y]),
+    "turned around": (lambda x: (x[:, ::-1], x[::-1]), [ROWS], [X]),
+    "looked up": (lambda n, y: jnp.sin(y[n]), [ROWS, ALL], [NUMBERS, Y]),
+    "columns looked up": (lambda n, y: y[:, n] * 2, [ALL, ROWS], [NUMBERS % 3, Y]),
+    "added to": (lambda n, x: jnp.zeros((6, 6)).at[n].add(x), [ROWS, ROWS], [NUMBERS, X]),
+    "complex": (lambda x: (jnp.fft.fft(x * 1j + x), abs(x * 1j)), [ROWS], [X]),
+    "short types": (lambda x, w: x.astype("bfloat16") @ w.astype("bfloat16"), [ROWS, ALL], [X, W]),
+    "keys": (lambda n: jax.random.normal(jax.random.key(n[0]), (8, 6)), [ALL], [NUMBERS]),
+    "convolution": (conv, [ROWS, ALL], [IMAGES, TAPS]),
+    "network": (network, [ALL, ALL, ROWS], [TAPS, DENSE, IMAGES]),
+    "training": (train, [ALL, ALL, ROWS, ROWS], [W, V, X, Y]),
+    "training, weights divided": (train, [COLUMNS, ROWS, ROWS, ROWS], [W, V, X, Y]),
+    "recurrent": (recurrent, [ALL, COLUMNS], [SQUARE, SEQUENCE]),
+    "attention": (attention, [ROWS, ROWS], [BATCH, BATCH]),
+    "gradient of attention": (
+        lambda q, k: jax.grad(lambda k: attention(q, k).sum())(k), [ROWS, ROWS], [BATCH, BATCH],
+    ),
+    "while": (
+        lambda x: lax.while_loop(lambda s: jnp.abs(s).max() > 0.1, lambda s: s / 2, x), [ROWS], [X],
+    ),
+    "one of two": (lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), [ROWS], [X]),
+}  # fmt: skip
+
+
+def per_device(
+    function: Callable[..., Any], into: Any, out: Any, axes: set[str] | None = None
+) -> Callable[..., Any]:
+    """A shard_map over the mesh in use; over some of its axes, if they are given."""
+    names = {"axis_names": axes} if axes else {}
+    return lambda *given: jax.shard_map(function, in_specs=into, out_specs=out, **names)(*given)
+
+
+def shifted(x: Any) -> Any:
+    return lax.ppermute(x, "x", [(0, 1), (1, 0)]) + lax.axis_index("y")
+
+
+def nested(x: Any) -> Any:
+    def inner(x: Any) -> Any:
+        return lax.psum(x, "y") + lax.axis_index("x")
+
+    return per_device(inner, P(None, "y"), P(), {"y"})(x) * lax.psum(x.sum(), "x")
+
+
+def stepped(x: Any) -> Any:
+    def step(k: Any, x: Any) -> Any:
+        return lax.ppermute(x, "x", [(0, 1), (1, 0)]) * 0.5 + lax.pmean(x, "y")
+
+    return lax.fori_loop(0, 5, step, x)
+
+
+BOTH = P("x", "y")
+GRIDS: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
+    "both axes": (lambda x: (x * 2, x.sum(0), x.sum(1), x.sum()), [BOTH], [X]),
+    "one axis by both": (lambda x: (x.sum(0), jnp.sin(x)), [P(("x", "y"))], [X]),
+    "grid product": (lambda x, w: x @ w, [BOTH, P("y", None)], [X, W]),
+    "2-d product": (lambda x, w: x @ w, [P("x", None), P(None, "y")], [X, W]),
+    "training": (train, [P(None, "y"), P("y"), P("x"), P("x")], [W, V, X, Y]),
+    "psum": (per_device(lambda x: lax.psum(x, "x"), BOTH, P(None, "y")), [BOTH], [X]),
+    "psum of all": (per_device(lambda x: lax.psum(x, ("x", "y")), BOTH, P()), [BOTH], [X]),
+    "pmax, pmean": (
+        per_device(lambda x: (lax.pmax(x, "x"), lax.pmean(x, "y")), BOTH, (P(None, "y"), P("x"))),
+        [BOTH], [X],
+    ),
+    "all_gather": (
+        per_device(lambda x: lax.all_gather(x, "y", axis=1, tiled=True), BOTH, BOTH), [BOTH], [X],
+    ),
+    "psum_scatter": (
+        per_device(lambda x: lax.psum_scatter(x, "x", scatter_dimension=0, tiled=True), BOTH, BOTH),
+        [BOTH], [X],
+    ),
+    "all_to_all": (
+        per_device(lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True), BOTH, BOTH), [BOTH], [X],
+    ),
+    "ppermute": (per_device(shifted, BOTH, BOTH), [BOTH], [X]),
+    "a loop": (per_device(stepped, BOTH, BOTH), [BOTH], [array(4, 6)]),
+    "along one axis of two": (
+        per_device(lambda x: lax.psum(x, "x"), P("x"), P(), {"x"}), [BOTH], [X],
+    ),
+    "nested": (per_device(nested, P("x"), P("x"), {"x"}), [BOTH], [X]),
+    "around": (
+        lambda x: jnp.tanh(per_device(lambda x: lax.psum(x, "x"), P("x"), P(), {"x"})(x * 2)) + 1,
+        [BOTH], [X],
+    ),
+    "complex numbers": (
+        lambda x: per_device(lambda x: lax.psum(x, "x"), BOTH, P(None, "y"))(x * 1j), [BOTH], [X],
+    ),
+    "short types": (
+        lambda x: per_device(lambda x: lax.psum(x, "x"), BOTH, P(None, "y"))(x.astype("f2")),
+        [BOTH], [X],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [(0, 0, 1, 1), (0, 1, 2, 3), (1, 0, 1, 1)], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_each_device_gets_what_one_process_computes(case: str, processes: tuple[int, ...]) -> None:
+    hold_together(*CASES[case], MESH, processes)
+
+
+@pytest.mark.parametrize("processes", [(0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("case", GRIDS)
+def test_along_two_axes(case: str, processes: tuple[int, ...]) -> None:
+    hold_together(*GRIDS[case], {"x": 2, "y": 2}, processes)
+
+
+def hold_together(
+    function: Callable[..., Any],
+    specs: list[P],
+    arrays: list[np.ndarray],
+    mesh: dict[str, int],
+    processes: tuple[int, ...],
+) -> None:
+    """What each device gets by several processes against what it gets by one."""
+    text = lowered(function, abstract_mesh(mesh), specs, *arrays)
+    parts = [parts_of(x, spec, mesh) for x, spec in zip(arrays, specs, strict=True)]
+    alone, several = run_together(text, processes, parts)
+    order = sorted(range(4), key=lambda device: processes[device])
+    for device, found in zip(order, several, strict=True):
+        for expected, actual in zip(alone[device], found, strict=True):
+            assert actual.dtype == expected.dtype
+            tolerance = 2e-2 if expected.dtype.name == "bfloat16" else 2e-6
+            scale = np.abs(expected).max() if expected.size else 1
+            np.testing.assert_allclose(
+                actual.astype(expected.dtype), expected, tolerance, tolerance * float(scale)
+            )
+
+
+def sent(name: str) -> list[tuple[int, ...]]:
+    """The shapes that a process of two is sent."""
+    function, specs, arrays = CASES[name]
+    text = lowered(function, abstract_mesh({"x": 2}), specs, *arrays)
+    here, there = map(fetched, modules(text, (0, 1)))
+    assert here == there
+    return here
+
+
+def test_what_is_by_rows_needs_nothing() -> None:
+    for name in ("product", "attention", "softmax", "sorted rows", "padded", "convolution"):
+        assert sent(name) == [], name
+
+
+def test_training_sends_sums_of_gradients() -> None:
+    """And the loss; JAX writes gradients of products turned."""
+    assert sorted(sent("training")) == sorted([(), W.shape[::-1], V.shape[::-1]])
+    assert sorted(map(np.prod, sent("network"))) == sorted([1, TAPS.size, DENSE.size])
+
+
+def test_a_loop_carries_pieces() -> None:
+    """One exchange a step, of the state's mean, and those of the gradient behind it."""
+    assert all(len(shape) < 3 for shape in sent("recurrent"))
