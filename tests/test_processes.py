@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -110,6 +111,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
     "gradient of attention": (
         lambda q, k: jax.grad(lambda k: attention(q, k).sum())(k), [ROWS, ROWS], [BATCH, BATCH],
     ),
+    "short sums": (
+        lambda x, w: ((x > 0) @ (w > 0), x.astype("float8_e5m2").sum(0)),
+        [COLUMNS, ROWS], [array(6, 8), array(8, 3)],
+    ),
     "while": (
         lambda x: lax.while_loop(lambda s: jnp.abs(s).max() > 0.1, lambda s: s / 2, x), [ROWS], [X],
     ),
@@ -121,8 +126,8 @@ def per_device(
     function: Callable[..., Any], into: Any, out: Any, axes: set[str] | None = None
 ) -> Callable[..., Any]:
     """A shard_map over the mesh in use; over some of its axes, if they are given."""
-    names = {"axis_names": axes} if axes else {}
-    return lambda *given: jax.shard_map(function, in_specs=into, out_specs=out, **names)(*given)
+    mapped = partial(jax.shard_map, function, in_specs=into, out_specs=out)
+    return lambda *given: (mapped(axis_names=axes) if axes else mapped())(*given)
 
 
 def shifted(x: Any) -> Any:

@@ -131,7 +131,7 @@ def interpret(source: bytes | str, _: Config, placement: Placement) -> Executabl
         return interpreted(import_module(source, placement=placement))
 
 
-def run_stages(source: bytes | str, config: Config, placement: Placement) -> Stages:
+def run_stages(source: bytes | str, config: Config, placement: Placement = HERE) -> Stages:
     """All stages one after another; with TINYHLO_DEBUG they are printed as they end."""
     forms: dict[str, Any] = {}
     seconds: dict[str, float] = {}

@@ -13,44 +13,24 @@ values by every process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tinyhlo.import_stablehlo import complex_functions, conversions, elementwise, special_functions
-from tinyhlo.import_stablehlo.pieces import Pieces
-from tinyhlo.import_stablehlo.records import (
-    ConvolutionDimensions,
-    DotDimensions,
-    Operation,
-    WindowDimensions,
-)
-from tinyhlo.import_stablehlo.reductions import is_identity, monoids_of
+from tinyhlo.import_stablehlo.axes import RULES, Axes, Names, sizes
+from tinyhlo.import_stablehlo.pieces import Holders, Pieces
+from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.sharding import Division, Part
 from tinyhlo.import_stablehlo.spread import held, part_at, settled
 from tinyhlo.import_stablehlo.walker import Scope, Value
-from tinyhlo.import_stablehlo.windows import windows_of
-from tinyhlo.ir.graph import Node, Shape, TensorType
+from tinyhlo.ir.elements import SMALL
+from tinyhlo.ir.graph import Shape, TensorType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
-Name = tuple[Any, int]  # what an axis is, and how many of its elements are one of that
-Names = tuple[Name | None, ...]  # of the axes of an array; None: not to be divided
 Bounds = tuple[tuple[int, int], ...]  # of a name: (first, end) at each place
-
-
-@dataclass(frozen=True, slots=True)
-class Axes:
-    """`operands`, `results`: the names of their axes. `total`: what makes one of the results of all
-    places along axes that operands alone have; None: nothing does."""
-
-    operands: Sequence[Names]
-    results: Sequence[Names]
-    total: Op | None = None
-
-
-AxesRule = Callable[[Operation, tuple[Any, ...], Scope], Axes | None]
+IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
 
 
 def by_pieces(
@@ -60,70 +40,127 @@ def by_pieces(
     if operation.name in IDENTITIES:
         return inputs
     rule = RULES.get(operation.name)
-    axes = rule(operation, inputs, scope) if rule else None
-    divided = axes and divided_names(axes, inputs)
-    if not axes or not divided:
+    given, made = tensors(operation.operand_types), tensors(operation.types)
+    axes = rule(operation, inputs, scope) if rule and given and made else None
+    split = split_of(axes, inputs) if axes else None
+    if not axes or not split:
         return None
-    holders, split = divided
-    made = [
-        result_division(*each, axes.total, split) for each in named(operation.types, axes.results)
-    ]
-    if None in made:
+    found = [split.result(*each, axes.total) for each in zip(made, axes.results, strict=True)]
+    after = [division for division in found if division]
+    if len(after) < len(made):
         return None
-    walker, count = scope.walker, len(holders)
-    given = [
-        division_along(*each, split, count)
-        for each in named(operation.operand_types, axes.operands)
-    ]
-    ready = [held(*each, holders, walker) for each in zip(inputs, given, strict=True)]
-    types = tuple(map(Division.local, made, operation.types))
+    before = [split.division(*each) for each in zip(given, axes.operands, strict=True)]
+    types = tuple(map(Division.local, after, made))
     own = replace(
         operation,
-        operand_types=tuple(map(Division.local, given, operation.operand_types)),
+        operand_types=tuple(map(Division.local, before, given)),
         types=types,
         attributes={**operation.attributes, **sizes(operation, types)},
     )
-    known: dict[Any, Sequence[Value]] = {}
-    places = [place for place, who in enumerate(holders) if walker.placement.here in who]
-    keys = {place: tuple(bounds[place] for bounds in split.values()) for place in places}
-    for place, key in keys.items():
-        if key not in known:
-            parts = [part_at(*each, place, walker) for each in zip(ready, given, strict=True)]
-            known[key] = walker.step(own, tuple(parts), scope)
+    values = at_places(own, inputs, before, split, scope)
     return [
-        settled(Pieces(type_, division, {p: known[keys[p]][k] for p in places}, holders), walker)
-        for k, (type_, division) in enumerate(zip(operation.types, made, strict=True))
+        settled(
+            Pieces(
+                type_, division, {place: own[k] for place, own in values.items()}, split.holders
+            ),
+            scope.walker,
+        )
+        for k, (type_, division) in enumerate(zip(made, after, strict=True))
     ]
 
 
-def named(types: Sequence[Any], names: Sequence[Names]) -> list[tuple[Shape, Names]]:
-    return [(type_.shape, each) for type_, each in zip(types, names, strict=True)]
+def at_places(
+    operation: Operation,
+    inputs: tuple[Any, ...],
+    divisions: Sequence[Division],
+    split: Split,
+    scope: Scope,
+) -> dict[int, Sequence[Value]]:
+    """The results of an op on pieces at each of this process's places; computed once for places
+    that have the same."""
+    walker, known = scope.walker, dict[Any, Sequence[Value]]()
+    places = [place for place, who in enumerate(split.holders) if walker.placement.here in who]
+    ready = [held(*each, split.holders, walker) for each in zip(inputs, divisions, strict=True)]
+    for place in places:
+        if split.key(place) not in known:
+            parts = [part_at(*each, place, walker) for each in zip(ready, divisions, strict=True)]
+            known[split.key(place)] = walker.step(operation, tuple(parts), scope)
+    return {place: known[split.key(place)] for place in places}
 
 
-def divided_names(axes: Axes, inputs: Sequence[Any]) -> tuple[Any, dict[Any, Bounds]] | None:
-    """Who has each place, and how names are divided: as the first operand in pieces is, and others
-    where that goes together with it."""
-    holders: Any = None
-    split: dict[Any, Bounds] = {}
+def tensors(types: Sequence[Any]) -> list[TensorType]:
+    """The types, if all are of tensors."""
+    return list(types) if all(isinstance(type_, TensorType) for type_ in types) else []
+
+
+# ---- how named axes are divided ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`holders`: of each place who has it; `bounds`: how names are divided among the places."""
+
+    holders: Sequence[Holders]
+    bounds: Mapping[Any, Bounds]
+
+    def key(self, place: int) -> tuple[tuple[int, int], ...]:
+        """What a place has of all names."""
+        return tuple(bounds[place] for bounds in self.bounds.values())
+
+    def division(self, type_: TensorType, names: Names) -> Division:
+        """Of an array whose axes have these names."""
+        count = len(self.holders)
+        parts = tuple(self.part(type_.shape, names, place) for place in range(count))
+        return Division(parts, (None,) * count, Op.ADD)
+
+    def part(self, shape: Shape, names: Names, place: int) -> Part:
+        found: list[tuple[int, int]] = []
+        for extent, name in zip(shape, names, strict=True):
+            if name and name[0] in self.bounds:
+                first, end = self.bounds[name[0]][place]
+                found.append((first * name[1], end * name[1]))
+            else:
+                found.append((0, extent))
+        return tuple(found)
+
+    def result(self, type_: TensorType, names: Names, total: Op | None) -> Division | None:
+        """Of a result: along names that it lacks places have summands. None: nothing sums them."""
+        having = {name[0] for name in names if name}
+        lacking = [bounds for what, bounds in self.bounds.items() if what not in having]
+        division = self.division(type_, names)
+        if not lacking:
+            return division
+        if total is None or type_.dtype in SMALL:  # those are bits here
+            return None
+        at = list(zip(*lacking, strict=True))
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(at))}
+        shares = tuple(numbers[each] for each in at)
+        return replace(division, shares=shares, reduction=total)
+
+
+def split_of(axes: Axes, inputs: Sequence[Any]) -> Split | None:
+    """As the first operand in pieces divides its axes, and others where that goes together."""
+    found: Split | None = None
     for value, names in zip(inputs, axes.operands, strict=True):
-        found = bounds_of(value, names) if isinstance(value, Pieces) else None
-        if found is None or (holders and list(value.holders) != list(holders)):
+        own = bounds_of(value, names) if isinstance(value, Pieces) else None
+        if own is None:
             continue
-        if all(split.get(name, bounds) == bounds for name, bounds in found.items()):
-            more = {**split, **found}
-            if is_grid(more):
-                holders, split = value.holders, more
-    return (holders, split) if split else None
+        if found is None:
+            found = Split(value.holders, own)
+        elif list(value.holders) == list(found.holders):
+            both = {**own, **found.bounds}
+            if is_grid(both) and all(both[name] == bounds for name, bounds in own.items()):
+                found = Split(value.holders, both)
+    return found if found and found.bounds else None
 
 
 def bounds_of(value: Pieces, names: Names) -> dict[Any, Bounds] | None:
     """How a value divides the names of its axes; None where that cannot be said."""
-    division = value.division
     if not value.is_reduced:
         return None
     found: dict[Any, Bounds] = {}
     for axis, (extent, name) in enumerate(zip(value.type_.shape, names, strict=True)):
-        bounds = [part[axis] for part in division.parts]
+        bounds = [part[axis] for part in value.division.parts]
         if all(each == (0, extent) for each in bounds):
             continue
         if name is None or any(edge % name[1] for each in bounds for edge in each):
@@ -136,284 +173,3 @@ def is_grid(split: Mapping[Any, Bounds]) -> bool:
     """Whether the places have all combinations of what the names are divided into."""
     combinations = set(zip(*split.values(), strict=True))
     return len(combinations) == prod(len(set(bounds)) for bounds in split.values())
-
-
-def division_along(shape: Shape, names: Names, split: Mapping[Any, Bounds], count: int) -> Division:
-    """How an array with these names is divided among the places."""
-    parts = [part_along(shape, names, split, place) for place in range(count)]
-    return Division(tuple(parts), (None,) * count, Op.ADD)
-
-
-def part_along(shape: Shape, names: Names, split: Mapping[Any, Bounds], place: int) -> Part:
-    bounds: list[tuple[int, int]] = []
-    for extent, name in zip(shape, names, strict=True):
-        first, end = split[name[0]][place] if name and name[0] in split else (0, extent)
-        unit = name[1] if name and name[0] in split else 1
-        bounds.append((first * unit, end * unit))
-    return tuple(bounds)
-
-
-def result_division(
-    shape: Shape, names: Names, total: Op | None, split: Mapping[Any, Bounds]
-) -> Division | None:
-    """Of a result: along names that it lacks each place has a summand. None: nothing sums it."""
-    having = {name[0] for name in names if name}
-    lacking = [bounds for what, bounds in split.items() if what not in having]
-    division = division_along(shape, names, split, len(next(iter(split.values()))))
-    if not lacking:
-        return division
-    if total is None:
-        return None
-    at = list(zip(*lacking, strict=True))
-    numbers = {each: number for number, each in enumerate(dict.fromkeys(at))}
-    return replace(division, shares=tuple(numbers[each] for each in at), reduction=total)
-
-
-def sizes(operation: Operation, types: Sequence[TensorType]) -> dict[str, Any]:
-    """Attributes that repeat extents, for a piece of these types."""
-    match operation.name:
-        case "stablehlo.dynamic_slice":
-            return {"slice_sizes": types[0].shape}
-        case "stablehlo.slice":
-            given = operation.attributes
-            kept = zip(slice_names(operation), given["limit_indices"], types[0].shape, strict=True)
-            return {"limit_indices": tuple(n if name else limit for name, limit, n in kept)}
-        case _:
-            return {}
-
-
-# ---- rules ---------------------------------------------------------------------------------------
-
-
-def plain(count: int) -> Names:
-    return tuple((axis, 1) for axis in range(count))
-
-
-def where_alike(shape: Shape, other: Shape) -> Names:
-    """Names of axes that are as long in two arrays."""
-    pairs = enumerate(zip(shape, other, strict=True))
-    return tuple((axis, 1) if n == m else None for axis, (n, m) in pairs)
-
-
-def pointwise(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
-    shape = operation.type.shape
-    given = [type_.shape for type_ in operation.operand_types]  # type: ignore[union-attr]
-    if any(each not in (shape, ()) for each in given):
-        return None
-    return Axes([plain(len(each)) for each in given], [plain(len(shape))])
-
-
-def broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    (operand,), shape = operation.operand_types, operation.type.shape
-    assert isinstance(operand, TensorType)
-    axes = operation.attributes["broadcast_dimensions"]
-    given = tuple(
-        (axis, 1) if n == shape[axis] else None for n, axis in zip(operand.shape, axes, strict=True)
-    )
-    kept = {name[0] for name in given if name}
-    made = tuple((axis, 1) if axis in kept else None for axis in range(len(shape)))
-    return Axes([given], [made])
-
-
-def transpose(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    order = operation.attributes["permutation"]
-    return Axes([plain(len(order))], [tuple((axis, 1) for axis in order)])
-
-
-def reshape(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    """An axis goes with one that begins at the same place and is a multiple of it, or a part."""
-    (operand,), shape = operation.operand_types, operation.type.shape
-    assert isinstance(operand, TensorType)
-    before, after = leading(operand.shape), leading(shape)
-    given: list[Name | None] = [None] * len(operand.shape)
-    made: list[Name | None] = [None] * len(shape)
-    for start, axis in before.items():
-        other = after.get(start)
-        if other is None or not operand.shape[axis] or not shape[other]:
-            continue
-        n, m = operand.shape[axis], shape[other]
-        common = min(n, m)
-        if max(n, m) % common == 0:
-            given[axis], made[other] = (axis, n // common), (axis, m // common)
-    return Axes([tuple(given)], [tuple(made)])
-
-
-def leading(shape: Shape) -> dict[int, int]:
-    """Elements before an axis (the product of the extents before it) -> the axis; no axes of 1."""
-    found: dict[int, int] = {}
-    for axis, extent in enumerate(shape):
-        if extent != 1:
-            found[prod(shape[:axis])] = axis
-    return found
-
-
-def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    numbers: DotDimensions = operation.attributes["dot_dimension_numbers"]
-    pairs = (
-        (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions, "batch"),
-        (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, "inner"),
-    )
-    sides: list[dict[int, Name]] = [{}, {}]
-    for left, right, what in pairs:
-        for k, both in enumerate(zip(left, right, strict=True)):
-            for side, axis in zip(sides, both, strict=True):
-                side[axis] = (what, k), 1
-    made: list[Name] = [
-        ((what, k), 1) for what, k in (("batch", k) for k in range(len(pairs[0][0])))
-    ]
-    given: list[Names] = []
-    for number, (side, type_) in enumerate(zip(sides, operation.operand_types, strict=True)):
-        assert isinstance(type_, TensorType)
-        free = [axis for axis in range(len(type_.shape)) if axis not in side]
-        side.update({axis: ((number, axis), 1) for axis in free})
-        made += [side[axis] for axis in free]
-        given.append(tuple(side[axis] for axis in range(len(type_.shape))))
-    return Axes(given, [tuple(made)], Op.ADD)
-
-
-def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
-    given = operation.attributes
-    numbers: ConvolutionDimensions = given["dimension_numbers"]
-    if given.get("batch_group_count", 1) != 1:
-        return None
-    lhs = {numbers.input_batch_dimension: ("batch", 1)}
-    rhs: dict[int, Name] = {}
-    out = {numbers.output_batch_dimension: ("batch", 1)}
-    if given.get("feature_group_count", 1) == 1:
-        lhs[numbers.input_feature_dimension] = ("inner", 1)
-        rhs[numbers.kernel_input_feature_dimension] = ("inner", 1)
-        rhs[numbers.kernel_output_feature_dimension] = ("outer", 1)
-        out[numbers.output_feature_dimension] = ("outer", 1)
-    rank = len(operation.type.shape)
-    left, right, made = (tuple(map(side.get, range(rank))) for side in (lhs, rhs, out))
-    return Axes([left, right], [made], Op.ADD)
-
-
-def reduce_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    """Sums, products and extremes from those of the places; other reductions along axes that are
-    whole."""
-    count, reduced = len(inputs) // 2, operation.attributes["dimensions"]
-    (source, *_) = operation.operand_types
-    assert isinstance(source, TensorType)
-    kept = tuple((axis, 1) for axis in range(len(source.shape)) if axis not in reduced)
-    monoids = monoids_of(scope.graph(operation.regions[0])) or [None]
-    total = monoids[0] if count == 1 and isinstance(inputs[1], Node) else None
-    if total is not None and not is_identity(total, inputs[1]):
-        total = None
-    return Axes([plain(len(source.shape))] * count + [()] * count, [kept] * count, total)
-
-
-def windowed(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    """reduce_window and select_and_scatter: along axes that no window reaches along."""
-    size = operation.attributes["window_dimensions"]
-    windows = windows_of(operation.attributes, size)
-    ones = zip(
-        *(windows.size, windows.stride, windows.base_dilation, windows.window_dilation), strict=True
-    )
-    padding = zip(windows.low, windows.high, strict=True)
-    free = [set(each) == {1} and set(pads) == {0} for each, pads in zip(ones, padding, strict=True)]
-    names: Names = tuple((axis, 1) if is_free else None for axis, is_free in enumerate(free))
-    given = [names if type_.shape else () for type_ in operation.operand_types]  # type: ignore[union-attr]
-    return Axes(given, [names] * len(operation.types))
-
-
-def along_others(attribute: str) -> AxesRule:
-    """Of ops that work along some axes: all others go together."""
-
-    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-        given = operation.attributes.get(attribute, -1)
-        rank = len(operation.type.shape)
-        along = {axis % rank for axis in (given if isinstance(given, tuple) else (given,))}
-        names: Names = tuple(None if axis in along else (axis, 1) for axis in range(rank))
-        return Axes([names] * len(inputs), [names] * len(operation.types))
-
-    return rule
-
-
-def slice_names(operation: Operation) -> Names:
-    """Axes of which all is taken."""
-    given, (operand,) = operation.attributes, operation.operand_types
-    assert isinstance(operand, TensorType)
-    edges = zip(given["start_indices"], given["limit_indices"], given["strides"], strict=True)
-    return tuple(
-        (axis, 1) if edge == (0, extent, 1) else None
-        for axis, (edge, extent) in enumerate(zip(edges, operand.shape, strict=True))
-    )
-
-
-def slice_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    names = slice_names(operation)
-    return Axes([names], [names])
-
-
-def pad(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    given = operation.attributes
-    keys = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    pads = zip(*(given[key] for key in keys), strict=True)
-    names: Names = tuple(None if any(each) else (axis, 1) for axis, each in enumerate(pads))
-    return Axes([names, ()], [names])
-
-
-def dynamic_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    operand = operation.operand_types[0]
-    assert isinstance(operand, TensorType)
-    names = where_alike(operand.shape, operation.type.shape)
-    return Axes([names, *[()] * (len(inputs) - 1)], [names])
-
-
-def dynamic_update_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    operand, update, *_ = operation.operand_types
-    assert isinstance(operand, TensorType) and isinstance(update, TensorType)
-    names = where_alike(operand.shape, update.shape)
-    return Axes([names, names, *[()] * (len(inputs) - 2)], [names])
-
-
-def gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
-    """Along the places looked up, and along axes of the array that are taken whole."""
-    numbers: WindowDimensions = operation.attributes["dimension_numbers"]
-    operand, starts = operation.operand_types
-    assert isinstance(operand, TensorType) and isinstance(starts, TensorType)
-    if numbers.batching_axes:
-        return None
-    rank = len(operation.type.shape)
-    lookups = [axis for axis in range(len(starts.shape)) if axis != numbers.vector_axis]
-    outer = [axis for axis in range(rank) if axis not in numbers.window_axes]
-    at = {axis: (("at", axis), 1) for axis in lookups}
-    made: dict[int, Name] = {there: at[axis] for there, axis in zip(outer, lookups, strict=True)}
-    inner = [axis for axis in range(len(operand.shape)) if axis not in numbers.removed_axes]
-    taken: dict[int, Name] = {}
-    for axis, there in zip(inner, numbers.window_axes, strict=True):
-        if operand.shape[axis] == operation.type.shape[there]:
-            taken[axis] = made[there] = (("in", axis), 1)
-    first = tuple(map(taken.get, range(len(operand.shape))))
-    second = tuple(map(at.get, range(len(starts.shape))))
-    return Axes([first, second], [tuple(map(made.get, range(rank)))])
-
-
-IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
-POINTWISE = {
-    *elementwise.RULES,
-    *conversions.RULES,
-    *special_functions.RULES,
-    *complex_functions.RULES,
-    "stablehlo.complex",
-} - {"stablehlo.map"}
-RULES: dict[str, AxesRule] = {
-    **dict.fromkeys(POINTWISE, pointwise),
-    "stablehlo.broadcast_in_dim": broadcast_in_dim,
-    "stablehlo.concatenate": along_others("dimension"),
-    "stablehlo.convolution": convolution,
-    "stablehlo.dot_general": dot_general,
-    "stablehlo.dynamic_slice": dynamic_slice,
-    "stablehlo.dynamic_update_slice": dynamic_update_slice,
-    "stablehlo.gather": gather,
-    "stablehlo.pad": pad,
-    "stablehlo.reduce": reduce_op,
-    "stablehlo.reduce_window": windowed,
-    "stablehlo.reshape": reshape,
-    "stablehlo.reverse": along_others("dimensions"),
-    "stablehlo.select_and_scatter": windowed,
-    "stablehlo.slice": slice_op,
-    "stablehlo.sort": along_others("dimension"),
-    "stablehlo.transpose": transpose,
-}

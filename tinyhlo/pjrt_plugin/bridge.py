@@ -167,7 +167,7 @@ def opened_device(asked: config.Config) -> Device | None:
 
 
 @functools.cache
-def compiler() -> Callable[[bytes, config.Config], Executable]:
+def compiler() -> Callable[[bytes, config.Config, Placement], Executable]:
     """The compiler, imported only now: importing JAX must stay cheap."""
     with lasting():
         from tinyhlo.compiler import compile_module

@@ -64,10 +64,11 @@ def joined(devices: int) -> dict[str, int | str]:
     import jax
     from jax._src import distributed
 
+    asked: Any = jax.config
     state: Any = distributed.global_state
     if (getattr(state, "num_processes", None) or 1) == 1:
         return {}
-    if PLATFORM not in (jax.config.jax_platforms or ""):
+    if PLATFORM not in (asked.jax_platforms or ""):
         raise TinyhloError(
             "of the processes of jax.distributed each must ask for tiny: JAX_PLATFORMS=tiny,cpu"
         )

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.errors import ExecutionError, TinyhloError
+from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.arrays import aligned_empty
 from tinyhlo.runtime.library import REGISTRY, Call, Library, python_call
@@ -31,6 +31,7 @@ from tinyhlo.runtime.library import REGISTRY, Call, Library, python_call
 EXCHANGE = "tiny.exchange"
 NAME, TO, FROM = "name", "to", "from"  # its attributes
 TOGETHER_SECONDS = 300  # for all processes to start
+HELLO_SECONDS = 10  # for who has connected to say who it is
 TOKEN_BYTES = 16
 HEAD = struct.Struct("<IQ")  # of an array: a mark of its exchange, its bytes
 HELLO = struct.Struct(f"<{TOKEN_BYTES}sI")  # of a connection: the job's secret, who it is
@@ -65,7 +66,7 @@ class Job:
     ) -> None:
         """Send arrays, each to some processes, and fill arrays by what others send, each from one.
 
-        Raises ExecutionError when a process is gone, or runs another program.
+        Raises TinyhloError when a process is gone, or runs another program.
         """
         outgoing: dict[int, list[memoryview]] = {}
         incoming: dict[int, list[memoryview]] = {}
@@ -79,13 +80,13 @@ class Job:
             incoming.setdefault(sender, []).extend(map(raw, (heads[-1][1], array)))
         with self.turn:
             if self.broken:
-                raise ExecutionError(self.broken)
+                raise TinyhloError(self.broken)
             try:
                 self.move(outgoing, incoming)
                 for sender, head, expected in heads:
                     if HEAD.unpack(head) != (mark, expected):
-                        raise ExecutionError(differs(sender))
-            except ExecutionError as error:
+                        raise TinyhloError(differs(sender))
+            except TinyhloError as error:
                 self.broken = str(error)
                 raise
 
@@ -121,7 +122,7 @@ class Job:
             if ready & selectors.EVENT_READ and not advance(incoming[process], peer.recv_into):
                 left &= ~selectors.EVENT_READ
         except OSError as error:
-            raise ExecutionError(gone(process, error)) from error
+            raise TinyhloError(gone(process, error)) from error
         if not left:
             selector.unregister(peer)
         elif left != key.events:
@@ -129,44 +130,45 @@ class Job:
 
     # ---- connections -----------------------------------------------------------------------------
 
-    def peer(self, process: int) -> socket.socket:
-        """The connection to a process: the later one of the two makes it."""
-        if process not in self.peers and process < self.here:
+    def open(self) -> None:
+        """Connect to earlier processes, and listen to later ones from now on.
+
+        Raises TinyhloError when one does not answer.
+        """
+        threading.Thread(target=self.listen, name="tinyhlo job", daemon=True).start()
+        for process in range(self.here):
             try:
                 made = socket.create_connection(self.addresses[process], TOGETHER_SECONDS)
                 made.sendall(HELLO.pack(self.secret, self.here))
             except OSError as error:
-                raise ExecutionError(gone(process, error)) from error
+                raise TinyhloError(gone(process, error)) from error
             self.peers[process] = tuned(made)
-        with self.arrived:
-            if not self.arrived.wait_for(lambda: process in self.peers, TOGETHER_SECONDS):
-                raise ExecutionError(gone(process, f"silent for {TOGETHER_SECONDS} s"))
-        return self.peers[process]
-
-    def open(self) -> None:
-        """From now on later processes are listened to."""
-        threading.Thread(target=self.listen, name="tinyhlo job", daemon=True).start()
 
     def listen(self) -> None:
         """Take the connections of later processes, until there are no more to come."""
         expected = set(range(self.here + 1, len(self.devices)))
         while expected:
+            made, _ = self.listener.accept()
+            made.settimeout(HELLO_SECONDS)
             try:
-                made, _ = self.listener.accept()
-                made.settimeout(TOGETHER_SECONDS)
                 secret, process = HELLO.unpack(received(made, HELLO.size))
             except (OSError, struct.error):
-                if self.listener.fileno() < 0:
-                    return
-                continue  # somebody who is not of this job
+                secret, process = b"", -1
             if not secrets.compare_digest(secret, self.secret) or process not in expected:
-                made.close()
+                made.close()  # somebody who is not of this job
                 continue
             expected.remove(process)
             with self.arrived:
                 self.peers[process] = tuned(made)
                 self.arrived.notify_all()
         self.listener.close()
+
+    def peer(self, process: int) -> socket.socket:
+        """The connection to a process."""
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: process in self.peers, TOGETHER_SECONDS):
+                raise TinyhloError(gone(process, f"silent for {TOGETHER_SECONDS} s"))
+        return self.peers[process]
 
 
 def raw(data: Any) -> memoryview:
@@ -285,7 +287,7 @@ def bind_exchange(call: Call) -> Library:
 
     def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
         if job is None:
-            raise ExecutionError("this program is for a job of several processes")
+            raise TinyhloError("this program is for a job of several processes")
         results = [aligned_empty(type_) for type_ in call.results]
         sends = list(zip(arrays, receivers, strict=True))
         job.exchange(mark, sends, list(zip(results, senders, strict=True)))
