@@ -166,17 +166,23 @@ def test_short_padded_rows_are_copied_not_collected() -> None:
     assert "for k in 13 vector 8" in loops and "vector i" not in loops
 
 
-def test_rows_that_are_outside_load_nothing() -> None:
+def padded_rows(x: jax.Array) -> jax.Array:
+    return jax.nn.relu(jnp.pad(x, ((2, 2), (40, 40), (1, 2))))
+
+
+def padded_behind(x: jax.Array) -> jax.Array:
+    """Where most vectors are far outside of the array, all their lanes together."""
+    return jax.nn.relu(jnp.pad(x.reshape(-1), (9000, 9000)))
+
+
+@pytest.mark.parametrize("program", [padded_rows, padded_behind])
+def test_rows_that_are_outside_load_nothing(program: Program) -> None:
     """Under a mask that is off everywhere the address is one of the array: a processor takes
     hundreds of cycles to find out that nothing is asked of memory that is not mapped."""
-
-    def program(x: jax.Array) -> jax.Array:
-        return jax.nn.relu(jnp.pad(x, ((2, 2), (40, 40), (1, 2))))
-
-    x = numbers((1, 300, 29))
-    loops = check(program, x)
+    given = numbers((1, 300, 29))
+    loops = check(program, given)
     assert "vector" in loops and "?" in loops, loops
-    (call,) = stages_of(program, x).program.body
+    (call,) = stages_of(program, given).program.body
     assert isinstance(call, Launch)
     there = named_target("x86-64-v4", threads=2)
     text = str(
@@ -186,3 +192,13 @@ def test_rows_that_are_outside_load_nothing() -> None:
     assert loads and all(
         re.search(rf"{load} = select i1 .*, ptr %p0$", text, re.M) for load in loads
     )
+
+
+def test_what_is_behind_others_is_no_gather() -> None:
+    """Inside the condition the remainder of a place is the place, less a constant."""
+
+    def program(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.pad(x.reshape(-1), (9000, 0)) + jnp.pad(y, (0, 64))
+
+    loops = check(program, numbers((8, 8)).T, numbers((9000,)))
+    assert "%" not in loops, loops

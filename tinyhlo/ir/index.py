@@ -261,6 +261,52 @@ def substitute(
     return result
 
 
+def assuming(where: Index, conditions: Sequence[Condition]) -> Index:
+    """An index where conditions hold: quotients and remainders that they decide are gone.
+
+    i % 8 + 1, where 16 <= i < 24   ->   i - 15
+    """
+    result = where
+    for atom, coefficient in where.terms:
+        match atom:
+            case Quotient(dividend, size) | Remainder(dividend, size):
+                low, high = bounds_where(dividend, conditions)
+                if low // size == high // size:
+                    whole = low // size
+                    is_quotient = isinstance(atom, Quotient)
+                    known = constant(whole) if is_quotient else dividend - whole * size
+                    result = result + (known - index(atom)) * coefficient
+            case _:
+                pass
+    return result
+
+
+def bounds_where(where: Index, conditions: Sequence[Condition]) -> Bounds:
+    """The least and the greatest value where conditions hold, as far as those of one variable or of
+    the same sum say it."""
+    low, high = where.bounds
+    known: dict[Atom, Bounds] = {}
+    for condition in conditions:
+        rest = where - condition.index
+        if rest.is_constant:
+            low = max(low, condition.low + rest.offset)
+            high = min(high, condition.high - 1 + rest.offset)
+        match condition.index:
+            case Index(offset, ((Var() as var, 1),)):
+                first, last = known.get(var, var.bounds)
+                first = max(first, condition.low - offset)
+                known[var] = first, min(last, condition.high - 1 - offset)
+            case _:
+                pass
+    if known:
+        first = last = where.offset
+        for atom, coefficient in where.terms:
+            ends = [end * coefficient for end in known.get(atom, atom.bounds)]
+            first, last = first + min(ends), last + max(ends)
+        low, high = max(low, first), min(high, last)
+    return low, high
+
+
 def is_multiple(where: Index, of: int) -> bool:
     """Whether an index is known to be one."""
     return all(factor % of == 0 for factor in (where.offset, *(f for _, f in where.terms)))

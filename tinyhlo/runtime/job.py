@@ -25,8 +25,7 @@ import numpy as np
 
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
-from tinyhlo.runtime.arrays import aligned_empty
-from tinyhlo.runtime.library import REGISTRY, Call, Library, python_call
+from tinyhlo.runtime.library import REGISTRY, Call, Library, call_in_place
 
 EXCHANGE = "tiny.exchange"
 NAME, TO, FROM = "name", "to", "from"  # its attributes
@@ -285,15 +284,13 @@ def bind_exchange(call: Call) -> Library:
 
     job = current()
 
-    def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    def run(given: list[np.ndarray], places: list[np.ndarray]) -> None:
         if job is None:
             raise TinyhloError("this program is for a job of several processes")
-        results = [aligned_empty(type_) for type_ in call.results]
-        sends = list(zip(arrays, receivers, strict=True))
-        job.exchange(mark, sends, list(zip(results, senders, strict=True)))
-        return results
+        sends = list(zip(given, receivers, strict=True))
+        job.exchange(mark, sends, list(zip(places, senders, strict=True)))
 
-    return python_call(run, call.operands, call.results)
+    return call_in_place(run, call.operands, call.results)
 
 
 def listed(text: str) -> list[str]:

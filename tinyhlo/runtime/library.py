@@ -160,16 +160,31 @@ def python_call(
 ) -> Library:
     """A call of a Python function. It ends with an ExecutionError when what the function returns is
     not of the stated shapes and dtypes."""
+    expected = tuple(results)
+
+    def copying(given: list[np.ndarray], places: list[np.ndarray]) -> None:
+        returned = checked(function([array.copy() for array in given]), expected, "result")
+        for place, value in zip(places, returned, strict=True):
+            place[...] = value
+
+    return call_in_place(copying, operands, expected)
+
+
+def call_in_place(
+    function: Callable[[list[np.ndarray], list[np.ndarray]], None],
+    operands: Sequence[TensorType],
+    results: Sequence[TensorType],
+) -> Library:
+    """A call of a Python function that reads the operands where they lie, and writes the results
+    where they are to lie; it keeps none of them."""
     operands, results = tuple(operands), tuple(results)
     stream_function = core.library().tiny_stream_function  # what it waits for may run meanwhile
 
     def called(inputs: Any, outputs: Any) -> int:
         stream_function(1)
         try:
-            given = [view(inputs[k], type_).copy() for k, type_ in enumerate(operands)]
-            returned = checked(function(given), results, "result")
-            for k, (type_, value) in enumerate(zip(results, returned, strict=True)):
-                view(outputs[k], type_)[...] = value
+            given = [view(inputs[k], type_) for k, type_ in enumerate(operands)]
+            function(given, [view(outputs[k], type_) for k, type_ in enumerate(results)])
         except BaseException as error:
             if (raised := getattr(_raised, "list", None)) is not None:
                 raised.append(error)

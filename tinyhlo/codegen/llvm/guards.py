@@ -15,11 +15,12 @@ from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
 from tinyhlo.codegen.scopes import Value
 from tinyhlo.ir.dtypes import BOOL
-from tinyhlo.ir.index import Condition
+from tinyhlo.ir.index import Condition, Index, Var
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
 
+FAR = 1024  # elements
 
 def guard(v: Values, e: Guard) -> Value:
     """The value, or the other one where a condition does not hold: nothing is loaded there."""
@@ -91,6 +92,28 @@ def branch(v: Values, condition: str, e: Guard) -> Value:
     return Value(v.b.value(f"phi {value_type(e.dtype, lanes)} {', '.join(results)}"), lanes)
 
 
+def reaches_far(condition: Condition) -> bool:
+    """Whether lanes may be so far outside that memory there may not be mapped."""
+    first, last = condition.index.bounds
+    return condition.low - first > FAR or last - condition.high > FAR
+
+
+def some_lane_holds(v: Values, condition: Condition) -> str | None:
+    """Whether a condition may hold in a lane, as an i1; None when lanes are not evenly apart."""
+    stride = indices.stride(v, condition.index)
+    if stride is None or not is_affine(v, condition.index):
+        return None
+    reach = abs(stride) * (v.lanes - 1)
+    start = v.index(condition.index + (max(stride, 0) * (v.lanes - 1) - condition.low))
+    return v.b.value(f"icmp ult i64 {start}, {condition.high - condition.low + reach}")
+
+
+def is_affine(v: Values, index: Index) -> bool:
+    """Whether lanes differ by the vector variable alone."""
+    atoms = [atom for atom, _ in index.terms]
+    return not any(v.is_varying(indices.atom_free(a)) for a in atoms if not isinstance(a, Var))
+
+
 def varying_guard(v: Values, e: Guard) -> Value:
     """Conditions differ between lanes: masked loads and a select."""
     lanes = v.lanes
@@ -105,6 +128,9 @@ def varying_guard(v: Values, e: Guard) -> Value:
         uniform = all_hold(v, tuple(c for c in e.conditions if c not in varying))
         reached = v.b.value(f"and i1 {uniform}, {reached}") if reached else uniform
         mask = v.b.value(f"select i1 {uniform}, {mask_type} {mask}, {mask_type} zeroinitializer")
+    for condition in varying:
+        if reaches_far(condition) and (some := some_lane_holds(v, condition)):
+            reached = v.b.value(f"and i1 {some}, {reached}") if reached else some
     outer = v.scope.mask
     inner = v.b.value(f"and {mask_type} {mask}, {outer}") if outer else mask
     block = v.b.fresh()

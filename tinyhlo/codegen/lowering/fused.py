@@ -72,7 +72,7 @@ from tinyhlo.ir.graph import (
     Shape,
     intern,
 )
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, assuming, index, linear
 from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 from tinyhlo.ir.views import through
 from tinyhlo.records import dataclass
@@ -248,6 +248,8 @@ class Lowering:
                 return self.emit(source, at, scope, guards)
             case _ if isinstance(node, VIEWS):
                 inner, _ = through(node, at)
+                if guards:
+                    inner = tuple([assuming(each, guards) for each in inner])
                 return self.emit(node.inputs[0], self.position(inner), scope, guards)
         raise TypeError(f"{type(node).__name__} cannot be part of a fused loop nest")
 

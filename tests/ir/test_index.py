@@ -1,0 +1,68 @@
+"""Index expressions where conditions are known to hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from tinyhlo.ir.index import (
+    Condition,
+    Index,
+    Quotient,
+    Remainder,
+    Var,
+    assuming,
+    constant,
+    index,
+)
+
+I, J = Var("i", 64), Var("j", 12)
+
+
+def at(where: Index, values: Mapping[Var, int]) -> int:
+    """The number that an index is."""
+    total = where.offset
+    for atom, coefficient in where.terms:
+        match atom:
+            case Quotient(dividend, divisor):
+                total += coefficient * (at(dividend, values) // divisor)
+            case Remainder(dividend, modulus):
+                total += coefficient * (at(dividend, values) % modulus)
+            case _:
+                total += coefficient * values[atom]  # type: ignore[index]
+    return total
+
+
+def test_decided_quotients_and_remainders_are_gone() -> None:
+    i, j = index(I), index(J)
+    within = (Condition(i, 16, 24),)
+    assert assuming(i % 8 + 1, within) == i - 15
+    assert assuming(i // 8, within) == constant(2)
+    assert assuming(i % 8, (Condition(i - 16, 0, 9),)) == i % 8
+    assert assuming((i * 12 + j) % 96, within) == i * 12 + j - 192
+    both = (Condition(i * 12 + j, 96, 192),)
+    assert assuming((i * 12 + j + 96) % 96 + (i * 12 + j) // 96, both) == i * 12 + j - 95
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_same_number_where_the_conditions_hold(seed: int) -> None:
+    chosen = random.Random(seed)
+
+    def some() -> Index:
+        return index(I) * chosen.randint(-3, 12) + index(J) * chosen.randint(-2, 3)
+
+    conditions = []
+    for _ in range(chosen.randint(1, 3)):
+        where = chosen.choice([index(I), index(J), some()]) + chosen.randint(-40, 40)
+        low = chosen.randint(-20, 20)
+        conditions.append(Condition(where, low, low + chosen.randint(1, 30)))
+    sizes = [chosen.randint(2, 100) for _ in range(2)]
+    given = (some() + chosen.randint(-99, 99)) % sizes[0] * 2 + (some() + 7) // sizes[1]
+    found = assuming(given, conditions)
+    for i in range(I.extent):
+        for j in range(J.extent):
+            values = {I: i, J: j}
+            if all(c.low <= at(c.index, values) < c.high for c in conditions):
+                assert at(found, values) == at(given, values), (conditions, given, found)
