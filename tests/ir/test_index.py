@@ -18,7 +18,7 @@ from tinyhlo.ir.index import (
     index,
 )
 
-I, J = Var("i", 64), Var("j", 12)
+ROW, COLUMN = Var("i", 64), Var("j", 12)
 
 
 def at(where: Index, values: Mapping[Var, int]) -> int:
@@ -36,7 +36,7 @@ def at(where: Index, values: Mapping[Var, int]) -> int:
 
 
 def test_decided_quotients_and_remainders_are_gone() -> None:
-    i, j = index(I), index(J)
+    i, j = index(ROW), index(COLUMN)
     within = (Condition(i, 16, 24),)
     assert assuming(i % 8 + 1, within) == i - 15
     assert assuming(i // 8, within) == constant(2)
@@ -51,18 +51,18 @@ def test_the_same_number_where_the_conditions_hold(seed: int) -> None:
     chosen = random.Random(seed)
 
     def some() -> Index:
-        return index(I) * chosen.randint(-3, 12) + index(J) * chosen.randint(-2, 3)
+        return index(ROW) * chosen.randint(-3, 12) + index(COLUMN) * chosen.randint(-2, 3)
 
     conditions = []
     for _ in range(chosen.randint(1, 3)):
-        where = chosen.choice([index(I), index(J), some()]) + chosen.randint(-40, 40)
+        where = chosen.choice([index(ROW), index(COLUMN), some()]) + chosen.randint(-40, 40)
         low = chosen.randint(-20, 20)
         conditions.append(Condition(where, low, low + chosen.randint(1, 30)))
     sizes = [chosen.randint(2, 100) for _ in range(2)]
     given = (some() + chosen.randint(-99, 99)) % sizes[0] * 2 + (some() + 7) // sizes[1]
     found = assuming(given, conditions)
-    for i in range(I.extent):
-        for j in range(J.extent):
-            values = {I: i, J: j}
+    for i in range(ROW.extent):
+        for j in range(COLUMN.extent):
+            values = {ROW: i, COLUMN: j}
             if all(c.low <= at(c.index, values) < c.high for c in conditions):
                 assert at(found, values) == at(given, values), (conditions, given, found)

@@ -21,6 +21,7 @@ from tests.jax_suite.run import Settings, run_files
 from tests.jax_suite.skips import LEFT_OUT
 from tests.jax_suite.sources import NoSources, cache_folder, origin, sources
 
+FOLDERS = ("", "pallas/", "multiprocess/")
 TITLES = {"x32": "64-bit types off (JAX's default)", "x64": "64-bit types on (JAX_ENABLE_X64=1)"}
 
 
@@ -78,7 +79,7 @@ def present(folder: Path) -> list[str]:
     """All test files of JAX's that are not left out."""
     left_out = {name for left in LEFT_OUT for name in left.files}
     tests = folder / "tests"
-    files = (*tests.glob("*_test.py"), *tests.glob("pallas/*_test.py"))
+    files = [file for folder in FOLDERS for file in tests.glob(f"{folder}*_test.py")]
     names = sorted(str(file.relative_to(tests).with_suffix("")) for file in files)
     return [name for name in names if name not in left_out]
 
@@ -107,7 +108,7 @@ def recorded(results: Path) -> tuple[dict[str, list[Group]], dict[str, dict[str,
     commits: dict[str, dict[str, list[str]]] = {}
     for key, title in TITLES.items():
         folder = results_folder(results, key)
-        for path in sorted([*folder.glob("*.jsonl"), *folder.glob("pallas/*.jsonl")]):
+        for path in sorted(path for each in FOLDERS for path in folder.glob(f"{each}*.jsonl")):
             log, name = read_log(path), str(path.relative_to(folder).with_suffix(""))
             if log.running is None and len(log.finished) >= log.collected:
                 runs.setdefault(title, []).append(Group(name, log.finished))

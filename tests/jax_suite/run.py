@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.conformance import foreign
 from tests.conformance.foreign import pytest_task
 from tests.conformance.outcomes import Group, Outcome, append, read_log
 from tests.conformance.workers import Task, run_tasks
+from tests.jax_suite.plugin.several_plugin import log_of
 from tests.jax_suite.skips import SKIPS
 
-PLUGINS = {"jax_suite_plugin": Path(__file__).parent / "plugin"}
+PLUGINS_HOME = Path(__file__).parent / "plugin"
+PLUGINS = {"jax_suite_plugin": PLUGINS_HOME}
+# Files of this folder are run by several processes at once, each with devices of its own.
+SEVERAL, PROCESSES, DEVICES = "multiprocess/", 4, 2
 # JAX on this platform first; cpu stays for callbacks and for what the tests compare with.
 DEFAULTS = {"JAX_PLATFORMS": "tiny,cpu", "JAX_SKIP_SLOW_TESTS": "1"}
 
@@ -33,6 +37,7 @@ class Settings(foreign.Settings):
 
 def task(file: str, settings: Settings, platforms: str = "", only: Sequence[str] = ()) -> Task:
     """pytest over one file, or over some of its tests; on other platforms with logs of its own."""
+    several = file.startswith(SEVERAL)
     return pytest_task(
         file,
         settings.logs / platforms / f"{file}.jsonl",
@@ -44,21 +49,35 @@ def task(file: str, settings: Settings, platforms: str = "", only: Sequence[str]
             "modules": str(settings.sources / "modules"),
             "prefix": f"tests/{file}.py::",
             **({"only": list(only)} if only else {}),
+            **({"processes": PROCESSES} if several else {}),
         },
         variables={
             **{name: os.environ.get(name, value) for name, value in DEFAULTS.items()},
             **({"JAX_PLATFORMS": platforms} if platforms else {}),
             "JAX_ENABLE_X64": str(int(settings.x64)),
             "JAX_NUM_GENERATED_CASES": str(settings.cases),
+            **({"JAX_NUM_CPU_DEVICES": str(DEVICES)} if several else {}),
         },
-        plugins=PLUGINS,
+        plugins={**PLUGINS, **({"several_plugin": PLUGINS_HOME} if several else {})},
     )
 
 
 def run_files(files: Sequence[str], settings: Settings, processes: int) -> Iterator[Group]:
     """Each file's outcomes as it ends; earlier results of these files are forgotten."""
     for outcomes in run_tasks([task(file, settings) for file in files], processes):
-        yield beside_xla(outcomes, settings) if outcomes.defects else outcomes
+        found = of_all(outcomes, settings) if outcomes.name.startswith(SEVERAL) else outcomes
+        yield beside_xla(found, settings) if found.defects else found
+
+
+def of_all(outcomes: Group, settings: Settings) -> Group:
+    """What the first of several processes saw, and what failed in others alone."""
+    log = settings.logs / f"{outcomes.name}.jsonl"
+    known = {outcome.test: outcome.outcome for outcome in outcomes.outcomes}
+    for rank in range(1, PROCESSES):
+        for outcome in read_log(log_of(log, rank)).finished:
+            if outcome.outcome != known.get(outcome.test) == "passed":
+                append(log, replace(outcome, message=f"process {rank}: {outcome.message}"))
+    return Group(outcomes.name, read_log(log).finished)
 
 
 def beside_xla(outcomes: Group, settings: Settings) -> Group:

@@ -16,7 +16,6 @@ def program():
     space = nk.hilbert.Spin(s=0.5, N=SPINS)
     hamiltonian = nk.operator.IsingJax(space, graph=chain, h=1.0)
     sampler = nk.sampler.MetropolisLocal(space, n_chains=64)
-
     solver = functools.partial(jax.scipy.sparse.linalg.cg, tol=1e-10)
 
     def run():

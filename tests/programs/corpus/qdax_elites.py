@@ -3,7 +3,7 @@
 import functools
 
 import jax
-from qdax.core.containers.mapelites_repertoire import compute_cvt_centroids
+from qdax.core.containers.mapelites_repertoire import compute_euclidean_centroids
 from qdax.core.emitters.mutation_operators import isoline_variation
 from qdax.core.emitters.standard_emitters import MixingEmitter
 from qdax.core.map_elites import MAPElites
@@ -27,14 +27,7 @@ def program():
     )
     metrics = functools.partial(default_qd_metrics, qd_offset=1.0)
     elites = MAPElites(arm_scoring_function, emitter, metrics)
-    centroids = compute_cvt_centroids(
-        num_descriptors=2,
-        num_init_cvt_samples=20000,
-        num_centroids=1024,
-        minval=0.0,
-        maxval=1.0,
-        key=jax.random.key(0),
-    )
+    centroids = compute_euclidean_centroids(grid_shape=(32, 32), minval=0.0, maxval=1.0)
     first = jax.random.uniform(jax.random.key(1), (BATCH, JOINTS))
 
     @jax.jit
