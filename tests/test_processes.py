@@ -98,6 +98,13 @@ CASES: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
     "turned around": (lambda x: (x[:, ::-1], x[::-1]), [ROWS], [X]),
     "looked up": (lambda n, y: jnp.sin(y[n]), [ROWS, ALL], [NUMBERS, Y]),
     "columns looked up": (lambda n, y: y[:, n] * 2, [ALL, ROWS], [NUMBERS % 3, Y]),
+    "gradient of a table": (
+        lambda n, y: jax.grad(lambda y: jnp.sum(jnp.sin(y[n]) * 2))(y), [ROWS, ALL], [NUMBERS, Y],
+    ),
+    "by matrix": (
+        lambda x: (jnp.linalg.cholesky(x @ x.mT + 9 * jnp.eye(5)), jnp.fft.fft(x)), [ROWS], [BATCH],
+    ),
+    "first of rows": (lambda x: lax.top_k(x, 3), [ROWS], [X]),
     "added to": (lambda n, x: jnp.zeros((6, 6)).at[n].add(x), [ROWS, ROWS], [NUMBERS, X]),
     "complex": (lambda x: (jnp.fft.fft(x * 1j + x), abs(x * 1j)), [ROWS], [X]),
     "short types": (lambda x, w: x.astype("bfloat16") @ w.astype("bfloat16"), [ROWS, ALL], [X, W]),
@@ -235,14 +242,18 @@ def sent(name: str) -> list[tuple[int, ...]]:
 
 
 def test_what_is_by_rows_needs_nothing() -> None:
-    for name in ("product", "attention", "softmax", "sorted rows", "padded", "convolution"):
-        assert sent(name) == [], name
+    names = ("product", "attention", "softmax", "sorted rows", "padded", "convolution", "by matrix")
+    assert [name for name in names if sent(name)] == []
 
 
 def test_training_sends_sums_of_gradients() -> None:
     """And the loss; JAX writes gradients of products turned."""
     assert sorted(sent("training")) == sorted([(), W.shape[::-1], V.shape[::-1]])
     assert sorted(map(np.prod, sent("network"))) == sorted([1, TAPS.size, DENSE.size])
+
+
+def test_gradients_of_tables_are_summed_not_their_rows() -> None:
+    assert sent("gradient of a table") == [Y.shape]
 
 
 def test_a_loop_carries_pieces() -> None:

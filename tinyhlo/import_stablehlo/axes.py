@@ -45,6 +45,11 @@ class Axes:
 AxesRule = Callable[[Operation, tuple[Any, ...], Scope], Axes | None]
 
 
+def tensors(types: Sequence[Any]) -> list[TensorType]:
+    """The types, if all are of tensors."""
+    return list(types) if all(isinstance(type_, TensorType) for type_ in types) else []
+
+
 def plain(count: int) -> Names:
     return tuple((axis, 1) for axis in range(count))
 
@@ -57,15 +62,14 @@ def where_alike(shape: Shape, other: Shape) -> Names:
 
 def pointwise(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
     shape = operation.type.shape
-    given = [type_.shape for type_ in operation.operand_types]  # type: ignore[union-attr]
+    given = [type_.shape for type_ in tensors(operation.operand_types)]
     if any(each not in (shape, ()) for each in given):
         return None
     return Axes([plain(len(each)) for each in given], [plain(len(shape))])
 
 
 def broadcast_in_dim(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    (operand,), shape = operation.operand_types, operation.type.shape
-    assert isinstance(operand, TensorType)
+    (operand,), shape = tensors(operation.operand_types), operation.type.shape
     axes = operation.attributes["broadcast_dimensions"]
     given = tuple(
         (axis, 1) if n == shape[axis] else None for n, axis in zip(operand.shape, axes, strict=True)
@@ -82,8 +86,7 @@ def transpose(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Ax
 
 def reshape(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
     """An axis goes with one that begins at the same place and is a multiple of it, or a part."""
-    (operand,), shape = operation.operand_types, operation.type.shape
-    assert isinstance(operand, TensorType)
+    (operand,), shape = tensors(operation.operand_types), operation.type.shape
     before, after = leading(operand.shape), leading(shape)
     given: list[Name | None] = [None] * len(operand.shape)
     made: list[Name | None] = [None] * len(shape)
@@ -122,8 +125,9 @@ def dot_general(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
         ((what, k), 1) for what, k in (("batch", k) for k in range(len(pairs[0][0])))
     ]
     given: list[Names] = []
-    for number, (side, type_) in enumerate(zip(sides, operation.operand_types, strict=True)):
-        assert isinstance(type_, TensorType)
+    for number, (side, type_) in enumerate(
+        zip(sides, tensors(operation.operand_types), strict=True)
+    ):
         free = [axis for axis in range(len(type_.shape)) if axis not in side]
         side.update({axis: ((number, axis), 1) for axis in free})
         made += [side[axis] for axis in free]
@@ -153,12 +157,11 @@ def reduce_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Ax
     """Sums, products and extremes from those of the places; other reductions along axes that are
     whole."""
     count, reduced = len(inputs) // 2, operation.attributes["dimensions"]
-    (source, *_) = operation.operand_types
-    assert isinstance(source, TensorType)
+    source, *_ = tensors(operation.operand_types)
     kept = tuple((axis, 1) for axis in range(len(source.shape)) if axis not in reduced)
     monoids = monoids_of(scope.graph(operation.regions[0])) or [None]
-    total = monoids[0] if count == 1 and isinstance(inputs[1], Node) else None
-    if total is not None and not is_identity(total, inputs[1]):
+    total, onto = monoids[0] if count == 1 else None, inputs[count]
+    if total is not None and not (isinstance(onto, Node) and is_identity(total, onto)):
         total = None
     return Axes([plain(len(source.shape))] * count + [()] * count, [kept] * count, total)
 
@@ -173,7 +176,7 @@ def windowed(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axe
     padding = zip(windows.low, windows.high, strict=True)
     free = [set(each) == {1} and set(pads) == {0} for each, pads in zip(ones, padding, strict=True)]
     names: Names = tuple((axis, 1) if is_free else None for axis, is_free in enumerate(free))
-    given = [names if type_.shape else () for type_ in operation.operand_types]  # type: ignore[union-attr]
+    given = [names if type_.shape else () for type_ in tensors(operation.operand_types)]
     return Axes(given, [names] * len(operation.types))
 
 
@@ -190,10 +193,24 @@ def along_others(attribute: str) -> AxesRule:
     return rule
 
 
+def all_but_last(count: int) -> AxesRule:
+    """Of ops that work along the last axes."""
+
+    def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
+        rank = len(operation.type.shape)
+        names = (*plain(rank - count), *[None] * count)
+        return Axes([names] * len(inputs), [names] * len(operation.types))
+
+    return rule
+
+
+def fft(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
+    return all_but_last(len(operation.attributes["fft_length"]))(operation, inputs, scope)
+
+
 def slice_names(operation: Operation) -> Names:
     """Axes of which all is taken."""
-    given, (operand,) = operation.attributes, operation.operand_types
-    assert isinstance(operand, TensorType)
+    given, (operand,) = operation.attributes, tensors(operation.operand_types)
     edges = zip(given["start_indices"], given["limit_indices"], given["strides"], strict=True)
     return tuple(
         (axis, 1) if edge == (0, extent, 1) else None
@@ -215,15 +232,13 @@ def pad(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
 
 
 def dynamic_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    operand = operation.operand_types[0]
-    assert isinstance(operand, TensorType)
+    operand, *_ = tensors(operation.operand_types)
     names = where_alike(operand.shape, operation.type.shape)
     return Axes([names, *[()] * (len(inputs) - 1)], [names])
 
 
 def dynamic_update_slice(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
-    operand, update, *_ = operation.operand_types
-    assert isinstance(operand, TensorType) and isinstance(update, TensorType)
+    operand, update, *_ = tensors(operation.operand_types)
     names = where_alike(operand.shape, update.shape)
     return Axes([names, names, *[()] * (len(inputs) - 2)], [names])
 
@@ -231,8 +246,7 @@ def dynamic_update_slice(operation: Operation, inputs: tuple[Any, ...], scope: S
 def gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
     """Along the places looked up, and along axes of the array that are taken whole."""
     numbers: WindowDimensions = operation.attributes["dimension_numbers"]
-    operand, starts = operation.operand_types
-    assert isinstance(operand, TensorType) and isinstance(starts, TensorType)
+    operand, starts = tensors(operation.operand_types)
     if numbers.batching_axes:
         return None
     rank = len(operation.type.shape)
@@ -248,6 +262,34 @@ def gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes 
     first = tuple(map(taken.get, range(len(operand.shape))))
     second = tuple(map(at.get, range(len(starts.shape))))
     return Axes([first, second], [tuple(map(made.get, range(rank)))])
+
+
+def scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
+    """Along axes of the array that windows take whole; along updates where they are added to zeros,
+    as gradients of what is looked up are."""
+    if len(inputs) != 3:
+        return None
+    numbers: WindowDimensions = operation.attributes["scatter_dimension_numbers"]
+    operand, starts, updates = tensors(operation.operand_types)
+    if numbers.batching_axes:
+        return None
+    lookups = [axis for axis in range(len(starts.shape)) if axis != numbers.vector_axis]
+    outer = [axis for axis in range(len(updates.shape)) if axis not in numbers.window_axes]
+    at = {axis: (("at", axis), 1) for axis in lookups}
+    given: dict[int, Name] = {there: at[axis] for there, axis in zip(outer, lookups, strict=True)}
+    inner = [axis for axis in range(len(operand.shape)) if axis not in numbers.removed_axes]
+    taken: dict[int, Name] = {}
+    for axis, there in zip(inner, numbers.window_axes, strict=True):
+        if operand.shape[axis] == updates.shape[there]:
+            taken[axis] = given[there] = (("in", axis), 1)
+    monoids = monoids_of(scope.graph(operation.regions[0])) or [None]
+    total, onto = monoids[0], inputs[0]
+    if total is not None and not (isinstance(onto, Node) and is_identity(total, onto)):
+        total = None
+    first = tuple(map(taken.get, range(len(operand.shape))))
+    second = tuple(map(at.get, range(len(starts.shape))))
+    third = tuple(map(given.get, range(len(updates.shape))))
+    return Axes([first, second, third], [first], total)
 
 
 def sizes(operation: Operation, types: Sequence[TensorType]) -> dict[str, Any]:
@@ -273,19 +315,24 @@ POINTWISE = {
 RULES: dict[str, AxesRule] = {
     **dict.fromkeys(POINTWISE, pointwise),
     "stablehlo.broadcast_in_dim": broadcast_in_dim,
+    "stablehlo.cholesky": all_but_last(2),
     "stablehlo.concatenate": along_others("dimension"),
     "stablehlo.convolution": convolution,
     "stablehlo.dot_general": dot_general,
     "stablehlo.dynamic_slice": dynamic_slice,
     "stablehlo.dynamic_update_slice": dynamic_update_slice,
+    "stablehlo.fft": fft,
     "stablehlo.gather": gather,
     "stablehlo.pad": pad,
     "stablehlo.reduce": reduce_op,
     "stablehlo.reduce_window": windowed,
     "stablehlo.reshape": reshape,
     "stablehlo.reverse": along_others("dimensions"),
+    "stablehlo.scatter": scatter,
     "stablehlo.select_and_scatter": windowed,
     "stablehlo.slice": slice_op,
     "stablehlo.sort": along_others("dimension"),
     "stablehlo.transpose": transpose,
+    "stablehlo.triangular_solve": all_but_last(2),
+    "chlo.top_k": all_but_last(1),
 }

@@ -18,7 +18,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tinyhlo.import_stablehlo.axes import RULES, Axes, Names, sizes
+from tinyhlo.import_stablehlo.axes import RULES, Axes, Names, sizes, tensors
 from tinyhlo.import_stablehlo.pieces import Holders, Pieces
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.sharding import Division, Part
@@ -39,7 +39,8 @@ def by_pieces(
     """The results of an op some of whose operands are in pieces; None: make them whole."""
     if operation.name in IDENTITIES:
         return inputs
-    rule = RULES.get(operation.name)
+    composite = operation.name == "stablehlo.composite"
+    rule = RULES.get(operation.attributes["name"] if composite else operation.name)
     given, made = tensors(operation.operand_types), tensors(operation.types)
     axes = rule(operation, inputs, scope) if rule and given and made else None
     split = split_of(axes, inputs) if axes else None
@@ -86,11 +87,6 @@ def at_places(
             parts = [part_at(*each, place, walker) for each in zip(ready, divisions, strict=True)]
             known[split.key(place)] = walker.step(operation, tuple(parts), scope)
     return {place: known[split.key(place)] for place in places}
-
-
-def tensors(types: Sequence[Any]) -> list[TensorType]:
-    """The types, if all are of tensors."""
-    return list(types) if all(isinstance(type_, TensorType) for type_ in types) else []
 
 
 # ---- how named axes are divided ------------------------------------------------------------------

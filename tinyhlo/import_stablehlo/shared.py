@@ -18,6 +18,13 @@ from tinyhlo.placement import Placement
 TAKES_PIECES = ("func.call", "sdy.manual_computation", "stablehlo.while")
 
 
+def takes_pieces(operation: Operation) -> bool:
+    """Whether its own rule handles values in pieces; what is composed of ops is a call."""
+    composed = operation.name == "stablehlo.composite"
+    called = composed and not operation.attributes["name"].startswith("chlo.")
+    return called or operation.name in TAKES_PIECES
+
+
 class SharedWalker(Walker):
     """`name`: of the program, as all its processes know it."""
 
@@ -28,7 +35,7 @@ class SharedWalker(Walker):
 
     def prepare(self, operation: Operation, values: dict[int, Any]) -> None:
         """What regions read is whole."""
-        if operation.name not in TAKES_PIECES:
+        if not takes_pieces(operation):
             for slot in (slot for block in operation.regions for slot in block.captures):
                 values[slot] = whole(values[slot], self)
 
@@ -36,7 +43,7 @@ class SharedWalker(Walker):
         self, operation: Operation, inputs: tuple[Value, ...], scope: Scope
     ) -> tuple[Value, ...]:
         pieces = any(isinstance(value, Pieces) for value in inputs)
-        if pieces and operation.name not in TAKES_PIECES:
+        if pieces and not takes_pieces(operation):
             found = by_pieces(operation, inputs, scope)
             if found is not None:
                 return tuple(found)

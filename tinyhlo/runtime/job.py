@@ -69,63 +69,50 @@ class Job:
         """
         outgoing: dict[int, list[memoryview]] = {}
         incoming: dict[int, list[memoryview]] = {}
-        heads: list[tuple[int, bytearray, int]] = []
         for array, receivers in sends:
             for process in receivers:
-                head = HEAD.pack(mark, array.nbytes)
-                outgoing.setdefault(process, []).extend(map(raw, (head, array)))
+                outgoing.setdefault(process, []).extend([head(mark, array), raw(array)])
         for array, sender in takes:
-            heads.append((sender, bytearray(HEAD.size), array.nbytes))
-            incoming.setdefault(sender, []).extend(map(raw, (heads[-1][1], array)))
+            place = memoryview(bytearray(HEAD.size))
+            incoming.setdefault(sender, []).extend([place, raw(array)])
         with self.turn:
             if self.broken:
                 raise TinyhloError(self.broken)
             try:
-                self.move(outgoing, incoming)
-                for sender, head, expected in heads:
-                    if HEAD.unpack(head) != (mark, expected):
-                        raise TinyhloError(differs(sender))
+                self.move(mark, outgoing, incoming)
             except TinyhloError as error:
                 self.broken = str(error)
                 raise
 
     def move(
-        self, outgoing: Mapping[int, list[memoryview]], incoming: Mapping[int, list[memoryview]]
+        self,
+        mark: int,
+        outgoing: Mapping[int, list[memoryview]],
+        incoming: Mapping[int, list[memoryview]],
     ) -> None:
         """All bytes there and back, whichever connection is ready: nobody waits for another to
         have read before it is sent to."""
         with selectors.DefaultSelector() as selector:
             for process in sorted({*outgoing, *incoming}):
-                peer = self.peer(process)
                 events = selectors.EVENT_WRITE * (process in outgoing)
                 events |= selectors.EVENT_READ * (process in incoming)
-                selector.register(peer, events, process)
+                selector.register(self.peer(process), events, process)
             while selector.get_map():
                 for key, ready in selector.select():
-                    self.step(selector, key, ready, outgoing, incoming)
-
-    def step(
-        self,
-        selector: selectors.BaseSelector,
-        key: selectors.SelectorKey,
-        ready: int,
-        outgoing: Mapping[int, list[memoryview]],
-        incoming: Mapping[int, list[memoryview]],
-    ) -> None:
-        """What one connection takes or has, until nothing is left for it."""
-        process, peer, left = key.data, key.fileobj, key.events
-        assert isinstance(peer, socket.socket)
-        try:
-            if ready & selectors.EVENT_WRITE and not advance(outgoing[process], peer.send):
-                left &= ~selectors.EVENT_WRITE
-            if ready & selectors.EVENT_READ and not advance(incoming[process], peer.recv_into):
-                left &= ~selectors.EVENT_READ
-        except OSError as error:
-            raise TinyhloError(gone(process, error)) from error
-        if not left:
-            selector.unregister(peer)
-        elif left != key.events:
-            selector.modify(peer, left, process)
+                    process, peer, left = key.data, self.peers[key.data], key.events
+                    try:
+                        if ready & selectors.EVENT_WRITE and not send(peer, outgoing[process]):
+                            left &= ~selectors.EVENT_WRITE
+                        if ready & selectors.EVENT_READ and not take(peer, incoming[process], mark):
+                            left &= ~selectors.EVENT_READ
+                    except OSError as error:
+                        raise TinyhloError(gone(process, error)) from error
+                    except ValueError as error:
+                        raise TinyhloError(differs(process)) from error
+                    if not left:
+                        selector.unregister(peer)
+                    elif left != key.events:
+                        selector.modify(peer, left, process)
 
     # ---- connections -----------------------------------------------------------------------------
 
@@ -170,24 +157,38 @@ class Job:
         return self.peers[process]
 
 
-def raw(data: Any) -> memoryview:
-    """Bytes of an array, or of a head."""
-    if isinstance(data, np.ndarray):
-        data = data.reshape(-1).view(np.uint8)
-    return memoryview(data)
+def head(mark: int, array: np.ndarray) -> memoryview:
+    return memoryview(HEAD.pack(mark, array.nbytes))
 
 
-def advance(views: list[memoryview], move: Any) -> bool:
-    """Move some of the bytes of the first view; whether any are left to move."""
-    while views and not len(views[0]):
+def raw(array: np.ndarray) -> memoryview:
+    """The bytes of an array."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def send(peer: socket.socket, views: list[memoryview]) -> bool:
+    """Send what the connection takes; whether any bytes are left."""
+    if views[0].nbytes:
+        views[0] = views[0][peer.send(views[0]) :]
+    while views and not views[0].nbytes:
         views.pop(0)
-    if views:
-        count = move(views[0])
+    return bool(views)
+
+
+def take(peer: socket.socket, views: list[memoryview], mark: int) -> bool:
+    """Take what has come; whether more is to come. Heads and arrays are by turns.
+
+    Raises ValueError for a head of another mark or size than that of the array behind it.
+    """
+    if views[0].nbytes:
+        count = peer.recv_into(views[0])
         if not count:
             raise ConnectionError("it closed the connection")
         views[0] = views[0][count:]
-    while views and not len(views[0]):
-        views.pop(0)
+    while views and not views[0].nbytes:
+        done = views.pop(0).obj
+        if isinstance(done, bytearray) and HEAD.unpack(done) != (mark, views[0].nbytes):
+            raise ValueError
     return bool(views)
 
 

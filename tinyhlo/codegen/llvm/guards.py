@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FAR = 1024  # elements
 
+
 def guard(v: Values, e: Guard) -> Value:
     """The value, or the other one where a condition does not hold: nothing is loaded there."""
     if any(v.is_varying(index_free(c.index)) for c in e.conditions):
