@@ -69,6 +69,41 @@ def test_deaths_are_attributed_and_the_file_goes_on(tmp_path: Path) -> None:
     assert "JAX's tests at jax-v0" in page and "no checkout of the tests" in page
 
 
+SEVERAL = """
+import unittest
+import jax
+
+class Example(unittest.TestCase):
+    def test_a_together(self): self.assertEqual((jax.process_count(), jax.device_count()), (4, 8))
+    def test_b_fails_in_another(self): self.assertNotEqual(jax.process_index(), 2)
+    def test_c_fails_in_all(self): self.assertEqual(1, 2)
+"""
+
+
+def test_several_processes_run_a_file(tmp_path: Path) -> None:
+    """What fails in one of them is a failure, and is tried on XLA too."""
+    pytest.importorskip("absl")
+    tests = tmp_path / "sources" / "tests" / "multiprocess"
+    tests.mkdir(parents=True)
+    (tests / "example_test.py").write_text(SEVERAL)
+    settings = Settings(
+        sources=tests.parents[1],
+        logs=tmp_path / "logs",
+        x64=False,
+        cases=1,
+        test_limit=60,
+        limit=300,
+    )
+    (outcomes,) = run_files(["multiprocess/example_test"], settings, processes=1)
+    found = {o.test.removeprefix("Example::test_"): o for o in outcomes.outcomes}
+    assert {name: o.outcome for name, o in found.items()} == {
+        "a_together": "passed",
+        "b_fails_in_another": "failed",
+        "c_fails_in_all": "shared",
+    }
+    assert "process 2: " in found["b_fails_in_another"].message
+
+
 def test_sources_are_unpacked_without_the_package(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
