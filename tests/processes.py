@@ -36,7 +36,12 @@ def lowered(
         for x, spec in zip(arrays, specs, strict=True)
     ]
     with jax.sharding.use_abstract_mesh(mesh):
-        return jax.jit(function).trace(*given).lower(lowering_platforms=("tiny",)).as_text()
+        return (
+            jax.jit(function, keep_unused=True)
+            .trace(*given)
+            .lower(lowering_platforms=("tiny",))
+            .as_text()
+        )
 
 
 def abstract_mesh(sizes: Mapping[str, int]) -> AbstractMesh:
@@ -56,7 +61,7 @@ def parts_of(x: np.ndarray, spec: PartitionSpec, sizes: Mapping[str, int]) -> li
                 number, count = number * sizes[name] + at[name], count * sizes[name]
             step = x.shape[axis] // count
             part = part.take(range(number * step, (number + 1) * step), axis)
-        found.append(np.ascontiguousarray(part))
+        found.append(np.ascontiguousarray(part).reshape(part.shape))
     return found
 
 

@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from tests.processes import abstract_mesh, fetched, lowered, modules, parts_of, run_together
+from tests.random_programs import UNTRACEABLE, close, random_program
 
 ROWS, COLUMNS, ALL = P("x"), P(None, "x"), P()
 MESH = {"x": 4}
@@ -210,6 +211,42 @@ def test_along_two_axes(case: str, processes: tuple[int, ...]) -> None:
     hold_together(*GRIDS[case], {"x": 2, "y": 2}, processes)
 
 
+@pytest.mark.parametrize("number", range(40))
+def test_random_programs(number: int) -> None:
+    """As `make random-jax` makes them, each array divided along an axis of it."""
+    chance = np.random.default_rng(number)
+    processes = [(0, 1), (0, 0, 1, 1), (0, 1, 2, 3), (0, 1, 1, 0)][chance.integers(4)]
+    function, arrays = random_program(number)
+    mesh = {"x": len(processes)}
+    specs = [some_division(np.shape(x), len(processes), chance) for x in arrays]
+    try:
+        text = lowered(function, abstract_mesh(mesh), specs, *arrays)
+    except (*UNTRACEABLE, jax.errors.JAXTypeError):
+        pytest.skip("JAX does not trace it with these shardings")
+    parts = [parts_of(np.asarray(x), spec, mesh) for x, spec in zip(arrays, specs, strict=True)]
+    alone, several = run_together(text, processes, parts)
+    halves = "f16" in text
+    for device, found in zip(devices_in_order(processes), several, strict=True):
+        for expected, actual in zip(alone[device], found, strict=True):
+            exact = expected.dtype.kind in "biu"
+            alike = np.array_equal(actual, expected) if exact else close(actual, expected, halves)
+            assert np.all(alike), (specs, expected.dtype, expected.shape)
+
+
+def some_division(shape: tuple[int, ...], count: int, chance: np.random.Generator) -> P:
+    """Among the devices along an axis that can be, if there is one; now and then none."""
+    axes = [axis for axis, extent in enumerate(shape) if extent and extent % count == 0]
+    if not axes or chance.random() < 0.15:
+        return P()
+    chosen = chance.choice(axes)
+    return P(*("x" if axis == chosen else None for axis in range(len(shape))))
+
+
+def devices_in_order(processes: tuple[int, ...]) -> list[int]:
+    """Those of the first process, then those of the second, and so on."""
+    return sorted(range(len(processes)), key=lambda device: processes[device])
+
+
 def hold_together(
     function: Callable[..., Any],
     specs: list[P],
@@ -221,8 +258,7 @@ def hold_together(
     text = lowered(function, abstract_mesh(mesh), specs, *arrays)
     parts = [parts_of(x, spec, mesh) for x, spec in zip(arrays, specs, strict=True)]
     alone, several = run_together(text, processes, parts)
-    order = sorted(range(4), key=lambda device: processes[device])
-    for device, found in zip(order, several, strict=True):
+    for device, found in zip(devices_in_order(processes), several, strict=True):
         for expected, actual in zip(alone[device], found, strict=True):
             assert actual.dtype == expected.dtype
             tolerance = 2e-2 if expected.dtype.name == "bfloat16" else 2e-6

@@ -6,6 +6,7 @@ first of a job of `jax.distributed`; it starts the others, which have logs of th
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -59,8 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[PORT] = str(free_port())
         start_others(processes, tuple(config.invocation_params.args))
     from absl import flags
-    from jax._src import distributed, test_multiprocess  # noqa: F401 (has flags of its own)
+    from jax._src import distributed
 
+    importlib.import_module("jax._src.test_multiprocess")  # it has flags of its own
     flags.FLAGS(["pytest", f"--num_processes={processes}"], known_only=True)
     distributed.initialize(f"localhost:{os.environ[PORT]}", processes, rank)
 
