@@ -22,7 +22,8 @@ from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import Module, import_module
 from tinyhlo.ir.graph import LibraryCall
 from tinyhlo.placement import HERE, Placement
-from tinyhlo.runtime.job import EXCHANGE, TOKEN_BYTES, Job, enter
+from tinyhlo.runtime.exchange import EXCHANGE, enter
+from tinyhlo.runtime.job import TOKEN_BYTES, Job
 
 PLAIN = Config(cache=0)
 

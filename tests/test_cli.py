@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from jax.sharding import PartitionSpec as P
 
 import tinyhlo
+from tests.processes import abstract_mesh, lowered
 from tinyhlo.cli import main
 from tinyhlo.config import from_environment
 from tinyhlo.errors import InvalidProgram
@@ -94,6 +96,23 @@ def test_show(
 ) -> None:
     assert main(["show", str(files["text"]), "--stage", stage]) == 0
     assert expected in capsys.readouterr().out
+
+
+def test_show_what_one_process_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rows of the product; of the sum's summands it is sent that of the other."""
+    x, w = np.ones((8, 3), np.float32), np.ones((3, 2), np.float32)
+    mesh = abstract_mesh({"x": 4})
+    text = lowered(lambda x, w: (x @ w).sum(0), mesh, [P("x"), P()], x, w)
+    (tmp_path / "m.mlir").write_text(text)
+    for process, other in (("0/2", "1"), ("1/2", "0")):
+        arguments = ["show", str(tmp_path / "m.mlir"), "--stage", "graph", "--process", process]
+        assert main(arguments) == 0
+        shown = capsys.readouterr().out
+        assert "graph(f32[2,3], f32[3,2], f32[2,3], f32[3,2])" in shown
+        assert f"target=tiny.exchange attributes=(('#order',0),('from','{other}')" in shown
+    for process, said in (("2/2", "the first of two is 0/2"), ("0/3", "cannot be shared evenly")):
+        assert main(["show", str(tmp_path / "m.mlir"), "--process", process]) == 2
+        assert said in capsys.readouterr().err
 
 
 MISTAKES = {

@@ -94,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
         description="Print what a stage made of MODEL.",
     )
     show.add_argument("--stage", choices=list(FORMS), default="program", help="(%(default)s)")
+    show.add_argument(
+        "--process", metavar="K/N", help="what process K of N runs of a program for several devices"
+    )
     show.set_defaults(command=show_command)
 
     build = commands.add_parser(
@@ -278,7 +281,7 @@ def timed(call: Callable[[], object], count: int) -> str:
 def show_command(options: argparse.Namespace) -> int:
     """`tinyhlo show`."""
     config = from_environment()
-    text = str(FORMS[options.stage](stages_of(options.model, config)))
+    text = str(FORMS[options.stage](stages_of(options.model, config, options.process)))
     if not text:
         raise TinyhloError(
             f"device {config.device} has no stage {options.stage}: loops, llvm and asm are made "
@@ -288,16 +291,19 @@ def show_command(options: argparse.Namespace) -> int:
     return 0
 
 
-def stages_of(model: str, config: Config) -> Stages:
-    """A file through all stages."""
+def stages_of(model: str, config: Config, process: str | None = None) -> Stages:
+    """A file through all stages, or what one process does of it."""
     from tinyhlo.artifact import about, read_program
     from tinyhlo.compiler import run_stages
+    from tinyhlo.import_stablehlo.module import devices_of
+    from tinyhlo.placement import HERE, even
     from tinyhlo.runtime import core
 
     core.set_threads(config.threads)  # a search for schedules runs kernels
     source = read_program(model, config)
     with about(model):
-        return run_stages(source, config)
+        placement = even(devices_of(source), process) if process else HERE
+        return run_stages(source, config, placement)
 
 
 def loops_of(stages: Stages) -> str:

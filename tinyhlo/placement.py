@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 
 
@@ -37,6 +38,20 @@ class Placement:
 
 
 HERE = Placement()
+
+
+def even(devices: int, asked: str) -> Placement:
+    """`asked` is "1/4": the second of four processes, among which the devices are shared evenly.
+
+    Raises TinyhloError where that cannot be.
+    """
+    here, _, count = asked.partition("/")
+    if not (here.isdecimal() and count.isdecimal() and int(here) < int(count)):
+        raise TinyhloError(f"process {asked}: the first of two is 0/2, the second 1/2")
+    if int(count) > devices or devices % int(count):
+        raise TinyhloError(f"{devices} devices cannot be shared evenly by {count} processes")
+    each = devices // int(count)
+    return placement_of([device // each for device in range(devices)], int(here))
 
 
 def placement_of(processes: Sequence[int], here: int) -> Placement:

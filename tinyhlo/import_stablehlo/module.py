@@ -141,6 +141,15 @@ def read_module(parsed: ir.Module, tf32: Tf32, placement: Placement) -> Module:
     )
 
 
+def devices_of(source: bytes | str) -> int:
+    """For how many devices a program is.
+
+    Raises InvalidProgram for what cannot be read.
+    """
+    with lent_context(len(source)) as context:
+        return device_count(parse_module(source, context))
+
+
 def device_count(parsed: ir.Module) -> int:
     """For how many devices a module is."""
     given = module_attribute(parsed, PARTITIONS)

@@ -27,7 +27,7 @@ from tinyhlo.ir.build import ORDER
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import Node, TensorType
 from tinyhlo.records import dataclass
-from tinyhlo.runtime.job import EXCHANGE, FROM, NAME, TO
+from tinyhlo.runtime.exchange import EXCHANGE, FROM, NAME, TO
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 def placement(devices: Sequence[int]) -> Placement:
     """Which processes of this one's job have these devices. JAX has programs compiled by those that
     have none as well, to learn how results are divided: as the first one does."""
-    from tinyhlo.runtime.job import current  # no part of what importing JAX waits for
+    from tinyhlo.runtime.exchange import current  # no part of what importing JAX waits for
 
     job = current()
     if job is None:

@@ -3,7 +3,7 @@
     job = join(client, here=1, processes=4, devices=2)     # by all of them, once
     job.devices                                            # (2, 2, 2, 2): how many each has
 
-A program that several of them run calls `tiny.exchange` (`import_stablehlo/spread.py`): it sends
+A program that several of them run calls `tiny.exchange` (`exchange.py`): it sends
 arrays to some processes and waits for those of others. All run the same programs in the same order,
 so a connection needs no more than a mark in front of each array that says whose turn it is.
 """
@@ -16,7 +16,6 @@ import selectors
 import socket
 import struct
 import threading
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -25,10 +24,8 @@ import numpy as np
 
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
-from tinyhlo.runtime.library import REGISTRY, Call, Library, call_in_place
+from tinyhlo.runtime.exchange import enter
 
-EXCHANGE = "tiny.exchange"
-NAME, TO, FROM = "name", "to", "from"  # its attributes
 TOGETHER_SECONDS = 300  # for all processes to start
 HELLO_SECONDS = 10  # for who has connected to say who it is
 TOKEN_BYTES = 16
@@ -220,19 +217,7 @@ def differs(process: int) -> str:
 
 # ---- joining -------------------------------------------------------------------------------------
 
-_job: Job | None = None
 _joined = itertools.count()
-
-
-def current() -> Job | None:
-    """The job of this process; None for a process by itself."""
-    return _job
-
-
-def enter(job: Job | None) -> None:
-    """What is compiled from now on is for this job."""
-    global _job
-    _job = job
 
 
 def join(client: Any, here: int, processes: int, devices: int, coordinator: str) -> Job:
@@ -271,35 +256,3 @@ def own_address(coordinator: str) -> str:
     with socket.socket(family, kind) as probe:
         probe.connect(address)  # nothing is sent
         return probe.getsockname()[0]
-
-
-# ---- the library call ----------------------------------------------------------------------------
-
-
-def bind_exchange(call: Call) -> Library:
-    """The descriptor of an exchange: `to` has for each operand the processes that get it, `from`
-    for each result the one that sends it."""
-    mark = zlib.crc32(str(call.attributes[NAME]).encode())
-    receivers = [numbers(text) for text in listed(call.attributes[TO])]
-    senders = [int(text) for text in listed(call.attributes[FROM])]
-
-    job = current()
-
-    def run(given: list[np.ndarray], places: list[np.ndarray]) -> None:
-        if job is None:
-            raise TinyhloError("this program is for a job of several processes")
-        sends = list(zip(given, receivers, strict=True))
-        job.exchange(mark, sends, list(zip(places, senders, strict=True)))
-
-    return call_in_place(run, call.operands, call.results)
-
-
-def listed(text: str) -> list[str]:
-    return text.split(",") if text else []
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split()))
-
-
-REGISTRY[EXCHANGE] = bind_exchange
