@@ -199,19 +199,19 @@ GRIDS: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("processes", [(0, 0, 1, 1), (0, 1, 2, 3), (1, 0, 1, 1)], ids=str)
+@pytest.mark.parametrize("processes", [(0, 1, 2, 3), (1, 0, 1, 1)], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_each_device_gets_what_one_process_computes(case: str, processes: tuple[int, ...]) -> None:
     hold_together(*CASES[case], MESH, processes)
 
 
-@pytest.mark.parametrize("processes", [(0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("processes", [(0, 0, 1, 1), (0, 1, 0, 1)], ids=str)
 @pytest.mark.parametrize("case", GRIDS)
 def test_along_two_axes(case: str, processes: tuple[int, ...]) -> None:
     hold_together(*GRIDS[case], {"x": 2, "y": 2}, processes)
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", range(24))
 def test_random_programs(number: int) -> None:
     """As `make random-jax` makes them, each array divided along an axis of it."""
     chance = np.random.default_rng(number)

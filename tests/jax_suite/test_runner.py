@@ -74,15 +74,16 @@ import unittest
 import jax
 
 class Example(unittest.TestCase):
-    def test_a_together(self): self.assertEqual((jax.process_count(), jax.device_count()), (4, 8))
-    def test_b_fails_in_another(self): self.assertNotEqual(jax.process_index(), 2)
+    def test_a_together(self): self.assertEqual((jax.process_count(), jax.device_count()), (2, 4))
+    def test_b_fails_in_another(self): self.assertNotEqual(jax.process_index(), 1)
     def test_c_fails_in_all(self): self.assertEqual(1, 2)
 """
 
 
-def test_several_processes_run_a_file(tmp_path: Path) -> None:
+def test_several_processes_run_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails in one of them is a failure, and is tried on XLA too."""
     pytest.importorskip("absl")
+    monkeypatch.setattr("tests.jax_suite.run.PROCESSES", 2)
     tests = tmp_path / "sources" / "tests" / "multiprocess"
     tests.mkdir(parents=True)
     (tests / "example_test.py").write_text(SEVERAL)
@@ -101,7 +102,7 @@ def test_several_processes_run_a_file(tmp_path: Path) -> None:
         "b_fails_in_another": "failed",
         "c_fails_in_all": "shared",
     }
-    assert "process 2: " in found["b_fails_in_another"].message
+    assert "process 1: " in found["b_fails_in_another"].message
 
 
 def test_sources_are_unpacked_without_the_package(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tinyhlo.config import Config, schedules_file
 from tinyhlo.ir.dtypes import U8
 from tinyhlo.ir.elements import BY_NAME, TOKEN
 from tinyhlo.ir.graph import TensorType
-from tinyhlo.placement import Placement
+from tinyhlo.placement import HERE, Placement
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
@@ -79,7 +79,7 @@ class KernelLoops:
 
 
 def place_of(
-    source: bytes | str, target: Target, config: Config, placement: Placement
+    source: bytes | str, target: Target, config: Config, placement: Placement = HERE
 ) -> SavedPlace | None:
     """Where the program is kept; None without a cache, and when its stages are to be seen or
     checked."""
