@@ -99,6 +99,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
     "turned around": (lambda x: (x[:, ::-1], x[::-1]), [ROWS], [X]),
     "looked up": (lambda n, y: jnp.sin(y[n]), [ROWS, ALL], [NUMBERS, Y]),
     "columns looked up": (lambda n, y: y[:, n] * 2, [ALL, ROWS], [NUMBERS % 3, Y]),
+    "one of each row": (
+        lambda x, n: jax.value_and_grad(
+            lambda x: jnp.sum(jnp.take_along_axis(jnp.sin(x), n[:, None], 1) ** 2)
+        )(x),
+        [ROWS, ROWS], [X, NUMBERS],
+    ),
     "gradient of a table": (
         lambda n, y: jax.grad(lambda y: jnp.sum(jnp.sin(y[n]) * 2))(y), [ROWS, ALL], [NUMBERS, Y],
     ),
@@ -290,6 +296,7 @@ def test_training_sends_sums_of_gradients() -> None:
 
 def test_gradients_of_tables_are_summed_not_their_rows() -> None:
     assert sent("gradient of a table") == [Y.shape]
+    assert sent("one of each row") == [()]
 
 
 def test_a_loop_carries_pieces() -> None:

@@ -243,25 +243,14 @@ def dynamic_update_slice(operation: Operation, inputs: tuple[Any, ...], scope: S
     return Axes([names, names, *[()] * (len(inputs) - 2)], [names])
 
 
-def gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
+def gather(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes:
     """Along the places looked up, and along axes of the array that are taken whole."""
     numbers: WindowDimensions = operation.attributes["dimension_numbers"]
     operand, starts = tensors(operation.operand_types)
-    if numbers.batching_axes:
-        return None
-    rank = len(operation.type.shape)
-    lookups = [axis for axis in range(len(starts.shape)) if axis != numbers.vector_axis]
-    outer = [axis for axis in range(rank) if axis not in numbers.window_axes]
-    at = {axis: (("at", axis), 1) for axis in lookups}
-    made: dict[int, Name] = {there: at[axis] for there, axis in zip(outer, lookups, strict=True)}
-    inner = [axis for axis in range(len(operand.shape)) if axis not in numbers.removed_axes]
-    taken: dict[int, Name] = {}
-    for axis, there in zip(inner, numbers.window_axes, strict=True):
-        if operand.shape[axis] == operation.type.shape[there]:
-            taken[axis] = made[there] = (("in", axis), 1)
-    first = tuple(map(taken.get, range(len(operand.shape))))
-    second = tuple(map(at.get, range(len(starts.shape))))
-    return Axes([first, second], [tuple(map(made.get, range(rank)))])
+    array, places, windows = window_names(
+        numbers, operand.shape, starts.shape, operation.type.shape
+    )
+    return Axes([array, places], [windows])
 
 
 def scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
@@ -271,25 +260,33 @@ def scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes
         return None
     numbers: WindowDimensions = operation.attributes["scatter_dimension_numbers"]
     operand, starts, updates = tensors(operation.operand_types)
-    if numbers.batching_axes:
-        return None
-    lookups = [axis for axis in range(len(starts.shape)) if axis != numbers.vector_axis]
-    outer = [axis for axis in range(len(updates.shape)) if axis not in numbers.window_axes]
-    at = {axis: (("at", axis), 1) for axis in lookups}
-    given: dict[int, Name] = {there: at[axis] for there, axis in zip(outer, lookups, strict=True)}
-    inner = [axis for axis in range(len(operand.shape)) if axis not in numbers.removed_axes]
-    taken: dict[int, Name] = {}
-    for axis, there in zip(inner, numbers.window_axes, strict=True):
-        if operand.shape[axis] == updates.shape[there]:
-            taken[axis] = given[there] = (("in", axis), 1)
+    names = window_names(numbers, operand.shape, starts.shape, updates.shape)
     monoids = monoids_of(scope.graph(operation.regions[0])) or [None]
     total, onto = monoids[0], inputs[0]
     if total is not None and not (isinstance(onto, Node) and is_identity(total, onto)):
         total = None
-    first = tuple(map(taken.get, range(len(operand.shape))))
-    second = tuple(map(at.get, range(len(starts.shape))))
-    third = tuple(map(given.get, range(len(updates.shape))))
-    return Axes([first, second, third], [first], total)
+    return Axes(names, [names[0]], total)
+
+
+def window_names(
+    numbers: WindowDimensions, array: Shape, places: Shape, windows: Shape
+) -> tuple[Names, Names, Names]:
+    """The names of the axes of an array, of the places of windows in it, and of the windows."""
+    lookups = [axis for axis in range(len(places)) if axis != numbers.vector_axis]
+    outer = [axis for axis in range(len(windows)) if axis not in numbers.window_axes]
+    at: dict[int, Name] = {axis: (("at", axis), 1) for axis in lookups}
+    own: dict[int, Name] = {there: at[axis] for there, axis in zip(outer, lookups, strict=True)}
+    batched = zip(numbers.batching_axes, numbers.starts_batching_axes, strict=True)
+    taken = {axis: at[there] for axis, there in batched}
+    inner = [k for k in range(len(array)) if k not in (*numbers.removed_axes, *taken)]
+    for axis, there in zip(inner, numbers.window_axes, strict=True):
+        if array[axis] == windows[there]:
+            taken[axis] = own[there] = (("in", axis), 1)
+    first, second, third = (
+        tuple(map(names.get, range(len(shape))))
+        for names, shape in ((taken, array), (at, places), (own, windows))
+    )
+    return first, second, third
 
 
 def sizes(operation: Operation, types: Sequence[TensorType]) -> dict[str, Any]:
