@@ -239,6 +239,13 @@ def test_random_programs(number: int) -> None:
             assert np.all(alike), (specs, expected.dtype, expected.shape)
 
 
+def test_a_value_that_is_read_flat_by_a_sum() -> None:
+    """In the shape of what is read, not of the reshape by which it is: a random program that ended
+    the compiler."""
+    function, arrays = random_program(3076)
+    hold_together(function, [P("x", None, None)], arrays, {"x": 2}, (0, 1))
+
+
 def some_division(shape: tuple[int, ...], count: int, chance: np.random.Generator) -> P:
     """Among the devices along an axis that can be, if there is one; now and then none."""
     axes = [axis for axis, extent in enumerate(shape) if extent and extent % count == 0]

@@ -108,13 +108,18 @@ def operands_at(node: Node, at: Indices, reduced: tuple[Var, ...]) -> list[tuple
     if not isinstance(node, VIEWS):
         return [(child, at) for child in node.inputs]
     source, *fill = node.inputs
-    if UNKNOWN[0] in at:
+    if isinstance(node, Reshape):
+        inner = reshaped(node.shape, source.shape, at)
+    elif UNKNOWN[0] in at:
         inner = UNKNOWN * len(source.shape)
-    elif isinstance(node, Reshape):
-        inner = regrouped(node.shape, source.shape, at)
     else:
         inner = through(node, at)[0]
     return [(source, inner), *((scalar, ()) for scalar in fill)]
+
+
+def reshaped(shape: Shape, source: Shape, at: Indices) -> Indices:
+    """The index in the source of a reshape for one in its result."""
+    return UNKNOWN * len(source) if UNKNOWN[0] in at else regrouped(shape, source, at)
 
 
 def updated_element(node: UpdateSlice) -> Index | None:

@@ -15,7 +15,7 @@ from tinyhlo.ir.graph import Graph, Node, Output, Shape
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import access, reducer_of
+from tinyhlo.schedule.access import Indices, access, reducer_of, reshaped
 from tinyhlo.schedule.apart import (
     MAX_RESULTS,
     SERIAL_LIMIT,
@@ -92,6 +92,14 @@ def order_effects(graph: Graph, producer: dict[Node, Cluster]) -> None:
         run_before((producer[earlier],), producer[later])
 
 
+def at_base(value: Node, places: set[Indices]) -> set[Indices]:
+    """Where a value is read, in the shape of the one whose memory it is; (): all of it."""
+    shape = base(value).shape
+    if value.shape == shape:
+        return places
+    return {at if len(at) < len(value.shape) else reshaped(value.shape, shape, at) for at in places}
+
+
 def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node, Cluster]]:
     """One cluster an item."""
 
@@ -122,7 +130,7 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
         reads: Reads = {}
         for places in found:
             for value, at in places.items():
-                reads.setdefault(base(value), set()).update(at)
+                reads.setdefault(base(value), set()).update(at_base(value, at))
         transform = find_transform(node)
         if transform is not None:  # its coefficients become part of the code
             reads = {value: at for value, at in reads.items() if value not in transform.constants}
