@@ -77,6 +77,10 @@ def jobs(devices: Sequence[int]) -> list[Job]:
     ]
     for job in made:
         job.open()
+    for job in made:  # until all have met
+        for process in range(len(made)):
+            if process != job.here:
+                job.peer(process)
     return made
 
 

@@ -44,18 +44,19 @@ EXPECTED = {
 }
 
 
+def settings_of(folder: Path, limit: float) -> Settings:
+    """For sources and logs in a folder; `limit`: seconds of a test."""
+    logs = folder / "logs"
+    return Settings(
+        sources=folder / "sources", logs=logs, x64=False, cases=1, test_limit=limit, limit=300
+    )
+
+
 def test_deaths_are_attributed_and_the_file_goes_on(tmp_path: Path) -> None:
     tests = tmp_path / "sources" / "tests"
     tests.mkdir(parents=True)
     (tests / "example_test.py").write_text(EXAMPLE)
-    settings = Settings(
-        sources=tests.parent,
-        logs=tmp_path / "logs",
-        x64=False,
-        cases=1,
-        test_limit=3,
-        limit=300,
-    )
+    settings = settings_of(tmp_path, 3)
     (outcomes,) = run_files(["example_test"], settings, processes=1)
     found = {o.test.removeprefix("Example::test_"): o.outcome for o in outcomes.outcomes}
     assert found == EXPECTED
@@ -87,14 +88,7 @@ def test_several_processes_run_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     tests = tmp_path / "sources" / "tests" / "multiprocess"
     tests.mkdir(parents=True)
     (tests / "example_test.py").write_text(SEVERAL)
-    settings = Settings(
-        sources=tests.parents[1],
-        logs=tmp_path / "logs",
-        x64=False,
-        cases=1,
-        test_limit=60,
-        limit=300,
-    )
+    settings = settings_of(tmp_path, 60)
     (outcomes,) = run_files(["multiprocess/example_test"], settings, processes=1)
     found = {o.test.removeprefix("Example::test_"): o for o in outcomes.outcomes}
     assert {name: o.outcome for name, o in found.items()} == {

@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import jobs
 from tinyhlo.errors import TinyhloError
-from tinyhlo.runtime.job import HELLO, Job, own_address
+from tinyhlo.runtime.job import HELLO, Job, listening, own_address
 
 MARK = 7
 
@@ -113,6 +113,29 @@ def test_strangers_are_no_members() -> None:
         assert job.peer(1).fileno() > 0
 
 
-def test_the_address_of_this_machine() -> None:
-    assert own_address("127.0.0.1:80") == "127.0.0.1"
-    assert own_address("[::1]:80") == "::1" if socket.has_ipv6 else True
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_the_coordinators_machine_is_known_by_its_name(host: str) -> None:
+    assert own_address(f"[{host}]:80" if ":" in host else f"{host}:80") == host
+
+
+def test_where_others_reach_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the address that its messages to the coordinator come from."""
+
+    class Probe(socket.socket):
+        def connect(self, address: object) -> None:
+            pass
+
+        def getsockname(self) -> tuple[str, int]:
+            return "192.0.2.7", 9
+
+    monkeypatch.setattr("tinyhlo.runtime.job.socket.socket", Probe)
+    assert own_address("192.0.2.1:80") == "192.0.2.7"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_job_listens_by_both_protocols(host: str) -> None:
+    with listening() as listener:
+        if ":" in host and listener.family is not socket.AF_INET6:
+            pytest.skip("no IPv6 here")
+        with socket.create_connection((host, listener.getsockname()[1])):
+            assert listener.accept()

@@ -52,22 +52,18 @@ def by_pieces(
         return None
     before = [split.division(*each) for each in zip(given, axes.operands, strict=True)]
     types = tuple(map(Division.local, after, made))
-    own = replace(
+    local = replace(
         operation,
         operand_types=tuple(map(Division.local, before, given)),
         types=types,
         attributes={**operation.attributes, **sizes(operation, types)},
     )
-    values = at_places(own, inputs, before, split, scope)
-    return [
-        settled(
-            Pieces(
-                type_, division, {place: own[k] for place, own in values.items()}, split.holders
-            ),
-            scope.walker,
-        )
+    results = at_places(local, inputs, before, split, scope)
+    pieces = [
+        Pieces(type_, division, {place: own[k] for place, own in results.items()}, split.holders)
         for k, (type_, division) in enumerate(zip(made, after, strict=True))
     ]
+    return [settled(each, scope.walker) for each in pieces]
 
 
 def at_places(

@@ -91,12 +91,12 @@ def whole(value: Any, walker: Walker) -> Value:
     if not isinstance(value, Pieces):
         return value
     if value not in walker.wholes:
-        known_as = value if value.is_reduced else totals(value)
-        division, known, having = known_as.division, known_as.values(), known_as.having()
+        pieces = value if value.is_reduced else totals(value)
+        division, known, having = pieces.division, pieces.values(), pieces.having()
         local, everyone = division.local(value.type_), walker.placement.everyone
         items = [Item(known.get(key), local, who, everyone) for key, who in having.items()]
-        pieces = dict(zip(having, fetched(items, walker), strict=True))
-        every = [pieces[key] for key in keys(division)]
+        found = dict(zip(having, fetched(items, walker), strict=True))
+        every = [found[key] for key in keys(division)]
         walker.wholes[value] = walker.divided.whole(every, division)
     return walker.wholes[value]
 

@@ -10,6 +10,8 @@ so a connection needs no more than a mark in front of each array that says whose
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import itertools
 import secrets
 import selectors
@@ -226,7 +228,7 @@ def join(client: Any, here: int, processes: int, devices: int, coordinator: str)
 
     Raises TinyhloError when they do not all come.
     """
-    listener = socket.create_server(("", 0))
+    listener = listening()
     host, port = own_address(coordinator), listener.getsockname()[1]
     prefix = f"tinyhlo/{next(_joined)}"
     if here == 0:
@@ -247,12 +249,24 @@ def join(client: Any, here: int, processes: int, devices: int, coordinator: str)
     return job
 
 
+def listening() -> socket.socket:
+    """At a port of this machine, by IPv6 too where there is that."""
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):  # it may be known and still be off
+            return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", 0))
+
+
 def own_address(coordinator: str) -> str:
-    """The address by which this machine reaches the coordinator, and so others reach it."""
+    """The address by which this machine reaches the coordinator, and so others reach it. Where that
+    is this machine, whose name may mean a loopback here alone, others know it by that name."""
     host, _, port = coordinator.rpartition(":")
-    family, kind, *_, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)[
-        0
-    ]
-    with socket.socket(family, kind) as probe:
-        probe.connect(address)  # nothing is sent
-        return probe.getsockname()[0]
+    host = host.strip("[]")
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # nothing is sent
+            own = probe.getsockname()[0]
+    except OSError:
+        return host
+    return host if ipaddress.ip_address(own.partition("%")[0]).is_loopback else own

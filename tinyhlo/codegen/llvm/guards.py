@@ -20,7 +20,7 @@ from tinyhlo.ir.index import Condition, Index, Var
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
 
-FAR = 1024  # elements
+FAR = 1024  # elements: memory so far outside of an array may not be mapped
 
 
 def guard(v: Values, e: Guard) -> Value:
@@ -94,7 +94,7 @@ def branch(v: Values, condition: str, e: Guard) -> Value:
 
 
 def reaches_far(condition: Condition) -> bool:
-    """Whether lanes may be so far outside that memory there may not be mapped."""
+    """Whether lanes may be far outside."""
     first, last = condition.index.bounds
     return condition.low - first > FAR or last - condition.high > FAR
 
