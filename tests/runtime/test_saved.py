@@ -15,6 +15,7 @@ from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import saved
+from tinyhlo.runtime.callbacks import Callback
 
 TEXT = """module @rows attributes {} {
   func.func @main(%x: tensor<3x4xf32>, %w: tensor<4xcomplex<f32>>)
@@ -29,6 +30,11 @@ TEXT = """module @rows attributes {} {
     return %s, %v : tensor<3xf32>, tensor<4xcomplex<f32>>
   }
 }"""  # noqa: E501
+LOCATED = """#l = loc("train.py":{}:1)
+func.func @main(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {{
+  %y = stablehlo.sine %x : tensor<3x4xf32> loc(#l)
+  return %y : tensor<3x4xf32>
+}}"""
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 W = np.array([1, 2j, 3 + 1j, -1], np.complex64)
 
@@ -69,9 +75,58 @@ def test_another_target_is_another_program(tmp_path: Path) -> None:
 def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
     config = Config(cache_dir=str(tmp_path))
     (expected, _) = compile_module(TEXT, config)(X, W)
-    (path,) = (tmp_path / "programs").glob("*/*")
-    path.write_bytes(path.read_bytes()[:-1])
-    np.testing.assert_array_equal(compile_module(TEXT, config)(X, W)[0], expected)
+    entry, link = sorted((tmp_path / "programs").glob("*/*"), key=lambda p: -p.stat().st_size)
+    for path in (entry, link):
+        path.write_bytes(path.read_bytes()[:-1])
+        np.testing.assert_array_equal(compile_module(TEXT, config)(X, W)[0], expected)
+
+
+def test_where_a_program_stands_in_a_file_is_no_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, form = Config(cache_dir=str(tmp_path)), LOCATED
+    (expected,) = compile_module(form.format(3), config)(X)
+    stored = len(list((tmp_path / "programs").glob("*/*")))
+    compiles_nothing(monkeypatch)
+    for _ in range(2):  # by what the program says, then by its bytes
+        np.testing.assert_array_equal(compile_module(form.format(4), config)(X)[0], expected)
+    assert len(list((tmp_path / "programs").glob("*/*"))) == stored + 1
+    with pytest.raises(AssertionError, match="compiled again"):
+        compile_module(form.format(4).replace("sine", "cosine"), config)
+
+
+def test_host_callbacks_are_those_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, x = Config(cache_dir=str(tmp_path)), np.arange(4, dtype=np.float32)
+    add, double, sink = (Callback(f) for f in (lambda x: [x + 1], lambda x: [2 * x], lambda x: [x]))
+    (found,) = compile_module(calling(add, double), config)(x)
+    np.testing.assert_array_equal(found, 2 * (x + 1))
+    (stored,) = (tmp_path / "programs").glob(
+        "*/*"
+    )  # and no link: another process has other numbers
+    with monkeypatch.context() as patch:
+        compiles_nothing(patch)
+        other = compile_module(calling(double, sink), config)
+        with pytest.raises(AssertionError, match="compiled again"):
+            compile_module(calling(add, add), config)
+    assert other.synchronous
+    np.testing.assert_array_equal(other(x)[0], 2 * x)
+    compile_module(calling(add, add), config)
+    assert len(list((tmp_path / "programs").glob("*/*"))) == 2
+    assert stored.exists()
+
+
+def calling(*callbacks: Callback) -> str:
+    """A program that calls them one after another."""
+    type_ = "tensor<4xf32>"
+    lines = [
+        f"%{k + 1} = stablehlo.custom_call @tiny.callback(%{k}) {{api_version = 4 : i32, "
+        f"mhlo.backend_config = {{id = {callback.number} : ui64}}}} : ({type_}) -> {type_}"
+        for k, callback in enumerate(callbacks)
+    ]
+    body = "\n".join([f"%0 = stablehlo.abs %x : {type_}", *lines])
+    return f"func.func @main(%x: {type_}) -> {type_} {{{body} return %{len(lines)} : {type_}}}"
 
 
 def test_nothing_is_stored_when_stages_are_shown_or_checked() -> None:
@@ -112,7 +167,7 @@ def test_programs_that_call_users_functions_are_not_stored(tmp_path: Path) -> No
 
 def test_what_jaxlib_has_no_more_is_compiled_again(tmp_path: Path) -> None:
     record = ["lapack_of_another_version", {"uplo": ["uint8", 76]}, [], [], [], 4]
-    assert saved.library_of(record) is None
+    assert saved.library_of(record, ()) is None
 
 
 def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:

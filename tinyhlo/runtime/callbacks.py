@@ -74,7 +74,7 @@ def bind_callback(call: Call) -> Library:
     if callback is None:
         return bind_missing(call)
     library = python_call(lambda arrays: callback(*arrays), call.operands, call.results)
-    return replace(library, synchronous=True)
+    return replace(library, synchronous=True, call=call)
 
 
 def bind_missing(call: Call) -> Library:
@@ -83,7 +83,7 @@ def bind_missing(call: Call) -> Library:
     def run(arrays: list[np.ndarray]) -> Sequence[Any]:
         raise ExecutionError(f"{call.target}: {GONE}")
 
-    return python_call(run, call.operands, call.results)
+    return replace(python_call(run, call.operands, call.results), call=call)
 
 
 MAKERS = {TARGET: bind_callback, **dict.fromkeys(FOREIGN, bind_missing)}

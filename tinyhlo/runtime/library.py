@@ -63,8 +63,8 @@ class Call:
 class Library:
     """A function that generated code can call: `descriptor` is its TinyLibrary, word by word,
     `keepalive` what that points to, `seconds` a rough time of one call. A program that calls a
-    `synchronous` one is over when its own call is. `call` is what it was made for, if every process
-    makes the same of that."""
+    `synchronous` one is over when its own call is. `call` is what it was made for, if other
+    processes can bind it from that."""
 
     descriptor: np.ndarray
     keepalive: Any = field(default=None, repr=False)

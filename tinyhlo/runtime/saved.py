@@ -7,9 +7,12 @@ In: what a program is compiled from. Out: its Executable, if some process has st
     store(place, executable, compiled)           # its object code
 
 An entry of the cache is a head in JSON, then the program's constants and its object code. Its name
-is made of the program, the target, and this package as it lies on the disk. What calls LAPACK names
-the functions, for another process has them elsewhere; what calls functions of users or of Python is
-not stored.
+is made of what the program says (`import_stablehlo/content.py`), the target, and this package as it
+lies on the disk. To learn that a program is read, without the stages after; a second name, made of
+its bytes as they are, leads to the entry where not even the lines of the user's files have moved.
+
+What calls LAPACK names the functions, for another process has them elsewhere; host callbacks are
+known by their order. What calls other functions of users is not stored.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, cache_of, key_of
+from tinyhlo.runtime.callbacks import ID, TARGET
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
 from tinyhlo.runtime.library import REGISTRY, Call, Library
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 DTYPES = {**BY_NAME, TOKEN.name: TOKEN}
 MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
 LENGTH_BYTES = 8  # of the head
+LINK = "link"  # the first part of the names that lead to entries
 
 PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
 NUMBERS = ("donors", "orders", "memories", "shardings", "devices", "partitions")
@@ -54,10 +59,13 @@ KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
 @dataclass(frozen=True, slots=True)
 class SavedPlace:
-    """Where a program is kept, and what it is compiled from."""
+    """Where a program is kept, and what it is compiled from. `link`: under what name `key` is to be
+    stored, if it is not yet; `callbacks`: numbers of the host callbacks."""
 
     cache: Cache
     key: str
+    link: str
+    callbacks: tuple[int, ...]
     source: bytes | str = field(repr=False)
     config: Config
     placement: Placement
@@ -82,13 +90,26 @@ def place_of(
     source: bytes | str, target: Target, config: Config, placement: Placement = HERE
 ) -> SavedPlace | None:
     """Where the program is kept; None without a cache, and when its stages are to be seen or
-    checked."""
+    checked.
+
+    Raises InvalidProgram for what cannot be read.
+    """
     cache = cache_of("programs", config)
     if cache is None or config.debug or config.verify or config.profile or config.viz:
         return None
     state = package_state(), schedules_state(config), replaced_calls()
-    key = key_of((VERSION, llvm_version(), *state, repr(target), repr(placement), source))
-    return SavedPlace(cache, key, source, config, placement)
+    parts = VERSION, llvm_version(), *state, repr(target), repr(placement)
+    link = key_of((LINK, *parts, source))
+    known = cache.load(link)
+    if known is not None:
+        return SavedPlace(cache, known.decode(), "", (), source, config, placement)
+    from tinyhlo.import_stablehlo.content import content_of  # reads programs
+
+    content = content_of(source)
+    if content.callbacks:  # their numbers are other ones in every process
+        link = ""
+    key = key_of((*parts, content.code))
+    return SavedPlace(cache, key, link, content.callbacks, source, config, placement)
 
 
 @cache
@@ -120,14 +141,15 @@ def schedules_state(config: Config) -> bytes:
 def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> None:
     """Keep a program, unless it calls what another process may know as something else."""
     own = len(executable.constants) - len(compiled.libraries)  # descriptors follow the constants
-    calls = [each.call for each in compiled.libraries if each.call and is_plain(each.call)]
+    bound = [each.call for each in compiled.libraries if each.call]
+    calls = [call for call in bound if is_plain(call) and is_known(call, place.callbacks)]
     constants, pieces = [array.tobytes() for array in executable.constants[:own]], compiled.pieces
     if len(calls) < len(compiled.libraries) or sum(map(len, (*constants, *pieces))) > MOST_BYTES:
         return
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
     seen = executable.signature
     head["types"] = [named(seen.inputs), named(seen.outputs)]
-    head["calls"] = [call_record(call) for call in calls]
+    head["calls"] = [call_record(call, place.callbacks) for call in calls]
     head["numbers"] = [getattr(seen, name) for name in NUMBERS]
     head["aliases"] = executable.aliases
     head["kernels"] = [[getattr(kernel, name) for name in KERNEL] for kernel in executable.kernels]
@@ -135,6 +157,13 @@ def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> None
     text = json.dumps(head, default=lambda number: number.item()).encode()
     length = len(text).to_bytes(LENGTH_BYTES, "little")
     place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
+    store_link(place)
+
+
+def store_link(place: SavedPlace) -> None:
+    """Let these very bytes lead to the entry."""
+    if place.link:
+        place.cache.store(place.link, place.key.encode())
 
 
 def named(types: Sequence[TensorType]) -> list[tuple[str, tuple[int, ...]]]:
@@ -150,20 +179,29 @@ def is_plain(call: Call) -> bool:
     return all(isinstance(value, np.generic) for value in call.attributes.values())
 
 
-def call_record(call: Call) -> list[Any]:
+def is_known(call: Call, callbacks: Sequence[int]) -> bool:
+    """Whether a call of a callback can be told by its place among those of the program."""
+    return call.target != TARGET or call.attributes.get(ID) in callbacks
+
+
+def call_record(call: Call, callbacks: Sequence[int]) -> list[Any]:
     attributes = {name: (str(value.dtype), value) for name, value in call.attributes.items()}
+    if call.target == TARGET:
+        attributes = {ID: ("int64", callbacks.index(call.attributes[ID]))}
     types = named(call.operands), named(call.results)
     return [call.target, attributes, *types, call.aliases, call.version]
 
 
-def library_of(record: Sequence[Any]) -> Library | None:
+def library_of(record: Sequence[Any], callbacks: Sequence[int]) -> Library | None:
     """The function of a record, where it lies in this process; None where jaxlib has it no more."""
-    from tinyhlo.runtime.targets import lapack_target  # imports what few programs need
+    from tinyhlo.runtime.targets import find  # imports what few programs need
 
     target, attributes, operands, results, aliases, version = record
     numbers = {name: np.dtype(kind).type(value) for name, (kind, value) in attributes.items()}
+    if target == TARGET:
+        numbers = {ID: np.uint64(callbacks[numbers[ID]])}
     call = Call(target, numbers, typed(operands), typed(results), frozen(aliases), version)
-    make = lapack_target(target)
+    make = find(target)
     return make(call) if make else None
 
 
@@ -187,9 +225,11 @@ def load(place: SavedPlace) -> Executable | None:
             start += size
     linked = link(groups[1], head["name"])
     inputs, outputs = map(typed, head["types"])
-    libraries = [found for record in head["calls"] if (found := library_of(record))]
+    bound = (library_of(record, place.callbacks) for record in head["calls"])
+    libraries = [library for library in bound if library]
     if len(libraries) < len(head["calls"]):
         return None
+    store_link(place)
     constants = (aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0])
     return Executable(
         **{name: head[name] for name in PLAIN},
