@@ -211,17 +211,6 @@ PALLAS_FOR_OTHERS = tuple(
         "triton_gpu_info",
     )
 )
-PALLAS_TOGETHER = tuple(
-    f"pallas/{name}_test"
-    for name in (
-        "gpu_pallas_interpret",
-        "gpu_pallas_interpret_cluster_barrier",
-        "gpu_pallas_interpret_distributed",
-        "gpu_pallas_interpret_race_detection",
-        "gpu_pallas_interpret_tcgen05_race_detection",
-        "tpu_pallas_interpret_distributed",
-    )
-)
 LEFT_OUT = (
     LeftOut(
         (
@@ -242,11 +231,6 @@ LEFT_OUT = (
             *PALLAS_FOR_OTHERS,
         ),
         "for GPUs and TPUs",
-    ),
-    LeftOut(
-        PALLAS_TOGETHER,
-        "interpreted kernels that wait for those of other devices: their callbacks run one after "
-        "the other here (docs/decisions/0012-effects.md)",
     ),
     LeftOut(
         ("export_harnesses_multi_platform_test",),

@@ -285,6 +285,36 @@ PROGRAMS = {
 
             return step(jax.device_put(numbers(16, 2), P("x")))
     """,
+    "functions that wait for those of other devices": """
+    import threading
+    from jax.experimental import io_callback
+
+    def run(devices):
+        mesh = Mesh(devices.reshape(4, 2), ("x", "y"))
+        everyone = threading.Barrier(8)
+
+        def meet(x, weight):
+            everyone.wait(timeout=60)
+            return np.asarray(x) * weight
+
+        @partial(jax.jit, donate_argnums=0)
+        @partial(shard_map, mesh=mesh, in_specs=P("x"), out_specs=(P("x"), P(), P(("x", "y"))),
+                 check_vma=False)
+        def f(x):
+            like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+            y = io_callback(meet, like, x, 2.0)
+            total = jax.lax.psum(y, ("x", "y"))
+
+            def body(k, z):
+                z = io_callback(meet, like, jnp.sin(z), 1.5)
+                return z + jax.lax.ppermute(z, "x", [(0, 1), (1, 2), (2, 3), (3, 0)])
+
+            turned = jax.lax.fori_loop(0, 3, body, y)
+            jax.debug.callback(lambda x: None, turned)
+            return turned, total, jax.lax.axis_index("y") + jnp.zeros(1)
+
+        return [f(put(numbers(8, 3), mesh, "x")) for _ in range(2)]
+    """,
     "one of several": """
     def run(devices):
         x = jax.device_put(numbers(4), devices[0])
@@ -335,6 +365,33 @@ EXTREMES = """
 def test_extremes_that_are_not_taken_yet(python: Callable[..., str]) -> None:
     run = "".join((BOTH, EXTREMES, COMPARE))
     assert python(run, JAX_PLATFORMS="tiny,cpu", **EIGHT).endswith("same\n")
+
+
+def test_a_function_that_fails_keeps_no_device_waiting(python: Callable[..., str]) -> None:
+    program = """
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.experimental import io_callback
+    from jax.sharding import Mesh, PartitionSpec as P
+    bad = [True]
+
+    def check(x):
+        if bad[0] and x[0] == 2:
+            raise ValueError("the third device's")
+        return np.asarray(x)
+
+    @jax.jit
+    @jax.shard_map(mesh=Mesh(np.array(jax.devices()), "x"), in_specs=P("x"), out_specs=P())
+    def f(x):
+        return jax.lax.psum(io_callback(check, jax.ShapeDtypeStruct(x.shape, x.dtype), x), "x")
+
+    try:
+        f(jnp.arange(4.0)).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        print("the third device's" in str(error))
+    bad[0] = False
+    print(f(jnp.arange(4.0)))
+    """
+    assert python(program, TINYHLO_DEVICES="4") == "True\n[6.]\n"
 
 
 def test_count(python: Callable[..., str]) -> None:

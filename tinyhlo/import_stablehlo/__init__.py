@@ -2,7 +2,8 @@
 
 module        all of it; `context` parses (`artifact`, `platforms`, `quantized`, `refine`), and
               `quarantine` reads files of unknown origin in a process of their own
-              (`quarantine_process`); `content` is what makes two programs the same
+              (`quarantine_process`); `content` is what makes two programs the same,
+              `waiting` whether devices wait for each other
 decode        MLIR as `records`: `attributes`, `types`, `locations`
 walker        each op by its rule, `rules` finds it; `operands` help rules
 families      elementwise, conversions, movement, indexing, scattering, reductions, windows,

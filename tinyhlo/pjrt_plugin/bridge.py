@@ -122,7 +122,13 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
         raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
     asked = options.configure(environment(), given)
     check_memory(asked)
-    executable = compile_module(program, asked, placement(given.devices))
+    where = placement(given.devices)
+    if len(given.devices) > 1 and where is HERE and waiting(program):
+        from tinyhlo.side_by_side import side_by_side
+
+        executable = side_by_side(program, asked, len(given.devices))
+    else:
+        executable = compile_module(program, asked, where)
     devices = executable.signature.partitions
     if devices != len(given.devices):
         raise TinyhloError(
@@ -133,6 +139,13 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
         return for_buffers(executable)
     return executable
+
+
+def waiting(program: bytes) -> bool:
+    """Whether its devices may wait for each other's callbacks."""
+    from tinyhlo.import_stablehlo.waiting import waits
+
+    return waits(program)
 
 
 def placement(devices: Sequence[int]) -> Placement:

@@ -6,7 +6,8 @@ processors     the Targets that code is made for
 host           an `executable` of compiled code, or of the interpreter; `saved` ones on the disk
 core           the C library in `native/` as Python sees it; `arrays` in its memory
 library        functions that programs call: `targets` finds them, `ffi` handlers, `callbacks`;
-               `blas`: the threads of what LAPACK calls; `exchange` with the processes of a `job`
+               `blas`: the threads of what LAPACK calls; `exchange` with the processes of a `job`,
+               or with the threads of a `meeting`
 search/        schedules found by measuring; `trace`: each call with its time
 devices/       devices that follow pointers, into any memory; `webgpu/` those that do not
 shared_library a program as a C library; `c_compiler` finds who links it

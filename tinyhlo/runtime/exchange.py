@@ -3,12 +3,15 @@
     tiny.exchange(x) {to = "1 2", from = "0,3"}    # x goes to two processes, two arrays come
 
 In: what `import_stablehlo/spread.py` writes. The job itself is in `job.py`, which imports what few
-programs need.
+programs need; for threads that stand for processes it is a `Meeting` (`meeting.py`).
 """
 
 from __future__ import annotations
 
+import threading
 import zlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 EXCHANGE = "tiny.exchange"
 NAME, TO, FROM = "name", "to", "from"  # its attributes
 
+Exchange = Callable[..., None]  # as `Job.exchange`
+
 _job: Job | None = None
+_seat = threading.local()
 
 
 def current() -> Job | None:
@@ -36,6 +42,16 @@ def enter(job: Job | None) -> None:
     _job = job
 
 
+@contextmanager
+def seated(exchange: Exchange) -> Generator[None]:
+    """Programs that this thread runs meanwhile exchange arrays by that."""
+    _seat.exchange = exchange
+    try:
+        yield
+    finally:
+        _seat.exchange = None
+
+
 def bind_exchange(call: Call) -> Library:
     """The descriptor of an exchange: `to` has for each operand the processes that get it, `from`
     for each result the one that sends it."""
@@ -45,10 +61,11 @@ def bind_exchange(call: Call) -> Library:
     job = current()
 
     def run(given: list[np.ndarray], places: list[np.ndarray]) -> None:
-        if job is None:
+        exchange = getattr(_seat, "exchange", None) or (job and job.exchange)
+        if exchange is None:
             raise TinyhloError("this program is for a job of several processes")
         sends = list(zip(given, receivers, strict=True))
-        job.exchange(mark, sends, list(zip(places, senders, strict=True)))
+        exchange(mark, sends, list(zip(places, senders, strict=True)))
 
     return call_in_place(run, call.operands, call.results)
 

@@ -118,12 +118,7 @@ def interpreted(module: Module) -> Executable:
 def for_buffers(executable: Executable) -> Executable:
     """One of the host's for callers whose arrays it cannot read: it runs on copies."""
     signature = executable.signature
-
-    def function(arrays: list[np.ndarray]) -> list[np.ndarray]:
-        given = map(same_bytes, arrays, signature.inputs)
-        return [*map(same_bytes, executable(*given), map(stored, signature.outputs))]
-
-    library = host_call(called(function, signature), *types_of(signature))
+    library = host_call(called(as_stored(executable), signature), *types_of(signature))
     made = calling(executable.name, signature, library)
     return replace(
         made,
@@ -133,6 +128,17 @@ def for_buffers(executable: Executable) -> Executable:
         counters=executable.counters,
         keepalive=(made.keepalive, executable),
     )
+
+
+def as_stored(executable: Executable) -> Function:
+    """It as a function of arrays as they are stored."""
+    signature = executable.signature
+
+    def function(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        given = map(same_bytes, arrays, signature.inputs)
+        return [*map(same_bytes, executable(*given), map(stored, signature.outputs))]
+
+    return function
 
 
 def same_bytes(array: np.ndarray, type_: TensorType) -> np.ndarray:
