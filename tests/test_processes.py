@@ -60,6 +60,18 @@ def recurrent(w: Any, xs: Any) -> Any:
     return jax.value_and_grad(error)(w)
 
 
+def steps_now_and_then(w: Any, x: Any) -> Any:
+    """Gradients are gathered, and used every second time, as Optax's MultiSteps do."""
+
+    def step(state: Any, k: Any) -> Any:
+        w, gathered, x = state
+        gathered = gathered + jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+        use = lambda: (w - gathered, jnp.zeros_like(gathered), x + 1)  # noqa: E731
+        return lax.cond(k % 2 == 1, use, lambda: (w, gathered, x)), x.sum()
+
+    return lax.scan(step, (w, jnp.zeros_like(w), x), jnp.arange(4))
+
+
 def attention(q: Any, k: Any) -> Any:
     return jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k)) @ k
 
@@ -133,6 +145,21 @@ CASES: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
         lambda x: lax.while_loop(lambda s: jnp.abs(s).max() > 0.1, lambda s: s / 2, x), [ROWS], [X],
     ),
     "one of two": (lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), [ROWS], [X]),
+    "one of two by a known number": (
+        lambda x: lax.switch(1, [jnp.sin, jnp.cos], x),
+        [ROWS], [X],
+    ),
+    "one of three, one of them whole": (
+        lambda n, x: lax.switch(
+            n[3], [lambda x: x[::-1], lambda x: jnp.zeros_like(x), lambda x: x * 2], x
+        ),
+        [ALL, ROWS], [NUMBERS, X],
+    ),
+    "one of two sums": (
+        lambda n, x, w: lax.cond(n[1] > 5, lambda: x.sum(0) @ w, lambda: (x @ w).max(0)),
+        [ALL, ROWS, ALL], [NUMBERS, X, W],
+    ),
+    "steps now and then": (steps_now_and_then, [ALL, ROWS], [W, X]),
 }  # fmt: skip
 
 
@@ -304,6 +331,12 @@ def test_training_sends_sums_of_gradients() -> None:
 def test_gradients_of_tables_are_summed_not_their_rows() -> None:
     assert sent("gradient of a table") == [Y.shape]
     assert sent("one of each row") == [()]
+
+
+def test_branches_give_pieces() -> None:
+    """What decides is fetched, and nothing else."""
+    assert sent("one of two") == [()]
+    assert X.shape not in sent("steps now and then")
 
 
 def test_a_loop_carries_pieces() -> None:

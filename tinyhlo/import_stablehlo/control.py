@@ -21,7 +21,7 @@ from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.operands import known_scalar
 from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import Block, Operation
-from tinyhlo.import_stablehlo.spread import formed
+from tinyhlo.import_stablehlo.spread import formed, whole
 from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
 from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, blocks_of
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
@@ -49,7 +49,7 @@ def async_start(operation: Operation, inputs: Sequence[Values], team: Team) -> l
 def case(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """A branch for all copies that take the same way; else all ways, and each copy picks."""
     blocks = operation.regions
-    selectors: list[Any] = [given[0] for given in inputs]
+    selectors: list[Any] = [whole(given[0], team.walker) for given in inputs]
     if operation.name == "stablehlo.if":
         selectors = list(map(if_selector, selectors))
     known = [taken_branch(selector, len(blocks)) for selector in selectors]
@@ -102,12 +102,27 @@ def picked(condition: Node, then: Values, other: Values) -> Values:
 
 
 def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Values]:
-    """A Branch whose operands are what any copy reads in any block."""
+    """A Branch whose operands are what any copy reads in any block. A result that one block gives
+    in pieces is in such pieces in all: where that turns out late, they are walked again."""
     slots = captures(blocks, team)
     operands = read(slots, team)
     state = State(operands, classes_of(operands))
     within = inside(slots, state.params(), team)
-    runs = [within.region(block, [()] * len(operands)) for block in blocks]
+    divided: dict[int, Pieces] = {}
+
+    def finish(values: Values) -> Values:
+        for k, value in enumerate(values):
+            if isinstance(value, Pieces) and value.is_reduced:
+                divided.setdefault(k, value)
+        return tuple(formed(v, divided.get(k), team.walker) for k, v in enumerate(values))
+
+    while True:
+        first = within.region(blocks[0], [()] * len(operands), finish)
+        known = len(divided)
+        others = [within.region(block, [()] * len(operands), finish) for block in blocks[1:]]
+        if len(divided) == known:
+            break
+    runs = [first, *others]
     by_copy = zip(*(values for values, _ in runs), strict=True)  # the results of all branches
     made = State(runs[0][0], classes_of([tuple(zip(*each, strict=True)) for each in by_copy]))
     graphs = [state.graph(made.flat(values), effects, team) for values, effects in runs]

@@ -1,7 +1,7 @@
 """The walk of a program that several processes run (see `spread.py`).
 
 An op some of whose operands are in pieces is computed by pieces where it can be (`piecewise.py`),
-else from whole values. Calls, loops and per-device bodies take pieces as they are.
+else from whole values. Calls, loops, branches and per-device bodies take pieces as they are.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.piecewise import by_pieces
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import Operation, names
 from tinyhlo.import_stablehlo.spread import whole
 from tinyhlo.import_stablehlo.walker import Scope, Value, Walker
 from tinyhlo.placement import Placement
 
-TAKES_PIECES = ("func.call", "sdy.manual_computation", "stablehlo.while")
+TAKES_PIECES = names("while case if") | {"func.call", "sdy.manual_computation"}
 
 
 def takes_pieces(operation: Operation) -> bool:
