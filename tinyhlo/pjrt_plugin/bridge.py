@@ -9,6 +9,7 @@ Python, or an error left with `tiny_set_error`.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -115,20 +116,13 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
     Raises TinyhloError and its kin.
     """
-    compile_module = compiler()
     given = options.parse(option_bytes)
     if given.replicas != 1:
         hint = "programs for several devices are partitioned, not replicated, here"
         raise UnsupportedOp((UnsupportedItem("replicas", str(given.replicas), "", hint),))
     asked = options.configure(environment(), given)
     check_memory(asked)
-    where = placement(given.devices)
-    if len(given.devices) > 1 and where is HERE and waiting(program):
-        from tinyhlo.side_by_side import side_by_side
-
-        executable = side_by_side(program, asked, len(given.devices))
-    else:
-        executable = compile_module(program, asked, where)
+    executable = compiled(program, asked, given.devices)
     devices = executable.signature.partitions
     if devices != len(given.devices):
         raise TinyhloError(
@@ -141,11 +135,19 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
     return executable
 
 
-def waiting(program: bytes) -> bool:
-    """Whether its devices may wait for each other's callbacks."""
-    from tinyhlo.import_stablehlo.waiting import waits
+def compiled(program: bytes, asked: config.Config, devices: Sequence[int]) -> Executable:
+    """As one program for all devices of this process; as one for each where they may wait for each
+    other's callbacks, unless that is unsupported."""
+    compile_module, where = compiler(), placement(devices)
+    if len(devices) > 1 and where is HERE:
+        from tinyhlo.import_stablehlo.waiting import waits
 
-    return waits(program)
+        if waits(program):
+            from tinyhlo.side_by_side import side_by_side
+
+            with contextlib.suppress(UnsupportedOp):
+                return side_by_side(program, asked, len(devices))
+    return compile_module(program, asked, where)
 
 
 def placement(devices: Sequence[int]) -> Placement:
