@@ -123,6 +123,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[P], list[np.ndarray]]] = {
     "by matrix": (
         lambda x: (jnp.linalg.cholesky(x @ x.mT + 9 * jnp.eye(5)), jnp.fft.fft(x)), [ROWS], [BATCH],
     ),
+    "by LAPACK": (
+        lambda x: (
+            jnp.linalg.svd(x), jnp.linalg.qr(x), jnp.linalg.eigvalsh(x @ x.mT), jnp.linalg.det(x),
+            jnp.linalg.eigvals(x).real.sum(-1),
+        ),
+        [ROWS], [BATCH[..., :5]],
+    ),
+    "of one matrix": (lambda x: jnp.linalg.inv(x @ x.T + jnp.eye(8)), [ROWS], [X]),
     "first of rows": (lambda x: lax.top_k(x, 3), [ROWS], [X]),
     "added to": (lambda n, x: jnp.zeros((6, 6)).at[n].add(x), [ROWS, ROWS], [NUMBERS, X]),
     "complex": (lambda x: (jnp.fft.fft(x * 1j + x), abs(x * 1j)), [ROWS], [X]),
@@ -318,7 +326,16 @@ def sent(name: str) -> list[tuple[int, ...]]:
 
 
 def test_what_is_by_rows_needs_nothing() -> None:
-    names = ("product", "attention", "softmax", "sorted rows", "padded", "convolution", "by matrix")
+    names = (
+        "product",
+        "attention",
+        "softmax",
+        "sorted rows",
+        "padded",
+        "convolution",
+        "by matrix",
+        "by LAPACK",
+    )
     assert [name for name in names if sent(name)] == []
 
 

@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from tinyhlo.import_stablehlo import complex_functions, conversions, elementwise, special_functions
+from tinyhlo.import_stablehlo import (
+    complex_functions,
+    conversions,
+    elementwise,
+    linalg,
+    special_functions,
+)
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,
     DotDimensions,
@@ -27,6 +33,7 @@ from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import Node, Shape, TensorType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
+from tinyhlo.runtime.targets import batch_shape
 
 Name = tuple[Any, int]  # what an axis is, and how many of its elements are one of that
 Names = tuple[Name | None, ...]  # of the axes of an array; None: not to be divided
@@ -268,6 +275,22 @@ def scatter(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes
     return Axes(names, [names[0]], total)
 
 
+def linear_algebra(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Axes | None:
+    """Custom calls that factor or solve matrices, along the axes before those of a matrix."""
+    target = operation.attributes["call_target_name"]
+    given, made = tensors(operation.operand_types), tensors(operation.types)
+    if target not in linalg.TARGETS and not target.startswith("lapack_"):
+        return None
+    batch = batch_shape(given, made)
+    if batch is None:
+        return None
+    operands, results = (
+        [plain(len(batch)) + (None,) * (len(type_.shape) - len(batch)) for type_ in types]
+        for types in (given, made)
+    )
+    return Axes(operands, results)
+
+
 def window_names(
     numbers: WindowDimensions, array: Shape, places: Shape, windows: Shape
 ) -> tuple[Names, Names, Names]:
@@ -315,6 +338,7 @@ RULES: dict[str, AxesRule] = {
     "stablehlo.cholesky": all_but_last(2),
     "stablehlo.concatenate": along_others("dimension"),
     "stablehlo.convolution": convolution,
+    "stablehlo.custom_call": linear_algebra,
     "stablehlo.dot_general": dot_general,
     "stablehlo.dynamic_slice": dynamic_slice,
     "stablehlo.dynamic_update_slice": dynamic_update_slice,

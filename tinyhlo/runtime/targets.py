@@ -13,7 +13,7 @@ LAPACK handlers, which call SciPy's LAPACK, and with `jax.ffi`, for "tiny" first
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -171,7 +171,7 @@ def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
     """A call of LAPACK; a batch of small matrices is split among threads, of larger ones jaxlib
     does it by itself. BLAS has one thread then."""
     seconds = seconds_of(call)
-    batch = batch_shape(call)
+    batch = batch_shape(call.operands, call.results)
     largest = max((type_.size for type_ in call.operands), default=0)
     if batch is None or seconds < SPLIT_SECONDS or largest > prod(batch) * SPLIT_SIZE:
         alone = batch is not None or seconds < ALONE_SECONDS
@@ -184,12 +184,14 @@ def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
     return ffi_call(handlers, flat, seconds, prod(batch), alone=blas.is_controlled())
 
 
-def batch_shape(call: Call) -> tuple[int, ...] | None:
-    """The leading axes that all operands and results share; None when there are none or one of
-    them has not all of them. LAPACK's functions take matrices: two axes follow."""
-    longest = max((type_.shape for type_ in call.operands), key=len, default=())
+def batch_shape(
+    operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> tuple[int, ...] | None:
+    """The leading axes that all operands and results of a call share; None when there are none or
+    one of them has not all of them. LAPACK's functions take matrices: two axes follow."""
+    longest = max((type_.shape for type_ in operands), key=len, default=())
     batch = longest[:-2]
-    every = (*call.operands, *call.results)
+    every = (*operands, *results)
     shared = all(type_.shape[: len(batch)] == batch for type_ in every)
     within = all(len(type_.shape) <= len(batch) + 2 for type_ in every)
     return batch if batch and shared and within else None
