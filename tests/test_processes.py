@@ -15,6 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 from tests.processes import abstract_mesh, fetched, lowered, modules, parts_of, run_together
 from tests.random_programs import UNTRACEABLE, close, random_program
+from tinyhlo.ir.graph import LibraryCall
+from tinyhlo.runtime.exchange import EXCHANGE
 
 ROWS, COLUMNS, ALL = P("x"), P(None, "x"), P()
 MESH = {"x": 4}
@@ -348,6 +350,22 @@ def test_training_sends_sums_of_gradients() -> None:
 def test_gradients_of_tables_are_summed_not_their_rows() -> None:
     assert sent("gradient of a table") == [Y.shape]
     assert sent("one of each row") == [()]
+
+
+def test_exchanges_that_wait_for_none_other_are_one() -> None:
+    """The gradients and the loss; a standard deviation needs the mean before; large ones alone."""
+    assert exchanges(*CASES["training"]) == 1
+    assert exchanges(lambda x: (x.std(), x.max()), [ROWS], [X]) == 2
+    large = np.zeros((8, 400, 400), np.float32)
+    assert exchanges(lambda x: (x.sum(0), x.max(0)), [ROWS], [large]) == 2
+    assert exchanges(lambda x: (x.sum(0), x.max(0)), [ROWS], [large[:, :100]]) == 1
+
+
+def exchanges(function: Callable[..., Any], specs: list[P], arrays: list[np.ndarray]) -> int:
+    """How many there are in the program of one of two processes."""
+    text = lowered(function, abstract_mesh({"x": 2}), specs, *arrays)
+    nodes = modules(text, (0, 1))[0].graph.nodes()
+    return sum(isinstance(node, LibraryCall) and node.target == EXCHANGE for node in nodes)
 
 
 def test_branches_give_pieces() -> None:

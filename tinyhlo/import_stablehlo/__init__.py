@@ -16,8 +16,8 @@ lifting       complex and small types by the rules of plain ones: `complex_arith
 fft           Fourier transforms: `fft_passes`, `fft_tables`
 sharding      several devices: `partitioned`, `divided`, `manual`, `teams`,
               `collectives`, `partitioners`, `hlo_sharding`
-shared        several processes: values in `pieces`, `spread` fetches those of others, `piecewise`
-              ops on them by their `axes`
+shared        several processes: values in `pieces`, `spread` fetches those of others, in `bundles`,
+              `piecewise` ops on them by their `axes`
 
 What is named below is imported when it is asked for: `quarantine`'s process needs the parser only.
 """

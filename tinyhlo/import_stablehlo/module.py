@@ -18,6 +18,7 @@ from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
+from tinyhlo.import_stablehlo.bundles import bundled
 from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
@@ -131,8 +132,10 @@ def read_module(parsed: ir.Module, tf32: Tf32, placement: Placement) -> Module:
     own = len(placement.own(devices))
     signature = signature_of(function, given, made, own, devices)
     nodes, last = walker.collect(lambda: buffers_of(results, made, devices, walker))
+    inputs = tuple(map(stored, signature.inputs))
+    graph = Graph(inputs, nodes, (*effects, *last), walker.lines)
     return Module(
-        Graph(tuple(map(stored, signature.inputs)), nodes, (*effects, *last), walker.lines),
+        bundled(graph) if placement.is_shared else graph,
         name,
         signature,
         aliases_of(function, given, made, own),
