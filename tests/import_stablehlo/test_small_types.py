@@ -68,6 +68,15 @@ def test_float64_is_rounded_once() -> None:
     assert found.view(BY_NAME["f8E5M2"].numpy).astype(np.float64) == 1.25
 
 
+def test_float64_is_rounded_once_to_a_power_of_two() -> None:
+    """Also at the ends: 2**-127 is a denormal float32, from 1.5 * 2**127 on there is nothing."""
+    middles = 1.5 * 2.0 ** np.array([-127, -126, -1, 0, 60, 126, 127])
+    below, at = (apply(encode, x, F64, F8E8M0FNU) for x in (middles * (1 - 2**-40), middles))
+    np.testing.assert_array_equal(below, [0, 1, 126, 127, 187, 253, 254])
+    np.testing.assert_array_equal(at, below + 1)
+    assert apply(encode, np.array(2.0**-400), F64, F8E8M0FNU) == 0
+
+
 @pytest.mark.parametrize("dtype", SMALL_INTEGERS, ids=str)
 def test_integers_wrap_around(dtype: DType) -> None:
     given = np.arange(-40, 40, dtype=np.int32)
@@ -120,6 +129,17 @@ def test_floats_beyond_an_integers_range_saturate(dtype: DType, source: str) -> 
     expected = np.trunc(np.clip(x.astype(np.float32), *dtype.bounds))
     (found,) = compile_module(text, Config())(x)
     np.testing.assert_array_equal(found.astype(np.float32), expected)
+
+
+@pytest.mark.parametrize("dtype", (*SMALL_FLOATS, *SMALL_INTEGERS), ids=str)
+def test_booleans_become_zero_and_one(dtype: DType) -> None:
+    text = f"""func.func @main(%x: tensor<2xi1>) -> tensor<2x{dtype}> {{
+      %0 = stablehlo.convert %x : (tensor<2xi1>) -> tensor<2x{dtype}>
+      return %0 : tensor<2x{dtype}> }}"""
+    (found,) = compile_module(text, Config())(np.array([False, True]))
+    with np.errstate(invalid="ignore"):
+        expected = np.array([0, 1], np.float32).astype(dtype.numpy)
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
 def test_bits_of_integers() -> None:
@@ -194,6 +214,37 @@ def test_gradient_of_max_pooling(name: str) -> None:
     x, sources, zero = (np.array(v, BY_NAME[name].numpy) for v in ([-3, -2, 1, 0], [1, 2], 0))
     (found,) = compile_module(text, Config())(x, sources, zero)
     np.testing.assert_array_equal(found.astype(np.float32), [0, 1, 2, 0])
+
+
+@pytest.mark.parametrize("name", ["f32", "complex<f32>", "f8E5M2", "i4"])
+@pytest.mark.parametrize("index", ["i4", "ui4", "i2"])
+def test_indices_are_numbers(name: str, index: str) -> None:
+    """Not their bits: -1 lies before the first element, not at the fifteenth."""
+    row, part, one = f"tensor<20x{name}>", f"tensor<3x{name}>", f"tensor<{name}>"
+    given = f"%x: {row}, %u: {part}, %one: tensor<{index}>, %i: tensor<3x1x{index}>"
+    text = f"""func.func @main({given})
+        -> ({part}, {row}, {part}, {row}) {{
+      %0 = stablehlo.dynamic_slice %x, %one, sizes = [3] : ({row}, tensor<{index}>) -> {part}
+      %1 = stablehlo.dynamic_update_slice %x, %u, %one : ({row}, {part}, tensor<{index}>) -> {row}
+      %2 = "stablehlo.gather"(%x, %i) <{{dimension_numbers = #stablehlo.gather<
+        collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
+        slice_sizes = array<i64: 1>}}> : ({row}, tensor<3x1x{index}>) -> {part}
+      %3 = "stablehlo.scatter"(%x, %i, %u) ({{ ^bb0(%a: {one}, %b: {one}):
+        stablehlo.return %b : {one} }}) {{scatter_dimension_numbers = #stablehlo.scatter<
+          inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : ({row}, tensor<3x1x{index}>, {part}) -> {row}
+      return %0, %1, %2, %3 : {part}, {row}, {part}, {row} }}"""
+    x, u = (np.array(v).astype(BY_NAME[name].numpy) for v in (np.arange(20) % 7, [4, 5, 6]))
+    places = np.array([-1, 1, -2], np.int8).astype(BY_NAME[index].numpy)
+    found = compile_module(text, Config())(x, u, places[0], places.reshape(3, 1))
+    numbers = places.astype(int)
+    inside = numbers.clip(0, 19)
+    block = np.arange(3) + numbers[0].clip(0, 17)
+    stored, scattered = x.copy(), x.copy()
+    stored[block] = u
+    scattered[numbers[numbers >= 0]] = u[numbers >= 0]
+    for mine, theirs in zip(found, (x[block], stored, x[inside], scattered), strict=True):
+        np.testing.assert_array_equal(mine.astype(np.complex64), theirs.astype(np.complex64))
 
 
 WIDER = [("f8E5M2", "f32"), ("f8E5M2", "bf16"), ("f8E5M2", "f8E4M3FN"), ("i4", "i32"), ("i2", "i4")]

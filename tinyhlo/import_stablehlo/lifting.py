@@ -8,6 +8,7 @@ types. Out: its results.
     while(..., complex, ...)      ->  two pieces of state
     add(f8E5M2, f8E5M2)           ->  decode both to f32, add, encode
     transpose(f8E5M2)             ->  transpose of the bits
+    gather(f32, i4)               ->  the rule of gather, at indices that are i8
 
 A complex value is a `Complex`, a value of a small type a node of its bits (ui8), a token None:
 it consists of no nodes.
@@ -168,11 +169,40 @@ def lifted(rule: Any, operation: Operation) -> Any:
     when complex numbers need a rule of their own."""
     if operation.name in STRUCTURAL:
         return rule
+    if any(is_small(operation.operand_types[k]) for k in indices_of(operation)):
+        return partial(at_wide_indices, rule)
     if operation.name in VARIADIC:
         return partial(by_values, rule)
     if operation.form is Form.COMPLEX:
         return partial(by_planes, rule) if operation.name in LINEAR else None
     return partial(on_bits if operation.name in MOVES else decoded, rule)
+
+
+def indices_of(operation: Operation) -> range:
+    """Which operands say where the op reads or writes."""
+    count = len(operation.operand_types)
+    match operation.name:
+        case "stablehlo.gather" | "stablehlo.dynamic_slice":
+            return range(1, count)
+        case "stablehlo.dynamic_update_slice":
+            return range(2, count)
+        case "stablehlo.scatter":
+            return range(count // 2, count // 2 + 1)
+        case _:
+            return range(0)
+
+
+def at_wide_indices(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:
+    """Small indices as numbers; then the rule, lifted where the elements are not plain."""
+    values, types = list(inputs), list(operation.operand_types)
+    for k in indices_of(operation):
+        type_ = types[k]
+        if isinstance(type_, TensorType) and type_.dtype in SMALL:
+            values[k] = decode(values[k], type_.dtype)
+            types[k] = values[k].type
+    form = form_of((*types, *operation.types))
+    wide = replace(operation, operand_types=tuple(types), form=form)
+    return (rule if form is Form.PLAIN else lifted(rule, wide))(wide, tuple(values), scope)
 
 
 def by_values(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:

@@ -79,9 +79,7 @@ def decode(bits: Node, dtype: DType) -> Node:
 def encode(value: Node, dtype: DType) -> Node:
     """The bits of values: floats rounded to nearest even, integers wrapped around."""
     if dtype in elements.SMALL_INTEGERS:
-        mask = (1 << dtype.bits) - 1
-        low = cast(value, U8) if value.dtype.bits > 8 else bitcast(value, U8)
-        return low & mask
+        return cast(value, U8) & ((1 << dtype.bits) - 1)
     if value.dtype not in WIDE:
         value = cast(value, F32)
     if dtype is elements.F8E8M0FNU:
@@ -154,11 +152,13 @@ def decode_power_of_two(bits: Node) -> Node:
 
 def encode_power_of_two(x: Node) -> Node:
     """The nearest power of two, ties upwards; NaN for what is not positive."""
-    if x.dtype is F64:
-        x = cast(x, F32)
-    word = bitcast(x, unsigned_of(F32))
-    code = (word + (1 << 22)) >> 23
-    code = where(word < (3 << 21), 0, code)  # nearest is 2**-127
+    word, mantissa = unsigned_of(x.dtype), x.dtype.mantissa_bits
+    bits = bitcast(x, word)
+    exponent = (bits + (1 << (mantissa - 1))) >> mantissa
+    code = exponent - (x.dtype.exponent_bias - F32.exponent_bias)
+    code = elementwise(Op.MIN, code, like(255, code))
+    first = np.array(1.5 * 2.0**-127, x.dtype.numpy).view(word.numpy)  # nearest is not 2**-127
+    code = where(bits < int(first), 0, code)
     finite_ = x < np.inf
     positive = (x > 0) & finite_
     return cast(where(positive, code, 255), U8)

@@ -149,7 +149,7 @@ def dtypes_agree(node: Elementwise) -> bool:
         case Op.CAST:
             return True
         case Op.BITCAST:
-            return found[0].bits == node.dtype.bits
+            return found[0].bits == node.dtype.bits and dtypes.BOOL not in (*found, node.dtype)
         case Op.WHERE:
             return found == [dtypes.BOOL, node.dtype, node.dtype]
         case op if op in COMPARISONS:
