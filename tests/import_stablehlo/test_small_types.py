@@ -142,6 +142,17 @@ def test_booleans_become_zero_and_one(dtype: DType) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
+def test_a_precision_that_is_no_less_changes_nothing(dtype: DType) -> None:
+    type_, bits = f"tensor<{1 << dtype.bits}x{dtype}>", (dtype.exponent_bits, dtype.mantissa_bits)
+    text = f"""func.func @main(%x: {type_}) -> {type_} {{
+      %0 = stablehlo.reduce_precision %x, format = e{bits[0]}m{bits[1]} : {type_}
+      return %0 : {type_} }}"""
+    x = codes(dtype)
+    (found,) = compile_module(text, Config())(x.view(dtype.numpy))
+    np.testing.assert_array_equal(found.view(np.uint8), x)
+
+
 def test_bits_of_integers() -> None:
     text = """func.func @main(%x: tensor<16xi4>, %n: tensor<16xi4>)
         -> (tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<16xi4>, tensor<8xui8>) {

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo import elementwise as plain
 from tinyhlo.import_stablehlo.conversions import bitcast_convert, convert
-from tinyhlo.import_stablehlo.elementwise import clamp
 from tinyhlo.import_stablehlo.lifting import with_types
 from tinyhlo.import_stablehlo.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.operands import like
@@ -53,7 +53,7 @@ def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> N
 def saturated(x: Node, dtype: DType) -> Node:
     wide = cast(x, compute_type(dtype))
     smallest, largest = (like(limit, wide) for limit in dtype.bounds)
-    return clamp(smallest, wide, largest)
+    return plain.clamp(smallest, wide, largest)
 
 
 def count_leading_zeros(x: Node, dtype: DType) -> Node:
@@ -67,9 +67,20 @@ def shift_right_arithmetic(x: Node, places: Node, dtype: DType) -> Node:
     return (filled >> above) & ((1 << dtype.bits) - 1)
 
 
+def reduce_precision(x: Node, dtype: DType, exponent_bits: int, mantissa_bits: int) -> Node:
+    """To no fewer bits than there are leaves even the subnormal numbers, as `jax.checkpoint` asks
+    of what it keeps."""
+    if exponent_bits >= dtype.exponent_bits and mantissa_bits >= dtype.mantissa_bits:
+        return x
+    return encode(plain.reduce_precision(decode(x, dtype), exponent_bits, mantissa_bits), dtype)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(CONSTANTS, on_values(bits_constant, "value", SHAPE, DTYPE)),
     "stablehlo.convert": convert_op,
+    "stablehlo.reduce_precision": on_values(
+        reduce_precision, DTYPE, "exponent_bits", "mantissa_bits"
+    ),
     "stablehlo.shift_right_logical": on_values(operator.rshift),
     "stablehlo.shift_right_arithmetic": on_values(shift_right_arithmetic, DTYPE),
     "stablehlo.popcnt": on_values(partial(elementwise, Op.POPCOUNT)),
