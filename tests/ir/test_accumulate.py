@@ -133,6 +133,20 @@ def test_a_step_of_descent_changes_the_rows_that_it_read(rate: float) -> None:
     )
 
 
+def test_factors_whose_product_is_no_number_of_the_type_stay_apart() -> None:
+    """1000 * 1e-4 * 1e-4 is a float16, and 1e-8 is none."""
+
+    def step(y: jax.Array, places: jax.Array) -> jax.Array:
+        small = jnp.float16(1e-4)
+        return y - small * (small * jnp.zeros_like(y).at[places].add(1000))
+
+    y = np.zeros(TABLE, np.float16)
+    graph = simplify(import_module(jax.jit(step).lower(y, PLACES).as_text()).graph)
+    for each in (graph, accumulate(graph)):
+        (got,) = run_graph(each, (y, PLACES))
+        np.testing.assert_allclose(got[8], -1e-5, rtol=0.02)
+
+
 def test_steps_of_descent_in_a_loop() -> None:
     def function(y: jax.Array, places: jax.Array) -> jax.Array:
         def loss(y: jax.Array, place: jax.Array) -> jax.Array:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import copysign, isfinite
+from math import copysign, frexp, isfinite
 
 from tinyhlo.ir import build
-from tinyhlo.ir.dtypes import index_dtype
+from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import (
     Elementwise,
     Graph,
@@ -100,9 +100,16 @@ class Term:
                 node, factor = node.inputs[known.index(None)], factor * float(value)
             else:
                 return [self]
-        if not isfinite(factor) or not factor or not (node in alone or is_few(node)):
+        if not is_normal(factor, node.dtype) or not (node in alone or is_few(node)):
             return [self]
         return [Term(t.node, t.factor * factor) for t in alone.get(node, [Term(node, 1)])]
+
+
+def is_normal(factor: float, dtype: DType) -> bool:
+    """Whether a type has a product of constants as exactly as them: each alone may be small."""
+    if not dtype.is_float:
+        return True
+    return bool(factor) and isfinite(factor) and abs(frexp(factor)[1]) < dtype.exponent_bias - 1
 
 
 def is_sum(node: Node) -> bool:
