@@ -142,6 +142,20 @@ def test_booleans_become_zero_and_one(dtype: DType) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize("name", ["f8E5M2", "f8E4M3FN", "f8E3M4"])
+def test_the_next_number_is_one_of_the_type(name: str) -> None:
+    dtype = BY_NAME[name]
+    type_ = f"tensor<{1 << dtype.bits}x{name}>"
+    text = f"""func.func @main(%x: {type_}, %y: {type_}) -> {type_} {{
+      %0 = chlo.next_after %x, %y : {type_}, {type_} -> {type_}
+      return %0 : {type_} }}"""
+    x = codes(dtype).view(dtype.numpy)
+    y = np.roll(x, 77)
+    (found,) = compile_module(text, Config())(x, y)
+    expected = np.nextafter(x, y)
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+
+
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
 def test_a_precision_that_is_no_less_changes_nothing(dtype: DType) -> None:
     type_, bits = f"tensor<{1 << dtype.bits}x{dtype}>", (dtype.exponent_bits, dtype.mantissa_bits)

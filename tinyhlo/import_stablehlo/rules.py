@@ -6,6 +6,7 @@ differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
 from tinyhlo.import_stablehlo import (
@@ -39,7 +40,10 @@ LIFTED_RULES: dict[Form, dict[str, Rule]] = {
     Form.SMALL: small_rules.RULES,
 }
 # ops of which some are left to jaxlib's expansions
-EXCEPT = {"chlo.ragged_dot": ragged.is_batched}
+EXCEPT: dict[str, Callable[[Operation], bool]] = {
+    "chlo.next_after": lambda operation: operation.form is Form.SMALL,  # steps of those bits
+    "chlo.ragged_dot": ragged.is_batched,
+}
 
 
 def rule_of(operation: Operation) -> Rule | None:
