@@ -56,6 +56,22 @@ def read_as_well(x: jax.Array) -> jax.Array:
     return lax.fori_loop(0, ROWS, body, jnp.zeros((ROWS, 80)))
 
 
+def read_between(x: jax.Array) -> Any:
+    def body(k: int, state: Any) -> Any:
+        rows = lax.dynamic_update_index_in_dim(state[0], x, k, 0)
+        return rows, state[1] + rows.sum(0)
+
+    return lax.fori_loop(0, ROWS, body, (jnp.zeros((ROWS, 80)), x))
+
+
+def handed_on(x: jax.Array) -> Any:
+    def body(k: int, state: Any) -> Any:
+        rows = lax.dynamic_update_index_in_dim(state[0], x, k, 0)
+        return rows, rows, state[2] + state[1].sum(0)
+
+    return lax.fori_loop(0, ROWS, body, (jnp.zeros((ROWS, 80)), jnp.zeros((ROWS, 80)), x))
+
+
 def returned_too(x: jax.Array) -> Any:
     zeros = jnp.zeros((ROWS, 80))
     return lax.fori_loop(0, ROWS, lambda k, rows: rows.at[k].set(x), zeros), zeros
@@ -82,7 +98,9 @@ def test_in_a_loop_around() -> None:
     assert sum(write.type.nbytes for write in writes) < 4 * ROWS * 80
 
 
-@pytest.mark.parametrize("function", [partly, columns, read_as_well, returned_too])
+@pytest.mark.parametrize(
+    "function", [partly, columns, read_as_well, read_between, handed_on, returned_too]
+)
 def test_what_is_read_is_written(function: Callable[..., Any]) -> None:
     assert fills(planned(function, normal(80))) >= 4 * ROWS * 80
 

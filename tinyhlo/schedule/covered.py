@@ -51,10 +51,12 @@ def is_covered(loop: Loop, position: int, trips: int) -> bool:
 
 
 def is_read(loop: Loop, rows: Param, update: UpdateSlice) -> bool:
-    """Whether anything but the update needs the state."""
+    """Whether anything but the update needs the state, or needs it when some rows are replaced."""
     graphs = (loop.body, loop.condition)
-    readers = {node for graph in graphs for node in graph.nodes() if rows in node.inputs}
-    return readers != {update} or update.inputs.count(rows) > 1 or rows in loop.body.results
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    readers = [node for node in nodes if rows in node.inputs or update in node.inputs]
+    uses = (*update.inputs, *loop.body.results)
+    return readers != [update] or uses.count(rows) > 1 or uses.count(update) > 1
 
 
 def places(loop: Loop, start: Node, trips: int) -> np.ndarray | None:
