@@ -29,6 +29,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.compile import compile_program
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel, Launch
+from tinyhlo.target import Target
 
 Shape = tuple[int, ...]
 
@@ -182,11 +183,11 @@ def test_a_sum_of_rows_that_are_scaled_is_no_product() -> None:
     compare(Graph((x.type, scale.type), (build.reduce(Op.ADD, scaled, (1,)),)), tiled=False)
 
 
-def convolution(x: Node, w: Node, pad: int, stride: int) -> Node:
+def convolution(x: Node, w: Node, pad: int, stride: int, apart: int = 1) -> Node:
     """NHWC times HWIO, by windows."""
     padded = build.pad(x, build.scalar(0.0, x.dtype), (0, pad, pad, 0), (0, pad, pad, 0))
     kh, kw, ci, co = w.shape
-    windows = build.window(padded, (1, kh, kw, 1), (1, stride, stride, 1), (1, 1, 1, 1))
+    windows = build.window(padded, (1, kh, kw, 1), (1, stride, stride, 1), (1, apart, apart, 1))
     n, h, wide, _ = windows.shape[:4]
     left = build.reshape(windows, (n, h, wide, ci, kh, kw))
     shape = (n, h, wide, co, ci, kh, kw)
@@ -317,6 +318,36 @@ def test_windows_are_read_in_place_or_staged() -> None:
         Kernel("kernel", Graph((x.type, w.type), (convolution(x, w, 0, 1),))), TARGET, Moves()
     )
     assert inside is not None and "left in place" in inside.moves
+
+
+def run_as(kernel_graph: Graph, target: Target, *arrays: np.ndarray) -> tuple[str, ...]:
+    """What was planned for a kernel, which gives what the interpreter gives."""
+    program = kernel_program(kernel_graph)
+    compiled = compile_program(program, target, Config())
+    (found,), (expected,) = call(compiled, program, *arrays), run_graph(kernel_graph, arrays)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    return compiled.loops[0].moves
+
+
+def test_windows_that_leave_the_cache_are_packed() -> None:
+    """Widely dilated: a box of what a single row reads would be most of the image."""
+    x, w = build.param(0, (1, 32, 32, 16), F32), build.param(1, (3, 3, 16, 16), F32)
+    graph = Graph((x.type, w.type), (convolution(x, w, 16, 1, apart=16),))
+    arrays = numbers(x.shape, F32, 0), numbers(w.shape, F32, 1)
+    assert "left packed" in run_as(graph, replace(AVX2, l2_bytes=1 << 15), *arrays)
+
+
+def test_blocks_hold_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a row of sums is that waits for the next step of the depth."""
+    monkeypatch.setattr(contraction_planner, "MAX_DEPTH", 64)
+    monkeypatch.setattr(contraction_planner, "SUMS_BYTES", 1 << 12)
+    x, w = build.param(0, (40, 2052), F32), build.param(1, (16, 40, 5), F32)
+    windows = build.window(x, (1, 5), (1, 1), (1, 1))
+    left = build.reshape(windows, (40, 2048, 5))
+    total = product(w, (0, 2, 3), left, (2, 1, 3), (16, 2048, 40, 5))
+    graph = Graph((x.type, w.type), (build.reduce(Op.ADD, total, (2, 3)),))
+    moves = run_as(graph, AVX2, numbers(x.shape, F32, 0), numbers(w.shape, F32, 1))
+    assert "right in place" in moves and "block 4 rows, 50 deep, 4 steps" in moves
 
 
 def test_images_of_one_channel_are_staged_in_lanes() -> None:

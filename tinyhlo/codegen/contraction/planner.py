@@ -90,10 +90,10 @@ class Planner:
         self.shape = self.c.left.shape
         self.lanes = self.fitting_lanes()
         self.left_source, self.right_source = left, right
-        innermost = self.depth_cut(MAX_DEPTH).inside[-1]
+        step = self.depth_cut(MAX_DEPTH)
         streamed = self.depth_cut(self.stream_depth()).positions
         self.reading = Reading(
-            layout, form, target, left, right, computed, self.lanes, innermost, streamed
+            layout, form, target, left, right, computed, self.lanes, step, streamed
         )
         self.left = self.chosen("left", self.reading.left_use())
         self.right = self.chosen("right", self.reading.right_use())
@@ -140,7 +140,7 @@ class Planner:
 
     def tiled(self, rows: int, vectors: int) -> Plan:
         c, lanes = self.c, self.lanes
-        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1))
+        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1, rows))
         n_cuts = list(cuts(self.runs, self.shape, vectors * lanes))
         parts = max(self.parts_of_rows(self.last), self.parts_of_sums())
         if parts > 1:
@@ -334,6 +334,8 @@ class Planner:
         elif self.steps > 1:  # all sums of a chunk stay in memory
             n = n_cuts[j].positions
             i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
+            m = m_cuts[i].positions
+            j = max(j, first(n_cuts, lambda n: m * n.positions * size <= SUMS_BYTES))
         batch = c.extent(c.batch)
         work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
         target = self.target
@@ -393,8 +395,11 @@ class Planner:
         return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
 
 
-def cuts(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int) -> Iterator[Cut]:
-    """Blocks of axes from coarse to fine; along the last run they are multiples of `unit`."""
+def cuts(
+    runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int, least: int = 1
+) -> Iterator[Cut]:
+    """Blocks of axes from coarse to fine, of at least so many positions; along the last run they
+    are multiples of `unit`."""
     if not runs:
         yield Cut((), shape, 0, 1)
     for number, run in enumerate(runs):
@@ -407,7 +412,9 @@ def cuts(runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int) -
             if size == before or parts > extent:
                 continue
             before = size
-            yield Cut(runs, shape, number, size)
+            cut = Cut(runs, shape, number, size)
+            if cut.positions >= least:
+                yield cut
 
 
 def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:

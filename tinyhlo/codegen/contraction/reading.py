@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
+from tinyhlo.codegen.contraction.cut import Cut
 from tinyhlo.codegen.contraction.form import Form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
@@ -29,17 +30,17 @@ FETCHED_BYTES = 128  # of the rows of a panel, at least
 
 class Reading:
     """`left` and `right` are the sources, None where there is none; `computed`: vectors of the
-    right one can be computed as they are read; `innermost`: positions of a step of the depth along
-    its last axis; `streamed`: of a step where a far matrix is read once."""
+    right one can be computed as they are read; `step`: of the depth; `streamed`: positions of one
+    where a far matrix is read once."""
 
     def __init__(
         self, layout: Layout, form: Form, target: Target, left: Source | None,
-        right: Source | None, computed: bool, lanes: int, innermost: int, streamed: int,
+        right: Source | None, computed: bool, lanes: int, step: Cut, streamed: int,
     ) -> None:  # fmt: skip
         self.c, self.form, self.target = layout.contraction, form, target
         self.shape = self.c.left.shape
         self.left, self.right, self.computed = left, right, computed
-        self.lanes, self.innermost, self.streamed = lanes, innermost, streamed
+        self.lanes, self.step, self.streamed = lanes, step, streamed
 
     def left_use(self) -> Use:
         source = self.left
@@ -51,7 +52,8 @@ class Reading:
         stored = self.is_stored(source, self.form.left) and not self.form.bias
         usable = stored and (step == 1 or self.form.group == 1)
         if self.reuse(source, self.c.m) >= REUSE:
-            return Use.IN_PLACE if usable else Use.STAGED
+            staged = Use.STAGED if self.window_is_near(source) else Use.PACKED
+            return Use.IN_PLACE if usable else staged
         near = step == 1 or step * self.form.itemsize <= NEAR_ROWS
         return Use.IN_PLACE if usable and near else Use.PACKED
 
@@ -59,9 +61,17 @@ class Reading:
         """Whether memory holds the operand in the type in which it is multiplied."""
         return source.argument is not None and source.argument.dtype is dtype
 
+    def window_is_near(self, source: Source) -> bool:
+        """Whether L2 holds a box of what a single row reads, which may be dilated widely."""
+        box = box_size(source, self.step.inner_extents())
+        return box * self.form.itemsize <= self.target.l2_bytes // 2
+
     def groups_in(self, source: Source) -> bool:
         """Whether members of a group can be neighbours in a box of the source."""
-        return self.innermost % self.form.group == 0 and source.axis_along(self.c.k[-1]) is not None
+        return (
+            self.step.inside[-1] % self.form.group == 0
+            and source.axis_along(self.c.k[-1]) is not None
+        )
 
     def right_use(self) -> Use:
         source = self.right
