@@ -14,7 +14,8 @@ from tinyhlo.codegen.moves import columns
 from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, elementwise, full, param, reduce
+from tinyhlo.ir import joining
+from tinyhlo.ir.build import broadcast, elementwise, full, param, reduce, slice_
 from tinyhlo.ir.dtypes import BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
@@ -89,6 +90,20 @@ def test_several_reduces_of_columns_are_passes_of_their_own(
     moves = [move for loops in compiled(graph).loops for move in loops.moves]
     assert sum(move.startswith("rows outside") for move in moves) == 2
     check(graph, normal(*shape))
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX])
+def test_a_sum_of_joined_arrays_goes_on_from_part_to_part(
+    op: Op, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "is_far", lambda columns, target: True)
+    x = param(0, (300, 65), F32)
+    upper, lower = slice_(x, (0, 0), (200, 65)), slice_(x, (20, 0), (300, 65))
+    joined = joining.join([mul(upper, upper), x, lower], 0)
+    graph = graph_of(mul(reduce(op, joined, (0,)), full(9.0, (65,), F32)), shape=x.shape)
+    moves = [move for loops in compiled(graph).loops for move in loops.moves]
+    assert sum(move.startswith("rows outside") for move in moves) == 3
+    check(graph, normal(*x.shape))
 
 
 @pytest.mark.parametrize(("rows", "passes"), [(1500, 2), (100, 0)])

@@ -26,7 +26,7 @@ of a strip (`in_streams`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import takewhile
@@ -165,23 +165,32 @@ def reduces_apart(statement: Statement) -> Body:
     reduces = list(takewhile(is_reduce, body[len(declares) :]))
     known: dict[Expression, Expression] = {}
 
-    def with_known(part: Body) -> Body:
-        return tuple(rewritten(s, lambda value: exchanged(value, known)) for s in part)
+    def with_known(part: Body, names: Mapping[str, str]) -> Body:
+        values = dict(known)
+        return tuple(
+            rewritten(s, lambda e: exchanged(e, values), name_of=lambda n: names.get(n, n))
+            for s in part
+        )
 
     result: list[Statement] = []
-    for loop in reduces:
-        own = [d for d in declares if d.name in names_set((loop,))]
+    for number, loop in enumerate(reduces):
+        own = {Read(d.name, d.value.dtype): d for d in declares if d.name in names_set((loop,))}
+        # a sum of joined arrays goes on from where the loop before has left it
+        names = {read.name: f"{read.name}_{number}" if read in known else read.name for read in own}
+        starts = [Declare(names[d.name], known.get(read, d.value)) for read, d in own.items()]
+        (sums,) = with_known((loop,), names)
         rows = {
-            Read(d.name, d.value.dtype): Memory(
-                f"{d.name}_row", d.value.dtype, column.extent, local=True
-            )
-            for d in own
+            read: Memory(f"{names[read.name]}_row", read.dtype, column.extent, local=True)
+            for read in own
         }
-        stores = [Store(row, index(column), read) for read, row in rows.items()]
-        part = Loop(column, Axis.SERIAL, (*own, *with_known((loop,)), *stores))
+        stores = [
+            Store(row, index(column), Read(names[read.name], read.dtype))
+            for read, row in rows.items()
+        ]
+        part = Loop(column, Axis.SERIAL, (*starts, sums, *stores))
         result += [*map(Allocate, rows.values()), part]
         known |= {read: Load(row, index(column)) for read, row in rows.items()}
-    rest = with_known(body[len(declares) + len(reduces) :])
+    rest = with_known(body[len(declares) + len(reduces) :], {})
     return (*result, replace(statement, body=rest))
 
 
