@@ -26,7 +26,16 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.render import render
 from tinyhlo.codegen.llvm.kernel import render_kernel
-from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, LoopProgram, Store
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Axis,
+    Body,
+    Declare,
+    Loop,
+    LoopProgram,
+    Store,
+)
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.index import Condition, Data, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
@@ -137,3 +146,37 @@ def test_memory_that_is_read_for_an_index_is_in_a_body() -> None:
     place = index(Data(Load(PLACES, index(AXIS)), (0, 9)))
     assert memories_in((loop(copied(Y, X, place)),)) == {X, Y, PLACES}
     assert memories_read((loop(copied(Y, X, place)),)) == {X, PLACES}
+
+
+def test_what_all_lanes_read_is_read_again_when_it_has_changed() -> None:
+    kept, made = Memory("y0", F32, 1), Memory("y1", F32, 8)
+    scaled = Load(X, index(AXIS)) * Load(kept, constant(0))
+    sums = Accumulate("sum", Op.ADD, scaled)
+    body = (
+        Declare("sum", literal(0, F32)),
+        sums,
+        Store(kept, constant(0), literal(2, F32)),
+        sums,
+        Store(made, index(AXIS), Read("sum", F32)),
+    )
+    lanes = Loop(AXIS, Axis.VECTOR, body, width=8)
+    program = LoopProgram("scaled", (X,), (kept, made), (lanes,))
+    text = str(render_kernel(program, named_target("x86-64-v3", 1), "scaled", False, {}))
+    in_lanes = text[: text.index("ptr %p2")]
+    assert in_lanes.count("load float, ptr %p1") == 2
+    assert in_lanes.count("insertelement <8 x float>") == 2
+
+
+def test_threads_are_not_given_memory_of_a_loop_that_is_over() -> None:
+    """Where that is large its address is known in that loop alone."""
+    given, made, large = Memory("x0", F32, 2), Memory("y0", F32, 2), Memory("t", F32, 8000, True)
+    first, second, inner = Var("i", 2), Var("j", 2), Var("k", 8000)
+    filled = Loop(inner, Axis.SERIAL, (Store(large, index(inner), Load(given, index(first))),))
+    last = Store(made, index(first), Load(large, constant(7999)))
+    body = (
+        Loop(first, Axis.SERIAL, (Allocate(large), filled, last)),
+        Loop(second, Axis.PARALLEL, (Store(made, index(second), Load(given, index(second))),)),
+    )
+    program = LoopProgram("shared", (given,), (made,), body)
+    text = str(render_kernel(program, named_target("x86-64-v3", 2), "shared", False, {}))
+    assert "call ptr @tiny_scratch" in text and text.count("store ptr") == 2

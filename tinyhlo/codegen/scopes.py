@@ -162,7 +162,7 @@ class Scopes:
             scope.addresses = {
                 k: t for k, t in scope.addresses.items() if index_free(k[1]).isdisjoint(changed)
             }
-            scope.loaded.clear()
+        self.stored()
 
     def stored(self) -> None:
         """Memory changed: what was loaded from mutable memory is stale."""

@@ -93,16 +93,14 @@ class Statements(Values):
         return self.b.intrinsic("tiny_scratch", "ptr", [("i64", str(memory.nbytes))])
 
     def release(self, body: Body) -> None:
-        """Give large private memory of `body` back."""
+        """Forget private memory of `body`, and give it back where it is large."""
         for statement in body:
             if not isinstance(statement, Allocate):
                 continue
-            memory = statement.memory
-            if memory.nbytes > STACK_BYTES:
+            pointer, nbytes = self.pointers.pop(statement.memory), statement.memory.nbytes
+            if nbytes > STACK_BYTES:
                 self.b.declarations["tiny_free"] = "declare void @tiny_free(ptr, i64)"
-                self.b.line(
-                    f"call void @tiny_free(ptr {self.pointers[memory]}, i64 {memory.nbytes})"
-                )
+                self.b.line(f"call void @tiny_free(ptr {pointer}, i64 {nbytes})")
 
     def body(self, body: Body) -> None:
         made = [s.memory.name for s in body if isinstance(s, Allocate)]
