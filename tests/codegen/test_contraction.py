@@ -350,6 +350,17 @@ def test_blocks_hold_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "right in place" in moves and "block 4 rows, 50 deep, 4 steps" in moves
 
 
+def test_so_do_blocks_of_columns_for_many_threads() -> None:
+    """Columns in rows of one vector each, of which a tile has two."""
+    x, w = build.param(0, (8, 2048), F32), build.param(1, (48, 2048, 16), F32)
+    total = build.reduce(Op.ADD, product(x, (1, 2), w, (0, 2, 3), (48, 8, 2048, 16)), (2,))
+    target = replace(named_target("x86-64-v4", threads=64), fmas=2)
+    kernel = Kernel("kernel", Graph((x.type, w.type), (total,)))
+    loops = lower_contraction(kernel, target, Moves())
+    assert loops is not None and "tile 8x32" in loops.moves
+    assert ", -" not in str(loops)  # the least of a place and the last one
+
+
 def test_images_of_one_channel_are_staged_in_lanes() -> None:
     x, w = build.param(0, (2, 28, 28, 1), F32), build.param(1, (3, 3, 1, 16), F32)
     graph = Graph((x.type, w.type), (convolution(x, w, 1, 1),))

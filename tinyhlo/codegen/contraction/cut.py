@@ -59,6 +59,11 @@ class Cut:
     def positions(self) -> int:
         return prod(self.inside)
 
+    def units(self, lanes: int) -> tuple[int, ...]:
+        """Vectors along each run of a block: those of the last run may overlap."""
+        *outer, last = self.inside
+        return (*outer, ceil_div(last, lanes))
+
     def runs_at(self, block: Index) -> list[Index]:
         """Where a block begins along every run."""
         *outer, part = unravel(block, (*self.extents[: self.number], self.parts))

@@ -101,10 +101,10 @@ class Frame:
 
     def unit(self, panel: Var, vector: int | Var) -> list[Index]:
         """Where a vector of a panel begins, as an index into the chunk's columns."""
-        plan = self.plan
-        first = at_most(index(panel) * plan.vectors, prod(plan.units) - plan.vectors)
+        plan, units = self.plan, self.plan.n.units(self.plan.lanes)
+        first = at_most(index(panel) * plan.vectors, prod(units) - plan.vectors)
         here = first + (index(vector) if isinstance(vector, Var) else vector)
-        *outer, last = unravel(here, plan.units)
+        *outer, last = unravel(here, units)
         extent = plan.n.inside[-1]
         return [*outer, at_most(last * plan.lanes, max(extent - plan.lanes, 0))]
 

@@ -96,14 +96,8 @@ class Plan:
         return min(max(near, 1), self.panels)
 
     @property
-    def units(self) -> tuple[int, ...]:
-        """Vectors along each run of n in a chunk: those of the last run may overlap."""
-        *outer, last = self.n.inside
-        return (*outer, ceil_div(last, self.lanes))
-
-    @property
     def panels(self) -> int:
-        return ceil_div(prod(self.units), self.vectors)
+        return ceil_div(prod(self.n.units(self.lanes)), self.vectors)
 
     @property
     def depth(self) -> int:

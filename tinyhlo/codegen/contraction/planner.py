@@ -140,8 +140,8 @@ class Planner:
 
     def tiled(self, rows: int, vectors: int) -> Plan:
         c, lanes = self.c, self.lanes
-        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1, rows))
-        n_cuts = list(cuts(self.runs, self.shape, vectors * lanes))
+        m_cuts = list(cuts(tuple((axis,) for axis in c.m), self.shape, 1, rows, 1))
+        n_cuts = list(cuts(self.runs, self.shape, vectors * lanes, vectors, lanes))
         parts = max(self.parts_of_rows(self.last), self.parts_of_sums())
         if parts > 1:
             m, n = m_cuts[0], n_cuts[0]
@@ -396,10 +396,10 @@ class Planner:
 
 
 def cuts(
-    runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int, least: int = 1
+    runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int, least: int, lanes: int
 ) -> Iterator[Cut]:
-    """Blocks of axes from coarse to fine, of at least so many positions; along the last run they
-    are multiples of `unit`."""
+    """Blocks of axes from coarse to fine, each of as many rows or vectors as a tile has at `least`;
+    along the last run they are multiples of `unit`."""
     if not runs:
         yield Cut((), shape, 0, 1)
     for number, run in enumerate(runs):
@@ -413,7 +413,7 @@ def cuts(
                 continue
             before = size
             cut = Cut(runs, shape, number, size)
-            if cut.positions >= least:
+            if prod(cut.units(lanes)) >= least:
                 yield cut
 
 
