@@ -12,8 +12,6 @@ that an earlier process has left on the disk needs none of them.
 
 from __future__ import annotations
 
-# A process that is ending cannot import this any more, but may still compile.
-import concurrent.futures.thread  # noqa: F401 # type: ignore[reportUnusedImport]
 import importlib
 import sys
 import time

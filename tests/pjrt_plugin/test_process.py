@@ -141,6 +141,19 @@ def test_exit_of_fresh_interpreters(python: Python) -> None:
         python(program)
 
 
+def test_threads_that_outlive_the_main_one_compile(python: Python) -> None:
+    """The first program of the process is one: of several modules, but no pool can be had."""
+    program = """
+        import threading, time, jax, jax.numpy as jnp
+        def work():
+            while threading.main_thread().is_alive():
+                time.sleep(0.01)
+            print(jax.jit(lambda x: jnp.sort(jnp.tanh(x @ x))[0, 0])(jnp.zeros((300, 300))))
+        threading.Thread(target=work).start()
+    """
+    assert python(program) == "0.0\n"
+
+
 def test_what_runs_at_exit_is_profiled_and_shown(python: Python, tmp_path: Path) -> None:
     program = """
         import jax, jax.numpy as jnp

@@ -12,13 +12,17 @@ from the same text for the same target, or compiled now, on as many threads as t
 from __future__ import annotations
 
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from tinyhlo.config import Config
 from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.jit import compile_text, llvm_version
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 # Seconds until Python hands its lock over to a thread that comes back from LLVM. It is 5 ms usually
 # and taken a dozen times a module: 15 ms of work took 90 while Python was busy.
@@ -44,16 +48,22 @@ class ObjectCode:
 
     def add(self, text: str) -> None:
         """Begin to compile a module."""
-        if self.threads is None:
-            self.threads = ThreadPoolExecutor(self.target.threads, "tinyhlo-compile")
-            self.interval = sys.getswitchinterval()
-            sys.setswitchinterval(min(self.interval, HANDOVER))
         try:
-            future = self.threads.submit(self.compile, text)
-        except RuntimeError:  # a process that is ending starts no threads
+            future = self.started().submit(self.compile, text)
+        except RuntimeError:  # a process that is ending starts no threads, nor imports them
             future = Future[bytes]()
             future.set_result(self.compile(text))
         self.futures.append(future)
+
+    def started(self) -> ThreadPoolExecutor:
+        """The threads, from the first module on."""
+        if self.threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self.threads = ThreadPoolExecutor(self.target.threads, "tinyhlo-compile")
+            self.interval = sys.getswitchinterval()
+            sys.setswitchinterval(min(self.interval, HANDOVER))
+        return self.threads
 
     def pieces(self, last: str) -> tuple[bytes, ...]:
         """The code of all modules, once it is there; `last` is a module too."""
