@@ -34,6 +34,15 @@ def test_device_put_shares_aligned_memory(tiny: jax.Device) -> None:
     np.testing.assert_array_equal(np.asarray(y), x)
 
 
+def test_a_copy_does_not_share_what_others_may_change(tiny: jax.Device) -> None:
+    x = aligned(1000)
+    y = jax.device_put(x, tiny)
+    copy = jax.device_put(y, tiny, may_alias=False)
+    moved = jax.device_put(y, SingleDeviceSharding(tiny, memory_kind="pinned_host"))
+    x[:] = 1
+    assert not np.asarray(copy).any() and not np.asarray(moved).any()
+
+
 def test_device_put_copies_unaligned_memory(tiny: jax.Device) -> None:
     x = aligned(1001)[1:]
     y = jax.device_put(x, tiny)
@@ -245,7 +254,7 @@ def test_memory_kinds_are_names_of_one_memory(tiny: jax.Device) -> None:
     kinds = [memory.kind for memory in tiny.addressable_memories()]
     assert kinds == ["device", "pinned_host", "unpinned_host"]
     assert tiny.default_memory().kind == "device"
-    x = jax.device_put(aligned(64), tiny)
+    x = jax.jit(lambda x: x + 0)(jax.device_put(aligned(64), tiny))
     for kind in kinds:
         place = SingleDeviceSharding(tiny, memory_kind=kind)
         moved = jax.device_put(x, place)

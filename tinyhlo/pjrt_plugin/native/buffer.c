@@ -197,23 +197,37 @@ Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(
 
 /* ---- copies on the device: one memory, so the copy shares the storage until somebody donates - */
 
-static Error* share(Buffer* source, Memory* memory, void** copy) {
+static Storage* shared(Storage* storage) {
   pthread_mutex_lock(&buffers_lock);
-  Storage* storage = source->deleted ? NULL : source->storage;
-  if (storage) storage->owners++;
+  storage->owners++;
   pthread_mutex_unlock(&buffers_lock);
+  return storage;
+}
+
+/* Memory of somebody else, who may change it once the original array is gone. */
+static Storage* copied(const Storage* foreign) {
+  Storage* storage = storage_new(foreign->bytes);
+  if (storage && foreign->bytes) memcpy(storage->data, foreign->data, (size_t)foreign->bytes);
+  return storage;
+}
+
+static Error* copy_to(Buffer* source, Memory* memory, void** copy) {
+  Storage* storage = hold(source);
   if (!storage) return deleted_error();
-  *copy = buffer_new(memory, storage, event_retain(source->ready), source->type,
-                     source->dims, source->layout);
+  Storage* own = storage->foreign ? copied(storage) : shared(storage);
+  release_hold(storage);
+  *copy = own ? buffer_new(memory, own, event_retain(source->ready), source->type, source->dims,
+                           source->layout)
+              : NULL;
   return *copy ? NULL : error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 Error* PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
-  return share(args->buffer, ((Device*)args->dst_device)->memories[0], &args->dst_buffer);
+  return copy_to(args->buffer, ((Device*)args->dst_device)->memories[0], &args->dst_buffer);
 }
 
 Error* PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
-  return share(args->buffer, args->dst_memory, &args->dst_buffer);
+  return copy_to(args->buffer, args->dst_memory, &args->dst_buffer);
 }
 
 /* ---- to the host ----------------------------------------------------------------------------- */
