@@ -17,7 +17,6 @@ MAY_BE_UNSUPPORTED = {
     "topology.deserialize",
     "topology.create_by_name",
     "topology.client_free_compile",
-    "transfer.async_host_to_device",
 }
 
 

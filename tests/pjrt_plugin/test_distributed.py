@@ -14,6 +14,9 @@ START = """
     import jax, jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+    if "TRANSFERS" in os.environ:
+        address = "127.0.0.1:" + os.environ["TRANSFERS"].split()[{index}]
+        jax.config.update("jax_cross_host_transfer_socket_address", address)
     jax.distributed.initialize("127.0.0.1:{port}", {processes}, {index})
     try:
         devices = jax.devices()
@@ -171,3 +174,25 @@ def test_xla_computes_beside_it_in_several(python: Python) -> None:
     for lines in run(python, SUM + body, 2, JAX_PLATFORMS="", XLA_FLAGS=""):
         assert "cpu 28.0" in lines
         assert "each must ask for tiny: JAX_PLATFORMS=tiny,cpu" in " ".join(lines)
+
+
+def test_arrays_move_to_devices_of_others(python: Python) -> None:
+    """What is computed from them at once waits until they have come; a program of both processes
+    behind it does too."""
+    body = """
+    from jax.sharding import SingleDeviceSharding
+    near, far = map(SingleDeviceSharding, devices)
+    moved = []
+    for k in range(20):
+        given = jax.device_put(np.full((300, 300), k, "f4"), near)
+        there = jax.device_put(given * 2 if near.is_fully_addressable else given, far)
+        if far.is_fully_addressable:
+            moved.append(jnp.tanh(there / 40)[0, 0] + jnp.dot(there, there)[0, 0])
+    print(float(jax.jit(lambda x: x.sum(), out_shardings=whole)(x)))
+    expected = [np.tanh(k / 20) + 1200 * k * k for k in range(20)]
+    print(np.allclose(moved, expected) if moved else "sent")
+    end()
+    """
+    ports = f"{free_port()} {free_port()}"
+    first, second = run(python, body, 2, **TOGETHER, TRANSFERS=ports)
+    assert first == ["28.0", "sent"] and second == ["28.0", "True"]

@@ -145,15 +145,18 @@ Memory_Kind_Id p:memory i:kind_id
 ExecuteContext_Create p:context
 ExecuteContext_Destroy p:context
 Buffer_CopyRawToHost p:buffer p:dst l:offset l:transfer_size p:event
-AsyncHostToDeviceTransferManager_Destroy
-AsyncHostToDeviceTransferManager_TransferData
-Client_CreateBuffersForAsyncHostToDevice
-AsyncHostToDeviceTransferManager_RetrieveBuffer
-AsyncHostToDeviceTransferManager_Device
-AsyncHostToDeviceTransferManager_BufferCount
-AsyncHostToDeviceTransferManager_BufferSize
-AsyncHostToDeviceTransferManager_SetBufferError
-AsyncHostToDeviceTransferManager_AddMetadata
+AsyncHostToDeviceTransferManager_Destroy p:transfer_manager
+AsyncHostToDeviceTransferManager_TransferData p:transfer_manager i:buffer_index p:data l:offset
+    l:transfer_size b:is_last_transfer p:done_with_h2d_transfer
+Client_CreateBuffersForAsyncHostToDevice p:client p:shape_specs z:num_shape_specs p:device_layouts
+    z:num_device_layouts p:memory p:transfer_manager
+AsyncHostToDeviceTransferManager_RetrieveBuffer p:transfer_manager i:buffer_index p:buffer_out
+AsyncHostToDeviceTransferManager_Device p:transfer_manager p:device_out
+AsyncHostToDeviceTransferManager_BufferCount p:transfer_manager z:buffer_count
+AsyncHostToDeviceTransferManager_BufferSize p:transfer_manager i:buffer_index z:buffer_size
+AsyncHostToDeviceTransferManager_SetBufferError p:transfer_manager i:buffer_index u:error_code
+    p:error_message z:error_message_size
+AsyncHostToDeviceTransferManager_AddMetadata p:transfer_manager p:transfer_metadata z:num_metadata
 Client_DmaMap
 Client_DmaUnmap
 Client_CreateUninitializedBuffer p:client p:shape_dims z:shape_num_dims u:shape_element_type
@@ -212,6 +215,7 @@ Api_Version i:major_version i:minor_version
 Memory_FunctionTable z:instance_struct_size p:get_user_data p:set_user_data
 NamedValue p:name z:name_size u:type l:value z:value_size
 Program p:code z:code_size p:format z:format_size
+ShapeSpec p:dims z:num_dims u:element_type
 Buffer_MemoryLayout_Tiled p:minor_to_major z:minor_to_major_size p:tile_dims p:tile_dim_sizes
     z:num_tiles
 Buffer_MemoryLayout_Strides p:byte_strides z:num_byte_strides

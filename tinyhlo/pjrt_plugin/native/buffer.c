@@ -79,8 +79,7 @@ static Error* deleted_error(void) {
   return error_new(TINY_INVALID_ARGUMENT, "the buffer has been deleted or donated");
 }
 
-/* The memory of a live buffer with one user more, counted in `running`; NULL when deleted. */
-static Storage* hold(Buffer* buffer) {
+Storage* hold(Buffer* buffer) {
   pthread_mutex_lock(&buffers_lock);
   Storage* storage = buffer->deleted ? NULL : buffer->storage;
   if (storage) storage->running++;
@@ -88,7 +87,7 @@ static Storage* hold(Buffer* buffer) {
   return storage;
 }
 
-static void release_hold(Storage* storage) {
+void release_hold(Storage* storage) {
   pthread_mutex_lock(&buffers_lock);
   bool last = storage_drop(storage, &storage->running);
   pthread_mutex_unlock(&buffers_lock);

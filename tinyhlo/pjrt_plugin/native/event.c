@@ -74,7 +74,7 @@ void event_set(Event* event, Error* error) {
   event_release(event);
 }
 
-static void event_wait(Event* event) {
+void event_wait(Event* event) {
   if (event_is_ready(event)) return;
   pthread_mutex_lock(&lock);
   while (!event_is_ready(event)) pthread_cond_wait(&changed, &lock);

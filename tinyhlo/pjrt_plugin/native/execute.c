@@ -305,8 +305,16 @@ static void finish_job(Run* run, Error* error) {
   settle_job(run);
 }
 
+/* Programs on the stream that computed an input are over, as they came before. What another process
+   sends may still be on its way. */
+static void wait_for_inputs(Run* run) {
+  for (int64_t k = 0; k < run->executable->input_count; k++)
+    if (run->producers[k]) event_wait(run->producers[k]);
+}
+
 static void run_job(Job* job) {
   Run* run = (Run*)job;
+  wait_for_inputs(run);
   const Error* earlier = producer_error(run);
   finish_job(run, earlier ? error_copy(earlier) : call_entry(run));
 }

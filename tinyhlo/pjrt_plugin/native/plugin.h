@@ -59,6 +59,7 @@ bool event_is_ready(const Event* event);
 const Error* event_error(const Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
+void event_wait(Event* event);
 
 /* ---- what PJRT's getters share --------------------------------------------------------------- */
 
@@ -185,6 +186,12 @@ void storage_free(Storage* storage);
 Buffer* buffer_new(Memory* memory, Storage* storage, Event* ready, uint32_t type,
                    const int64_t* dims, const Layout* layout);
 void buffer_destroy(Buffer* buffer);
+/* The same with new memory of unknown contents; takes over one reference of `ready`. */
+Error* buffer_uninitialized(Memory* memory, Event* ready, uint32_t type, const int64_t* dims,
+                            size_t rank, const PJRT_Buffer_MemoryLayout* layout, Buffer** buffer);
+/* The memory of a live buffer with one user more, counted in `running`; NULL when deleted. */
+Storage* hold(Buffer* buffer);
+void release_hold(Storage* storage);
 
 /* ---- executables ----------------------------------------------------------------------------- */
 

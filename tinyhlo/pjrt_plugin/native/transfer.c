@@ -133,14 +133,19 @@ Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer
   return args->buffer ? NULL : out_of_memory(bytes);
 }
 
+Error* buffer_uninitialized(Memory* memory, Event* ready, uint32_t type, const int64_t* dims,
+                            size_t rank, const PJRT_Buffer_MemoryLayout* order, Buffer** buffer) {
+  int64_t bytes = dense_bytes(type, dims, rank);
+  const Layout* layout = bytes < 0 ? NULL : layout_of(order, (int64_t)rank);
+  Storage* storage = layout ? storage_new(bytes) : NULL;
+  *buffer = storage ? buffer_new(memory, storage, ready, type, dims, layout) : NULL;
+  if (*buffer) return NULL;
+  if (!storage) event_release(ready);
+  return bytes < 0 ? invalid_shape(type, rank) : layout ? out_of_memory(bytes) : invalid_layout();
+}
+
 Error* PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args* args) {
-  int64_t bytes = dense_bytes(args->shape_element_type, args->shape_dims, args->shape_num_dims);
-  if (bytes < 0) return invalid_shape(args->shape_element_type, args->shape_num_dims);
-  const Layout* layout = layout_of(args->shape_layout, (int64_t)args->shape_num_dims);
-  if (!layout) return invalid_layout();
-  Storage* storage = storage_new(bytes);
-  if (!storage) return out_of_memory(bytes);
-  args->buffer = buffer_new(memory_of(args->device, args->memory), storage, READY,
-                            args->shape_element_type, args->shape_dims, layout);
-  return args->buffer ? NULL : out_of_memory(bytes);
+  return buffer_uninitialized(memory_of(args->device, args->memory), READY,
+                              args->shape_element_type, args->shape_dims, args->shape_num_dims,
+                              args->shape_layout, (Buffer**)&args->buffer);
 }
