@@ -54,8 +54,9 @@ static void end_part(Arrival* arrival, Error* error) {
   error_free(unused);
   if (!whole) return;
   release_hold(arrival->storage);
-  event_set(arrival->ready, arrival->error);
-  event_release(arrival->ready);
+  Event* ready = arrival->ready; /* who has waited for it may free all arrivals */
+  event_set(ready, arrival->error);
+  event_release(ready);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
