@@ -101,6 +101,25 @@ def test_eight_threads_compile_and_run(python: Python) -> None:
     assert python(program) == "True\n"
 
 
+def test_the_text_of_a_dead_program_is_free_at_once(python: Python) -> None:
+    """With its constants, which JAX keeps in a text of its own too."""
+    program = """
+        import gc, resource, jax, jax.numpy as jnp, numpy as np
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * resource.getpagesize()
+        large = np.random.default_rng(0).normal(size=20_000_000).astype("f4")
+        f = jax.jit(lambda x: jnp.dot(large, large * x))
+        f(1.0).block_until_ready()
+        before = resident()
+        del f
+        jax.clear_caches()
+        gc.collect()
+        print((before - resident()) / large.nbytes > 1.5)
+    """
+    assert python(program) == "True\n"
+
+
 def test_exit_with_live_arrays(python: Python) -> None:
     """Fifty interpreters in a row end with code 0, arrays and work still alive."""
     program = """

@@ -71,6 +71,12 @@ static void list_blocks(const Executable* executable, void* blocks[BLOCKS]) {
   memcpy(blocks, all, sizeof all);
 }
 
+static void free_blocks(const Executable* executable) {
+  void* blocks[BLOCKS];
+  list_blocks(executable, blocks);
+  for (int k = 0; k < BLOCKS; k++) free(blocks[k]);
+}
+
 static bool refuse(int32_t code, const char* text) {
   tiny_set_error(code, text);
   return false;
@@ -145,6 +151,7 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   Executable* executable = calloc(1, sizeof *executable);
   if (!executable) return refuse(TINY_RESOURCE_EXHAUSTED, "out of memory"), NULL;
   if (!copy_spec(executable, spec) || !place(executable, client, spec)) {
+    free_blocks(executable);
     tiny_executable_free(executable);
     return NULL;
   }
@@ -176,14 +183,10 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   return executable;
 }
 
-void tiny_executable_free(Executable* executable) {
-  void* blocks[BLOCKS];
-  list_blocks(executable, blocks);
-  for (int k = 0; k < BLOCKS; k++) free(blocks[k]);
-  free(executable);
-}
+void tiny_executable_free(Executable* executable) { free(executable); }
 
-/* Executables may die while Python cannot be entered; it collects them at the next compile. */
+/* Executables may die while Python cannot be entered; it collects them at the next compile. What is
+   large in them, the program with its constants, is free at once. */
 static Executable* retired; /* guarded by buffers_lock */
 
 Executable* executable_retain(Executable* executable) {
@@ -193,6 +196,7 @@ Executable* executable_retain(Executable* executable) {
 
 void executable_release(Executable* executable) {
   if (atomic_fetch_sub_explicit(&executable->references, 1, memory_order_acq_rel) > 1) return;
+  free_blocks(executable);
   pthread_mutex_lock(&buffers_lock);
   executable->next_retired = retired;
   retired = executable;

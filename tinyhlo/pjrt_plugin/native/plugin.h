@@ -297,8 +297,8 @@ static inline size_t devices_here(const Executable* executable) {
 
 /* Called by Python: make an executable with one reference; NULL after tiny_set_error. */
 TINY_API Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec);
-/* Called by Python: an executable that nobody uses any more, or NULL. What Python kept alive for
-   it may go; then tiny_executable_free. */
+/* Called by Python: what is left of an executable that nobody uses any more, or NULL. What Python
+   kept alive for it may go; then tiny_executable_free. */
 TINY_API Executable* tiny_executable_next_retired(void);
 TINY_API void tiny_executable_free(Executable* executable);
 
