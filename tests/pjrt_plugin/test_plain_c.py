@@ -26,14 +26,18 @@ def libpython() -> Path:
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 @pytest.mark.skipif(not libpython().exists(), reason="this Python has no shared library")
-def test_compile_and_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["plain", "it's here"])
+def test_compile_and_run(tmp_path: Path, folder: str) -> None:
     program = tmp_path / "client"
+    package = tmp_path / folder / "tinyhlo"
+    package.parent.mkdir()
+    package.symlink_to(core.NATIVE.parents[1])
     header = Path(abi.__file__).parent / "native"
     subprocess.run(
         ["cc", f"-I{header}", str(HERE / "client.c"), "-o", str(program), "-ldl"], check=True
     )
     result = subprocess.run(
-        [str(program), str(core.LIBRARY)],
+        [str(program), str(package / "runtime" / "native" / core.LIBRARY.name)],
         env=os.environ
         | {"TINYHLO_LIBPYTHON": str(libpython()), "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

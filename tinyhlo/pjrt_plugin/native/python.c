@@ -149,7 +149,7 @@ static void import_code(char* code, size_t size) {
   }
   snprintf(code, size,
            "import sys\n"
-           "sys.path.append(r'%s')\n"
+           "sys.path.append(r\"\"\"%s\"\"\")\n"
            "try:\n"
            "    from tinyhlo.pjrt_plugin import bridge\n"
            "    bridge.install()\n"
