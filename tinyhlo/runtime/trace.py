@@ -16,12 +16,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tinyhlo.config import file_at_exit
+from tinyhlo.once import once
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime import core
@@ -99,7 +99,7 @@ class Trace:
         print(f"tinyhlo: {done}: open it at ui.perfetto.dev", file=sys.stderr)
 
 
-@cache
+@once
 def trace_to(path: str) -> Trace | None:
     """The trace of this process that ends in a file; none where nothing would read it.
 

@@ -13,11 +13,11 @@ import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tinyhlo.config import file_at_exit
+from tinyhlo.once import once
 from tinyhlo.records import dataclass
 from tinyhlo.report import duration
 from tinyhlo.runtime import core
@@ -131,7 +131,7 @@ def with_code(program: Data, compiled: Compiled, target: Target) -> Data:
     return program | {"kernels": kernels, "texts": program["texts"] | entry}
 
 
-@cache
+@once
 def page_to(path: str) -> Page:
     """The page of this process that ends in a file. Raises TinyhloError for no such place."""
     page = Page(file_at_exit("viz", DEFAULT if path == "1" else path))

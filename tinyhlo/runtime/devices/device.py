@@ -11,9 +11,7 @@ memory, so a process has one device; which one, the first program says.
 
 from __future__ import annotations
 
-import functools
 import importlib
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -25,6 +23,7 @@ from tinyhlo.codegen.grid.code import DeviceCode, DeviceKernel
 from tinyhlo.config import Config
 from tinyhlo.devices import DEVICES, kind_of
 from tinyhlo.errors import TinyhloError
+from tinyhlo.once import once
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
@@ -127,10 +126,7 @@ def available() -> list[tuple[str, str]]:
     return found
 
 
-_lock = threading.Lock()
-
-
-@functools.cache
+@once
 def open_named(name: str) -> Any:
     """A Device, or a WebDevice; its `target` is what the code generator asks."""
     number = name.partition(":")[2]
@@ -142,11 +138,10 @@ def open_device(name: str) -> Device:
 
     Raises TinyhloError when there is none, or this process has another one or arrays elsewhere.
     """
-    with _lock:
-        device = open_named(name)
-        if not core.library().tiny_install_device(device.words.ctypes.data):
-            raise TinyhloError(
-                f"device {name} cannot be opened any more: the arrays of this process lie in other "
-                f"memory. A process has one device, which TINYHLO_DEVICE={name} names at its start"
-            )
+    device = open_named(name)
+    if not core.library().tiny_install_device(device.words.ctypes.data):
+        raise TinyhloError(
+            f"device {name} cannot be opened any more: the arrays of this process lie in other "
+            f"memory. A process has one device, which TINYHLO_DEVICE={name} names at its start"
+        )
     return device
