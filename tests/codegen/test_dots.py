@@ -67,6 +67,12 @@ def test_narrow_integers(left: DType, right: DType, sums: DType, m: int, k: int,
     )
 
 
+def test_a_depth_that_is_one_group() -> None:
+    graph = matrices(64, 4, 64, U8, I8, I32)
+    assert "4 deep" in moves(graph) and "4 ui8 by i8 at once" in moves(graph)
+    check(graph, extremes((64, 4), U8, 0), extremes((4, 64), I8, 1))
+
+
 @pytest.mark.parametrize("dtype", [I8, U8, I16])
 def test_results_as_narrow_as_the_operands_wrap_around(dtype: DType) -> None:
     graph = matrices(33, 43, 50, dtype, dtype, dtype)

@@ -293,8 +293,8 @@ class Builder:
         else:
             right, right_step = memory_of(self.right), self.step_of(self.right, plan.columns)
             depth, left_step, right_step = merged(depth, left_step, right_step)
-            apart = plan.columns if plan.streamed else right_step.coefficient(depth[-1]) or 0
-            early = plan.fetched * apart
+            step = right_step.coefficient(depth[-1]) if depth else 0  # one group is all of a depth
+            early = plan.fetched * (plan.columns if plan.streamed else step or 0)
         return TileProduct(
             memory_of(self.left), self.row_starts(tile), left_step,
             right, self.vector_starts(panel), right_step,
