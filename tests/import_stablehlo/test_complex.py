@@ -204,3 +204,15 @@ def test_a_number_times_its_conjugate_is_real(dtype: type) -> None:
         lowered = jax.jit(lambda x: x * jnp.conj(x)).trace(x).lower(lowering_platforms=("cpu",))
     (found,) = compile_module(lowered.as_text(), Config())(x)
     np.testing.assert_array_equal(found.imag, 0)
+
+
+@pytest.mark.parametrize(("name", "combine"), [("multiply", np.multiply), ("divide", np.divide)])
+def test_broadcasting_along_a_leading_axis(name: str, combine: np.ufunc) -> None:
+    wide, short = "tensor<4x5xcomplex<f32>>", "tensor<4xcomplex<f32>>"
+    text = f"""func.func @main(%x: {wide}, %y: {short}) -> {wide} {{
+      %0 = chlo.broadcast_{name} %x, %y {{broadcast_dimensions = array<i64: 0>}}
+          : ({wide}, {short}) -> {wide}
+      return %0 : {wide} }}"""
+    x, y = arrays(np.complex64, 2)
+    (found,) = interpret(text, [x, y[:, 0].copy()])
+    np.testing.assert_allclose(found, combine(x, y[:, :1]), rtol=1e-5)

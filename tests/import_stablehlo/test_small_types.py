@@ -208,6 +208,23 @@ def test_shifts_to_the_right_fill_with_the_upper_bit(name: str) -> None:
     )
 
 
+def test_broadcasting_ops_see_the_bits() -> None:
+    text = """func.func @main(%x: tensor<16xi4>, %y: tensor<16xui4>, %n: tensor<1xi4>,
+        %m: tensor<1xui4>) -> (tensor<16xi4>, tensor<16xui4>) {
+      %0 = chlo.broadcast_shift_right_logical %x, %n
+          : (tensor<16xi4>, tensor<1xi4>) -> tensor<16xi4>
+      %1 = chlo.broadcast_shift_right_arithmetic %y, %m
+          : (tensor<16xui4>, tensor<1xui4>) -> tensor<16xui4>
+      return %0, %1 : tensor<16xi4>, tensor<16xui4> }"""
+    bits, one = np.arange(16, dtype=np.uint8), np.ones(1, np.uint8)
+    int4, uint4 = BY_NAME["i4"].numpy, BY_NAME["ui4"].numpy
+    logical, arithmetic = compile_module(text, Config())(
+        bits.view(int4), bits.view(uint4), one.view(int4), one.view(uint4)
+    )
+    np.testing.assert_array_equal(logical.view(np.uint8), bits >> 1)
+    np.testing.assert_array_equal(arithmetic.view(np.uint8), (bits >> 1) | (bits & 8))
+
+
 def test_float8_matmul_sums_in_float32() -> None:
     text = """func.func @main(%x: tensor<8x32xf8E4M3FN>, %y: tensor<32x8xf8E5M2>)
         -> tensor<8x8xf32> {

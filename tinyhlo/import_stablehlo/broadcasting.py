@@ -2,16 +2,18 @@
 
     broadcast_add(x[2,4], y[2], broadcast_dimensions [0])  ->  add(x, broadcast(y))
 
-On complex numbers jaxlib's pass writes them out, where the smaller operand's axes are the last.
+Of every element type: planes of complex numbers and bits of small ones are repeated as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from tinyhlo.import_stablehlo.records import Form, Operation
+from tinyhlo.import_stablehlo.complex_numbers import by_plane
+from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value, apply_rule
 from tinyhlo.ir.build import broadcast, reshape
 from tinyhlo.ir.graph import Node, Shape, TensorType
@@ -28,12 +30,16 @@ def broadcasting(name: str) -> Rule:
     def rule(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
         shape = operation.type.shape
         axes = operation.attributes.get("broadcast_dimensions")
-        given = tuple(spread(value, shape, axes) for value in inputs)
-        types = tuple(TensorType(shape, value.dtype) for value in given)
-        base = replace(operation, name=f"stablehlo.{name}", operand_types=types, form=Form.PLAIN)
+        given = tuple(by_plane(partial(spread, shape=shape, axes=axes), value) for value in inputs)
+        types = tuple(in_shape(type_, shape) for type_ in operation.operand_types)
+        base = replace(operation, name=f"stablehlo.{name}", operand_types=types)
         return apply_rule(scope.walker.rule_of(base), base, given, scope)
 
     return rule
+
+
+def in_shape(type_: ValueType, shape: Shape) -> ValueType:
+    return TensorType(shape, type_.dtype) if isinstance(type_, TensorType) else type_
 
 
 def spread(value: Node, shape: Shape, axes: Sequence[int] | None) -> Node:

@@ -167,7 +167,7 @@ def matches(value: Any, stated: ValueType) -> bool:
 def lifted(rule: Any, operation: Operation) -> Any:
     """The rule for an op on complex or small types, made from the one for plain tensors; None
     when complex numbers need a rule of their own."""
-    if operation.name in STRUCTURAL:
+    if operation.name in STRUCTURAL or operation.name.startswith("chlo.broadcast_"):
         return rule
     if any(is_small(operation.operand_types[k]) for k in indices_of(operation)):
         return partial(at_wide_indices, rule)
