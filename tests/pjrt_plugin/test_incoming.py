@@ -144,3 +144,18 @@ def test_programs_wait_for_arrays_that_are_to_come(python: Callable[..., str]) -
         print(np.asarray(y).min(), np.asarray(y).max())
     """
     assert python(program) == "False\n7.0 7.0\n"
+
+
+def test_a_process_ends_though_an_array_has_not_come(python: Callable[..., str]) -> None:
+    program = """
+        import jax
+        from jax.experimental import transfer
+        device = jax.devices()[0]
+        place = jax.sharding.SingleDeviceSharding(device)
+        local = "127.0.0.1:0", ["127.0.0.1:0"]
+        giver, taker = (transfer.start_transfer_server(device.client, *local) for _ in range(2))
+        shape = jax.ShapeDtypeStruct((300, 300), "f4", sharding=place)
+        (x,) = taker.connect(giver.address()).pull(1, [shape])
+        y = jax.jit(lambda x: x * 2 + 1)(x)
+    """
+    assert python(program) == ""

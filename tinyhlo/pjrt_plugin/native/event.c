@@ -26,6 +26,7 @@ Event* const READY = &always_ready;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool closed; /* guarded by the lock */
 
 Event* event_new(void) {
   Event* event = calloc(1, sizeof *event);
@@ -74,10 +75,25 @@ void event_set(Event* event, Error* error) {
   event_release(event);
 }
 
-void event_wait(Event* event) {
+static void event_wait(Event* event) {
   if (event_is_ready(event)) return;
   pthread_mutex_lock(&lock);
   while (!event_is_ready(event)) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+}
+
+bool event_has_come(Event* event) {
+  if (event_is_ready(event)) return true;
+  pthread_mutex_lock(&lock);
+  while (!event_is_ready(event) && !closed) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+  return event_is_ready(event);
+}
+
+void event_close(void) {
+  pthread_mutex_lock(&lock);
+  closed = true;
+  pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
 }
 

@@ -307,14 +307,19 @@ static void finish_job(Run* run, Error* error) {
 
 /* Programs on the stream that computed an input are over, as they came before. What another process
    sends may still be on its way. */
-static void wait_for_inputs(Run* run) {
+static bool inputs_have_come(const Run* run) {
   for (int64_t k = 0; k < run->executable->input_count; k++)
-    if (run->producers[k]) event_wait(run->producers[k]);
+    if (run->producers[k] && !event_has_come(run->producers[k])) return false;
+  return true;
 }
 
 static void run_job(Job* job) {
   Run* run = (Run*)job;
-  wait_for_inputs(run);
+  if (!inputs_have_come(run)) {
+    finish_job(run, error_new(TINY_UNAVAILABLE, "the process ends before all arguments of %s have "
+                              "come", run->executable->name));
+    return;
+  }
   const Error* earlier = producer_error(run);
   finish_job(run, earlier ? error_copy(earlier) : call_entry(run));
 }

@@ -59,7 +59,10 @@ bool event_is_ready(const Event* event);
 const Error* event_error(const Event* event);
 /* Call `callback(argument)` once the event is ready, at once if it is. */
 void event_then(Event* event, void (*callback)(void*), void* argument);
-void event_wait(Event* event);
+/* Wait for it; false when the process ends before. */
+bool event_has_come(Event* event);
+/* The process ends. */
+void event_close(void);
 
 /* ---- what PJRT's getters share --------------------------------------------------------------- */
 

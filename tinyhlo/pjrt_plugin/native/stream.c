@@ -128,6 +128,7 @@ void stream_settled(const Job* job) {
 }
 
 void tiny_stream_close(void) {
+  event_close();
   pthread_mutex_lock(&lock);
   closed = true;
   if (!is_stream) wait_until_idle();
