@@ -17,6 +17,7 @@ from tests.ecosystem.sources import normal, unpack
 
 EXAMPLE = """
 import os
+import pytest
 ours = os.environ["JAX_PLATFORMS"] == "tiny,cpu"
 
 def test_a_passes(): pass
@@ -26,6 +27,8 @@ def test_d_dies_on_tiny(): os.abort() if ours else None
 def test_e_is_known(): assert not ours, "whose name is tiny"
 def test_f_is_left_out(): assert False
 def test_g_passes(): pass
+@pytest.mark.xfail
+def test_h_is_expected_to_fail(): assert False
 """
 
 
@@ -51,7 +54,7 @@ def test_what_fails_is_held_against_xla(tmp_path: Path, monkeypatch: pytest.Monk
         "test_d_dies_on_tiny",
     ]
     page = section([one])
-    assert f"| pytest | {version('pytest')} | 6 | 2 | 1 | 3 | 0 |" in page
+    assert f"| pytest | {version('pytest')} | 6 | 2 | 1 | 3 | 1 |" in page
     assert "* 1 of pytest: reads the platform's name" in page and "test_e_is_known" not in page
     assert "other numbers" in page and "SIGABRT" in page and "needs a network" in page
 

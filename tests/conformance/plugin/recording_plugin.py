@@ -89,7 +89,8 @@ class Recorder:
             self.message = (crash.message if crash else str(report.longrepr))[:MESSAGE]
         elif report.skipped and self.outcome == "passed" and type(report) is pytest.TestReport:
             self.outcome = "skipped"
-            self.message = str(report.longrepr[2] if report.longrepr else "")[:MESSAGE]
+            reason = report.longrepr  # of a skip (file, line, why), of an expected failure its text
+            self.message = str(reason[2] if isinstance(reason, tuple) else reason or "")[:MESSAGE]
 
 
 def pytest_configure(config: pytest.Config) -> None:
