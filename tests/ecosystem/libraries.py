@@ -11,7 +11,7 @@ class Library:
 
     `repository`: owner/name@tag on GitHub where the archive on PyPI has no tests.
     `left_out`: regular expressions of tests -> why they are not run.
-    `platform`: the name that tiny goes by (TINYHLO_PLATFORM), its own if empty.
+    `variables`: of the environment, for their processes.
     `known`: regular expressions of "test: message" -> why it passes on XLA:CPU and not on tiny.
     """
 
@@ -20,7 +20,7 @@ class Library:
     repository: str = ""
     options: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
-    platform: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
 
 
@@ -47,6 +47,17 @@ LIBRARIES = (
     Library("numpyro", ("test",)),
     Library("ott-jax", ("tests",), "ott-jax/ott@{version}"),
     Library("flax", ("tests",)),
+    Library(
+        "keras",
+        ("keras/src/**/*_test.py",),
+        "keras-team/keras@v{version}",
+        left_out={"applications_test": "networks whose weights are fetched, half a minute each"},
+        variables={"KERAS_BACKEND": "jax"},
+        known={
+            r"the platforms required by the module: \[TINY\]": "exports for the platform that the "
+            "model is on, and TensorFlow has it run on a processor"
+        },
+    ),
     Library("dm-haiku", ("haiku/**/*_test.py",)),
     Library("jraph", ("jraph/_src/*_test.py",)),
     Library("mctx", ("mctx/**/*_test.py",)),
@@ -64,6 +75,7 @@ LIBRARIES = (
     Library(
         "brax",
         ("brax/**/*_test.py",),
-        platform="cpu",  # MuJoCo XLA refuses names that it does not know
+        variables={"TINYHLO_PLATFORM": "cpu"},  # MuJoCo XLA refuses names that it does not know
     ),
+    Library("torchax", ("test/test_*.py",), "google/torchax@v{version}"),
 )

@@ -35,8 +35,8 @@ def task(library: Library, platform: str, most: int, settings: Settings) -> Task
         asked={"skips": list(library.left_out.items()), **chosen},
         variables={
             "JAX_PLATFORMS": PLATFORMS[platform],
-            "TINYHLO_PLATFORM": library.platform,
             "PYTHONHASHSEED": "0",  # the same tests in the same order
+            **library.variables,
         },
     )
 
