@@ -27,10 +27,13 @@ venv: .venv/.installed  ## make .venv with the package and everything the target
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo,lint]'
 	@touch $@
 
+# The oldest llvmlite that the package takes: numba asks for one of its own, so users have those.
+OLDEST := llvmlite<0.46
+
 .venv313/.installed: $(BUILD_INPUTS)
-	@echo "== making .venv313 with $(PYTHON313) and the newest jax"
+	@echo "== making .venv313 with $(PYTHON313), the newest jax and $(OLDEST)"
 	@$(PYTHON313) -m venv .venv313
-	@.venv313/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@.venv313/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' '$(OLDEST)'
 	@touch $@
 
 demo: .venv/.installed  ## train a small convolutional network on tiny and on XLA:CPU

@@ -133,7 +133,7 @@ SKIPS = (
     Skip(
         "multiprocess/array_test",
         "CrossHostTransferTest",
-        "moves arrays to other processes' devices by no program, as JAX does not on a CPU",
+        "expects of devices called cpu that arrays do not move to another process's",
     ),
     Skip(
         "array_interoperability_test",

@@ -102,7 +102,7 @@ def test_eight_threads_compile_and_run(python: Python) -> None:
 
 
 def test_the_text_of_a_dead_program_is_free_at_once(python: Python) -> None:
-    """With its constants, which JAX keeps in a text of its own too."""
+    """With its constants, which JAX has in a text of its own too; JAX 0.12 keeps that."""
     program = """
         import gc, resource, jax, jax.numpy as jnp, numpy as np
         def resident():
@@ -115,7 +115,8 @@ def test_the_text_of_a_dead_program_is_free_at_once(python: Python) -> None:
         del f
         jax.clear_caches()
         gc.collect()
-        print((before - resident()) / large.nbytes > 1.5)
+        texts = 2 if jax.__version_info__ < (0, 11) else 1
+        print((before - resident()) / large.nbytes > texts - 0.5)
     """
     assert python(program) == "True\n"
 

@@ -64,7 +64,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
     importlib.import_module("jax._src.test_multiprocess")  # it has flags of its own
     flags.FLAGS(["pytest", f"--num_processes={processes}"], known_only=True)
+    if any("socket_transfer_test" in given for given in config.invocation_params.args):
+        take_transfers()
     distributed.initialize(f"localhost:{os.environ[PORT]}", processes, rank)
+
+
+def take_transfers() -> None:
+    """What that file sets where it is run by itself."""
+    import jax
+
+    jax.config.update("jax_force_dcn_cross_host_transfers", True)
+    jax.config.update("jax_cross_host_transfer_socket_address", f"127.0.0.1:{free_port()}")
 
 
 def pytest_unconfigure() -> None:
