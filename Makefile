@@ -205,8 +205,8 @@ docs: .venv/.installed  ## print the forms of programs in docs/ anew
 random-programs: .venv/.installed  ## hold generated code of random programs against the interpreter
 	@.venv/bin/python -m tests.codegen.test_random_kernels $(or $(FIRST),0) $(or $(LAST),3000)
 
-random-jax: .venv/.installed  ## hold random JAX programs against XLA:CPU
-	@.venv/bin/python -m tests.random_programs $(or $(FIRST),0) $(or $(LAST),1000)
+random-jax: .venv/.installed  ## hold random JAX programs against XLA:CPU; SMALL=1: with random thresholds
+	@.venv/bin/python -m tests.random_programs $(or $(FIRST),0) $(or $(LAST),1000) $(if $(SMALL),--small)
 
 counts: .venv/.installed  ## accept the counts of kernels, bytes and operations as they are now
 	@.venv/bin/python -m tests.counts --record

@@ -1,6 +1,6 @@
 """Random JAX programs, made of a number, on tiny and on XLA:CPU.
 
-    python -m tests.random_programs 0 500          # --x64 with 64-bit types
+    python -m tests.random_programs 0 500          # --x64: with 64-bit types; --small: as if large
 
 A program is a few steps, each of which does something to values before it, often as users would
 not: axes of one element, strides, negative steps, small types. Some programs are batched by `vmap`
@@ -14,7 +14,8 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from tests.thresholds import drawn
 
 Arrays = tuple[Any, ...]
 Step = Callable[["Chance", Any, Any, Any], Any]  # chance, two values, an axis of the first
@@ -32,6 +35,7 @@ INTEGERS = (jnp.int32, jnp.int32, jnp.int8, jnp.uint8, jnp.uint32, jnp.int16)
 LARGEST = 20_000  # elements of a value that later steps may use
 TOLERANCE = {4: 2e-4, 8: 1e-9}  # by bytes of a float; programs with shorter ones have LOOSE
 LOOSE = 0.1
+UNCACHED = {"tinyhlo_cache": "0"}  # thresholds are no part of the names in the cache
 UNTRACEABLE = (TypeError, ValueError, ZeroDivisionError, IndexError, NotImplementedError)
 
 
@@ -313,10 +317,10 @@ def one_step(q: Chance, values: Sequence[Any]) -> Arrays:
 
 
 def results(
-    jitted: Any, arguments: Sequence[np.ndarray], platform: str, options: dict[str, bool]
+    jitted: Any, arguments: Sequence[np.ndarray], platform: str, options: Mapping[str, Any]
 ) -> list[np.ndarray]:
     given: Any = jax.device_put(arguments, jax.devices(platform)[0])
-    compiled = jitted.lower(*given).compile(compiler_options=options)
+    compiled = jitted.lower(*given).compile(compiler_options=dict(options))
     return list(map(np.asarray, jax.tree.leaves(compiled(*given))))
 
 
@@ -326,15 +330,17 @@ def one_by_one(function: Callable[..., Any], arguments: Sequence[np.ndarray]) ->
         return list(map(np.asarray, jax.tree.leaves(function(*arguments))))
 
 
-def difference(number: int) -> str:
-    """What tiny gives otherwise than XLA:CPU, or its error; empty when all is well."""
+def difference(number: int, small: bool = False) -> str:
+    """What tiny gives otherwise than XLA:CPU, or its error; empty when all is well. With
+    `thresholds.py`'s for this number, if `small`."""
     function, arguments = random_program(number)
     jitted = jax.jit(function, donate_argnums=(0,) if number % 4 == 0 else ())
     traced = str(jitted.trace(*arguments).jaxpr)
     loose = "bf16[" in traced or "f16[" in traced
     expected = results(jitted, arguments, "cpu", {"xla_allow_excess_precision": False})
     try:
-        found = results(jitted, arguments, "tiny", {})
+        with drawn(number) if small else nullcontext():
+            found = results(jitted, arguments, "tiny", UNCACHED if small else {})
     except jax.errors.JaxRuntimeError as error:
         return f"error: {error}"
     text = compared(found, expected, loose)
@@ -377,16 +383,18 @@ def main() -> int:
     parser.add_argument("first", type=int)
     parser.add_argument("end", type=int)
     parser.add_argument("--x64", action="store_true", help="with 64-bit types")
+    parser.add_argument("--small", action="store_true", help="with thresholds drawn at random")
     parser.add_argument("--here", action="store_true", help="all in this process")
     options = parser.parse_args()
     if options.here:
         for number in range(options.first, options.end):
-            print(f"{number} {difference(number)}", flush=True)
+            print(f"{number} {difference(number, options.small)}", flush=True)
         return 0
     first, wrong = options.first, 0
     while first < options.end:
         end = min(first + A_PROCESS, options.end)
         command = [sys.executable, "-m", "tests.random_programs", str(first), str(end), "--here"]
+        command += ["--small"] * options.small
         variables = {"JAX_PLATFORMS": "cpu,tiny", "JAX_ENABLE_X64": str(int(options.x64))}
         ended = subprocess.run(
             command, env=os.environ | variables, capture_output=True, text=True, check=False

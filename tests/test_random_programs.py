@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.random_programs import difference
+from tests.thresholds import drawn, table
 
 # Programs in which XLA's own pass for gradients of windows ends the process are not among them.
 NUMBERS = range(30)
+
+
+def test_thresholds_are_those_of_the_compiler() -> None:
+    before = {place: getattr(sys.modules[place[0]], place[1]) for place in table()}
+    with drawn(0) as chosen:
+        assert chosen and all(getattr(sys.modules[m], n) == v for (m, n), v in chosen.items())
+    assert before == {place: getattr(sys.modules[place[0]], place[1]) for place in table()}
+
+
+@pytest.mark.parametrize("number", range(30, 42))
+def test_small_programs_by_the_paths_of_large_ones(number: int) -> None:
+    assert difference(number, small=True) == ""
 
 
 @pytest.mark.parametrize("number", NUMBERS)
