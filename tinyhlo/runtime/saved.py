@@ -89,13 +89,14 @@ class KernelLoops:
 def place_of(
     source: bytes | str, target: Target, config: Config, placement: Placement = HERE
 ) -> SavedPlace | None:
-    """Where the program is kept; None without a cache, and when its stages are to be seen or
-    checked.
+    """Where the program is kept; None without a cache, for what is mostly constants, and when its
+    stages are to be seen or checked.
 
     Raises InvalidProgram for what cannot be read.
     """
     cache = cache_of("programs", config)
-    if cache is None or config.debug or config.verify or config.profile or config.viz:
+    seen = config.debug or config.verify or config.profile or config.viz
+    if cache is None or seen or len(source) > MOST_BYTES:
         return None
     state = package_state(), schedules_state(config), replaced_calls()
     parts = VERSION, llvm_version(), *state, repr(target), repr(placement)
