@@ -14,7 +14,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -35,7 +35,6 @@ INTEGERS = (jnp.int32, jnp.int32, jnp.int8, jnp.uint8, jnp.uint32, jnp.int16)
 LARGEST = 20_000  # elements of a value that later steps may use
 TOLERANCE = {4: 2e-4, 8: 1e-9}  # by bytes of a float; programs with shorter ones have LOOSE
 LOOSE = 0.1
-UNCACHED = {"tinyhlo_cache": "0"}  # thresholds are no part of the names in the cache
 UNTRACEABLE = (TypeError, ValueError, ZeroDivisionError, IndexError, NotImplementedError)
 
 
@@ -317,10 +316,10 @@ def one_step(q: Chance, values: Sequence[Any]) -> Arrays:
 
 
 def results(
-    jitted: Any, arguments: Sequence[np.ndarray], platform: str, options: Mapping[str, Any]
+    jitted: Any, arguments: Sequence[np.ndarray], platform: str, options: dict[str, bool]
 ) -> list[np.ndarray]:
     given: Any = jax.device_put(arguments, jax.devices(platform)[0])
-    compiled = jitted.lower(*given).compile(compiler_options=dict(options))
+    compiled = jitted.lower(*given).compile(compiler_options=options)
     return list(map(np.asarray, jax.tree.leaves(compiled(*given))))
 
 
@@ -340,7 +339,7 @@ def difference(number: int, small: bool = False) -> str:
     expected = results(jitted, arguments, "cpu", {"xla_allow_excess_precision": False})
     try:
         with drawn(number) if small else nullcontext():
-            found = results(jitted, arguments, "tiny", UNCACHED if small else {})
+            found = results(jitted, arguments, "tiny", {})
     except jax.errors.JaxRuntimeError as error:
         return f"error: {error}"
     text = compared(found, expected, loose)
