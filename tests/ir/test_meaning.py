@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from tests.random_graphs import BOOL_OPS, FLOAT_OPS, INTEGER_OPS
-from tinyhlo.ir import dtypes
+from tinyhlo.ir import dtypes, einsum
+from tinyhlo.ir.build import broadcast, elementwise, param, reduce
 from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
 
@@ -73,3 +76,18 @@ def test_numbers_are_rounded_once(source: np.ndarray, expected: list[float]) -> 
 def test_integers_as_halves_are_rounded_once() -> None:
     found = evaluate(Op.CAST, [np.int64([2049 * 16 + 1, 70_000])], dtypes.F16)
     np.testing.assert_array_equal(found.astype(np.float64), [2050 * 16, np.inf])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_large_products_are_summed_without_writing_them_out(
+    dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(einsum, "HUGE", 1)
+    x, w = param(0, (3, 4), dtype), param(1, (4, 5), dtype)
+    wide = [broadcast(x, (3, 4, 5), (0, 1)), broadcast(w, (3, 4, 5), (1, 2))]
+    total = reduce(Op.ADD, elementwise(Op.MUL, *wide), (1,))
+    left, right = (np.arange(n.type.size).reshape(n.shape).astype(dtype.numpy) for n in (x, w))
+    (found,) = run_graph(Graph((x.type, w.type), (total,)), (left, right))
+    assert found.dtype == dtype.numpy
+    expected = left.astype(float) @ right.astype(float)
+    np.testing.assert_allclose(found.astype(float), expected, rtol=1e-2)

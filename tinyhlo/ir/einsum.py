@@ -30,13 +30,15 @@ def is_huge_contraction(node: Node) -> bool:
 
 
 def contract(node: Reduce, factors: Sequence[np.ndarray]) -> np.ndarray:
-    """Sum of products by einsum over the axes that the factors have; they repeat along others."""
+    """Sum of products by einsum over the axes that the factors have; they repeat along others.
+    Shorter floats than f32 are summed in f32: NumPy's einsum does not know bf16."""
     whole = node.inputs[0].shape
     operands: list[object] = []
     present: set[int] = set()
     for array in factors:
         kept = [k for k, stride in enumerate(array.strides) if stride]
-        operands += [array[tuple(slice(None) if k in kept else 0 for k in range(array.ndim))], kept]
+        own = array[tuple(slice(None) if k in kept else 0 for k in range(array.ndim))]
+        operands += [own.astype(np.result_type(own, np.float32), copy=False), kept]
         present.update(kept)
     out = [k for k in range(len(whole)) if k not in node.axes]
     scale = prod(whole[k] for k in node.axes if k not in present)
