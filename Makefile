@@ -208,6 +208,9 @@ random-programs: .venv/.installed  ## hold generated code of random programs aga
 random-jax: .venv/.installed  ## hold random JAX programs against XLA:CPU; SMALL=1: with random thresholds
 	@.venv/bin/python -m tests.random_programs $(or $(FIRST),0) $(or $(LAST),1000) $(if $(SMALL),--small)
 
+random-views: .venv/.installed  ## hold random programs of views, as if they were large, against the interpreter
+	@.venv/bin/python -m tests.random_views $(or $(FIRST),0) $(or $(LAST),500)
+
 counts: .venv/.installed  ## accept the counts of kernels, bytes and operations as they are now
 	@.venv/bin/python -m tests.counts --record
 
@@ -218,4 +221,4 @@ clean:  ## remove what the targets made
 .PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
 	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
 	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-pairs bench-models bench-large accuracy docs \
-	counts random-programs random-jax clean
+	counts random-programs random-jax random-views clean

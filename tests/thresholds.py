@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -123,9 +123,17 @@ def source_of(path: str) -> str:
     return Path(path).read_text()
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn: (module, name) -> value, and by how much caches are smaller."""
+
+    values: dict[tuple[str, str], float]
+    shrink: int
+
+
 @contextmanager
-def drawn(number: int) -> Generator[dict[tuple[str, str], float]]:
-    """Others, which the number decides: which they are."""
+def drawn(number: int) -> Generator[Drawn]:
+    """Others, which the number decides."""
     random = np.random.default_rng([number, 1])
     rate, shrink = random.choice(RATES), int(random.choice(SHRINK))
     chosen = {
@@ -136,7 +144,7 @@ def drawn(number: int) -> Generator[dict[tuple[str, str], float]]:
     given: Any = compiler.cpu_target
 
     def target(*asked: Any) -> Target:
-        return smaller(given(*asked), shrink)
+        return shrunk(given(*asked), shrink)
 
     with ExitStack() as stack:
         for (module, name), value in chosen.items():
@@ -145,10 +153,10 @@ def drawn(number: int) -> Generator[dict[tuple[str, str], float]]:
         stack.enter_context(patch.object(compiler, "cpu_target", target))
         # programs on the disk have the compiler's own: thresholds are no part of their names
         stack.enter_context(patch.object(compiler.saved, "place_of", lambda *_: None))
-        yield chosen
+        yield Drawn(chosen, shrink)
 
 
-def smaller(target: Target, shrink: int) -> Target:
+def shrunk(target: Target, shrink: int) -> Target:
     """The same processor with smaller caches."""
     sizes = {
         name: max(least, getattr(target, name) // shrink) for name, least in LEAST_BYTES.items()

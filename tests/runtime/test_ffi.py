@@ -203,7 +203,7 @@ def test_batches_are_split_among_threads() -> None:
     shape = (20, 50, 8, 8)
     matrices, failed = TensorType(shape, F32), TensorType(shape[:2], I32)
     call = Call("lapack_spotrf_ffi", {"uplo": np.uint8(ord("L"))}, (matrices,), (matrices, failed))
-    assert batch_shape(call) == (20, 50)
+    assert batch_shape(call.operands, call.results) == (20, 50)
     make = find(call.target)
     assert make is not None
     a = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
