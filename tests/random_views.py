@@ -351,7 +351,10 @@ def main() -> int:
     wrong = 0
     for number in track(range(options.first, options.end), "programs"):
         with warnings.catch_warnings(action="ignore"):
-            text = difference(number)
+            try:
+                text = difference(number)
+            except Exception as error:  # of the compiler
+                text = f"{type(error).__name__}: {error}"
         if text:
             wrong += 1
             print(f"program {number}: {text}", flush=True)
