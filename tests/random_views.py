@@ -106,11 +106,8 @@ def repeated(q: Chance, x: Any) -> Any:
 
 def joined(q: Chance, x: Any) -> Any:
     axis = q.below(x.ndim)
-    parts = [q.of(x, lax.rev(x, [axis]), cut(q, x.swapaxes(0, axis)[:, None])[:, 0]) for _ in "ab"]
-    same = [p for p in parts if p.ndim == x.ndim and p.shape[:axis] == x.shape[:axis]]
-    return jnp.concatenate(
-        [x, *(p for p in same if p.shape[axis + 1 :] == x.shape[axis + 1 :])], axis
-    )
+    part = lax.slice_in_dim(x, q.below(x.shape[axis] // 2 + 1), None, axis=axis)
+    return jnp.concatenate([x, *q.of([x], [part], [part, lax.rev(x, [axis])])], axis)
 
 
 def looked_up(q: Chance, x: Any) -> Any:
