@@ -122,13 +122,13 @@ def test_the_text_of_a_dead_program_is_free_at_once(python: Python) -> None:
 
 
 def test_exit_with_live_arrays(python: Python) -> None:
-    """Fifty interpreters in a row end with code 0, arrays and work still alive."""
+    """Twenty interpreters in a row end with code 0, arrays and work still alive."""
     program = """
         import gc, os, sys, jax, jax.numpy as jnp, numpy as np   # no client yet: fork is safe
         import tinyhlo.compiler     # so that every child need not
         gc.freeze()    # nor walk what was imported, page by page, when it ends
         children = []
-        for k in range(50):
+        for k in range(20):
             child = os.fork()
             if child == 0:
                 f = jax.jit(lambda x: x * 2 + 1)
