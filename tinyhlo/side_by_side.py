@@ -19,7 +19,7 @@ from tinyhlo.config import Config
 from tinyhlo.placement import Placement
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.host import as_stored, called, calling
-from tinyhlo.runtime.meeting import Meeting
+from tinyhlo.runtime.rendezvous import Rendezvous
 from tinyhlo.signature import Signature
 
 
@@ -32,16 +32,16 @@ def side_by_side(source: bytes, config: Config, devices: int) -> Executable:
     count = len(parts[0].signature.inputs)
 
     def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
-        meeting = Meeting(devices)
+        rendezvous = Rendezvous(devices)
 
         def run_one(here: int) -> Sequence[np.ndarray]:
-            with meeting.seat(here):
+            with rendezvous.participant(here):
                 return functions[here](arrays[here * count : (here + 1) * count])
 
         with ThreadPoolExecutor(devices) as threads:
             running = [threads.submit(run_one, here) for here in everyone]
-        if meeting.failed is not None:
-            raise meeting.failed
+        if rendezvous.failed is not None:
+            raise rendezvous.failed
         return [array for each in running for array in each.result()]
 
     return replace(

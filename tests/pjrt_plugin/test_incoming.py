@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.pjrt_plugin.mirror import structure
-from tests.pjrt_plugin.test_struct_size import CALL, arguments_of, call, table
+from tests.pjrt_plugin.test_struct_size import CALL, arguments_of, call, first_place, table
 from tinyhlo.pjrt_plugin import abi
 
 MANAGER = "AsyncHostToDeviceTransferManager"
@@ -59,27 +59,21 @@ def is_ready(event: int) -> bool:
 @pytest.fixture
 def manager() -> Iterator[int]:
     """Of three arrays."""
-    create = arguments_of("Client_Create")
-    call("Client_Create", create)
-    devices = arguments_of("Client_Devices", client=create.client)
-    call("Client_Devices", devices)
-    device = ctypes.c_void_p.from_address(devices.devices).value
-    memory = arguments_of("Device_DefaultMemory", device=device)
-    call("Device_DefaultMemory", memory)
+    client, _, memory = first_place()
     dims, spec = (ctypes.c_int64 * 2)(*SHAPE), structure("ShapeSpec")
     fields = {"dims": ctypes.addressof(dims), "num_dims": 2}
     one = spec(ctypes.sizeof(spec), element_type=abi.ELEMENT_TYPES["f32"][0], **fields)
     specs = (spec * 3)(one, one, one)
     made = arguments_of(
         "Client_CreateBuffersForAsyncHostToDevice",
-        client=create.client,
+        client=client,
         shape_specs=ctypes.addressof(specs),
         num_shape_specs=3,
-        memory=memory.memory,
+        memory=memory,
     )
     call("Client_CreateBuffersForAsyncHostToDevice", made)
     yield made.transfer_manager
-    call("Client_Destroy", arguments_of("Client_Destroy", client=create.client))
+    call("Client_Destroy", arguments_of("Client_Destroy", client=client))
 
 
 def destroy(manager: int) -> None:
@@ -127,35 +121,28 @@ def test_who_waits_hears_of_errors(manager: int) -> None:
         assert said in refused("Event_Await", arguments_of("Event_Await", event=event))
 
 
+PULLED = """
+    import time, jax, numpy as np
+    from jax.experimental import transfer
+    device = jax.devices()[0]
+    place = jax.sharding.SingleDeviceSharding(device)
+    local = "127.0.0.1:0", ["127.0.0.1:0"]
+    giver, taker = (transfer.start_transfer_server(device.client, *local) for _ in range(2))
+    shape = jax.ShapeDtypeStruct((300, 300), "f4", sharding=place)
+    (x,) = taker.connect(giver.address()).pull(1, [shape])
+    y = jax.jit(lambda x: x * 2 + 1)(x)
+"""
+
+
 def test_programs_wait_for_arrays_that_are_to_come(python: Callable[..., str]) -> None:
     program = """
-        import time, jax, numpy as np
-        from jax.experimental import transfer
-        device = jax.devices()[0]
-        place = jax.sharding.SingleDeviceSharding(device)
-        local = "127.0.0.1:0", ["127.0.0.1:0"]
-        giver, taker = (transfer.start_transfer_server(device.client, *local) for _ in range(2))
-        shape = jax.ShapeDtypeStruct((300, 300), "f4", sharding=place)
-        (x,) = taker.connect(giver.address()).pull(1, [shape])
-        y = jax.jit(lambda x: x * 2 + 1)(x)
-        time.sleep(0.2)
-        print(y.is_ready())
-        giver.await_pull(1, [jax.numpy.full((300, 300), 3.0)])
-        print(np.asarray(y).min(), np.asarray(y).max())
+    time.sleep(0.2)
+    print(y.is_ready())
+    giver.await_pull(1, [jax.numpy.full((300, 300), 3.0)])
+    print(np.asarray(y).min(), np.asarray(y).max())
     """
-    assert python(program) == "False\n7.0 7.0\n"
+    assert python(PULLED + program) == "False\n7.0 7.0\n"
 
 
 def test_a_process_ends_though_an_array_has_not_come(python: Callable[..., str]) -> None:
-    program = """
-        import jax
-        from jax.experimental import transfer
-        device = jax.devices()[0]
-        place = jax.sharding.SingleDeviceSharding(device)
-        local = "127.0.0.1:0", ["127.0.0.1:0"]
-        giver, taker = (transfer.start_transfer_server(device.client, *local) for _ in range(2))
-        shape = jax.ShapeDtypeStruct((300, 300), "f4", sharding=place)
-        (x,) = taker.connect(giver.address()).pull(1, [shape])
-        y = jax.jit(lambda x: x * 2 + 1)(x)
-    """
-    assert python(program) == ""
+    assert python(PULLED) == ""

@@ -51,9 +51,8 @@ def arguments_of(slot: str, **fields: object) -> ctypes.Structure:
     return type_(struct_size=ctypes.sizeof(type_), **fields)
 
 
-@pytest.fixture
-def handles() -> Iterator[dict[str, int]]:
-    """A client, its device and memory, and a buffer, by the name of the handle's field."""
+def first_place() -> tuple[int, int, int]:
+    """A client, its first device, and the memory of that."""
     create = arguments_of("Client_Create")
     call("Client_Create", create)
     devices = arguments_of("Client_Devices", client=create.client)
@@ -61,10 +60,18 @@ def handles() -> Iterator[dict[str, int]]:
     device = ctypes.c_void_p.from_address(devices.devices).value
     memory = arguments_of("Device_DefaultMemory", device=device)
     call("Device_DefaultMemory", memory)
+    assert device is not None
+    return create.client, device, memory.memory
+
+
+@pytest.fixture
+def handles() -> Iterator[dict[str, int]]:
+    """A client, its device and memory, and a buffer, by the name of the handle's field."""
+    client, device, memory = first_place()
     data, dims = (ctypes.c_float * 6)(), (ctypes.c_int64 * 2)(2, 3)
     made = arguments_of(
         "Client_BufferFromHostBuffer",
-        client=create.client,
+        client=client,
         device=device,
         data=ctypes.addressof(data),
         type=abi.ELEMENT_TYPES["f32"][0],
@@ -73,14 +80,14 @@ def handles() -> Iterator[dict[str, int]]:
     )
     call("Client_BufferFromHostBuffer", made)
     yield {
-        "client": create.client,
+        "client": client,
         "device": device,
         "device_description": device,
-        "memory": memory.memory,
+        "memory": memory,
         "buffer": made.buffer,
     }
     call("Buffer_Destroy", arguments_of("Buffer_Destroy", buffer=made.buffer))
-    call("Client_Destroy", arguments_of("Client_Destroy", client=create.client))
+    call("Client_Destroy", arguments_of("Client_Destroy", client=client))
 
 
 @pytest.mark.parametrize("slot", GETTERS)

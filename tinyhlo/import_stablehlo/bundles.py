@@ -1,4 +1,5 @@
-"""Exchanges of a program of several processes that need not wait for each other become one.
+"""Exchanges of a program of several processes that need not wait for each other become one, as by
+XLA's combiners of collectives.
 
     a' = exchange(a);  b' = exchange(b)   ->   a', b' = exchange(a, b)    # b is not made of a'
 

@@ -7,7 +7,7 @@ host           an `executable` of compiled code, or of the interpreter; `saved` 
 core           the C library in `native/` as Python sees it; `arrays` in its memory
 library        functions that programs call: `targets` finds them, `ffi` handlers, `callbacks`;
                `blas`: the threads of what LAPACK calls; `exchange` with the processes of a `job`,
-               or with the threads of a `meeting`
+               or with other threads by a `rendezvous`
 search/        schedules found by measuring; `trace`: each call with its time
 devices/       devices that follow pointers, into any memory; `webgpu/` those that do not
 shared_library a program as a C library; `c_compiler` finds who links it

@@ -3,7 +3,7 @@
     tiny.exchange(x) {to = "1 2", from = "0,3"}    # x goes to two processes, two arrays come
 
 In: what `import_stablehlo/spread.py` writes. The job itself is in `job.py`, which imports what few
-programs need; for threads that stand for processes it is a `Meeting` (`meeting.py`).
+programs need; for threads that stand for processes it is a `Rendezvous` (`rendezvous.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME, TO, FROM = "name", "to", "from"  # its attributes
 Exchange = Callable[..., None]  # as `Job.exchange`
 
 _job: Job | None = None
-_seat = threading.local()
+_thread = threading.local()
 
 
 def current() -> Job | None:
@@ -43,13 +43,13 @@ def enter(job: Job | None) -> None:
 
 
 @contextmanager
-def seated(exchange: Exchange) -> Generator[None]:
+def exchanging(exchange: Exchange) -> Generator[None]:
     """Programs that this thread runs meanwhile exchange arrays by that."""
-    _seat.exchange = exchange
+    _thread.exchange = exchange
     try:
         yield
     finally:
-        _seat.exchange = None
+        _thread.exchange = None
 
 
 def bind_exchange(call: Call) -> Library:
@@ -61,7 +61,7 @@ def bind_exchange(call: Call) -> Library:
     job = current()
 
     def run(given: list[np.ndarray], places: list[np.ndarray]) -> None:
-        exchange = getattr(_seat, "exchange", None) or (job and job.exchange)
+        exchange = getattr(_thread, "exchange", None) or (job and job.exchange)
         if exchange is None:
             raise TinyhloError("this program is for a job of several processes")
         sends = list(zip(given, receivers, strict=True))

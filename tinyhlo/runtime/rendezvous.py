@@ -1,7 +1,7 @@
 """What the devices of one process send each other where each has a program and a thread of its own.
 
-    meeting = Meeting(2)                    # for one call
-    with meeting.seat(1):                   # this thread is the second device
+    rendezvous = Rendezvous(2)              # for one call
+    with rendezvous.participant(1):         # this thread is the second device
         part(*arguments)                    # calls `tiny.exchange` (exchange.py)
 
 All run the same exchanges in the same order, so arrays wait in a queue for each pair of them.
@@ -17,12 +17,12 @@ from queue import SimpleQueue
 import numpy as np
 
 from tinyhlo.errors import TinyhloError
-from tinyhlo.runtime.exchange import seated
+from tinyhlo.runtime.exchange import exchanging
 
 LEFT = "the program of another device of this call has failed"
 
 
-class Meeting:
+class Rendezvous:
     """The devices that take part in a call. `failed`: what the first one of them raised that did;
     others fail for want of it."""
 
@@ -32,11 +32,11 @@ class Meeting:
         self.sent = {pair: SimpleQueue[np.ndarray | None]() for pair in pairs}
 
     @contextmanager
-    def seat(self, here: int) -> Generator[None]:
+    def participant(self, here: int) -> Generator[None]:
         """Programs that this thread runs meanwhile are those of one device. When it leaves by an
         error, nobody waits for it."""
         try:
-            with seated(partial(self.exchange, here)):
+            with exchanging(partial(self.exchange, here)):
                 yield
         except BaseException as error:
             self.failed = self.failed or error
