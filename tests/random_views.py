@@ -326,9 +326,13 @@ def difference(number: int) -> str:
     q = Chance(number + 1)
     target = cpu_target(q.of(*CPUS), q.of(1, 2, 3, 7))
     core.set_threads(target.threads)
-    with drawn(number) as others:
-        target = shrunk(target, others.shrink)
-        found = run_program(schedule(simplify(graph), "test", (), target), graph, arguments, target)
+    try:
+        with drawn(number) as others:
+            target = shrunk(target, others.shrink)
+            program = schedule(simplify(graph), "test", (), target)
+            found = run_program(program, graph, arguments, target)
+    finally:
+        core.set_threads(0)  # one a core again
     for k, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         largest = np.abs(theirs[np.isfinite(theirs)].astype(float)).max(initial=1)
         atol = TOLERANCE * largest if theirs.dtype.kind == "f" else 0
