@@ -91,6 +91,38 @@ def test_workers_that_sleep_are_woken_by_each_other() -> None:
         core.set_threads(0)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity of threads")
+def test_a_worker_sent_to_another_core_may_return() -> None:
+    """Whoever calls from the core that a worker last ran on sends it away for that task only."""
+    here = os.sched_getaffinity(0)
+    if len(here) == 1:
+        pytest.skip("one core")
+    caller, others = threading.get_native_id(), set[int]()
+    body = core.BODY(lambda *_: time.sleep(1e-4) or others.add(threading.get_native_id()))
+
+    def task() -> None:
+        core.library().tiny_parallel(body, None, 64, 2)
+
+    core.set_threads(2)
+    try:
+        for _ in range(50):  # from each core in turn, after the worker has fallen asleep
+            for number in here:
+                os.sched_setaffinity(caller, {number})
+                time.sleep(1e-3)
+                task()
+        os.sched_setaffinity(caller, here)
+        (worker,) = others - {caller}
+        for _ in range(1000):
+            others.clear()
+            task()
+            if worker in others:
+                break
+        assert os.sched_getaffinity(worker) == here
+    finally:
+        os.sched_setaffinity(caller, here)
+        core.set_threads(0)
+
+
 def test_nested_calls_run_in_their_caller(threads: int) -> None:
     seen: list[tuple[int, int]] = []
     inner = core.BODY(lambda context, begin, end: seen.append((begin, end)))

@@ -12,7 +12,10 @@
    within microseconds, then sleep. Each that begins a task wakes a few others, so that the caller
    does not spend the time of a kernel on waking dozens. Whoever has spun a while without luck gives
    way: a library's threads spin too (OpenBLAS's do so for milliseconds after each call), and two
-   of ours on the core that is left would hold each other up. */
+   of ours on the core that is left would hold each other up.
+
+   Linux may leave a worker on its waker's core for seconds, with another one idle, so that a task
+   takes as long as without it: whoever wakes a worker that is on its own core sends it elsewhere. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -29,6 +32,7 @@ enum {
   ROUNDS = 5, /* at most */
   WAKES = 4, /* other threads that a thread wakes */
   WORKER_STACK_BYTES = 16 << 20,
+  UNKNOWN = -1,
 };
 
 typedef struct {
@@ -46,8 +50,15 @@ typedef struct {
 typedef struct {
   _Alignas(64) _Atomic uint64_t claims[ROUNDS];
   _Alignas(64) _Atomic bool asleep;
-  pthread_mutex_t lock; /* of `asleep` */
+  _Atomic bool signalled; /* and it has not run since */
+  _Atomic bool sent_away; /* from its waker's core, until it begins a task */
+  _Atomic int32_t core; /* where it runs or last ran, or UNKNOWN */
+  pthread_mutex_t lock; /* of `asleep`, `sent_away` and `allowed` */
   pthread_cond_t called;
+#ifdef __linux__
+  pthread_t thread;
+  cpu_set_t allowed; /* where it may run again once it has been sent away */
+#endif
 } Worker;
 
 static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* held while a call uses the pool */
@@ -131,12 +142,52 @@ static void run_parts(int32_t self, uint64_t value) {
   atomic_fetch_add_explicit(&finished, done, memory_order_release);
 }
 
+#ifdef __linux__
+static int32_t this_core(void) { return sched_getcpu(); }
+
+static void note_core(Worker* own) {
+  atomic_store_explicit(&own->core, sched_getcpu(), memory_order_release);
+}
+
+/* Let a worker run on any core but this one until it begins a task. */
+static void send_away(Worker* other, int32_t core) {
+  pthread_mutex_lock(&other->lock);
+  if (other->sent_away ||
+      !pthread_getaffinity_np(other->thread, sizeof other->allowed, &other->allowed)) {
+    cpu_set_t others = other->allowed;
+    CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) && !pthread_setaffinity_np(other->thread, sizeof others, &others))
+      atomic_store(&other->sent_away, true);
+  }
+  pthread_mutex_unlock(&other->lock);
+}
+
+/* Where it is now it stays for as long as the system sees no reason to move it. */
+static void may_return(Worker* own) {
+  if (!atomic_load_explicit(&own->sent_away, memory_order_relaxed)) return;
+  pthread_mutex_lock(&own->lock);
+  pthread_setaffinity_np(own->thread, sizeof own->allowed, &own->allowed);
+  atomic_store(&own->sent_away, false);
+  pthread_mutex_unlock(&own->lock);
+}
+#else
+static int32_t this_core(void) { return 0; }
+static void note_core(Worker* own) { (void)own; }
+static void send_away(Worker* other, int32_t core) { (void)other, (void)core; }
+static void may_return(Worker* own) { (void)own; }
+#endif
+
 /* Wake the threads of a task, if they sleep, that are below `self` in the tree of them, whose root
    is the caller. Who falls asleep looks for a task once more after saying so. */
 static void wake_others(int32_t self, int32_t threads) {
+  int32_t core = this_core();
   for (int32_t k = WAKES * self + 1; k <= WAKES * self + WAKES && k < threads; k++) {
     Worker* other = &workers[k];
+    if (atomic_load_explicit(&other->core, memory_order_acquire) == core ||
+        atomic_load(&other->signalled))
+      send_away(other, core);
     if (!atomic_load(&other->asleep)) continue;
+    atomic_store(&other->signalled, true);
     pthread_mutex_lock(&other->lock);
     pthread_mutex_unlock(&other->lock);
     pthread_cond_signal(&other->called);
@@ -149,20 +200,23 @@ static bool is_called(int32_t self, uint64_t seen, uint64_t value) {
 }
 
 static uint64_t wait_for_task(int32_t self, uint64_t seen) {
+  Worker* own = &workers[self];
+  uint64_t value;
   for (int spin = 0; spin < SPINS; spin++) {
-    uint64_t value = atomic_load_explicit(&announced, memory_order_acquire);
+    if (spin % OFFERS == 0) note_core(own);
+    value = atomic_load_explicit(&announced, memory_order_acquire);
     if (is_called(self, seen, value)) return value;
     if (spin >= PATIENCE && spin % OFFERS == 0) sched_yield();
     else relax();
   }
-  Worker* own = &workers[self];
-  uint64_t value;
   pthread_mutex_lock(&own->lock);
   atomic_store(&own->asleep, true);
   while (!is_called(self, seen, value = atomic_load(&announced)))
     pthread_cond_wait(&own->called, &own->lock);
   atomic_store(&own->asleep, false);
+  atomic_store(&own->signalled, false);
   pthread_mutex_unlock(&own->lock);
+  note_core(own);
   return value;
 }
 
@@ -170,9 +224,13 @@ static void* work(void* start) {
   fesetenv(FE_DFL_ENV); /* whoever started it may flush denormal numbers */
   inside = true;
   int32_t self = (int32_t)((uintptr_t)start >> 48);
+#ifdef __linux__
+  workers[self].thread = pthread_self();
+#endif
   for (uint64_t number = (uintptr_t)start & UINT64_C(0xffffffffffff);;) {
     uint64_t value = wait_for_task(self, number);
     number = number_of(value);
+    may_return(&workers[self]);
     wake_others(self, threads_of(value));
     run_parts(self, value);
   }
@@ -192,6 +250,9 @@ static int32_t start_workers(int32_t count) {
     pthread_mutex_init(&own->lock, NULL);
     pthread_cond_init(&own->called, NULL);
     atomic_store(&own->asleep, false); /* a forked child has the parent's words */
+    atomic_store(&own->sent_away, false);
+    atomic_store(&own->signalled, false);
+    atomic_store(&own->core, UNKNOWN);
     /* which thread it is, the caller being the first, and the task that is over */
     uint64_t start = (uint64_t)(started + 1) << 48 | number_of(atomic_load(&announced));
     if (pthread_create(&thread, &attributes, work, (void*)(uintptr_t)start)) break;
