@@ -159,6 +159,36 @@ def test_on_a_device() -> None:
     assert done.stdout == "right\n", done.stderr[-3000:]
 
 
+SMALL = """
+def near(got, want):
+    assert np.abs(got - want).max() < 2e-5, np.abs(got - want).max()
+
+draw = np.random.default_rng(0)
+a = draw.normal(size=(70, 4, 4)).astype("f4")
+spd = a @ a.swapaxes(1, 2) + np.eye(4, dtype="f4")
+near(jnp.linalg.solve(spd, a), np.linalg.solve(spd, a))
+near(jnp.linalg.cholesky(spd), np.linalg.cholesky(spd))
+near(jnp.linalg.eigvalsh(spd), np.linalg.eigvalsh(spd))
+for shape in ((70, 4, 4), (70, 9, 2), (70, 2, 6)):
+    a = draw.normal(size=shape).astype("f4")
+    for got, want in zip(jnp.linalg.qr(a), np.linalg.qr(a)):
+        near(np.asarray(got), want)
+    u, values, v = map(np.asarray, jnp.linalg.svd(a, full_matrices=False))
+    near(values, np.linalg.svd(a, compute_uv=False))
+    near((u * values[:, None]) @ v, a)
+print("right")
+"""
+
+
+@pytest.mark.parametrize("device", ["NV", "CL"])
+def test_small_matrices_on_a_device(device: str) -> None:
+    """Each by an item."""
+    if missing(device):
+        pytest.skip(missing(device))
+    done = jax_on(device, SMALL, TINYHLO_CACHE="0")
+    assert done.stdout == "right\n", done.stderr[-3000:]
+
+
 def test_its_loops_are_printed() -> None:
     """The grids of a turn stand behind what comes before the first one."""
     (kernel,) = (k for k in kernels((cholesky, (of(512, 512),)), NV) if k.name.startswith("lapack"))

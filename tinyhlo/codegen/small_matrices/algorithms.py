@@ -3,6 +3,8 @@
     lu(a, rows, failed)        rows change places so that the largest element of a column divides
     cholesky(a, failed)        the lower triangle
     solve(t, x)                T X = B for a lower triangle T, B in place
+    identity(m)                1 on the diagonal, 0 elsewhere
+    scaling(largest)           what numbers are multiplied by, lest their squares overflow or vanish
 
 Element (i, j) of all lanes lies side by side. A step of an elimination is the same for every
 number of its column but the last, after which no rows are left (and loops run at least once).
@@ -22,11 +24,13 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, Loop, Statement, Store, nested
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
+
+COLUMN = constant(0)  # of what has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,24 @@ def solve(t: Matrices, x: Matrices, unit: bool) -> Body:
         return (Loop(c, Axis.ORDERED, (*divide, *rest)),) if divide or rest else ()
 
     return steps(t.rows, step)
+
+
+def identity(m: Matrices) -> Body:
+    i, j, dtype = Var("i", m.rows), Var("j", m.columns), m.memory.dtype
+    diagonal = IndexValue(index(i), I32).equals(IndexValue(index(j), I32))
+    one = where(diagonal, literal(1.0, dtype), literal(0.0, dtype))
+    return nested([i, j], (m.each(m.store(index(i), index(j), one)),))
+
+
+def scaling(largest: Expression) -> Expression:
+    """A power of two; 1, unless the largest number is very large or small."""
+    fifth = largest.dtype.exponent_bias // 5
+
+    def power(fifths: int) -> Expression:
+        return literal(2.0 ** (fifths * fifth), largest.dtype)
+
+    small = where(largest < power(-2), power(4), literal(1.0, largest.dtype))
+    return where(power(2) < largest, power(-3), small)
 
 
 def root(value: Expression) -> Expression:

@@ -15,12 +15,15 @@ from collections.abc import Callable
 from math import prod
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
+from tinyhlo.codegen.grid.mapping import by_item
 from tinyhlo.codegen.lapack import letter, routine
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Store, nested
+from tinyhlo.codegen.loops import Allocate, Axis, Bind, Body, Loop, LoopProgram, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.small_matrices.algorithms import Matrices, cholesky, lu, solve
-from tinyhlo.codegen.small_matrices.jacobi import Jacobi
+from tinyhlo.codegen.small_matrices.eigenvalues import Eigenvalues
+from tinyhlo.codegen.small_matrices.householder import factor_qr, left_vectors, product
+from tinyhlo.codegen.small_matrices.singular import Singular
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall, Output
 from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
@@ -29,6 +32,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
+ITEMS = 64  # of a group, each of which has a matrix
 FEW_MATRICES = 4  # of fewer, LAPACK's vectors lie better
 Place = Callable[[Index, Index], Position]  # the last axes of a buffer, for element (i, j)
 
@@ -40,8 +44,14 @@ def is_small(call: LibraryCall) -> bool:
         return False
     *outer, columns, rows = call.inputs[0].shape
     batch = prod(outer)
-    most = way.most_rows if batch >= FEW_MATRICES else way.most_rows_of_few
-    return 0 < rows == columns <= most and 0 < call.results[0].size <= batch * rows * most
+    if batch < FEW_MATRICES:
+        most = longest = way.most_rows_of_few
+    else:
+        most, longest = way.most_rows, max(way.most_rows, way.longest)
+    short, long = sorted((rows, columns))
+    if not 0 < short <= most or long > longest or (short < long and not way.longest):
+        return False
+    return 0 < call.results[0].size <= batch * rows * longest
 
 
 def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
@@ -50,10 +60,14 @@ def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
     way = WAYS[routine(call)]
     builder = Builder(kernel, call, target, way.vectors)
     body = way.build(builder)
-    work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
-    groups = Axis.PARALLEL if work >= PARALLEL_WORK else Axis.SERIAL
-    body = (Loop(builder.group, groups, body),) if builder.group.extent > 1 else body
-    lanes = f"{builder.group.extent} groups of {builder.lane.extent} matrices"
+    group = builder.group
+    if target.runs_grids:
+        items = min(ITEMS, target.group_items)
+        body = (by_item(group.extent, items, lambda number: (Bind(group, number), *body)),)
+    elif group.extent > 1:
+        work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
+        body = (Loop(group, Axis.PARALLEL if work >= PARALLEL_WORK else Axis.SERIAL, body),)
+    lanes = f"{group.extent} groups of {builder.lane.extent} matrices"
     return builder.lowering.program(body, (lanes,))
 
 
@@ -66,7 +80,7 @@ class Builder:
         self.dtype, self.rows = matrix.dtype, matrix.shape[-1]
         self.batch_shape, self.batch = matrix.shape[:-2], prod(matrix.shape[:-2])
         self.columns = call.results[0].size // (self.batch * self.rows)
-        lanes = target.vector_bytes // self.dtype.itemsize * vectors
+        lanes = 1 if target.runs_grids else target.vector_bytes // self.dtype.itemsize * vectors
         while lanes > self.batch:
             lanes //= 2
         self.lane = Var("lane", lanes)
@@ -187,21 +201,77 @@ def find_eigenvalues(builder: Builder) -> Body:
     return (
         *(Allocate(each.memory) for each in (values, turn, vectors) if each is not None),
         *builder.read(0, a, place),
-        *Jacobi(a, values, vectors, turn).body(),
+        *Eigenvalues(a, values, vectors, turn).body(),
         *builder.write(vectors or a, 0, by_columns),
         *builder.write(values, 1, lambda i, j: (i,)),
         *builder.write(failed, 2, lambda i, j: (), lambda _: literal(0, I32)),
     )
 
 
+def factor_orthogonal(builder: Builder) -> Body:
+    rows, columns = builder.rows, builder.columns
+    a, factors = (
+        builder.scratch("a", rows, columns),
+        builder.scratch("factors", min(rows, columns), 1),
+    )
+    return (
+        Allocate(factors.memory),
+        *builder.read(0, a, by_columns),
+        *factor_qr(a, factors),
+        *builder.write(a, 0, by_columns),
+        *builder.write(factors, 1, lambda i, j: (i,)),
+    )
+
+
+def multiply_reflections(builder: Builder) -> Body:
+    rows, columns, count = builder.rows, builder.columns, builder.call.inputs[1].shape[-1]
+    a, q = (builder.scratch(name, rows, columns) for name in "aq")
+    factors = builder.scratch("factors", count, 1)
+    return (
+        Allocate(q.memory),
+        *builder.read(0, a, by_columns),
+        *builder.read(1, factors, lambda i, j: (i,)),
+        *product(a, factors, q),
+        *builder.write(q, 0, by_columns),
+    )
+
+
+def find_singular_values(builder: Builder) -> Body:
+    """And vectors, if asked for. Of a matrix with more columns than rows: of it turned."""
+    wide = builder.columns > builder.rows
+    rows, columns = max(builder.rows, builder.columns), min(builder.rows, builder.columns)
+    mode = letter(builder.call, "mode")
+    a, v = builder.scratch("a", rows, columns), builder.scratch("v", columns, columns)
+    u = builder.scratch("u", rows, rows if mode == "A" else columns)
+    values, factors, turn = (
+        builder.scratch(name, count, 1)
+        for name, count in (("values", columns), ("factors", columns), ("turn", 2))
+    )
+    scale, failed = builder.scratch("scale", 1, 1), builder.scratch("failed", 1, 1)
+    vectors = mode != "N"
+    left, right = (v, u) if wide else (u, v)
+    parts = [values, turn, scale, failed, *([v, u, factors] if vectors else [])]
+    return (
+        *(Allocate(part.memory) for part in parts),
+        *builder.read(0, a, by_rows if wide else by_columns),
+        *Singular(a, values, v if vectors else None, turn, scale, failed).body(),
+        *(left_vectors(a, factors, u) if vectors else ()),
+        *builder.write(values, 1, lambda i, j: (i,)),
+        *(builder.write(left, 2, by_columns) if vectors else ()),
+        *(builder.write(right, 3, by_rows) if vectors else ()),
+        *builder.write(failed, 4, lambda i, j: (), lambda wrong: wrong.cast(I32)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
-    """To compute what a call of LAPACK does, of matrices with so many rows at most. Where one step
-    waits for the last, several vectors are worked on in turn."""
+    """To compute what a call of LAPACK does, of matrices with so many rows and columns at most.
+    Where one step waits for the last, several vectors are worked on in turn."""
 
     build: Callable[[Builder], Body]
     most_rows: int = 16
     most_rows_of_few: int = 8
+    longest: int = 0
     vectors: int = 1
 
 
@@ -209,5 +279,8 @@ WAYS: dict[str | None, Way] = {
     "getrf": Way(factor_lu),
     "potrf": Way(factor_cholesky),
     "trsm": Way(solve_triangle),
-    "syevd": Way(find_eigenvalues, most_rows=8, most_rows_of_few=0, vectors=2),
+    "geqrf": Way(factor_orthogonal, 32, 24, longest=48),
+    "orgqr": Way(multiply_reflections, 32, 24, longest=48),
+    "syevd": Way(find_eigenvalues, 8, 5, vectors=2),
+    "gesdd": Way(find_singular_values, 10, 5, longest=48, vectors=2),
 }

@@ -1,0 +1,102 @@
+"""Eigenvalues and vectors of small symmetric matrices that lie in scratch, by Jacobi's method.
+
+    Eigenvalues(a, values, vectors, turn).body()      A V = V diagonal(values), values ascending
+
+Rotations make one element that is not on the diagonal zero after the other, in sweeps over all of
+them. What was zero does not stay so, but the elements shrink, at last by squares. How many sweeps a
+matrix needs depends on its numbers; all lanes make as many as any was seen to need.
+
+Source: Golub and Van Loan, "Matrix Computations", section 8.5.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.expressions import Expression, Read, literal, where
+from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, nested
+from tinyhlo.codegen.small_matrices.algorithms import COLUMN, Matrices, identity
+from tinyhlo.codegen.small_matrices.rotations import (
+    COSINE,
+    SINE,
+    adds_nothing,
+    cosine,
+    exchanged,
+    pairs,
+    tangent,
+    turned,
+)
+from tinyhlo.ir.index import Index, Var, constant, index
+from tinyhlo.records import dataclass
+
+SWEEPS = 2  # and one a row: float64 matrices of 8 rows, their numbers from 1 to 1e16, took 8
+FIRST, SECOND = 2, 3  # more rows of `turn`
+
+
+@dataclass(frozen=True, slots=True)
+class Eigenvalues:
+    """`a` is given by its lower triangle and becomes diagonal; `values` are a column. `turn` has 4
+    rows: a rotation, and what it makes of two elements of the diagonal."""
+
+    a: Matrices
+    values: Matrices
+    vectors: Matrices | None
+    turn: Matrices
+
+    def body(self) -> Body:
+        a, i = self.a, Var("i", self.a.rows)
+        sweep = pairs(a.rows, self.rotation)
+        sweeps = (Loop(Var("sweep", a.rows + SWEEPS), Axis.ORDERED, sweep),) if sweep else ()
+        diagonal = self.values.store(index(i), COLUMN, a.load(index(i), index(i)))
+        return (
+            *(() if self.vectors is None else identity(self.vectors)),
+            *pairs(a.rows, self.mirror),
+            *sweeps,
+            *pairs(a.rows, self.order),
+            *nested([i], (self.values.each(diagonal),)),
+        )
+
+    def number(self, value: float) -> Expression:
+        return literal(value, self.a.memory.dtype)
+
+    def mirror(self, p: Index, q: Index) -> Body:
+        return (self.a.each(self.a.store(p, q, self.a.load(q, p))),)
+
+    def rotation(self, p: Index, q: Index) -> Body:
+        """That makes element (q, p) zero, on both sides of `a`."""
+        a, turn, zero, k = self.a, self.turn, self.number(0.0), Var("k", self.a.rows)
+        crossing = a.each(
+            a.store(p, p, turn.load(constant(FIRST), COLUMN)),
+            a.store(q, q, turn.load(constant(SECOND), COLUMN)),
+            a.store(p, q, zero),
+            a.store(q, p, zero),
+        )
+        both: Body = (turned(a, turn, index(k), p, q, symmetric=True),)
+        if self.vectors is not None:
+            both += (turned(self.vectors, turn, index(k), p, q),)
+        return (self.angle(p, q), Loop(k, Axis.ORDERED, both), crossing)
+
+    def angle(self, p: Index, q: Index) -> Loop:
+        a, dtype = self.a, self.a.memory.dtype
+        ratio, slope, along = (Read(name, dtype) for name in ("ratio", "tangent", "cosine"))
+        corner, ends = a.load(q, p), (a.load(p, p), a.load(q, q))
+        found = {
+            COSINE: along,
+            SINE: slope * along,
+            FIRST: ends[0] - slope * corner,
+            SECOND: ends[1] + slope * corner,
+        }
+        return a.each(
+            Declare("ratio", (ends[1] * 0.5 - ends[0] * 0.5) / corner),
+            Declare("tangent", where(adds_nothing(corner, ends), self.number(0.0), tangent(ratio))),
+            Declare("cosine", cosine(slope)),
+            *(self.turn.store(constant(row), COLUMN, value) for row, value in found.items()),
+        )
+
+    def order(self, p: Index, q: Index) -> Body:
+        """Two eigenvalues, and their vectors before."""
+        k, a = Var("k", self.a.rows), self.a
+        descend = a.load(q, q) < a.load(p, p)
+        values = exchanged(a, (p, p), (q, q), descend)
+        if (v := self.vectors) is None:
+            return (values,)
+        vectors = exchanged(v, (index(k), p), (index(k), q), descend)
+        return (Loop(k, Axis.ORDERED, (vectors,)), values)

@@ -1,0 +1,73 @@
+"""Rotations of two rows or columns of small matrices in scratch, as Jacobi's methods make them.
+
+    pairs(n, step)                `step` for every p and every q > p
+    tangent(ratio)                of the smaller angle t with t * t + 2 * ratio * t = 1
+    turned(m, turn, k, p, q)      row k of columns p and q, by the cosine and the sine in `turn`
+    exchanged(m, p, q, where)     two elements, in lanes where a condition holds
+
+Source: Golub and Van Loan, "Matrix Computations", section 8.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyhlo.codegen.expressions import Expression, Read, literal, where
+from tinyhlo.codegen.loops import Axis, Body, Declare, Loop
+from tinyhlo.codegen.small_matrices.algorithms import COLUMN, Matrices, absolute, below, root
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import Index, Var, constant, index
+
+NOTHING = 128.0  # a number is none that, times this, adds nothing to those that it belongs to
+COSINE, SINE = range(2)  # rows of `turn`
+
+Place = tuple[Index, Index]
+
+
+def pairs(count: int, step: Callable[[Index, Index], Body]) -> Body:
+    if count == 1:
+        return ()
+    p, q = Var("p", count - 1), Var("q", count)
+    return (Loop(p, Axis.ORDERED, (below(index(p), q, *step(index(p), index(q))),)),)
+
+
+def adds_nothing(value: Expression, sums: tuple[Expression, Expression]) -> Expression:
+    """A rotation by what is as small would end in denormal numbers, which are slow."""
+    least = absolute(value) * NOTHING
+    first, second = ((absolute(number) + least).equals(absolute(number)) for number in sums)
+    return first & second
+
+
+def tangent(ratio: Expression) -> Expression:
+    one = literal(1.0, ratio.dtype)
+    size = one / (absolute(ratio) + root(ratio * ratio + one))
+    return where(ratio < 0.0, literal(0.0, ratio.dtype) - size, size)
+
+
+def cosine(tangent: Expression) -> Expression:
+    one = literal(1.0, tangent.dtype)
+    return one / root(tangent * tangent + one)
+
+
+def turned(
+    m: Matrices, turn: Matrices, k: Index, p: Index, q: Index, symmetric: bool = False
+) -> Loop:
+    """`symmetric`: and column k of rows p and q, which is the same."""
+    x, y = Read("x", m.memory.dtype), Read("y", m.memory.dtype)
+    cosine, sine = (turn.load(constant(row), COLUMN) for row in (COSINE, SINE))
+    new = {p: cosine * x - sine * y, q: sine * x + cosine * y}
+    stores = [m.store(k, at, value) for at, value in new.items()]
+    stores += [m.store(at, k, value) for at, value in new.items() if symmetric]
+    return m.each(Declare("x", m.load(k, p)), Declare("y", m.load(k, q)), *stores)
+
+
+def exchanged(m: Matrices, here: Place, there: Place, condition: Expression) -> Loop:
+    x, y = Read("x", m.memory.dtype), Read("y", m.memory.dtype)
+    wrong = Read("wrong", BOOL)
+    return m.each(
+        Declare("wrong", condition),
+        Declare("x", m.load(*here)),
+        Declare("y", m.load(*there)),
+        m.store(*here, where(wrong, y, x)),
+        m.store(*there, where(wrong, x, y)),
+    )
