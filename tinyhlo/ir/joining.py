@@ -1,6 +1,7 @@
 """Arrays side by side, and what of an array lies along one axis.
 
 join([a, b], 0)   ->  WHERE(iota < len(a), PAD(a), PAD(b))
+join([x[:2], x[2:5]], 0)   ->  x[:5]
 part(x, 0, 2, 5)  ->  SLICE(x), x[2:5]
 nth(x, 0, 2)      ->  RESHAPE(SLICE(x)), x[2]
 """
@@ -11,13 +12,14 @@ import numpy as np
 
 from tinyhlo.ir.build import full, iota, pad, reshape, scalar, slice_, update_slice, where
 from tinyhlo.ir.dtypes import index_dtype
-from tinyhlo.ir.graph import Node
+from tinyhlo.ir.graph import Node, Slice
 
 SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
 
 
 def join(pieces: list[Node], axis: int) -> Node:
     """Non-empty pieces one after another along `axis`."""
+    pieces = neighbours_merged(pieces, axis)
     if len(pieces) == 1:
         return pieces[0]
     ends = [int(end) for end in np.cumsum([piece.shape[axis] for piece in pieces])]
@@ -32,6 +34,32 @@ def join(pieces: list[Node], axis: int) -> Node:
     for whole, end in zip(reversed(others), reversed(ends[:-1]), strict=True):
         result = where(position < end, whole, result)
     return result
+
+
+def neighbours_merged(pieces: list[Node], axis: int) -> list[Node]:
+    """Slices of one array that lie side by side in it as one."""
+    merged: list[Node] = []
+    for piece in pieces:
+        if merged and (both := as_one(merged[-1], piece, axis)) is not None:
+            merged[-1] = both
+        else:
+            merged.append(piece)
+    return merged
+
+
+def as_one(first: Node, second: Node, axis: int) -> Node | None:
+    if not isinstance(first, Slice) or not isinstance(second, Slice):
+        return None
+    end = list(first.start)
+    end[axis] += first.shape[axis]
+    if (
+        first.inputs != second.inputs
+        or tuple(end) != second.start
+        or {*first.step, *second.step} != {1}
+    ):
+        return None
+    stop = [start + size for start, size in zip(second.start, second.shape, strict=True)]
+    return slice_(first.inputs[0], first.start, stop)
 
 
 def join_by_stores(pieces: list[Node], axis: int, ends: list[int], shape: tuple[int, ...]) -> Node:
