@@ -208,7 +208,7 @@ def test_matrices_that_are_not_finite_fail_alone() -> None:
     check_svd(a[good], turned(u)[good], values[good], turned(vt)[good])
 
 
-def test_large_matrices_are_calls() -> None:
+def test_large_matrices_and_vectors_in_their_place_are_calls() -> None:
     for graph in (
         qr_graph(100, 33, 33, F32),
         qr_graph(100, 50, 3, F32),
@@ -217,6 +217,7 @@ def test_large_matrices_are_calls() -> None:
         svd_graph(100, 3, 50, F32, "S"),
         svd_graph(3, 6, 6, F32, "S"),
         svd_graph(1, 6, 2, F32, "S"),
+        svd_graph(100, 3, 3, F32, "O"),
     ):
         assert not is_loops(graph)
 

@@ -40,7 +40,7 @@ Place = Callable[[Index, Index], Position]  # the last axes of a buffer, for ele
 def is_small(call: LibraryCall) -> bool:
     """Whether a call is written as loops."""
     way = WAYS.get(routine(call))
-    if way is None or len(call.inputs[0].shape) < 2:
+    if way is None or len(call.inputs[0].shape) < 2 or keeps_vectors_in_place(call):
         return False
     *outer, columns, rows = call.inputs[0].shape
     batch = prod(outer)
@@ -54,6 +54,11 @@ def is_small(call: LibraryCall) -> bool:
     return 0 < call.results[0].size <= batch * rows * longest
 
 
+def keeps_vectors_in_place(call: LibraryCall) -> bool:
+    """Whether singular vectors are asked for where the matrix was."""
+    return "mode" in dict(call.attributes) and letter(call, "mode") == "O"
+
+
 def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
     call = kernel.root
     assert isinstance(call, LibraryCall)
@@ -65,7 +70,7 @@ def lower_small_matrices(kernel: Kernel, target: Target) -> LoopProgram:
         items = min(ITEMS, target.group_items)
         body = (by_item(group.extent, items, lambda number: (Bind(group, number), *body)),)
     elif group.extent > 1:
-        work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns)
+        work = builder.batch * builder.rows**2 * max(builder.rows, builder.columns) * way.sweeps
         body = (Loop(group, Axis.PARALLEL if work >= PARALLEL_WORK else Axis.SERIAL, body),)
     lanes = f"{group.extent} groups of {builder.lane.extent} matrices"
     return builder.lowering.program(body, (lanes,))
@@ -248,14 +253,15 @@ def find_singular_values(builder: Builder) -> Body:
         for name, count in (("values", columns), ("factors", columns), ("turn", 2))
     )
     scale, failed = builder.scratch("scale", 1, 1), builder.scratch("failed", 1, 1)
-    vectors = mode != "N"
+    vectors, place = mode != "N", by_rows if wide else by_columns
     left, right = (v, u) if wide else (u, v)
     parts = [values, turn, scale, failed, *([v, u, factors] if vectors else [])]
     return (
         *(Allocate(part.memory) for part in parts),
-        *builder.read(0, a, by_rows if wide else by_columns),
+        *builder.read(0, a, place),
         *Singular(a, values, v if vectors else None, turn, scale, failed).body(),
         *(left_vectors(a, factors, u) if vectors else ()),
+        *builder.write(a, 0, place),  # anything: LAPACK works there
         *builder.write(values, 1, lambda i, j: (i,)),
         *(builder.write(left, 2, by_columns) if vectors else ()),
         *(builder.write(right, 3, by_rows) if vectors else ()),
@@ -265,13 +271,16 @@ def find_singular_values(builder: Builder) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """To compute what a call of LAPACK does, of matrices with so many rows and columns at most.
-    Where one step waits for the last, several vectors are worked on in turn."""
+    """To compute what a call of LAPACK does, of matrices with so many rows and columns at most;
+    `longest`: the most of either where there are fewer of the other, 0: all are square. `sweeps`:
+    how often what an elimination does, about. Where one step waits for the last, several vectors
+    are worked on in turn."""
 
     build: Callable[[Builder], Body]
     most_rows: int = 16
     most_rows_of_few: int = 8
     longest: int = 0
+    sweeps: int = 1
     vectors: int = 1
 
 
@@ -281,6 +290,6 @@ WAYS: dict[str | None, Way] = {
     "trsm": Way(solve_triangle),
     "geqrf": Way(factor_orthogonal, 32, 24, longest=48),
     "orgqr": Way(multiply_reflections, 32, 24, longest=48),
-    "syevd": Way(find_eigenvalues, 8, 5, vectors=2),
-    "gesdd": Way(find_singular_values, 10, 5, longest=48, vectors=2),
+    "syevd": Way(find_eigenvalues, 8, 5, sweeps=32, vectors=2),
+    "gesdd": Way(find_singular_values, 10, 5, longest=48, sweeps=32, vectors=2),
 }
