@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.schedule.graphs import F32, I32, add, launches, normal, planned
+from tests.schedule.graphs import F32, I32, add, launches, mul, normal, planned
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.ir.build import (
     elementwise,
     flip,
     gather,
+    multi_reduce,
     param,
     permute,
     reduce,
     reshape,
+    scalar,
     slice_,
 )
 from tinyhlo.ir.graph import Graph, Node
@@ -44,6 +46,19 @@ def test_a_chain_of_moderate_length_is_one_kernel() -> None:
         y = add(y, Y)
     program = planned(Graph((X.type, Y.type), (y,)), [normal(10), normal(10, seed=1)])
     assert len(program.body) == 1
+
+
+def test_a_long_chain_ends_in_a_reduction_to_two_values() -> None:
+    """Its results are items, the node that makes both is none."""
+    x, y = (param(k, (3, 2, 10), F32) for k in range(2))
+    end: Node = x
+    for _ in range(LONGEST):
+        end = add(end, y)
+    scalars = [param(k, (), F32) for k in range(4)]  # the sum of one and the product of the other
+    both = add(scalars[0], scalars[2]), mul(scalars[1], scalars[3])
+    combiner = Graph(tuple(each.type for each in scalars), both)
+    found = multi_reduce((end, x), (scalar(0, F32), scalar(1, F32)), (2,), combiner)
+    planned(Graph((x.type, y.type), found), [normal(3, 2, 10), normal(3, 2, 10, seed=1)])
 
 
 def test_pieces_of_a_chain_with_what_its_derivative_keeps() -> None:

@@ -195,8 +195,8 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
 
 
 def long_way(walk: Walk, node: Node) -> Reasons:
-    """A stage of a very long chain."""
-    if walk.depth[node] > LONGEST and base(node) is node:
+    """A stage of a very long chain. What makes several values is none: each of them is an item."""
+    if walk.depth[node] > LONGEST and base(node) is node and node.type != ir.VOID:
         yield node, f"follows {LONGEST} operations in one kernel"
 
 
