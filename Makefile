@@ -138,9 +138,10 @@ conformance: .venv/.installed  ## run the whole suites and the corpus, write doc
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[jax-suite]'
 	@touch $@
 
-# FILES="lax_test nn_test" (default: all), X64=1 or both; JAX's tests are fetched once.
+# FILES="lax_test nn_test" (default: all), X64=1 or both; JAX's tests are fetched once. SMALL=7: with
+# thresholds drawn at random, so that small programs take the paths of large ones; writes no page.
 jax-suite: .venv/.jax-suite  ## run JAX's own tests on tiny, write their section of docs/conformance.md
-	@.venv/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0)
+	@.venv/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0) $(if $(SMALL),--small $(SMALL) --results $(CURDIR)/build/small)
 
 jax-suite-newest: .venv313/.jax-suite  ## the same on Python 3.13 with the newest jax, in a section of its own
 	@.venv313/bin/python -m tests.jax_suite $(FILES) --x64 $(or $(X64),0) --newest

@@ -50,10 +50,11 @@ def main() -> int:
             test_limit=arguments.test_limit,
             limit=arguments.file_limit,
             matching=arguments.k,
+            thresholds=arguments.small,
         )
         print(f"== {TITLES[key]}", flush=True)
         bad += run_all(files, settings, arguments.processes)
-    if not arguments.k:
+    if not arguments.k and arguments.small is None:
         name = "jax-tests-newest" if arguments.newest else "jax-tests"
         text = section(*recorded(arguments.results), origin(folder), name)
         write_section(name, text)
@@ -66,6 +67,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--x64", choices=("0", "1", "both"), default="0")
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="as pytest's; writes no page")
+    parser.add_argument(
+        "--small", type=int, metavar="N", help="with thresholds drawn at random; writes no page"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--newest", action="store_true", help="write the newest JAX's section")
     parser.add_argument("--cases", type=int, default=1, help="generated per parametrisation")

@@ -28,16 +28,18 @@ DEFAULTS = {"JAX_PLATFORMS": "tiny,cpu", "JAX_SKIP_SLOW_TESTS": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(foreign.Settings):
-    """`sources`: folder of JAX's tests; `cases`: generated per parametrisation."""
+    """`sources`: folder of JAX's tests; `cases`: generated per parametrisation; `thresholds`: the
+    number that decides the compiler's, None for its own."""
 
     sources: Path
     x64: bool
     cases: int
+    thresholds: int | None = None
 
 
 def task(file: str, settings: Settings, platforms: str = "", only: Sequence[str] = ()) -> Task:
     """pytest over one file, or over some of its tests; on other platforms with logs of its own."""
-    several = file.startswith(SEVERAL)
+    several, small = file.startswith(SEVERAL), settings.thresholds is not None
     return pytest_task(
         file,
         settings.logs / platforms / f"{file}.jsonl",
@@ -57,8 +59,13 @@ def task(file: str, settings: Settings, platforms: str = "", only: Sequence[str]
             "JAX_ENABLE_X64": str(int(settings.x64)),
             "JAX_NUM_GENERATED_CASES": str(settings.cases),
             **({"JAX_NUM_CPU_DEVICES": str(DEVICES)} if several else {}),
+            **({"THRESHOLDS": str(settings.thresholds), "TINYHLO_CACHE": "0"} if small else {}),
         },
-        plugins={**PLUGINS, **({"several_plugin": PLUGINS_HOME} if several else {})},
+        plugins={
+            **PLUGINS,
+            **({"several_plugin": PLUGINS_HOME} if several else {}),
+            **({"small_plugin": PLUGINS_HOME} if small else {}),
+        },
     )
 
 

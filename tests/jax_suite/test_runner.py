@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,27 @@ def test_several_processes_run_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
         "c_fails_in_all": "shared",
     }
     assert "process 1: " in found["b_fails_in_another"].message
+
+
+SMALL = """
+import unittest
+from tinyhlo.schedule import items
+
+class Example(unittest.TestCase):
+    def test_a_has_others(self):
+        own = items.LONGEST, items.OFTEN, items.LARGE, items.MANY_ROWS, items.MOST_COUNTING
+        self.assertNotEqual(own, (1 << 10, 1 << 5, 1 << 12, 1 << 14, 1 << 5))
+"""
+
+
+def test_thresholds_are_drawn_for_each_test(tmp_path: Path) -> None:
+    tests = tmp_path / "sources" / "tests"
+    tests.mkdir(parents=True)
+    (tests / "example_test.py").write_text(SMALL)
+
+    settings = replace(settings_of(tmp_path, 60), thresholds=2)
+    (outcomes,) = run_files(["example_test"], settings, processes=1)
+    assert outcomes.count("passed") == 1
 
 
 def test_sources_are_unpacked_without_the_package(tmp_path: Path) -> None:

@@ -97,8 +97,9 @@ def columns_inside(statement: Loop, moves: list[str]) -> Statement:
 
 
 def reduced(sums: Sequence[Loop]) -> int:
-    """Elements that the shortest of some nests of reduces adds up."""
-    return min(prod(loop.var.extent for loop in reduces(each)) for each in sums)
+    """Elements that the shortest of some nests of reduces adds up; 0 where one is no such nest."""
+    nests = map(reduces, sums)
+    return min(prod(loop.var.extent for loop in nest) if nest else 0 for nest in nests)
 
 
 def accumulated(sums: Sequence[Loop]) -> Iterator[Expression]:
