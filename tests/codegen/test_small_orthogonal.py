@@ -150,7 +150,7 @@ def check_svd(a: np.ndarray, u: np.ndarray, values: np.ndarray, vt: np.ndarray) 
 
 
 @pytest.mark.parametrize(
-    ("batch", "rows", "columns"), [*SIZES, (33, 10, 10), (4, 6, 40), (5, 48, 2)]
+    ("batch", "rows", "columns"), [*SIZES[2:], (4, 1, 1), (33, 10, 10), (4, 6, 40), (5, 48, 2)]
 )
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("mode", "AS")
@@ -215,8 +215,8 @@ def test_large_matrices_and_vectors_in_their_place_are_calls() -> None:
         qr_graph(1, 25, 2, F32),
         svd_graph(100, 11, 11, F32, "S"),
         svd_graph(100, 3, 50, F32, "S"),
-        svd_graph(3, 6, 6, F32, "S"),
-        svd_graph(1, 6, 2, F32, "S"),
+        svd_graph(3, 3, 3, F32, "S"),
+        svd_graph(1, 3, 2, F32, "S"),
         svd_graph(100, 3, 3, F32, "O"),
     ):
         assert not is_loops(graph)

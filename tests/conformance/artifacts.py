@@ -110,12 +110,19 @@ def of_schur(outputs: Arrays) -> Arrays:
     return basis @ triangle @ adjoint(basis), adjoint(basis) @ basis
 
 
+def of_svd(outputs: Arrays) -> Arrays:
+    left, values, right = outputs
+    product = left * values[..., None, :] @ right
+    return values, product, adjoint(left) @ left, right @ adjoint(right)
+
+
 # part of a target's name -> what of its outputs is unique
 UNIQUE: dict[str, Callable[[Arrays], Arrays]] = {
     "syevd": of_eigh,
     "heevd": of_eigh,
     "geev": of_eig,
     "gees": of_schur,
+    "gesdd": of_svd,
 }
 
 
