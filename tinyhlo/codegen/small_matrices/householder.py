@@ -1,6 +1,6 @@
 """Small matrices that lie in scratch as products of an orthogonal and an upper triangular one.
 
-    factor_qr(a, factors)        A = Q R; R in the upper triangle, below it what makes up Q
+    qr(a, factors)               A = Q R; R in the upper triangle, below it what makes up Q
     product(a, factors, q)       Q, or as many of its columns as `q` has
     left_vectors(a, factors, u)  directions of the columns of `a`, which are orthogonal or zero
 
@@ -28,7 +28,7 @@ from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 
 
-def factor_qr(a: Matrices, factors: Matrices) -> Body:
+def qr(a: Matrices, factors: Matrices) -> Body:
     """`factors` become a column, one for each reflection."""
     j = Var("j", a.columns)
 
@@ -104,4 +104,4 @@ def left_vectors(a: Matrices, factors: Matrices, u: Matrices) -> Body:
     turned = a.load(index(j), index(j)) < 0.0
     direction = where(turned, literal(0.0, a.memory.dtype) - element, element)
     signs = u.each(u.store(index(i), index(j), direction))
-    return (*factor_qr(a, factors), *product(a, factors, u), *nested([i, j], (signs,)))
+    return (*qr(a, factors), *product(a, factors, u), *nested([i, j], (signs,)))

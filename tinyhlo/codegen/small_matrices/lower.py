@@ -22,8 +22,8 @@ from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.small_matrices.algorithms import Matrices, cholesky, lu, solve
 from tinyhlo.codegen.small_matrices.eigenvalues import Eigenvalues
-from tinyhlo.codegen.small_matrices.householder import factor_qr, left_vectors, product
-from tinyhlo.codegen.small_matrices.singular import Singular
+from tinyhlo.codegen.small_matrices.householder import left_vectors, product, qr
+from tinyhlo.codegen.small_matrices.singular import SingularValues
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall, Output
 from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
@@ -213,7 +213,7 @@ def find_eigenvalues(builder: Builder) -> Body:
     )
 
 
-def factor_orthogonal(builder: Builder) -> Body:
+def factor_qr(builder: Builder) -> Body:
     rows, columns = builder.rows, builder.columns
     a, factors = (
         builder.scratch("a", rows, columns),
@@ -222,7 +222,7 @@ def factor_orthogonal(builder: Builder) -> Body:
     return (
         Allocate(factors.memory),
         *builder.read(0, a, by_columns),
-        *factor_qr(a, factors),
+        *qr(a, factors),
         *builder.write(a, 0, by_columns),
         *builder.write(factors, 1, lambda i, j: (i,)),
     )
@@ -259,7 +259,7 @@ def find_singular_values(builder: Builder) -> Body:
     return (
         *(Allocate(part.memory) for part in parts),
         *builder.read(0, a, place),
-        *Singular(a, values, v if vectors else None, turn, scale, failed).body(),
+        *SingularValues(a, values, v if vectors else None, turn, scale, failed).body(),
         *(left_vectors(a, factors, u) if vectors else ()),
         *builder.write(a, 0, place),  # anything: LAPACK works there
         *builder.write(values, 1, lambda i, j: (i,)),
@@ -288,7 +288,7 @@ WAYS: dict[str | None, Way] = {
     "getrf": Way(factor_lu),
     "potrf": Way(factor_cholesky),
     "trsm": Way(solve_triangle),
-    "geqrf": Way(factor_orthogonal, 32, 24, longest=48),
+    "geqrf": Way(factor_qr, 32, 24, longest=48),
     "orgqr": Way(multiply_reflections, 32, 24, longest=48),
     # vectors have other signs than LAPACK's: not of the few matrices that somebody looks at
     "syevd": Way(find_eigenvalues, 8, 0, sweeps=32, vectors=2),

@@ -18,7 +18,6 @@ from tinyhlo.codegen.small_matrices.algorithms import COLUMN, Matrices, absolute
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index, Var, constant, index
 
-NOTHING = 128.0  # a number is none that, times this, adds nothing to those that it belongs to
 COSINE, SINE = range(2)  # rows of `turn`
 
 Place = tuple[Index, Index]
@@ -29,13 +28,6 @@ def pairs(count: int, step: Callable[[Index, Index], Body]) -> Body:
         return ()
     p, q = Var("p", count - 1), Var("q", count)
     return (Loop(p, Axis.ORDERED, (below(index(p), q, *step(index(p), index(q))),)),)
-
-
-def adds_nothing(value: Expression, sums: tuple[Expression, Expression]) -> Expression:
-    """A rotation by what is as small would end in denormal numbers, which are slow."""
-    least = absolute(value) * NOTHING
-    first, second = ((absolute(number) + least).equals(absolute(number)) for number in sums)
-    return first & second
 
 
 def tangent(ratio: Expression) -> Expression:

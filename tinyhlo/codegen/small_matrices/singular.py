@@ -1,6 +1,6 @@
 """Singular values and vectors of small matrices that lie in scratch, by Jacobi's method.
 
-    Singular(a, values, v, turn, scale, failed).body()     A V = B, whose columns are orthogonal
+    SingularValues(a, values, v, turn, scale, failed).body()     A V = B of orthogonal columns
 
 Rotations of columns make one pair after the other orthogonal, in sweeps over all pairs; how long
 the columns are then are the singular values, descending. Their directions are the left vectors:
@@ -44,7 +44,7 @@ ORTHOGONAL = 2.0  # columns are, whose product is below so many units of that of
 
 
 @dataclass(frozen=True, slots=True)
-class Singular:
+class SingularValues:
     """`a` has no fewer rows than columns, and becomes B, scaled; `values` are a column, `turn` two
     numbers. `scale` and `failed` (1: a number is not finite) are one."""
 
@@ -74,6 +74,7 @@ class Singular:
         return literal(value, self.a.memory.dtype)
 
     def scaled(self) -> Body:
+        """The numbers, by `scaling` of the largest; and whether that is one."""
         a, i, j = self.a, Var("i", self.a.rows), Var("j", self.a.columns)
         largest, element = Read("largest", a.memory.dtype), a.load(index(i), index(j))
         wrong = where(largest < inf, self.number(0.0), self.number(1.0))

@@ -14,8 +14,8 @@
    way: a library's threads spin too (OpenBLAS's do so for milliseconds after each call), and two
    of ours on the core that is left would hold each other up.
 
-   Linux may leave a worker on its waker's core for seconds, with another one idle, so that a task
-   takes as long as without it: whoever wakes a worker that is on its own core sends it elsewhere. */
+   Linux may leave a worker on its waker's core for many tasks, with another one idle, so that they
+   take as long as without it: whoever wakes a worker that is on its own core sends it elsewhere. */
 #define _GNU_SOURCE
 #include "core.h"
 
