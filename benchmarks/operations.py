@@ -36,6 +36,16 @@ def warped(image: jax.Array, flow: jax.Array) -> jax.Array:
     return jax.vmap(lambda colour: sample(colour, places, 1, mode="nearest"), -1, -1)(image)
 
 
+def greatest(x: jax.Array, payload: jax.Array) -> tuple[jax.Array, ...]:
+    """The greatest value of each row, and what lies beside it."""
+
+    def better(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        stays = a[0] >= b[0]
+        return jnp.where(stays, a[0], b[0]), jnp.where(stays, a[1], b[1])
+
+    return lax.reduce((x, payload), (np.float32(-np.inf), np.float32(0)), better, (1,))
+
+
 ELEMENTWISE: dict[str, Operation] = {
     **{name: (root, "f32[500000]+") for name, root in ROOTS.items()},
     **{
@@ -100,6 +110,12 @@ REDUCTIONS: dict[str, Operation] = {
     "any, rows": (lambda x: x.any(-1), "pred[4096,1024]"),
     "any over a threshold": (lambda x: (x > 3).any(-1), "f32[4096,1024]"),
     "all, columns": (lambda x: x.all(0), "pred[4096,1024]"),
+    "product of complex rows": (lambda x: x.prod(-1), "c64[3000,100]"),
+    "sum of logarithms, rows": (
+        lambda x: lax.reduce(x, np.float32(-np.inf), jnp.logaddexp, (1,)),
+        "f32[1000,300]",
+    ),
+    "greatest and its payload": (greatest, "f32[1000,1000] f32[1000,1000]"),
     "argmax, rows": (lambda x: x.argmax(-1), "f32[4096,1024]"),
     "argmax, rows of 10": (lambda x: x.argmax(-1), "f32[100000,10]"),
     "argmax, columns": (lambda x: x.argmax(0), "f32[4096,1024]"),

@@ -190,6 +190,18 @@ def reduced(q: Chance, values: Values) -> Any:
     return q.of(jnp.sum, jnp.sum, jnp.max, jnp.min)(x, axes)
 
 
+def composed(q: Chance, values: Values) -> Any:
+    """Lines behind one another: a reduction by a function of two values, whose order matters."""
+    x = viewed(q, small(number(q, values))).astype(jnp.int32)
+    axes = tuple(k for k in range(x.ndim) if q.below(2))
+
+    def behind(f: Sequence[Any], g: Sequence[Any]) -> tuple[Any, Any]:
+        return f[0] * g[0], f[1] * g[0] + g[1]
+
+    found = lax.reduce((x | 1, q.of(x, x + 1)), (np.int32(1), np.int32(q.of(0, 1))), behind, axes)
+    return small(q.of(*found, found[1] % 5))
+
+
 def centred(q: Chance, values: Values) -> Any:
     """What softmax and norms do: a row, and what is reduced of it."""
     x = small(number(q, values)).astype(jnp.float32)
@@ -281,7 +293,7 @@ def looped(q: Chance, values: Values) -> Any:
 
 
 STEPS: tuple[Step, ...] = (
-    *(product, product, contraction, contraction, convolution, convolution, reduced, reduced),
+    *(product, product, contraction, contraction, convolution, convolution, reduced, composed),
     *(centred, windows, scanned, ordered, mixed, mixed, cast, scattered, moved, looped, looped),
 )
 

@@ -7,6 +7,7 @@ In reading order:
     expressions   values at one point of a loop nest; `walks` says what they consist of, `folding`
                   keeps their indices affine
     loops         LoopProgram: statements around expressions; `printer` writes them like code
+    regions       combiners and comparators, graphs of scalars, as expressions
     bodies        what statements read, set and store, and how they are rewritten
     choices       decisions that have other answers, for heuristics and for the search
     lowering/     a fused kernel as serial loops: what is computed

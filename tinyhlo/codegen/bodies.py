@@ -358,8 +358,9 @@ def rewritten(
             return Declare(name_of(name), value_of(value))
         case Accumulate(name=name, op=op, value=value):
             return Accumulate(name_of(name), op, value_of(value))
-        case Assign(names=names, values=values, combiner=combiner):
-            return Assign(tuple(map(name_of, names)), tuple(map(value_of, values)), combiner)
+        case Assign(names=names, values=values, combiner=combiner, elements=elements):
+            changed = tuple(map(name_of, names)), tuple(map(value_of, values))
+            return Assign(*changed, combiner, tuple(map(value_of, elements)))
         case Store(memory=memory, index=where, value=value):
             return Store(memory, index_of(where), value_of(value))
         case Loop(body=body, start=start):

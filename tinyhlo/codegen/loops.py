@@ -90,11 +90,12 @@ class Accumulate:
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
     """Set several registers at once; every value is computed first. With a `combiner` the values
-    are its results for the registers and elements, and parts of a loop may be combined by it."""
+    are its results for the registers and `elements`, and parts of a loop may be combined by it."""
 
     names: tuple[str, ...]
     values: tuple[Expression, ...]
     combiner: Graph | None = None
+    elements: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

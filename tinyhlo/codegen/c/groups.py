@@ -14,7 +14,7 @@ from tinyhlo.codegen.bodies import all_values, below, stores_in, ways_together
 from tinyhlo.codegen.c.statements import Statements
 from tinyhlo.codegen.expressions import Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import Axis, Bind, Loop, guarded
-from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.regions import inline
 from tinyhlo.codegen.walks import work_of
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Var, index

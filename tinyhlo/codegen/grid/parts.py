@@ -45,7 +45,6 @@ from tinyhlo.codegen.grid.mapping import (
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
-    Assign,
     Axis,
     Bind,
     Body,
@@ -57,7 +56,7 @@ from tinyhlo.codegen.loops import (
     guarded,
     nested,
 )
-from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.regions import combine
 from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, round_up
@@ -241,9 +240,7 @@ def put_together(loop: Loop, loads: Mapping[str, Load]) -> Body:
         if isinstance(way, Op):
             merging.append(Accumulate(group[0], way, loads[group[0]]))
         else:
-            reads = tuple(Read(name, loads[name].dtype) for name in group)
-            values = inline(way, (*reads, *(loads[name] for name in group)))
-            merging.append(Assign(group, values, way))
+            merging.append(combine(group, way, [loads[name] for name in group]))
     return tuple(merging)
 
 

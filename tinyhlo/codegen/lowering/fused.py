@@ -42,7 +42,6 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
-    Assign,
     Axis,
     Body,
     Declare,
@@ -54,6 +53,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, cut_alike, find_pieces
 from tinyhlo.codegen.lowering.ordered import ordered_source
+from tinyhlo.codegen.regions import combine
 from tinyhlo.ir.dtypes import I16
 from tinyhlo.ir.graph import (
     VIEWS,
@@ -61,7 +61,6 @@ from tinyhlo.ir.graph import (
     Constant,
     Elementwise,
     Gather,
-    Graph,
     Iota,
     MultiReduce,
     Node,
@@ -317,9 +316,8 @@ class Lowering:
         reads = tuple(Read(n, t.dtype) for n, t in zip(names, node.results, strict=True))
 
         def accumulate(inner: Scope, place: Position, held: Conditions) -> list[Statement]:
-            elements = tuple(self.emit(source, place, inner, held) for source in sources)
-            values = inline(node.combiner, (*reads, *elements))
-            return [Assign(names, values, node.combiner)]
+            elements = [self.emit(source, place, inner, held) for source in sources]
+            return [combine(names, node.combiner, elements)]
 
         whole = [(0, extent) for extent in sources[0].shape]
         self.reduce_loops(home, whole, node.axes, at, guards, accumulate)
@@ -407,22 +405,6 @@ def bound_names(scope: Scope | None) -> frozenset[Name]:
         bound.update(s.name for s in scope.statements if isinstance(s, Declare))
         scope = scope.parent
     return frozenset(bound)
-
-
-def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, ...]:
-    """The results of a Graph of scalars, with expressions for its params."""
-    values: dict[Node, Expression] = {}
-    for node in graph.nodes():
-        match node:
-            case Param(position=position):
-                values[node] = arguments[position]
-            case Constant(value=value):
-                values[node] = literal(value, node.dtype)
-            case Elementwise(op=op, inputs=inputs):
-                values[node] = apply(op, tuple(values[source] for source in inputs), node.dtype)
-            case _:  # views of scalars
-                values[node] = values[node.inputs[0]]
-    return tuple(values[node] for node in graph.results)
 
 
 def lower_fused(kernel: Kernel) -> LoopProgram:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Body, Store
-from tinyhlo.codegen.lowering.fused import Lowering, Position, Scope, inline
+from tinyhlo.codegen.lowering.fused import Lowering, Position, Scope
+from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.graph import Node, Scatter, Shape
 from tinyhlo.ir.index import Index
 from tinyhlo.records import dataclass

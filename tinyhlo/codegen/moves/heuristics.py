@@ -17,6 +17,7 @@ from tinyhlo.codegen.moves.borders import without_borders
 from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.few_lanes import in_few_lanes
+from tinyhlo.codegen.moves.halves import in_halves
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.jumps import with_jumps
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
@@ -53,6 +54,7 @@ def choose_moves(
         (always, collapse),
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),
+        ("halves", lambda body: in_halves(body, target, moves, once=bool(program.in_place))),
         ("write out", lambda body: write_out(body, target, runs, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tinyhlo.codegen.expressions import IndexValue, Load, Memory, Read, as_index, literal, where
 from tinyhlo.codegen.loops import Allocate, Assign, Axis, Declare, Loop, Statement, Store
-from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.dtypes import BOOL, I64
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import Var, index

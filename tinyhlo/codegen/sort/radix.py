@@ -35,7 +35,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.dtypes import I32, I64
 from tinyhlo.ir.index import Condition, Index, Var, index
 from tinyhlo.ir.ops import Op

@@ -21,7 +21,7 @@ from tinyhlo.codegen.expressions import (
     literal,
 )
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, Loop, Statement, Store
-from tinyhlo.codegen.lowering.fused import inline
+from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.dtypes import I32, signed_of
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op

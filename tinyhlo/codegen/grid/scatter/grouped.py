@@ -48,9 +48,10 @@ from tinyhlo.codegen.loops import (
     guarded,
     needed,
 )
-from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, inline, letter
+from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, letter
 from tinyhlo.codegen.lowering.scatter import dtype_bounds
 from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, divide, index, linear, unravel

@@ -42,7 +42,8 @@ from tinyhlo.codegen.loops import (
     guarded,
     needed,
 )
-from tinyhlo.codegen.lowering.fused import Conditions, inline
+from tinyhlo.codegen.lowering.fused import Conditions
+from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.dtypes import BOOL, I32
 from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div, power_of_two
