@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, compiled
+from tinyhlo.codegen.moves import halves
 from tinyhlo.codegen.moves.halves import BLOCK, UNIT
 from tinyhlo.ir.build import elementwise, full, iota, multi_reduce, pad, param, scalar, where
 from tinyhlo.ir.dtypes import F32, I8, I32, DType
@@ -134,3 +135,13 @@ def test_dear_functions_are_halved_where_rows_are_short() -> None:
     graph = Graph((x.type,), multi_reduce((x,), (scalar(-1e30, F32),), (1,), region))
     assert is_halved(graph)
     check(graph, [numbers(x.shape, F32) / np.float32(30)])
+
+
+def test_rows_that_are_written_out_do_not_share_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No vector runs along a loop that has scratch in each turn."""
+    for name, value in (("BLOCK", 64), ("UNIT", 16), ("WIDEST", 8)):
+        monkeypatch.setattr(halves, name, value)
+    x = param(0, (64, 15), I32)
+    graph = Graph((x.type,), lines(x, (1,)))
+    assert is_halved(graph)
+    check(graph, [numbers(x.shape, I32)])

@@ -25,7 +25,7 @@ from tinyhlo.codegen.expressions import (
     in_rows,
     index_free,
 )
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, Store
+from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.walks import operands, parts, walk
@@ -64,7 +64,8 @@ class Score:
     bits: int = 8
     copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
-    parts: bool = False  # a loop that must run in order, or a jump that only some lanes would take
+    # a loop that must run in order, scratch of each turn, or a jump that only some lanes would take
+    parts: bool = False
     seen: set[object] = field(default_factory=set)
     # loads that quotients take part in, and how often each is made
     grouped: list[tuple[Index, int]] = field(default_factory=list)
@@ -271,7 +272,7 @@ def is_plain_reduce(loop: Loop) -> bool:
 
 def score(loop: Loop, target: Target) -> Score:
     """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
-    and jumps that only some lanes would take."""
+    scratch, which lanes would share, and jumps that only some lanes would take."""
     result = Score(copies=is_copy(loop))
     statements = flattened(loop.body)
     result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
@@ -300,6 +301,8 @@ def visit(statement: Statement, var: Var, result: Score) -> None:
             for each in flattened(body):
                 visit(each, var, result)
             result.inside.pop()
+        case Allocate():
+            result.parts = True
         case If(conditions=conditions):
             names = frozenset[Name]().union(*(index_free(c.index) for c in conditions))
             result.parts |= var in names or has_registers(names)
