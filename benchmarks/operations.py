@@ -99,6 +99,8 @@ ELEMENTWISE: dict[str, Operation] = {
 REDUCTIONS: dict[str, Operation] = {
     "sum, rows": (lambda x: x.sum(-1), "f32[4096,1024]"),
     "sum, columns": (lambda x: x.sum(0), "f32[4096,1024]"),
+    "sum, few columns": (lambda x: x.sum(0), "f32[100000,20]"),
+    "mean colour": (lambda x: x.mean((0, 1)), "f32[1000,1000,3]"),
     "sum, middle": (lambda x: x.sum(1), "f32[64,512,256]"),
     "sum, rows of 3": (lambda x: x.sum(-1), "f32[500000,3]"),
     "sum of bf16, columns": (lambda x: x.sum(0), "bf16[4096,1024]"),

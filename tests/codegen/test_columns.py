@@ -15,8 +15,8 @@ from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir import joining
-from tinyhlo.ir.build import broadcast, elementwise, full, param, reduce, slice_
-from tinyhlo.ir.dtypes import BY_NUMPY, I32
+from tinyhlo.ir.build import broadcast, cast, elementwise, full, param, reduce, slice_
+from tinyhlo.ir.dtypes import BOOL, BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -65,6 +65,43 @@ def test_rows_are_walked_in_the_order_of_memory() -> None:
     for other in (short, wide):
         (loops,) = compiled(graph_of(reduce(Op.ADD, other, (0,)), shape=other.shape)).loops
         assert "rows outside i" not in loops.moves
+
+
+# whole strips, what is left of them, rows that are parts of vectors, two arrays
+NARROW = [(40000, 3), (33333, 7), (25001, 16), (20000, 25), (9001, 40), (6000, 64), (4000, 48)]
+
+
+@pytest.mark.parametrize("shape", NARROW)
+@pytest.mark.parametrize("op", [Op.ADD, Op.MIN])
+def test_threads_share_the_rows_of_few_columns(shape: tuple[int, int], op: Op) -> None:
+    x = param(0, shape, F32)
+    graph = graph_of(reduce(op, x, (0,)), shape=shape)
+    (loops,) = compiled(graph).loops
+    assert "strips around i" in loops.moves and "parallel i" not in str(loops)
+    check(graph, normal(*shape))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int32", "bool"])
+def test_few_columns_of_other_types(dtype: str) -> None:
+    shape, kind = (30011, 5), BY_NUMPY[np.dtype(dtype)]
+    x = param(0, shape, kind)
+    op = Op.OR if kind is BOOL else Op.ADD
+    value = cast(x, F32) if dtype == "bfloat16" else x
+    graph = graph_of(reduce(op, value, (0,)), shape=shape, dtype=kind)
+    check(graph, (normal(*shape) * 3).astype(dtype))
+
+
+def test_few_columns_with_one_number_each() -> None:
+    """What all rows read is no row of memory: columns stay as they are."""
+    shape = (20000, 25)
+    x, mean = param(0, shape, F32), param(1, (25,), F32)
+    apart = add(x, broadcast(mean, shape, (1,)))
+    graph = Graph((x.type, mean.type), (reduce(Op.ADD, mul(apart, apart), (0,)),))
+    (loops,) = compiled(graph).loops
+    assert "strips around i" in loops.moves and "for i in 25 vector" in str(loops)
+    values = [normal(*shape), normal(25)]
+    (got,), (want,) = run_native(graph, values), run_graph(graph, values)
+    np.testing.assert_allclose(got, want, rtol=1e-4)
 
 
 def test_rows_of_two_arrays_are_added_one_by_one() -> None:

@@ -101,7 +101,7 @@ def test_a_row_in_print() -> None:
 
 
 def test_blocks_of_blocks() -> None:
-    text = str(moved((over(0), (8 * MANY, 8))))
+    text = str(moved((over(0), (512 * MANY, 8))))
     assert text.count("_block in") == 3
 
 

@@ -21,7 +21,8 @@ page tables like. The number of strips depends on the shape alone, so results ar
 any number of threads. Where columns are many and rows few, each vector of columns takes whole lines
 of a row, and nothing is turned, unless no cache holds them: then the same is done with some columns
 after the other (`in_parts`). Rows of one array are added four at a time, each from its own quarter
-of a strip (`in_streams`).
+of a strip (`in_streams`). Where columns are few, threads share the rows too, but the accumulators
+are registers (`strips_of_rows`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import takewhile
-from math import prod
+from math import gcd, prod
 
 from tinyhlo.codegen.bodies import names_set, only_sums, rewritten, substituted
 from tinyhlo.codegen.contraction.cut import at_most
@@ -41,6 +42,7 @@ from tinyhlo.codegen.expressions import (
     Read,
     apply,
     exchanged,
+    identity,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -69,6 +71,11 @@ WIDE = 4096  # columns: more make use of whole lines, and need many rows to shar
 WIDEST = 1 << 16  # columns: their accumulators stay in L2
 VECTORS = 8  # of one row added in one turn
 PART = 2048  # columns, where they are many, the rows few, and all of it far: long runs of memory
+NARROW = 512  # bytes of a row, and fewer: sums of its columns are registers
+FEW_TURNS = 4  # of such a strip
+SHARED = (
+    4  # vectors of a row, of which each thread may have some, as long as a cache holds all rows
+)
 STREAMS = 4  # rows at a time, of which one vector is added in one turn
 
 
@@ -110,7 +117,10 @@ def by_rows(
     parts = body if once else (in_parts(s, target, moves) for s in body)
     for statement in fissioned(parts, target):
         columns = find_columns(statement)
-        if columns is not None and pays(columns, target):
+        if columns is not None and top and is_narrow(columns, target):
+            moves.append(f"strips around {columns.column.name}")
+            result.extend(strips_of_rows(columns, target))
+        elif columns is not None and pays(columns, target):
             moves.append(f"rows outside {columns.column.name}")
             result.extend(turned(columns, top, target, moves))
         elif isinstance(statement, Loop) and statement.axis is Axis.SERIAL:
@@ -242,6 +252,21 @@ def pays(columns: Columns, target: Target) -> bool:
     return len(columns.along) > len(across) and large
 
 
+def is_narrow(columns: Columns, target: Target) -> bool:
+    """Whether a row is short, and rows are many: more of them where threads may share columns."""
+    nbytes = columns.column.extent * max(d.value.dtype.itemsize for d in columns.declares)
+    rows = rows_of_vectors(columns, target)
+    few = nbytes < SHARED * target.vector_bytes
+    return (
+        target.vector_bytes // 2 <= nbytes * rows
+        and nbytes <= NARROW
+        and columns.row_count >= ROW_STRIPS * max(MIN_ROWS, FEW_TURNS * rows)
+        and columns.rows[0].var.extent >= ROW_STRIPS * rows
+        and columns.bytes_ >= (target.l1_bytes if few else target.l2_bytes // 2)
+        and len(columns.along) > 0
+    )
+
+
 def is_far(columns: Columns, target: Target) -> bool:
     """Whether an array that is read along the columns fills half of the last cache."""
     return any(2 * load.memory.nbytes >= target.l3_bytes for load in columns.along)
@@ -274,6 +299,52 @@ def row_strips(columns: Columns, rows: Loop, count: int, lanes: int) -> Body:
     expansion, sums = of_all_columns(column, strips.body, lanes)
     strips = replace(strips, body=(*expansion.scratch, *sums))
     return (*parts, strips, Loop(column, Axis.SERIAL, (*columns.declares, join, *columns.rest)))
+
+
+def strips_of_rows(columns: Columns, target: Target) -> Body:
+    """The same of few columns, whose accumulators are registers: threads share the rows, and not
+    the columns, of which each thread would fetch the same lines. Rows that follow each other in
+    memory are added as one row of whole vectors, and what is no whole strip comes last."""
+    column, declares = columns.column, columns.declares
+    (rows,) = around(columns.rows, columns.accumulates)
+    assert isinstance(rows, Loop)
+    at_a_time = rows_of_vectors(columns, target)
+    turns = rows.var.extent // at_a_time
+    count = min(range(ROW_STRIPS, ROW_STRIPS // 2, -1), key=lambda count: turns % count)
+    length = turns // count
+    strip, row = Var(f"{rows.var.name}_strip", count), Var(rows.var.name, length)
+    wide = Var(column.name, column.extent * at_a_time)
+    first = (index(strip) * length + index(row)) * at_a_time
+    sums = Loop(row, Axis.REDUCE, substituted(rows.body, {rows.var: first, column: index(wide)}))
+    ops = {s.name: s.op for s in columns.accumulates}
+    part = Var(f"{rows.var.name}_part", count * at_a_time)
+    own, stores, joins, memories = [], [], [], []
+    for name, dtype in ((d.name, d.value.dtype) for d in declares):
+        memory = Memory(f"{name}_parts", dtype, part.extent * column.extent, local=True)
+        memories.append(memory)
+        own.append(Declare(name, identity(ops[name], dtype)))
+        stores.append(Store(memory, index(strip) * wide.extent + index(wide), Read(name, dtype)))
+        load = Load(memory, index(part) * column.extent + index(column))
+        joins.append(Accumulate(name, ops[name], load))
+    strips = Loop(strip, Axis.SERIAL, (Loop(wide, Axis.SERIAL, (*own, sums, *stores)),))
+    done = part.extent * length
+    left = Var(rows.var.name, rows.var.extent - done)
+    rest = substituted(rows.body, {rows.var: index(left) + done})
+    together = (Loop(part, Axis.REDUCE, tuple(joins)), Loop(left, Axis.REDUCE, rest))
+    if not left.extent:
+        together = together[:1]
+    last = Loop(column, Axis.SERIAL, (*declares, *together, *columns.rest))
+    return (*map(Allocate, memories), strips, last)
+
+
+def rows_of_vectors(columns: Columns, target: Target) -> int:
+    """How many rows are a number of whole vectors, where nothing but rows that follow each other is
+    read; else 1."""
+    (row, *more), extent = columns.rows, columns.column.extent
+    lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
+    follow = all(load.index.coefficient(row.var) == extent for load in columns.along)
+    dense = not more and follow and len(columns.along) == len(columns.loads)
+    return lanes // gcd(lanes, extent) if dense else 1
 
 
 def of_all_columns(column: Var, body: Body, lanes: int) -> tuple[Expansion, Body]:
