@@ -24,7 +24,7 @@ from tinyhlo.ir.build import (
     reshape,
     slice_,
 )
-from tinyhlo.ir.dtypes import BY_NUMPY, I32, U8
+from tinyhlo.ir.dtypes import BOOL, BY_NUMPY, I32, U8
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -45,6 +45,16 @@ def test_columns_of_few(stride: int, kind: type) -> None:
         first, last = column(x, 0), column(x, stride - 1)
         results = (elementwise(Op.SUB, last, first), reduce(Op.ADD, x, (1,)))
         check(Graph((x.type,), results), [value])
+
+
+@pytest.mark.parametrize("stride", [2, 3, 5, 7, 8, 17, 24, 64])
+@pytest.mark.parametrize("back", [False, True])
+def test_columns_of_booleans(stride: int, back: bool) -> None:
+    value = np.random.default_rng(stride).random((1000, stride)) < 0.5
+    x = param(0, value.shape, BOOL)
+    seen = flip(x, (0,)) if back else x
+    differ = elementwise(Op.XOR, column(seen, 0), column(seen, stride - 1))
+    check(Graph((x.type,), (differ, slice_(seen, (0, 1), value.shape, (1, 3)))), [value])
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int16])

@@ -140,18 +140,16 @@ def load_near(v: Values, e: Load) -> str | None:
     narrow = e.dtype.itemsize <= 2 and stride * e.dtype.itemsize in WORDS
     if narrow and stride > 1 and in_rows(e.memory, e.index, stride):
         return load_words(v, e, stride)
-    if e.dtype is BOOL:
-        return None
     unit = min(v.lanes, power_of_two(abs(stride)))
     if in_rows(e.memory, e.index, stride) and unit * e.dtype.itemsize >= SHORT:
         return load_block(v, e, stride, unit)
     if 2 <= stride <= NEAR:
-        return load_every(v, e, stride)
+        return v.from_stored(load_every(v, e, stride), e.dtype, v.lanes)
     if 2 <= -stride <= NEAR:
         last = Load(e.memory, e.index + (v.lanes - 1) * stride)
-        text = load_every(v, last, -stride)
         type_ = lanes_type(stored_type(e.dtype), v.lanes)
-        return v.b.shuffle(type_, range(v.lanes)[::-1], text)
+        text = v.b.shuffle(type_, range(v.lanes)[::-1], load_every(v, last, -stride))
+        return v.from_stored(text, e.dtype, v.lanes)
     return None
 
 
@@ -239,7 +237,10 @@ def load_block(v: Values, e: Load, stride: int, unit: int) -> str:
     for start in range(0, v.lanes, unit):
         rows = [vector_at(v, memory, first + (start + k) * stride, unit) for k in range(unit)]
         squares.append(transpose(v, rows, scalar, e.dtype.itemsize, unit))
-    columns = [joined(v, parts, scalar, unit) for parts in zip(*squares, strict=True)]
+    columns = [
+        v.from_stored(joined(v, parts, scalar, unit), e.dtype, v.lanes)
+        for parts in zip(*squares, strict=True)
+    ]
     for number, text in enumerate(columns):
         neighbour = Load(memory, first + number)
         if number != column:
