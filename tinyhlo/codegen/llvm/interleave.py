@@ -186,14 +186,17 @@ def part_of_words(v: Values, row: str, scalar: str, itemsize: int, count: int, k
 
 
 def load_every(v: Values, e: Load, stride: int) -> str:
-    """Every second, third ... element, a vector of the machine at a time."""
+    """Every second, third ... element, a vector of the machine at a time. The columns of rows are
+    taken from the same vectors."""
     unit = min(v.lanes, max(2, v.target.vector_bytes // e.dtype.itemsize))
-    scalar = stored_type(e.dtype)
+    rows = in_rows(e.memory, e.index, stride)
+    column = e.index.offset % stride if rows else 0
+    count = unit * stride if rows else (unit - 1) * stride + 1
     parts = [
-        spread(v, e.memory, e.index + first * stride, stride, unit)
-        for first in range(0, v.lanes, unit)
+        spread(v, e.memory, e.index + (start * stride - column), stride, column, count, unit)
+        for start in range(0, v.lanes, unit)
     ]
-    return joined(v, parts, scalar, unit)
+    return joined(v, parts, stored_type(e.dtype), unit)
 
 
 def joined(v: Values, parts: Sequence[str], scalar: str, unit: int) -> str:
@@ -207,13 +210,15 @@ def joined(v: Values, parts: Sequence[str], scalar: str, unit: int) -> str:
     return parts[0]
 
 
-def spread(v: Values, memory: Memory, first: Index, stride: int, lanes: int) -> str:
-    """So many elements at a stride: all vectors between them, of which the last ends with them."""
-    places = [lane * stride for lane in range(lanes)]
-    end = places[-1] + 1 - lanes
+def spread(
+    v: Values, memory: Memory, first: Index, stride: int, column: int, count: int, lanes: int
+) -> str:
+    """Lanes at a stride of `count` elements, from `column` on. All of these are loaded, the last
+    vector ends with them."""
+    places = [column + lane * stride for lane in range(lanes)]
     text = vector_at(v, memory, first, lanes)
     # where lanes are found in `text`, as far as they lie before `known`
-    held, known = places, lanes
+    held, known, end = places, lanes, count - lanes
     for step in (*range(lanes, end, lanes), end):
         loaded = vector_at(v, memory, first + step, lanes)
         order = [
