@@ -17,12 +17,17 @@ from tinyhlo.ir.build import (
     cast,
     elementwise,
     flip,
+    full,
     gather,
+    iota,
+    pad,
     param,
     permute,
     reduce,
     reshape,
+    scalar,
     slice_,
+    where,
 )
 from tinyhlo.ir.dtypes import BOOL, BY_NUMPY, I32, U8
 from tinyhlo.ir.graph import Graph, Node
@@ -236,3 +241,19 @@ def test_lanes_of_one_group_read_its_scale_once(group: int) -> None:
     loops = choose_moves(lower_fused(Kernel("scaled", graph)), there)
     text = str(render_kernel(loops, there, "scaled", False, {}))
     assert text.count("load float,") == 1 and "gather" not in text
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "f4", "f8"])
+@pytest.mark.parametrize("width", [3, 5, 6, 7, 9, 10, 11, 13, 15])
+def test_columns_become_rows(width: int, kind: str) -> None:
+    """All different, each the same number, one among zeros, two by turns."""
+    for count in (9, 700):
+        value = np.random.default_rng(count).integers(-99, 99, (width, count)).astype(kind)
+        x = param(0, value.shape, BY_NUMPY[value.dtype])
+        one = reshape(slice_(x, (1, 0), (2, count)), (count,))
+        many = build.broadcast(one, (count, width), (0,))
+        padded = pad(reshape(one, (count, 1)), scalar(7, x.dtype), (0, 1), (0, width - 2), (0, 0))
+        odd = elementwise(Op.AND, iota(many.shape, I32, 1), full(1, many.shape, I32))
+        other = build.broadcast(reshape(slice_(x, (0, 0), (1, count)), (count,)), many.shape, (0,))
+        turns = where(elementwise(Op.EQ, odd, full(1, many.shape, I32)), many, other)
+        check(Graph((x.type,), (permute(x, (1, 0)), many, padded, turns)), [value])

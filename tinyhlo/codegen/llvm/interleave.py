@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
     from tinyhlo.codegen.llvm.values import Values
 
-SHORT_ROW = 4  # elements; longer ones go in blocks: as fast, and LLVM compiles far fewer shuffles
+# Elements of rows that are put together in vectors, at most: by their bytes on a target that picks
+# any lanes of two registers in one instruction, on others, and where there are two values at most.
+LONGEST, SHORT_ROW, FEW_VALUES = {1: 15, 2: 9, 4: 7, 8: 7, 16: 7}, 5, 15
 FENCES = {"float": "f32", "double": "f64"}  # what `llvm.arithmetic.fence` takes
 WORDS = (2, 4, 8)  # bytes of an integer that holds a row of narrow elements
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
@@ -49,8 +51,9 @@ def store_blocks(v: Statements, stores: Sequence[Store]) -> list[Store]:
     for run in runs.values():
         offsets = sorted(run)
         stride = indices.stride(v, run[offsets[0]].index) or 0
-        if stride & (stride - 1) and stride <= SHORT_ROW and is_row(offsets, stride):
-            store_rows(v, [run[k] for k in offsets])
+        row = [run[k] for k in offsets]
+        if is_row(offsets, stride) and is_short(v, row):
+            store_rows(v, row)
             continue
         while offsets:
             count = block_length(offsets, v.lanes)
@@ -81,22 +84,33 @@ def as_stored(v: Statements, store: Store) -> str:
     return convert(v.b, text, BOOL, U8, v.lanes) if store.memory.dtype is BOOL else text
 
 
+def is_short(v: Values, row: Sequence[Store]) -> bool:
+    """Whether vectors of whole rows are put together in fewer steps than blocks are stored: each
+    takes one for every other value of the row. Powers of two are blocks themselves."""
+    count, values = len(row), len({store.value for store in row})
+    most = FEW_VALUES if values <= 2 else LONGEST[row[0].memory.dtype.itemsize]
+    if values > 2 and v.target.vector_bytes <= SHORT:  # lanes of two registers take several
+        most = SHORT_ROW
+    return bool(count & (count - 1)) and count <= most
+
+
 def store_rows(v: Statements, row: Sequence[Store]) -> None:
     """Rows of a few elements that fill memory: element k of lane l goes to l * stride + k."""
     memory, stride, lanes = row[0].memory, len(row), v.lanes
     scalar = stored_type(memory.dtype)
-    texts = [as_stored(v, store) for store in row]
+    first, *others = {store.value: as_stored(v, store) for store in row}.items()
     for number in range(stride):
         places = [divmod(number * lanes + k, stride) for k in range(lanes)]
-        text = texts[0]
-        order = [lane for lane, _ in places]
-        for column in range(1, stride):
+        text, order = first[1], [lane for lane, _ in places]
+        for value, other in others:
             order = [
-                lanes + lane if k == column else order[place]
+                lanes + lane if row[k].value is value else order[place]
                 for place, (lane, k) in enumerate(places)
             ]
-            text = shuffled(v, text, texts[column], scalar, order)
+            text = shuffled(v, text, other, scalar, order)
             order = list(range(lanes))
+        if not others:
+            text = shuffled(v, text, text, scalar, order)
         address = v.address(memory, row[0].index + number * lanes)
         v.b.line(f"store {lanes_type(scalar, lanes)} {text}, ptr {address}, align {align(memory)}")
 
