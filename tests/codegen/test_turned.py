@@ -48,6 +48,32 @@ def test_transposes(shape: tuple[int, ...], order: tuple[int, ...], dtype: DType
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, F16, I8, BOOL], ids=str)
+@pytest.mark.parametrize("count", range(2, 10))
+def test_rows_of_a_few(count: int, dtype: DType) -> None:
+    """Planes become rows, rows of pixels columns of them, and images are turned by a quarter."""
+    planes, pixels = param(0, (count, 37, 70), dtype), param(1, (37, 70, count), dtype)
+    two = param(2, (2, count, 20, 33), dtype)
+    results = (
+        permute(planes, (2, 1, 0)),
+        permute(planes, (1, 2, 0)),
+        permute(pixels, (1, 0, 2)),
+        flip(permute(pixels, (1, 0, 2)), (0,)),
+        flip(permute(pixels, (1, 0, 2)), (1, 2)),
+        permute(two, (3, 2, 1, 0)),
+    )
+    given = (planes, pixels, two)
+    graph = Graph(tuple(x.type for x in given), results)
+    check(graph, [numbers(x.shape, dtype) for x in given])
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_planes_that_become_rows_are_turned(count: int) -> None:
+    x = param(0, (count, 512, 300), F32)
+    (loops,) = compiled(Graph((x.type,), (permute(x, (2, 1, 0)),))).loops
+    assert any(move.startswith("turn ") and " j " in move for move in loops.moves)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, F16, I8, BOOL], ids=str)
 @pytest.mark.parametrize(("shape", "order"), [*SHAPES, ((150, 270), (1, 0))])
 def test_transposes_of_many_pages(
     shape: tuple[int, ...], order: tuple[int, ...], dtype: DType, monkeypatch: pytest.MonkeyPatch

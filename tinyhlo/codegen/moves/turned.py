@@ -14,7 +14,7 @@ The last block overlaps the one before it, as those of a product do (`codegen/co
 Blocks of few rows follow each other in one thread: two threads would fetch the same lines, and take
 the results of rows that overlap from each other.
 Rows that are read backwards (`rot90`) lie in scratch as in memory and are picked from its end. The
-parts of pairs (complex numbers) are turned each for itself.
+parts of pairs (complex numbers), and of rows of a few (colours), are turned each for itself.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.walks import arguments, walk
-from tinyhlo.ir.index import Index, Var, index, substitute
+from tinyhlo.ir.index import Index, Var, constant, index, substitute
 from tinyhlo.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES, Target
@@ -45,8 +45,10 @@ FEWEST = 4  # rows and columns of a square
 FEW_ROWS = 48  # whose pages are at hand together: their blocks overlap, and share lines of memory
 OVERLAP = 1.03  # computed twice, rather than in blocks that are narrow
 SHARED = 16  # blocks: fewer are not taken out of the loops that they do not depend on
-MOST = 4  # operands: more have no room in the first cache
-STEPS = (1, -1, 2)  # elements from one row to the next: backwards, and of pairs
+FEW_OPERANDS = 4  # whose squares are so many columns wide; more have narrower ones
+OPERANDS = 8  # at a time: more have no room in the first cache
+# Elements from one row to the next: backwards, and of pairs to fours.
+STEPS = (*range(-4, 0), *range(1, 5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,7 @@ def turned_nest(
 ) -> Body:
     """The nest with its operands turned around; nothing where none lies across."""
     variables = [loop.var for loop in nest]
-    stores = [s for s in nest[-1].body if isinstance(s, Store)]
-    column = next((v for v in variables if is_along(v, stores)), None)
+    column, stores = columns_of(variables, [s for s in nest[-1].body if isinstance(s, Store)])
     if column is None:
         return ()
     written = {s.memory for s in stores}
@@ -94,7 +95,7 @@ def turned_nest(
     if not found:
         return ()
     row = max(found, key=lambda v: (found[v], v.extent))
-    loads = [x for x in across if x.index.coefficient(row) in STEPS][:MOST]
+    loads = [x for x in across if x.index.coefficient(row) in STEPS][:OPERANDS]
     widest = max(x.dtype.itemsize for x in loads)
     shortest = min(row.extent, column.extent)
     lanes = square_of(widest, shortest, target)
@@ -102,7 +103,9 @@ def turned_nest(
         return ()
     run = RUN_BYTES if any(has_many_pages(x, column, target) for x in loads) else LINE_BYTES
     rows = Block(row, size_of(row.extent, run // widest, lanes))
-    columns = Block(column, size_of(column.extent, RUN_BYTES // widest, lanes))
+    step = max(s.index.coefficient(column) or 1 for s in stores)
+    run_of_columns = RUN_BYTES // (widest * ceil_div(step, FEW_OPERANDS))
+    columns = Block(column, size_of(column.extent, run_of_columns, lanes))
     moves.append(f"turn {row.name} {rows.size} x {column.name} {columns.size}")
     outside = [v for v in variables if v not in (row, column)]
     blocks = [rows.outer, columns.outer]
@@ -124,9 +127,37 @@ def has_many_pages(load: Load, column: Var, target: Target) -> bool:
     return pages > NEAR_PAGES and 2 * load.memory.nbytes >= target.l3_bytes
 
 
-def is_along(column: Var, stores: Iterable[Store]) -> bool:
-    """Whether all that is stored along a loop lies side by side, or is pairs that do."""
-    return {s.index.coefficient(column) for s in stores} in ({1}, {2})
+def columns_of(variables: list[Var], stores: Sequence[Store]) -> tuple[Var | None, Sequence[Store]]:
+    """The loop along which results lie side by side, and what is stored in one turn of it. A short
+    one that goes on along another is written out, and taken from `variables`."""
+    column = next((v for v in variables if is_along(v, stores)), None)
+    longer = next((v for v in variables if column and goes_on(v, column, stores)), None)
+    if column is None or longer is None:
+        return column, stores
+    variables.remove(column)
+    places = map(constant, range(column.extent))
+    rows = (substituted(tuple(stores), {column: place}) for place in places)
+    return longer, [s for row in rows for s in row if isinstance(s, Store)]
+
+
+def is_along(column: Var, stores: Sequence[Store]) -> bool:
+    """Whether what is stored along a loop lies side by side, or is rows of a few that do."""
+    steps = {(s.memory, s.index.coefficient(column)) for s in stores}
+    counts = Counter(s.memory for s in stores)
+    together = all(step == counts[memory] <= OPERANDS for memory, step in steps)
+    return together or all(step == 1 for _, step in steps)
+
+
+def goes_on(longer: Var, column: Var, stores: Sequence[Store]) -> bool:
+    """Whether the short rows that are stored along a loop follow each other along a longer one."""
+    nbytes = column.extent * stores[0].memory.dtype.itemsize
+    return (
+        nbytes < LINE_BYTES
+        and len(stores) * column.extent <= OPERANDS
+        and longer.extent > column.extent
+        and all(s.index.coefficient(longer) == len(stores) * column.extent for s in stores)
+        and all(is_far(load, longer) for load in plain_loads(stores) if is_far(load, column))
+    )
 
 
 def plain_loads(stores: Iterable[Store]) -> list[Load]:
@@ -166,7 +197,7 @@ def in_block(
         scratch = Memory(f"turned{next(numbers)}", load.dtype, rows.size * columns.size, local=True)
         allocates.append(Allocate(scratch))
         row, stored = index(rows.inner), index(rows.inner)
-        if load.index.coefficient(rows.var) == -1:  # backwards: scratch is in the order of memory
+        if (load.index.coefficient(rows.var) or 0) < 0:  # scratch is in the order of memory
             stored = row * -1 + (rows.size - 1)
         copies: list[Store] = []
         for k in range(lanes):

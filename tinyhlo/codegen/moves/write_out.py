@@ -43,6 +43,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
+from tinyhlo.codegen.moves.turned import OPERANDS
 from tinyhlo.codegen.moves.vectors import score
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, substitute
@@ -56,6 +57,7 @@ MANY_ROWS = 1024  # from here on it pays to compile every element of a row that 
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
 COPIED_ROW = 48  # bits of a row that is copied in two vectors
 COPIED_VECTOR = 32  # the same in one
+TURNED_ROW = 128  # bits of a row that one vector copies as fast as squares of them are turned
 IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for the rows around
 
 Values = Mapping[Var, Index]
@@ -224,6 +226,10 @@ def is_copied_row(loop: Loop, around: Var) -> bool:
         return False
     if data and bits == 32 and count <= 4:
         return False
+    others = (t for where in places for t in where.terms if t[0] not in (loop.var, around))
+    beside = any(abs(step) == count for _, step in others)
+    if beside and (count == 2 or (count <= OPERANDS and count * bits < TURNED_ROW)):
+        return False  # turned around with those beside them (`turned.py`)
     least = COPIED_ROW if count & (count - 1) else COPIED_VECTOR
     return is_copy(loop) and count * bits >= least
 
