@@ -54,9 +54,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 ALONE = Var("row", 1)
-BLOCK = (
-    1024  # elements of a row, or of several rows, at a time, if half of the first cache has room
-)
+BLOCK = 1024  # elements of a row, or of several, at a time, if they fit half of the first cache
 UNIT = 64  # elements of which blocks are multiples: few turns of their loops are no whole vectors
 FEWEST = 4  # elements of a row
 TREE = 128.0  # operations of the last combinations, which are written out
