@@ -25,6 +25,7 @@ from tinyhlo.ir.graph import (
     Param,
     Reduce,
     Reshape,
+    Scan,
     TensorType,
     intern,
 )
@@ -598,3 +599,28 @@ def test_comparisons_that_bounds_decide() -> None:
         (found,) = simplify(Graph((x, y), (test,))).results
         value = splat_value(found)
         assert (None if value is None else bool(value)) is sure
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX, Op.MIN])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((5, 6), 1), ((4, 3, 7), 0), ((3, 1), 1)])
+def test_scans_of_few_are_elementwise(
+    op: Op, reverse: bool, shape: tuple[int, ...], axis: int
+) -> None:
+    x = build.param(0, shape, F32)
+    graph = Graph((x.type,), (build.scan(op, x, axis, reverse),))
+    simple = simplify(graph)
+    assert not any(isinstance(node, Scan) for node in simple.nodes())
+    value = np.random.default_rng(1).integers(-2, 3, shape).astype(np.float32)
+    value.flat[3::5], value.flat[2::7] = -0.0, np.nan
+    (found,), (wanted,) = (run_graph(each, [value]) for each in (simple, graph))
+    np.testing.assert_array_equal(found, wanted)
+    if op in (Op.ADD, Op.MUL):  # NumPy's running maxima leave the signs of zeros open
+        zeros = wanted == 0
+        np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
+
+
+def test_longer_scans_stay() -> None:
+    x = build.param(0, (9, 20), F32)
+    simple = simplify(Graph((x.type,), (build.scan(Op.ADD, x, 1, False),)))
+    assert any(isinstance(node, Scan) for node in simple.nodes())

@@ -20,9 +20,11 @@ from tinyhlo.ir.graph import (
     Permute,
     Reduce,
     Reshape,
+    Scan,
     TensorType,
     intern,
 )
+from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.steps import (
@@ -34,6 +36,8 @@ from tinyhlo.ir.steps import (
     reshape_of_repeats,
 )
 from tinyhlo.ir.views import axis_groups
+
+FEW_SCANNED = 6  # elements of a scan, at most, that is written out
 
 
 def reduce_of_view(node: Reduce) -> Node | None:
@@ -183,6 +187,21 @@ def from_zero(total: Node) -> Node:
     if not total.dtype.is_float:
         return total
     return build.elementwise(Op.ADD, total, build.full(0.0, total.shape, total.dtype))
+
+
+def scan_of_few(node: Scan) -> Node | None:
+    """Along an axis of a few elements, what has been combined so far, one after another: rows of
+    elementwise work, which fuse with what is around them."""
+    source, axis, count = node.inputs[0], node.axis, node.shape[node.axis]
+    if not 1 <= count <= FEW_SCANNED or node.type.size == 0:
+        return None
+    first, *others = [part(source, axis, k, k + 1) for k in range(count)][
+        :: -1 if node.reverse else 1
+    ]
+    totals = [from_zero(first) if node.op is Op.ADD else first]
+    for other in others:
+        totals.append(build.elementwise(node.op, totals[-1], other))
+    return join(totals[::-1] if node.reverse else totals, axis)
 
 
 def reduce_of_reduce(node: Reduce) -> Node | None:
