@@ -15,7 +15,18 @@ from tinyhlo.codegen.moves.basic import collapse, join
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir import joining
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, param, reduce, slice_
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    elementwise,
+    full,
+    iota,
+    pad,
+    param,
+    reduce,
+    slice_,
+    where,
+)
 from tinyhlo.ir.dtypes import BOOL, BY_NUMPY, I32
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
@@ -102,6 +113,21 @@ def test_few_columns_with_one_number_each() -> None:
     values = [normal(*shape), normal(25)]
     (got,), (want,) = run_native(graph, values), run_graph(graph, values)
     np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_few_columns_and_their_numbers(axis: int) -> None:
+    """Terms that ask for their row or column, or lie behind a border."""
+    shape = (20000, 5)
+    x = param(0, shape, F32)
+    place = iota(shape, I32, axis)
+    counted = mul(x, cast(place, F32))
+    chosen = where(elementwise(Op.LT, place, full(3, shape, I32)), x, full(0, shape, F32))
+    padded = pad(x, full(1, (), F32), (1, 2), (2, 0), (0, 0))
+    results = (reduce(Op.ADD, term, (0,)) for term in (counted, chosen, padded))
+    for result in results:
+        value = np.random.default_rng(0).integers(-3, 4, shape).astype(np.float32)
+        check(graph_of(result, shape=shape), value)
 
 
 def test_rows_of_two_arrays_are_added_one_by_one() -> None:

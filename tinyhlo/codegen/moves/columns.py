@@ -36,7 +36,9 @@ from math import gcd, prod
 from tinyhlo.codegen.bodies import names_set, only_sums, rewritten, substituted
 from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import (
+    Apply,
     Expression,
+    Literal,
     Load,
     Memory,
     Read,
@@ -59,7 +61,7 @@ from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.parallel import split_reduce
 from tinyhlo.codegen.moves.write_out import uses_registers
-from tinyhlo.codegen.walks import loads_of
+from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import Var, index
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
@@ -73,9 +75,7 @@ VECTORS = 8  # of one row added in one turn
 PART = 2048  # columns, where they are many, the rows few, and all of it far: long runs of memory
 NARROW = 512  # bytes of a row, and fewer: sums of its columns are registers
 FEW_TURNS = 4  # of such a strip
-SHARED = (
-    4  # vectors of a row, of which each thread may have some, as long as a cache holds all rows
-)
+SHARED = 4  # vectors of a row, of which each thread has some, while a cache holds all rows
 STREAMS = 4  # rows at a time, of which one vector is added in one turn
 
 
@@ -338,12 +338,14 @@ def strips_of_rows(columns: Columns, target: Target) -> Body:
 
 
 def rows_of_vectors(columns: Columns, target: Target) -> int:
-    """How many rows are a number of whole vectors, where nothing but rows that follow each other is
-    read; else 1."""
+    """How many rows are a number of whole vectors, where terms are made of nothing but rows that
+    follow each other; else 1, as where they ask for the number of a row or of a column."""
     (row, *more), extent = columns.rows, columns.column.extent
     lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
     follow = all(load.index.coefficient(row.var) == extent for load in columns.along)
-    dense = not more and follow and len(columns.along) == len(columns.loads)
+    every = walk(s.value for s in columns.accumulates)
+    plain = all(isinstance(e, (Apply, Literal, Load, Read)) for e in every)
+    dense = not more and follow and plain and len(columns.along) == len(columns.loads)
     return lanes // gcd(lanes, extent) if dense else 1
 
 
