@@ -52,7 +52,7 @@ codegen.lowering.scan: LONG=600,32768 STRIPS=2,5,32 BLOCK=2,16,128
 codegen.lowering.updates: FEWEST=1,65536
 codegen.moves.borders: MANY=1,1024 LONG_ROW=1,4,32
 codegen.moves.columns: ROW_STRIPS=2,3,32 MIN_ROWS=1,2,4,16
-codegen.moves.halves: BLOCK=64,1024 UNIT=16,64 TREE=1,20,128 WIDEST=2,5,16
+codegen.moves.tree_reduce: BLOCK=64,1024 UNIT=16,64 WRITTEN_OUT=1,20,128 WIDEST=2,5,16
 codegen.moves.interchange: OUTWEIGHS=1,8 MIN_ROWS=1,16 MIN_ALONG=2,16
 codegen.moves.long_bodies: WINDOW=8,24,160 PIECE=2,6,64 LONG=2,24 STRIP=64,128,512
 codegen.moves.long_bodies: MANY=1,16384 HEAVY=1,1048576

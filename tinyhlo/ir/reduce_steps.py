@@ -1,6 +1,8 @@
 """What simplifies a reduce by what it reduces: views, reduces, axes of extent 1, zeros but one.
 
 sum(transpose(x)) -> sum(x) over other axes,   sum(sum(x)) -> one sum over all their axes
+
+And scans along a few elements: cumsum([a, b, c]) -> [a, a + b, a + b + c].
 """
 
 from __future__ import annotations
@@ -195,9 +197,8 @@ def scan_of_few(node: Scan) -> Node | None:
     source, axis, count = node.inputs[0], node.axis, node.shape[node.axis]
     if not 1 <= count <= FEW_SCANNED or node.type.size == 0:
         return None
-    first, *others = [part(source, axis, k, k + 1) for k in range(count)][
-        :: -1 if node.reverse else 1
-    ]
+    order = reversed(range(count)) if node.reverse else range(count)
+    first, *others = (part(source, axis, k, k + 1) for k in order)
     totals = [from_zero(first) if node.op is Op.ADD else first]
     for other in others:
         totals.append(build.elementwise(node.op, totals[-1], other))

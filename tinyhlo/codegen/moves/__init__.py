@@ -5,7 +5,7 @@ remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
 margins        padded copies cut where their margins begin
 few_lanes      rows shorter than any vector, in vectors of their length
-halves         reduces by functions of several values, neighbours combined two by two
+tree_reduce    reduces by functions of several values, neighbours combined two by two
 write_out      loops of a few iterations written out
 turned         operands that lie across, turned around in scratch
 columns        reduces across rows, row by row: `expansion` puts registers in rows of scratch

@@ -318,14 +318,13 @@ def strips_of_rows(columns: Columns, target: Target) -> Body:
     sums = Loop(row, Axis.REDUCE, substituted(rows.body, {rows.var: first, column: index(wide)}))
     ops = {s.name: s.op for s in columns.accumulates}
     part = Var(f"{rows.var.name}_part", count * at_a_time)
-    own, stores, joins, memories = [], [], [], []
-    for name, dtype in ((d.name, d.value.dtype) for d in declares):
-        memory = Memory(f"{name}_parts", dtype, part.extent * column.extent, local=True)
-        memories.append(memory)
-        own.append(Declare(name, identity(ops[name], dtype)))
-        stores.append(Store(memory, index(strip) * wide.extent + index(wide), Read(name, dtype)))
-        load = Load(memory, index(part) * column.extent + index(column))
-        joins.append(Accumulate(name, ops[name], load))
+    size = part.extent * column.extent
+    parts = {d.name: Memory(f"{d.name}_parts", d.value.dtype, size, local=True) for d in declares}
+    own = [Declare(d.name, identity(ops[d.name], d.value.dtype)) for d in declares]
+    place = index(strip) * wide.extent + index(wide)
+    stores = [Store(parts[d.name], place, Read(d.name, d.value.dtype)) for d in declares]
+    place = index(part) * column.extent + index(column)
+    joins = [Accumulate(d.name, ops[d.name], Load(parts[d.name], place)) for d in declares]
     strips = Loop(strip, Axis.SERIAL, (Loop(wide, Axis.SERIAL, (*own, sums, *stores)),))
     done = part.extent * length
     left = Var(rows.var.name, rows.var.extent - done)
@@ -334,7 +333,7 @@ def strips_of_rows(columns: Columns, target: Target) -> Body:
     if not left.extent:
         together = together[:1]
     last = Loop(column, Axis.SERIAL, (*declares, *together, *columns.rest))
-    return (*map(Allocate, memories), strips, last)
+    return (*map(Allocate, parts.values()), strips, last)
 
 
 def rows_of_vectors(columns: Columns, target: Target) -> int:

@@ -17,7 +17,6 @@ from tinyhlo.codegen.moves.borders import without_borders
 from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.few_lanes import in_few_lanes
-from tinyhlo.codegen.moves.halves import in_halves
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.jumps import with_jumps
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
@@ -30,6 +29,7 @@ from tinyhlo.codegen.moves.row_values import before_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
+from tinyhlo.codegen.moves.tree_reduce import as_trees
 from tinyhlo.codegen.moves.turned import turn_around
 from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.moves.write_out import write_out
@@ -54,7 +54,7 @@ def choose_moves(
         (always, collapse),
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),
-        ("halves", lambda body: in_halves(body, target, moves, once=bool(program.in_place))),
+        ("tree", lambda body: as_trees(body, target, moves, once=bool(program.in_place))),
         ("write out", lambda body: write_out(body, target, runs, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),

@@ -85,8 +85,8 @@ def turned_nest(
     nest: Sequence[Loop], target: Target, moves: list[str], numbers: Iterator[int]
 ) -> Body:
     """The nest with its operands turned around; nothing where none lies across."""
-    variables = [loop.var for loop in nest]
-    column, stores = columns_of(variables, [s for s in nest[-1].body if isinstance(s, Store)])
+    stores = [s for s in nest[-1].body if isinstance(s, Store)]
+    column, variables, stores = columns_of([loop.var for loop in nest], stores)
     if column is None:
         return ()
     written = {s.memory for s in stores}
@@ -127,17 +127,19 @@ def has_many_pages(load: Load, column: Var, target: Target) -> bool:
     return pages > NEAR_PAGES and 2 * load.memory.nbytes >= target.l3_bytes
 
 
-def columns_of(variables: list[Var], stores: Sequence[Store]) -> tuple[Var | None, Sequence[Store]]:
-    """The loop along which results lie side by side, and what is stored in one turn of it. A short
-    one that goes on along another is written out, and taken from `variables`."""
+def columns_of(
+    variables: list[Var], stores: list[Store]
+) -> tuple[Var | None, list[Var], list[Store]]:
+    """The loop along which results lie side by side, all loops, and what is stored in one turn. A
+    short one that goes on along another is written out, and no loop any more."""
     column = next((v for v in variables if is_along(v, stores)), None)
     longer = next((v for v in variables if column and goes_on(v, column, stores)), None)
     if column is None or longer is None:
-        return column, stores
-    variables.remove(column)
+        return column, variables, stores
     places = map(constant, range(column.extent))
     rows = (substituted(tuple(stores), {column: place}) for place in places)
-    return longer, [s for row in rows for s in row if isinstance(s, Store)]
+    written_out = [s for row in rows for s in row if isinstance(s, Store)]
+    return longer, [v for v in variables if v != column], written_out
 
 
 def is_along(column: Var, stores: Sequence[Store]) -> bool:

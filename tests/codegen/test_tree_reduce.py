@@ -1,4 +1,4 @@
-"""Reduces by functions of several values, in halves: the same as element by element."""
+"""Reduces by functions of several values, as trees: the same as element by element."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import check, compiled
-from tinyhlo.codegen.moves import halves
-from tinyhlo.codegen.moves.halves import BLOCK, UNIT
+from tinyhlo.codegen.moves import tree_reduce
+from tinyhlo.codegen.moves.tree_reduce import BLOCK, UNIT
 from tinyhlo.ir.build import elementwise, full, iota, multi_reduce, pad, param, scalar, where
 from tinyhlo.ir.dtypes import F32, I8, I32, DType
 from tinyhlo.ir.graph import Graph, Node, Shape
@@ -60,8 +60,8 @@ def moves(graph: Graph) -> list[str]:
     return [move for loops in compiled(graph).loops for move in loops.moves]
 
 
-def is_halved(graph: Graph) -> bool:
-    return any(move.startswith("halves") for move in moves(graph))
+def is_a_tree(graph: Graph) -> bool:
+    return any(move.startswith("tree ") for move in moves(graph))
 
 
 @pytest.mark.parametrize("dtype", [I32, I8])
@@ -72,7 +72,7 @@ def is_halved(graph: Graph) -> bool:
 def test_rows_keep_their_order(shape: Shape, dtype: DType) -> None:
     x = param(0, shape, dtype)
     graph = Graph((x.type,), lines(x, (len(shape) - 1,)))
-    assert is_halved(graph)
+    assert is_a_tree(graph)
     check(graph, [numbers(shape, dtype)])
 
 
@@ -80,7 +80,7 @@ def test_rows_keep_their_order(shape: Shape, dtype: DType) -> None:
 def test_vectors_of_results_stay(shape: Shape, axes: tuple[int, ...]) -> None:
     x = param(0, shape, I32)
     graph = Graph((x.type,), lines(x, axes))
-    assert not is_halved(graph)
+    assert not is_a_tree(graph)
     check(graph, [numbers(shape, I32)])
 
 
@@ -89,7 +89,7 @@ def test_vectors_of_results_stay(shape: Shape, axes: tuple[int, ...]) -> None:
 def test_several_axes(shape: Shape, axes: tuple[int, ...]) -> None:
     x = param(0, shape, I32)
     graph = Graph((x.type,), lines(x, axes))
-    assert is_halved(graph)
+    assert is_a_tree(graph)
     check(graph, [numbers(shape, I32)])
 
 
@@ -100,7 +100,7 @@ def test_two_reduces_of_one_array(shape: Shape) -> None:
         (x, x), (scalar(1, F32), scalar(0, F32)), (axis,), combiner((F32, F32), behind)
     )
     graph = Graph((x.type,), (*best(x, axis), *line))
-    assert is_halved(graph)
+    assert is_a_tree(graph)
     values = (1 + numbers(shape, F32) / 1e5).astype(np.float32)
     check(graph, [values], rtol=1e-4)
 
@@ -109,7 +109,7 @@ def test_what_is_reduced_may_be_computed_and_padded() -> None:
     x = param(0, (50, 90), F32)
     wide = pad(elementwise(Op.SIN, x), scalar(-5, F32), (0, 3), (0, 4), (0, 0))
     graph = Graph((x.type,), best(wide, 1))
-    assert is_halved(graph)
+    assert is_a_tree(graph)
     check(graph, [numbers(x.shape, F32)])
 
 
@@ -122,7 +122,7 @@ def test_the_first_of_equal_values_stays_the_first() -> None:
     check(graph, [place])
 
 
-def test_dear_functions_are_halved_where_rows_are_short() -> None:
+def test_dear_functions_are_trees_where_rows_are_short() -> None:
     """What is written out is a chain, as long as a row."""
 
     def added(a: Sequence[Node], b: Sequence[Node]) -> tuple[Node, ...]:
@@ -133,15 +133,15 @@ def test_dear_functions_are_halved_where_rows_are_short() -> None:
     x = param(0, (999, 12), F32)
     region = combiner((F32,), added)
     graph = Graph((x.type,), multi_reduce((x,), (scalar(-1e30, F32),), (1,), region))
-    assert is_halved(graph)
+    assert is_a_tree(graph)
     check(graph, [numbers(x.shape, F32) / np.float32(30)])
 
 
 def test_rows_that_are_written_out_do_not_share_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     """No vector runs along a loop that has scratch in each turn."""
     for name, value in (("BLOCK", 64), ("UNIT", 16), ("WIDEST", 8)):
-        monkeypatch.setattr(halves, name, value)
+        monkeypatch.setattr(tree_reduce, name, value)
     x = param(0, (64, 15), I32)
     graph = Graph((x.type,), lines(x, (1,)))
-    assert is_halved(graph)
+    assert is_a_tree(graph)
     check(graph, [numbers(x.shape, I32)])

@@ -1,18 +1,19 @@
-"""Reduces by a function of several values: neighbours are combined two by two, in vectors.
+"""Tree reduction by functions of several values: neighbours are combined two by two, in vectors.
 
-    for j in 1000 reduce:                      for j_pair in 500 vector 16:
-      re, im = times(re, im, x[j], y[j])  ->     pairs0[j_pair] = times(x[j_pair*2], ...)
-                                               for j_pair in 250 vector 16:
-                                                 pairs1[j_pair] = times(pairs0[j_pair*2], ...)
+    for j in 1000 reduce:                      for pair0 in 500 vector 16:
+      re, im = times(re, im, x[j], y[j])  ->     pairs0_0[pair0] = re of x[pair0*2] times its next
+                                                 pairs0_1[pair0] = im of the same
+                                               for pair1 in 250 vector 16:
+                                                 pairs1_0[pair1] = ... of pairs0_0, pairs0_1
                                                ...
                                                re, im = times(re, im, a tree of the last few)
 
 One element after another, each waits for the function of all before it. What a reduce combines is
-associative, so halves of halves give the same and fill vectors. Elements stay in their order, as
+associative, so a tree gives the same and fills vectors, level by level. Elements stay in order, as
 the function need not commute, and the initial value comes in once, as it need not be neutral.
 
 Long rows are cut into blocks that stay in the first cache, which threads share; short ones go
-through their halves many at a time. Where vectors run along results anyway, nothing changes.
+through their levels many at a time. Where vectors run along results anyway, nothing changes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ ALONE = Var("row", 1)
 BLOCK = 1024  # elements of a row, or of several, at a time, if they fit half of the first cache
 UNIT = 64  # elements of which blocks are multiples: few turns of their loops are no whole vectors
 FEWEST = 4  # elements of a row
-TREE = 128.0  # operations of the last combinations, which are written out
+WRITTEN_OUT = 128.0  # operations of the last levels, at most, which are one expression
 WIDEST = 16  # elements of them, at most
 Values = tuple[Expression, ...]
 
@@ -88,10 +89,10 @@ class Row:
     def is_short(self) -> bool:
         """Whether the tree of all elements may be written out."""
         cost = max(1.0, cost_of_all(self.pair(ZERO), operands))
-        return self.count == 1 or self.count <= min(TREE / cost, WIDEST)
+        return self.count == 1 or self.count <= min(WRITTEN_OUT / cost, WIDEST)
 
 
-def in_halves(body: Body, target: Target, moves: Moves, once: bool) -> Body:
+def as_trees(body: Body, target: Target, moves: Moves, once: bool) -> Body:
     """Every such reduce below a body. `once`: no row may be computed twice."""
     numbers = itertools.count()
 
@@ -196,36 +197,36 @@ def scratch_for(values: Values, size: int, number: int) -> Scratch:
 
 
 def rows_together(loop: Loop, row: Loop, most: int, moves: Moves, numbers: Iterator[int]) -> Body:
-    """A loop over short rows: those of a block, at most so many, are halved together."""
+    """A loop over short rows: those of a block, at most so many, are reduced together."""
     extent, var = loop.var.extent, row.var
     size = next((n for n in range(most, most // 2, -1) if extent % n == 0), min(most, extent))
     written_out = all(row_of(step, var).is_short() for step in combining(row))
     block = Block(loop.var, 1 if written_out else size)
-    moves.append(f"halves {block.size} x {var.extent}")
-    halves: list[Statement] = []
+    moves.append(f"tree {block.size} x {var.extent}")
+    before: list[Statement] = []
     body: list[Statement] = []
     for statement in substituted(loop.body, {loop.var: block.at(index(block.inner))}):
         if isinstance(statement, Loop):
             for step in combining(statement):
                 levels, rest = shortened(row_of(step, var), block.inner, numbers)
-                halves += levels
+                before += levels
                 body.append(combine(step.names, rest.combiner, rest.tree()))
         else:
             body.append(statement)
-    return nested([block.outer], (*halves, *nested([block.inner], tuple(body))))
+    return nested([block.outer], (*before, *nested([block.inner], tuple(body))))
 
 
 def whole(step: Assign, row: Row, most: int, moves: Moves, numbers: Iterator[int]) -> Body:
     """One row by itself, `most` elements at a time. The results of the blocks of a long one are the
     elements of another row."""
     if row.count <= most:
-        moves.append(f"halves {row.count}")
+        moves.append(f"tree {row.count}")
         levels, rest = shortened(row, ALONE, numbers)
         return (*levels, combine(step.names, rest.combiner, rest.tree()))
     sizes = range(most, most // 2, -UNIT)
     size = min(sizes, key=lambda size: row.count % size)
     blocks, left = divmod(row.count, size)
-    moves.append(f"halves {blocks} x {size}")
+    moves.append(f"tree {blocks} x {size}")
     number = next(numbers)
     block = Var(f"block{number}", blocks)
     levels, rest = shortened(row.part(index(block) * size, size), ALONE, numbers)
@@ -240,7 +241,7 @@ def whole(step: Assign, row: Row, most: int, moves: Moves, numbers: Iterator[int
 
 
 def shortened(row: Row, rows: Var, numbers: Iterator[int]) -> tuple[Body, Row]:
-    """How a row is halved, the same for each of `rows`, until it is short; what it is then."""
+    """The levels that halve a row, and each of `rows` alike, until it is short; what is left."""
     body: list[Statement] = []
     while not row.is_short():
         number, half = next(numbers), row.count // 2
