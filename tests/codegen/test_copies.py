@@ -13,6 +13,7 @@ from jax import lax
 
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
+from tinyhlo.runtime.compile import Compiled
 from tinyhlo.runtime.host import native
 
 CONFIG = Config(cache=False)
@@ -24,13 +25,18 @@ def normal(*shape: int) -> np.ndarray:
 
 def loops_of(function, *arguments: np.ndarray) -> str:  # type: ignore[no-untyped-def]
     """The loops of a program, its results held against XLA's."""
+    return "\n".join(map(str, compiled(function, *arguments).loops))
+
+
+def compiled(function, *arguments: np.ndarray) -> Compiled:  # type: ignore[no-untyped-def]
+    """The code of a program, its results held against XLA's."""
     jitted = jax.jit(function)
     stages = run_stages(jitted.lower(*arguments).as_text(), CONFIG)
     results = native(stages.module, stages.program, stages.compiled, CONFIG)(*arguments)
     expected = jax.tree.leaves(jitted(*arguments))
     for found, wanted in zip(results, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
-    return "\n".join(map(str, stages.compiled.loops))
+    return stages.compiled
 
 
 @pytest.mark.parametrize(
@@ -134,3 +140,24 @@ def test_a_sum_of_parts_is_one_on_all_threads(shape: tuple[int, ...]) -> None:
         return (x * (jnp.roll(x, 1, 0) + jnp.roll(x, 2, 1))).sum()
 
     assert "parallel" in loops_of(f, x)
+
+
+@pytest.mark.parametrize("rows", [1, 90], ids=["a choice of all", "one of each row"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_of_two_arrays_only_the_chosen_one_is_read(dtype: type, rows: int) -> None:
+    x, y = (each.astype(dtype) for each in (normal(90, 130), normal(130, 90).T * 3))
+    choices = normal(rows, 1) > 0
+    for choice in (choices, ~choices):
+        code = compiled(lambda c, x, y: jnp.where(c, x, y), choice, x, y)
+        (module,) = code.modules
+        assert ", ptr %" in module.split("select i1 %")[1] and " x i1>" not in module
+
+
+def test_a_choice_between_arrays_that_changes_in_a_loop() -> None:
+    def chosen(c: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        def turn(k: jax.Array, z: jax.Array) -> jax.Array:
+            return z + jnp.where(c[k], x, y) - jnp.where(c[k + 1], x, y)
+
+        return lax.fori_loop(0, 8, turn, jnp.zeros_like(x))
+
+    compiled(chosen, normal(9) > 0, normal(90), normal(90) * 3)

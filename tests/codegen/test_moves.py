@@ -58,6 +58,16 @@ def test_large_elementwise_runs_in_parallel_strips() -> None:
     assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
 
 
+def test_doubles_are_shared_from_half_as_many_on() -> None:
+    graphs = (
+        Graph((x.type,), (flip(x, (0,)),))
+        for x in (param(0, (40_000,), F64), param(0, (40_000,), F32))
+    )
+    doubles, floats = (moves_of(graph) for graph in graphs)
+    assert any(move.startswith("parallel") for move in doubles)
+    assert not any(move.startswith("parallel") for move in floats)
+
+
 @pytest.mark.parametrize("outer", [(2,), (7,), (31,), (3, 2), (2, 3, 4)])
 def test_few_turns_share_the_strips_of_the_loop_inside(outer: tuple[int, ...]) -> None:
     """Of images in a batch: enough pieces for many threads, of equal size."""

@@ -22,6 +22,7 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Rarely,
     Read,
+    has_registers,
 )
 from tinyhlo.codegen.llvm import (
     arithmetic,
@@ -143,6 +144,8 @@ class Values(Scopes):
             expanded = self.expand(e)
             if expanded is not None:
                 return self.emit(expanded)
+        if e.op is Op.WHERE and (one := self.one_of_two(*e.arguments)):
+            return self.emit(one)
         values = [self.emit(argument) for argument in e.arguments]
         lanes = max(value.lanes for value in values)
         texts = [
@@ -166,6 +169,25 @@ class Values(Scopes):
         if result is not None:
             self.expanded[e] = result
         return result
+
+    def one_of_two(self, choice: Expression, left: Expression, right: Expression) -> Load | None:
+        """A load from one of two memories, where all lanes choose the same and it is known before
+        the loop: the other one is not read."""
+        if not (isinstance(left, Load) and isinstance(right, Load) and left.index == right.index):
+            return None
+        home = self.home(choice.free, choice.loads)
+        uniform = self.is_varying(left.free) and home < self.current
+        if not uniform or choice.loads > 1 or has_registers(choice.free):
+            return None
+        both = left.memory, right.memory
+        taken, pointers = self.emit(choice).text, [f"ptr {self.pointers[m]}" for m in both]
+        depth = max(home, *(self.placed.get(memory, 0) for memory in both))
+        with self.at(depth):
+            pointer = self.b.value(f"select i1 {taken}, {', '.join(pointers)}")
+        size, constant = min(m.size for m in both), all(m.constant for m in both)
+        memory = Memory(pointer, left.dtype, size, constant=constant)
+        self.pointers[memory], self.placed[memory] = pointer, depth
+        return Load(memory, left.index)
 
     def index_value(self, e: IndexValue) -> Value:
         if not self.is_varying(e.free):
