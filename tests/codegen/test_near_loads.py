@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.codegen.native import check, compiled, target
+from tests.codegen.native import CONFIG, check, compiled, target
 from tests.schedule.graphs import F32, matmul, mul
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.compiler import run_stages
 from tinyhlo.ir import build
 from tinyhlo.ir.build import (
     cast,
@@ -29,9 +30,10 @@ from tinyhlo.ir.build import (
     slice_,
     where,
 )
-from tinyhlo.ir.dtypes import BOOL, BY_NUMPY, I32, U8
+from tinyhlo.ir.dtypes import BF16, BOOL, BY_NUMPY, I32, U8
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.host import native
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 
@@ -202,6 +204,28 @@ def test_neighbours_at_places_that_are_data_are_loaded_as_rows(kind: type, count
     text = str(render_kernel(loops, named_target("x86-64-v4", threads=2), "rows", False, {}))
     assert ("llvm.masked.load.v4" in text) == (count == 3 and kind is not np.float64)
     assert ("load <4 x" in text) == (count == 4 and kind is not np.float64)
+    assert ("load i64, ptr" in text) == (count == 2 and kind is not np.float64)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("kind", [np.uint8, np.bool_, np.float16, BF16.numpy], ids=str)
+@pytest.mark.parametrize("filled", [True, False], ids=["filled", "clamped"])
+def test_rows_as_long_as_an_integer_are_loaded_as_one(kind: type, count: int, filled: bool) -> None:
+    """Three elements are one and a half."""
+    random = np.random.default_rng(3)
+    table = random.integers(0, 2 if kind is np.bool_ else 99, (300, count)).astype(kind)
+    mode = "fill" if filled else "clip"
+    f = jax.jit(lambda table, k: jnp.take(table, k, axis=0, mode=mode))
+    for size in (7, 100, 1000):
+        places = random.integers(-9, 309, size).astype(np.int32)
+        stages = run_stages(f.lower(table, places).as_text(), CONFIG)
+        (found,) = native(stages.module, stages.program, stages.compiled, CONFIG)(table, places)
+        equal = np.array_equal(found, f(table, places), equal_nan=kind is not np.bool_)
+        assert equal
+    (module,) = stages.compiled.modules
+    if count < 5:
+        first = 2 if count == 3 else count
+        assert f"load i{8 * table.itemsize * first}, ptr" in module
 
 
 def test_searches_in_rows() -> None:

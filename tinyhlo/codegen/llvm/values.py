@@ -306,6 +306,10 @@ class Values(Scopes):
         if self.collections + self.lanes > MOST_COLLECTED:
             return []
         self.collections += self.lanes
+        return self.addresses(e)
+
+    def addresses(self, e: Load) -> list[str]:
+        """Those of all lanes, at places that are data."""
         if self.vector_var is not None and indices.are_narrow(e.index):
             return self.one_by_one(e, self.vector_var)
         return self.lane_addresses(e.memory, e.index)

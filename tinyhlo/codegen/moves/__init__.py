@@ -11,6 +11,7 @@ turned         operands that lie across, turned around in scratch
 columns        reduces across rows, row by row: `expansion` puts registers in rows of scratch
 vectors        the loop of each nest that runs in lanes
 row_sums       sums along rows, as many rows at a time as there are lanes
+jam            short rows reduced for several results at a time
 row_values     dear values of a row, in vectors before the rows
 column_blocks  several passes over columns, block by block
 staging        dear values of a row kept between the passes over it

@@ -18,6 +18,7 @@ from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.few_lanes import in_few_lanes
 from tinyhlo.codegen.moves.interchange import interchange
+from tinyhlo.codegen.moves.jam import jam
 from tinyhlo.codegen.moves.jumps import with_jumps
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
@@ -60,6 +61,7 @@ def choose_moves(
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),
         ("rows together", lambda body: rows_together(body, target, moves)),
+        ("jam", lambda body: jam(body, target, moves)),
         ("before", lambda body: before_rows(body, target, moves)),
         ("blocks", lambda body: block_columns(body, target, moves)),
         ("stage", lambda body: stage_rows(body, target, moves)),

@@ -275,7 +275,8 @@ def score(loop: Loop, target: Target) -> Score:
     scratch, which lanes would share, and jumps that only some lanes would take."""
     result = Score(copies=is_copy(loop))
     statements = flattened(loop.body)
-    result.rows.update((s.memory, s.index.terms) for s in statements if isinstance(s, Store))
+    stores = (s for s in below(loop.body) if isinstance(s, Store))
+    result.rows.update((s.memory, s.index.terms) for s in stores)
     for statement in statements:
         visit(statement, loop.var, result)
     for (_, stride), loads in result.far.items():

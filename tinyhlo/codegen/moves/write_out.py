@@ -30,6 +30,7 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     identity,
     index_free,
+    loaded_at_once,
     undecided,
 )
 from tinyhlo.codegen.loops import (
@@ -224,7 +225,7 @@ def is_copied_row(loop: Loop, around: Var) -> bool:
     steps = [where.coefficient(around) for where in places if loop.var in index_free(where)]
     if all(step is not None and abs(step) <= NEAR for step in steps):
         return False
-    if data and bits == 32 and count <= 4:
+    if data and loaded_at_once(bits, count):
         return False
     others = (t for where in places for t in where.terms if t[0] not in (loop.var, around))
     beside = any(abs(step) == count for _, step in others)

@@ -1,0 +1,98 @@
+"""Results that each reduce many short rows, several of them at a time (unroll and jam).
+
+    for i in 399:                              for i in 57:
+      max0 = -inf                                max0_0 = -inf; max0_1 = -inf; ... max0_6 = -inf
+      for j in 237 reduce:                       for j in 237 reduce:
+        for k in 10 reduce 8:             ->       for k in 10 reduce 8:
+          max0 = max(max0, x[i,j,k])                 max0_0 = max(max0_0, x[i*7,j,k])
+      y[i] = max0                                    ...
+                                                     max0_6 = max(max0_6, x[i*7 + 6,j,k])
+                                                 y[i*7] = max0_0; ...; y[i*7 + 6] = max0_6
+
+A row of one vector is one operation, and the next waits for it: four cycles of a sum, ten of an
+extreme. Rows of other results do not wait, and where they lie side by side (`x.max((0, 2))`) the
+lines and pages of memory that a turn opens are read to their end.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tinyhlo.codegen.bodies import inside, only_sums, substituted
+from tinyhlo.codegen.expressions import Load
+from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.moves.basic import join
+from tinyhlo.codegen.moves.work import cost
+from tinyhlo.codegen.moves.write_out import iterations, uses_registers
+from tinyhlo.codegen.walks import walk
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import Index, Var, constant, index
+from tinyhlo.target import Target
+
+BUSY = 8  # operations under way at a time
+LIGHT = 8.0  # operations of a term beyond which a turn hides how long its sum takes
+SHORTEST = 16  # rows: fewer do not make up for what is written out
+SHARES = 2  # of each thread, at least
+
+
+def jam(body: Body, target: Target, moves: list[str]) -> Body:
+    """Every such loop below a body."""
+    result: list[Statement] = []
+    for statement in body:
+        count = results_of(statement, target) if isinstance(statement, Loop) else 1
+        if isinstance(statement, Loop) and count > 1:
+            moves.append(f"jam {statement.var.name} {count}")
+            result += jammed(statement, count)
+        else:
+            result.append(inside(statement, partial(jam, target=target, moves=moves)))
+    return tuple(result)
+
+
+def results_of(loop: Loop, target: Target) -> int:
+    """How many results to take at a time, 1 where that is impossible or wins nothing. The number
+    changes no result: each adds up in its own order."""
+    match [s for s in loop.body if isinstance(s, Loop)]:
+        case [Loop(axis=Axis.REDUCE, width=1, count=None, body=(Loop() as row,)) as rows]:
+            terms = only_sums(row.body)
+        case _:
+            return 1
+    others = [s for s in loop.body if s is not rows]
+    extent, vectors = loop.var.extent, row.chains * max(1, len(terms))
+    values = [s.value for s in terms]
+    loads = [e for e in walk(values) if isinstance(e, Load) and e.depends_on(loop.var)]
+    steps = {e.index.coefficient(loop.var) for e in loads}
+    jams = (
+        loop.axis is Axis.SERIAL
+        and loop.count is None
+        and all(isinstance(s, (Declare, Store)) for s in others)
+        and row.axis is Axis.REDUCE
+        and row.count is None
+        and 1 < row.width <= row.var.extent < 2 * row.width
+        and rows.var.extent >= SHORTEST
+        and bool(terms)
+        and steps == {row.var.extent}
+        and all(value.dtype is not BOOL for value in values)
+        and sum(map(cost, values)) <= LIGHT * len(terms)
+        and not uses_registers(loop)
+    )
+    most = min(BUSY // vectors, extent // (SHARES * target.threads))
+    if not jams or most < 2:
+        return 1
+    return next((n for n in range(most, most // 2, -1) if extent % n == 0), most)
+
+
+def jammed(loop: Loop, count: int) -> Body:
+    """The loop with `count` results a turn, and what is left of them in one turn."""
+    turns, rest = divmod(loop.var.extent, count)
+    turn, last = Var(loop.var.name, turns), Var(f"{loop.var.name}_rest", 1)
+    whole = together(loop, turn, index(turn) * count, count)
+    return (whole, together(loop, last, constant(turns * count), rest)) if rest else (whole,)
+
+
+def together(loop: Loop, turn: Var, first: Index, count: int) -> Loop:
+    """A loop over turns of `count` results from `first` on, whose reduces are joined."""
+    part = Var("part", count)
+    body = substituted(loop.body, {loop.var: first + index(part)})
+    each = iterations(Loop(part, Axis.SERIAL, body), {}, {}, most_nodes=0)
+    stores = [s for s in each if isinstance(s, Store)]
+    return Loop(turn, Axis.SERIAL, join((*(s for s in each if s not in stores), *stores)))
