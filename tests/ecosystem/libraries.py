@@ -78,4 +78,21 @@ LIBRARIES = (
         variables={"TINYHLO_PLATFORM": "cpu"},  # MuJoCo XLA refuses names that it does not know
     ),
     Library("torchax", ("test/test_*.py",), "google/torchax@v{version}"),
+    Library("haliax", ("tests",)),
+    Library("quax", ("tests",)),
+    Library("unxt", ("tests",)),
+    Library("gpjax", ("tests",)),
+    Library("matfree", ("tests",)),
+    Library("probdiffeq", ("tests",)),
+    Library("kfac-jax", ("tests",)),
+    Library("jax-privacy", ("tests",)),
+    Library("spyx", ("tests",)),
+    Library("fdtdx", ("tests",)),
+    Library("jaxoplanet", ("tests",)),
+    Library("jax-galsim", ("tests",)),
+    Library(
+        "mujoco-mjx",
+        ("mujoco/mjx/_src/*_test.py",),
+        variables={"TINYHLO_PLATFORM": "cpu"},
+    ),
 )

@@ -4,8 +4,8 @@
 
 The operand is already in the result's memory when they share it (`Kernel.in_place`); otherwise it
 is copied first. Loops over places that are data run in row-major order, so results never depend on
-timing; where there are many, each thread does those in its range of places (`ranges.py`), or those
-of its share in a copy of the result (`own_copies.py`).
+timing; where there are many, each thread does those in its range of places (`ranges.py`), those of
+its share in a copy of the result (`own_copies.py`), or some columns of all (`strips.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, 
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.own_copies import by_copies
 from tinyhlo.codegen.lowering.ranges import by_ranges
+from tinyhlo.codegen.lowering.strips import by_strips
 from tinyhlo.codegen.lowering.updates import Updates, result_memories
 from tinyhlo.ir.graph import Node, Output, Scatter
 from tinyhlo.ir.index import ZERO, Condition, Index, linear
@@ -30,8 +31,12 @@ def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
     """Combine each update into its place, in order."""
 
     def on_threads(updates: Updates, lowering: Callable[[], Lowering]) -> Body:
-        return by_ranges(updates, lowering, target) or by_copies(
-            updates, lambda copies, start: one_by_one(copies, lowering(), start), target
+        return (
+            by_ranges(updates, lowering, target)
+            or by_copies(
+                updates, lambda copies, start: one_by_one(copies, lowering(), start), target
+            )
+            or by_strips(updates, one_by_one(updates, lowering()), target)
         )
 
     return with_operand(kernel, on_threads)
