@@ -17,7 +17,7 @@ from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Permute
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.schedule.orders import in_order
+from tinyhlo.schedule.orders import as_read, in_order, in_orders
 
 X, Y, W = normal(96, 40), normal(96, 24), normal(40, 24)
 
@@ -105,3 +105,32 @@ def test_work_of_any_length_is_followed() -> None:
 
     before, after = graphs(long)
     assert products(before) == [(24, 40)] and products(after) == [(40, 24)]
+
+
+def resized(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    """Pixels (b, w, h, c) of 96 x 10 x 4 numbers, along h and then along w."""
+    pixels = x.reshape(1, 96, 10, 4)
+    rows = jnp.einsum("bwhc,hv->bvcw", pixels, w[:10])
+    return jnp.einsum("bvcw,wz->bvcz", rows, y)
+
+
+def test_a_product_for_products_lies_as_its_larger_factor() -> None:
+    before, after = graphs(resized)
+    assert (24, 4, 96) in [shape[-3:] for shape in products(as_it_is_read(before))]
+    assert (24, 96, 4) in [shape[-3:] for shape in products(after)]
+    (found,) = compile_module(text(resized), Config())(X, Y, W)
+    np.testing.assert_allclose(found, resized(X, Y, W), rtol=1e-4, atol=1e-4)
+
+
+def as_it_is_read(graph: Graph) -> Graph:
+    return in_orders(graph, as_read)
+
+
+def summed_too(x: jax.Array, y: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows = jnp.einsum("bwhc,hv->bvcw", x.reshape(1, 96, 10, 4), w[:10])
+    return jnp.einsum("bvcw,wz->bvcz", rows, y), jnp.sin(rows)
+
+
+def test_a_product_that_others_read_has_the_order_that_they_ask_for() -> None:
+    before, after = graphs(summed_too)
+    assert products(after) == products(as_it_is_read(before))

@@ -8,42 +8,61 @@ In: a simplified Graph. Out: an equivalent one, where such a product has its axe
 A product holds tiles anyway and may store them either way round, where a reader of the other order
 would walk across memory. Casts keep the order, and sums over all axes do not ask for one: the norm
 of all gradients reads `h` as well.
+
+A product that only products read, which take what they read apart anyway, has the axes of its
+larger factor in the order of its memory: of sum over h of x[b, w, h, c] * u[h, v] in the order
+(b, v, c, w) each column would lie across all rows of x, and in (b, v, w, c) they are whole lines
+(images resized, and gradients of that).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tinyhlo.ir import build
-from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute, Reduce
+from tinyhlo.ir.contraction import Contraction, find_contraction
+from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
+from tinyhlo.ir.index import Var, index, linear
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, step
+from tinyhlo.ir.views import Indices, through
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
+
+VIEWED = frozenset((Expand, Permute, Reshape))
+Orders = Mapping[Node, Sequence[int]]  # product, or cast of one -> its axes
+OrdersOf = Callable[[Sequence[Node], Users, set[Node]], Orders]
 
 
 def in_order(graph: Graph) -> Graph:
     """The same Graph if every product is read as it is; regions of loops and branches included."""
+    return in_orders(in_orders(graph, as_read), as_factors)
+
+
+def in_orders(graph: Graph, orders_of: OrdersOf) -> Graph:
+    """Products, and casts of some, with their axes in other orders."""
     nodes = graph.nodes()
-    users = users_of(nodes)
-    kept = {*graph.results, *graph.effects}
-    turned = {
-        node.inputs[0]: node.order
-        for node in nodes
-        if isinstance(node, Permute) and is_wanted(node, users, kept)
-    }
+    turned = orders_of(nodes, users_of(nodes), {*graph.results, *graph.effects})
     if not turned and not has_control_flow(nodes):
         return graph
 
+    def inner(region: Graph) -> Graph:
+        return in_orders(region, orders_of)
+
     def placed(node: Node, inputs: list[Node]) -> Node:
-        found, order = rebuild(node, inputs, in_order), turned.get(node)
+        found, order = rebuild(node, inputs, inner), turned.get(node)
         if order is None:
             return step(found) if isinstance(found, Reduce) and found is not node else found
         back = build.inverse(order)
         return build.permute(with_axes(found, order), back)
 
     return graph.mapped(placed)
+
+
+def as_read(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
+    """The order of the permutation that is all that reads a product."""
+    permutations = (node for node in nodes if isinstance(node, Permute))
+    return {p.inputs[0]: p.order for p in permutations if is_wanted(p, users, kept)}
 
 
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
@@ -60,6 +79,57 @@ def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
             return False
     product = find_contraction(value)
     return product is not None and bool(product.m and product.n)
+
+
+def as_factors(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
+    """The order of a product that only products read, where its larger factor lies otherwise."""
+    found: dict[Node, Sequence[int]] = {}
+    for node in nodes:
+        product = find_contraction(node) if node not in kept else None
+        if product and isinstance(node, Reduce) and read_by_products(node, users):
+            axes = [k for k in range(len(product.left.shape)) if k not in node.axes]
+            order = order_of_factor(product, axes)
+            if order != axes:
+                found[node] = [axes.index(axis) for axis in order]
+    return found
+
+
+def order_of_factor(product: Contraction, axes: list[int]) -> list[int]:
+    """The axes of a product's result with the one along which the larger factor lies in memory
+    behind the factor's others."""
+    factors = ((product.m, product.left), (product.n, product.right))
+    own, factor = max(factors, key=lambda pair: product.extent(pair[0]))
+    steps = steps_of(factor)
+    along = [axis for axis in own if steps[axis] == 1]
+    if not along or own[-1] in along or steps[own[-1]] is None:
+        return axes
+    others = [axis for axis in axes if axis not in along]
+    place = others.index(own[-1]) + 1
+    return [*others[:place], *along, *others[place:]]
+
+
+def read_by_products(node: Node, users: Users) -> bool:
+    """Whether all that reads a value are products, which see it as it is or through views."""
+    pending = list(users[node])
+    while pending:
+        each = pending.pop()
+        if type(each) in VIEWED:
+            pending += users[each]
+        elif not users[each] or not all(find_contraction(user) for user in users[each]):
+            return False
+    return bool(users[node])
+
+
+def steps_of(factor: Node) -> list[int | None]:
+    """How far apart neighbours along each axis of a factor lie in the memory behind its views; None
+    where that differs."""
+    axes = [Var(f"a{k}", extent) for k, extent in enumerate(factor.shape)]
+    at: Indices = tuple(map(index, axes))
+    while type(factor) in VIEWED:
+        at, _ = through(factor, at)
+        factor = factor.inputs[0]
+    where = linear(at, factor.shape)
+    return [where.coefficient(axis) for axis in axes]
 
 
 def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
