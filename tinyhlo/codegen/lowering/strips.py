@@ -19,7 +19,7 @@ from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import LINE_BYTES, Target
 
-SHORTEST = 8 * LINE_BYTES  # of a row, for each thread: the places are found again by each
+SHORTEST = 24 * LINE_BYTES  # of a row, for each thread: the places are found again by each
 
 
 def by_strips(updates: Updates, body: Body, target: Target) -> Body:
