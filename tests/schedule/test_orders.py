@@ -131,6 +131,14 @@ def summed_too(x: jax.Array, y: jax.Array, w: jax.Array) -> tuple[jax.Array, jax
     return jnp.einsum("bvcw,wz->bvcz", rows, y), jnp.sin(rows)
 
 
-def test_a_product_that_others_read_has_the_order_that_they_ask_for() -> None:
-    before, after = graphs(summed_too)
+def returned_too(x: jax.Array, y: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows = jnp.einsum("bwhc,hv->bvcw", x.reshape(1, 96, 10, 4), w[:10])
+    return jnp.einsum("bvcw,wz->bvcz", rows, y), rows
+
+
+@pytest.mark.parametrize("function", [summed_too, returned_too])
+def test_a_product_that_others_read_has_the_order_that_they_ask_for(
+    function: Callable[..., Any],
+) -> None:
+    before, after = graphs(function)
     assert products(after) == products(as_it_is_read(before))

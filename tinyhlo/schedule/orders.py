@@ -85,8 +85,8 @@ def as_factors(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
     """The order of a product that only products read, where its larger factor lies otherwise."""
     found: dict[Node, Sequence[int]] = {}
     for node in nodes:
-        product = find_contraction(node) if node not in kept else None
-        if product and isinstance(node, Reduce) and read_by_products(node, users):
+        product = find_contraction(node)
+        if product and isinstance(node, Reduce) and read_by_products(node, users, kept):
             axes = [k for k in range(len(product.left.shape)) if k not in node.axes]
             order = order_of_factor(product, axes)
             if order != axes:
@@ -108,14 +108,16 @@ def order_of_factor(product: Contraction, axes: list[int]) -> list[int]:
     return [*others[:place], *along, *others[place:]]
 
 
-def read_by_products(node: Node, users: Users) -> bool:
+def read_by_products(node: Node, users: Users, kept: set[Node]) -> bool:
     """Whether all that reads a value are products, which see it as it is or through views."""
-    pending = list(users[node])
+    pending = [node]
     while pending:
         each = pending.pop()
-        if type(each) in VIEWED:
+        if each in kept:
+            return False
+        if each is node or type(each) in VIEWED:
             pending += users[each]
-        elif not users[each] or not all(find_contraction(user) for user in users[each]):
+        elif not all(find_contraction(user) for user in users[each]):
             return False
     return bool(users[node])
 
