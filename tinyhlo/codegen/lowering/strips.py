@@ -5,16 +5,16 @@
         for j in s*2080 .. +2080 of 4145: y[where[p], j] = y[where[p], j] + updates[p, j]
 
 For few places (`ranges.py` has no range for each thread then): means of clusters, one row for each
-class, rows that a table of few is written with.
+class, rows that a table of few is written with. Rows of several axes are one range first.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import stores_in
 from tinyhlo.codegen.loops import Axis, Body, If, Loop
 from tinyhlo.codegen.lowering.updates import FEWEST, Updates
+from tinyhlo.codegen.moves.basic import collapse, stores_alone
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import LINE_BYTES, Target
@@ -25,6 +25,7 @@ SHORTEST = 24 * LINE_BYTES  # of a row, for each thread: the places are found ag
 def by_strips(updates: Updates, body: Body, target: Target) -> Body:
     """The loops over all updates, `body`, in strips of columns; nothing where rows are short or
     their columns are no loop."""
+    body = collapse(body)
     along = columns(body)
     if along is None or target.threads == 1 or updates.size < FEWEST:
         return ()
@@ -38,14 +39,14 @@ def by_strips(updates: Updates, body: Body, target: Target) -> Body:
 
 
 def columns(body: Body) -> Loop | None:
-    """The innermost loop, where there is one alone in each loop and test, in any order of whose
-    iterations updates may be made."""
+    """The innermost loop, where there is one alone in each loop and test, if all it does is to
+    store, in any order of its iterations."""
     match body:
         case (If(body=inner),):
             return columns(inner)
         case (Loop(axis=Axis.ORDERED, body=inner),):
             return columns(inner)
-        case (Loop(axis=Axis.SERIAL, count=None, body=inner) as loop,) if stores_in(inner):
+        case (Loop(axis=Axis.SERIAL, count=None, body=inner) as loop,) if stores_alone(inner):
             return loop
         case _:
             return None

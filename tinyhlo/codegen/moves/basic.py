@@ -57,10 +57,10 @@ def partner(before: list[Statement], loop: Loop) -> int | None:
     for place in range(len(before) - 1, -1, -1):
         other = before[place]
         if isinstance(other, Loop):
-            same = other.axis is loop.axis and other.var == loop.var and other.start == loop.start
+            one, two = ((s.axis, s.var, s.start, s.count) for s in (other, loop))
             made = names_set((other,))
             free = made.isdisjoint(needed | names_in(before[place + 1 :]))
-            return place if same and free and not stores_in((other, loop)) else None
+            return place if one == two and free and not stores_in((other, loop)) else None
         if not isinstance(other, Declare):
             return None
     return None
@@ -79,6 +79,8 @@ def collapse_statement(statement: Statement) -> Statement:
     if not isinstance(inner, Loop) or inner.axis is not statement.axis:
         return statement
     if statement.axis not in (Axis.SERIAL, Axis.REDUCE):
+        return statement
+    if statement.count is not None or inner.count is not None:  # part of a range is none of both
         return statement
     whole = Var(f"{statement.var.name}{inner.var.name}", statement.var.extent * inner.var.extent)
     quotient, remainder = index(whole) // inner.var.extent, index(whole) % inner.var.extent
