@@ -10,9 +10,11 @@ import pytest
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
-from tinyhlo.codegen.loops import Axis, Loop
+from tinyhlo.codegen.expressions import Memory, literal
+from tinyhlo.codegen.loops import Axis, Loop, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
+from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import (
     broadcast,
@@ -29,6 +31,7 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import F64, I32, DType
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -56,6 +59,22 @@ def test_large_elementwise_runs_in_parallel_strips() -> None:
     x = param(0, (1 << 20,), F32)
     vector, parallel, *_ = moves_of(Graph((x.type,), (mul(x, x),)))
     assert vector == f"vector i {LANES}" and parallel.startswith("parallel i/")
+
+
+@pytest.mark.parametrize("cut", ["outer", "inner"])
+def test_part_of_a_range_is_not_collapsed_with_another(cut: str) -> None:
+    i, j = Var("i", 10), Var("j", 3)
+    y = Memory("y0", F32, 30)
+    inner = Loop(j, Axis.SERIAL, (Store(y, index(i) * 3 + index(j), literal(1, F32)),))
+    whole = Loop(i, Axis.SERIAL, (inner,))
+    (loop,) = collapse((whole,))
+    assert isinstance(loop, Loop) and loop.var.extent == 30
+    part = (
+        replace(whole, count=5)
+        if cut == "outer"
+        else replace(whole, body=(replace(inner, count=2),))
+    )
+    assert str(collapse((part,))[0]) == str(part)
 
 
 def test_doubles_are_shared_from_half_as_many_on() -> None:

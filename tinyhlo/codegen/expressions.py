@@ -61,7 +61,7 @@ class Memory(NamedTuple):
 
 Name = Union[Var, str]  # a loop variable or a register
 NOTHING: frozenset[Name] = frozenset()
-INTEGERS = (16, 32, 64)  # bits
+INTEGERS = (16, 32, 64)  # bits of what is loaded as one number
 _serials = itertools.count()
 _interned: Interned[Any] = Interned()
 

@@ -22,6 +22,7 @@ from tinyhlo.codegen.bodies import inside, only_sums, substituted
 from tinyhlo.codegen.expressions import Load
 from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import join
+from tinyhlo.codegen.moves.side_sums import BUSY, LIGHT
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.moves.write_out import iterations, uses_registers
 from tinyhlo.codegen.walks import walk
@@ -29,8 +30,6 @@ from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.target import Target
 
-BUSY = 8  # operations under way at a time
-LIGHT = 8.0  # operations of a term beyond which a turn hides how long its sum takes
 SHORTEST = 16  # rows: fewer do not make up for what is written out
 SHARES = 2  # of each thread, at least
 

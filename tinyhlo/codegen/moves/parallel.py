@@ -11,14 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import (
-    accumulates,
-    all_values,
-    below,
-    changed,
-    names_in,
-    names_set,
-)
+from tinyhlo.codegen.bodies import accumulates, below, changed, names_in, names_set
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import Load, Memory, Read, identity
 from tinyhlo.codegen.loops import (
@@ -34,8 +27,7 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.moves.long_sums import blocked
-from tinyhlo.codegen.moves.work import misses, work_once
-from tinyhlo.codegen.walks import walk
+from tinyhlo.codegen.moves.work import misses, words, work_once
 from tinyhlo.ir.index import ZERO, Var, index, unravel
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import Target
@@ -89,14 +81,6 @@ def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
         return worth
     answers = {"all": True, "one": False} if worth else {"one": False, "all": True}
     return moves.choose(f"threads {loop.var.name}", answers)
-
-
-def words(loop: Loop) -> int:
-    """How many words of four bytes the widest value that a loop loads, stores or adds up has: of
-    doubles a vector holds half as many, and a line of memory."""
-    values = all_values(below((loop,)))
-    most = max((e.dtype.bits for e in walk(values) if isinstance(e, Load)), default=0)
-    return max(1, *(value.dtype.bits // 32 for value in values), most // 32)
 
 
 def parallel(loop: Loop, moves: list[str]) -> Loop:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import prod
 
-from tinyhlo.codegen.bodies import values_in
+from tinyhlo.codegen.bodies import all_values, below, values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load
 from tinyhlo.codegen.loops import Accumulate, Body, If, Loop, Statement, Store, TileProduct
 from tinyhlo.codegen.walks import operands, parts, walk
@@ -61,6 +61,14 @@ def cost_of_all(values: Iterable[Expression], below: Below) -> float:
     nodes = walk(values, lambda e: bool(e.free) or not isinstance(e, Apply), below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
     return sum(20.0 if is_dear else 1.0 for is_dear in dear)
+
+
+def words(loop: Loop) -> int:
+    """How many words of four bytes the widest value that a loop loads, stores or adds up has: of
+    doubles a vector holds half as many, and a line of memory."""
+    values = all_values(below((loop,)))
+    most = max((e.dtype.bits for e in walk(values) if isinstance(e, Load)), default=0)
+    return max(1, *(value.dtype.bits // 32 for value in values), most // 32)
 
 
 def misses(statement: Statement, cache: int) -> int:
