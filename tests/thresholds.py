@@ -49,11 +49,13 @@ codegen.llvm.statements: STACK_BYTES=64,16384
 codegen.lowering.own_copies: SHARE=0,1,8
 codegen.lowering.ranges: BLOCK=8,24,1024
 codegen.lowering.scan: LONG=600,32768 STRIPS=2,5,32 BLOCK=2,16,128
+codegen.lowering.strips: SHORTEST=64,1536
 codegen.lowering.updates: FEWEST=1,65536
 codegen.moves.borders: MANY=1,1024 LONG_ROW=1,4,32
 codegen.moves.columns: ROW_STRIPS=2,3,32 MIN_ROWS=1,2,4,16
 codegen.moves.tree_reduce: BLOCK=64,1024 UNIT=16,64 WRITTEN_OUT=1,20,128 WIDEST=2,5,16
 codegen.moves.interchange: OUTWEIGHS=1,8 MIN_ROWS=1,16 MIN_ALONG=2,16
+codegen.moves.jam: SHORTEST=2,16 SHARES=1,2
 codegen.moves.long_bodies: WINDOW=8,24,160 PIECE=2,6,64 LONG=2,24 STRIP=64,128,512
 codegen.moves.long_bodies: MANY=1,16384 HEAVY=1,1048576
 codegen.moves.long_sums: CHAIN=2,4,16,64
