@@ -10,11 +10,11 @@ import pytest
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
-from tinyhlo.codegen.expressions import Memory, literal
-from tinyhlo.codegen.loops import Axis, Loop, Store
+from tinyhlo.codegen.expressions import Load, Memory, literal
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
-from tinyhlo.codegen.moves.basic import collapse
+from tinyhlo.codegen.moves.basic import collapse, nest_of
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import (
     broadcast,
@@ -75,6 +75,26 @@ def test_part_of_a_range_is_not_collapsed_with_another(cut: str) -> None:
         else replace(whole, body=(replace(inner, count=2),))
     )
     assert str(collapse((part,))[0]) == str(part)
+
+
+def test_as_many_loops_are_collapsed_as_every_index_walks_as_one() -> None:
+    """Of f32[2,2,2,2,2] into another order of its first two axes: the other three."""
+    axes = [Var(name, 2) for name in "ijklm"]
+    i, j, *others = map(index, axes)
+    inner = others[0] * 4 + others[1] * 2 + others[2]
+    memories = Memory("y0", F32, 32), Memory("x0", F32, 32)
+    value = Load(memories[1], j * 16 + i * 8 + inner)
+    body: Body = (Store(memories[0], i * 16 + j * 8 + inner, value),)
+    for var in reversed(axes):
+        body = (Loop(var, Axis.SERIAL, body),)
+    found = nest_of(collapse(body)[0])
+    assert [(loop.var.name, loop.var.extent) for loop in found] == [("i", 2), ("j", 2), ("klm", 8)]
+    (store,) = found[-1].body
+    assert isinstance(store, Store) and isinstance(store.value, Load)
+    assert [str(place) for place in (store.index, store.value.index)] == [
+        "i*16 + j*8 + klm",
+        "i*8 + j*16 + klm",
+    ]
 
 
 def test_doubles_are_shared_from_half_as_many_on() -> None:

@@ -84,3 +84,52 @@ def test_real_products_that_are_added_stay_contractions() -> None:
 
     graph = planned(cell, normal(4, 16), normal(16, 16), normal(4, 16), normal(16, 16))
     assert sum(find_contraction(node) is not None for node in sums(graph)) == 2
+
+
+def gate(state: jax.Array, angle: jax.Array) -> jax.Array:
+    """A turn of one qubit about y: real, but of the state's type."""
+    c, d = jnp.cos(angle), jnp.sin(angle)
+    turn = jnp.array([[c, -d], [d, c]]).astype(state.dtype)
+    return jnp.moveaxis(jnp.tensordot(turn, state, ((1,), (2,))), 0, 2)
+
+
+def phases(state: jax.Array, angle: jax.Array) -> jax.Array:
+    """Phases of another: complex, with zeros."""
+    phase = jnp.exp(1j * angle)
+    return jnp.tensordot(jnp.array([[phase, 0], [0, phase.conj()]]), state, ((1,), (1,)))
+
+
+@pytest.mark.parametrize("function", [gate, phases])
+def test_gates_on_a_state_are_one_sum_a_plane(function: Callable[..., jax.Array]) -> None:
+    state, angle = pairs(*(2,) * 5, 512), np.float32(0.3)
+    assert len(sums(planned(function, state, angle))) == 2
+    (result,) = compile_module(jax.jit(function).lower(state, angle).as_text(), Config())(
+        state, angle
+    )
+    np.testing.assert_allclose(result, function(state, angle), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("depth", "count"), [(3, 1), (7, 2)])
+def test_sums_of_few_products_are_added_as_one(depth: int, count: int) -> None:
+    arguments = normal(200, depth), normal(depth, 90), normal(200, depth), normal(depth, 90)
+
+    def both(x: jax.Array, w: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        return x @ w + y @ v
+
+    def kept(x: jax.Array, w: jax.Array, y: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
+        return x @ w, x @ w + y @ v
+
+    assert len(sums(planned(both, *arguments))) == count
+    assert len(sums(planned(kept, *arguments))) == 2  # one of them is a result
+    (result,) = compile_module(jax.jit(both).lower(*arguments).as_text(), Config())(*arguments)
+    np.testing.assert_allclose(result, both(*arguments), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("equation", ["ij,j->i", "ij,i->j", "bij,bj->bi", "bji,bj->bi"])
+def test_a_matrix_times_a_row_is_one_sum_a_plane(equation: str) -> None:
+    x, y = pairs(*((3,) if "b" in equation else ()), 150, 150), pairs(150)
+    y = np.stack([y] * 3) if "b" in equation else y
+    function = partial(jnp.einsum, equation)
+    assert len(sums(planned(function, x, y))) == 2
+    (result,) = compile_module(jax.jit(function).lower(x, y).as_text(), Config())(x, y)
+    np.testing.assert_allclose(result, np.einsum(equation, x, y), rtol=1e-5, atol=1e-4)

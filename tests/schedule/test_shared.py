@@ -11,7 +11,7 @@ from tests.codegen.harness import TARGET
 from tests.codegen.native import check
 from tests.schedule.graphs import F32, add, launches, matmul, normal, planned
 from tinyhlo.codegen.render import kernels_of
-from tinyhlo.ir.build import elementwise, param, reshape, slice_
+from tinyhlo.ir.build import broadcast, elementwise, param, reshape, slice_
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.schedule import schedule
@@ -74,6 +74,17 @@ def test_a_whole_array_and_a_piece_of_one_share_a_kernel() -> None:
     program = planned(graph, [*arguments, normal(8, 32, seed=3)])
     assert len(kernels_of(program.body)) == 1
     assert sorted(launch.offsets[-1] for launch in launches(program.body)) == [0, 1024]
+
+
+def test_so_are_numbers_of_an_array() -> None:
+    """Angles of gates: h = tanh(h @ w + angle) for one angle after the other."""
+    x = param(2, (40,), F32)
+    angles = [broadcast(slice_(x, (7 * k,), (7 * k + 1,)), (8, 32), (0,)) for k in range(5)]
+    graph, arguments = recurrence(angles, x.shape)
+    program = planned(graph, arguments)
+    assert len(kernels_of(program.body)) == 1
+    assert sorted(launch.offsets[-1] for launch in launches(program.body)) == [0, 28, 56, 84, 112]
+    check(graph, arguments)
 
 
 def test_a_kernel_that_nobody_shares_and_columns_keep_their_slices() -> None:

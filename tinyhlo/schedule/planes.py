@@ -5,20 +5,33 @@ In: a simplified Graph, in which such a product is four sums of real ones. Out: 
     sum(a * c) - sum(b * d),  sum(a * d) + sum(b * c)  ->  sum(a*c - b*d),  sum(a*d + b*c)
 
 That reads both operands once, where each of four contractions would pack its own tiles. It pays
-where the products are few, and where memory runs along a batch, over which vectors then run: tiles
-would have to be gathered (docs/decisions/0044-innermost-batch.md).
+where the products are few, where one operand is a row, and where memory runs along a batch, over
+which vectors then run: tiles would have to be gathered (docs/decisions/0044-innermost-batch.md).
+Sums of up to `SHORT` products are added in one pass of any numbers, real ones too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from math import prod
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import find_contraction, varies
-from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node, Pad, Reduce, Window
+from tinyhlo.ir.graph import (
+    VIEWS,
+    Elementwise,
+    Expand,
+    Graph,
+    Node,
+    Pad,
+    Permute,
+    Reduce,
+    Reshape,
+    Shape,
+    Window,
+)
 from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
@@ -27,6 +40,7 @@ from tinyhlo.ir.walks import has_control_flow
 
 FEW_PRODUCTS = 1 << 14  # of one sum: up to so many, one pass over both operands beats tiles
 LANES = 8  # of a batch, for a vector
+SHORT = 6  # products of a sum: up to so many, one pass over all operands beats tiles for each
 TILED = 1 << 13  # elements of a matrix in a batch: more are worth tiles
 
 
@@ -35,18 +49,85 @@ def sum_planes(graph: Graph) -> Graph:
     nodes = graph.nodes()
     pairs = [node for node in nodes if is_pair(node)]
     uses = Counter(factor for pair in pairs for factor in factors_of(pair))
-    wanted = {pair: inner_axes(pair) for pair in pairs if is_shared(pair, uses)}
-    wanted = {pair: inner for pair, inner in wanted.items() if inner or is_small(pair)}
-    if not wanted and not has_control_flow(nodes):
+    wanted = {pair for pair in pairs if is_shared(pair, uses) and is_better(pair)}
+    readers = Counter([*graph.results, *(child for node in nodes for child in node.inputs)])
+    short = {node for node in nodes if is_short(node) and is_alone(node, readers)}
+    if not wanted and not short and not has_control_flow(nodes):
         return graph
 
     def summed(node: Node, inputs: list[Node]) -> Node:
-        if isinstance(node, Elementwise) and node in wanted:
-            return one_sum(node.op, inputs, wanted[node])
         found = rebuild(node, inputs, sum_planes)
+        if node in wanted and is_pair(found):
+            return one_sum(found, inner_axes(found))
+        if node in short and is_short(found):
+            return short_sum(found)
         return node if found is node else step(found)
 
     return graph.mapped(summed)
+
+
+def is_better(pair: Node) -> bool:
+    """Whether one sum a plane is faster than tiles for each product."""
+    return bool(inner_axes(pair)) or is_small(pair) or is_row(pair)
+
+
+# --- sums of a few products ----------------------------------------------------------------------
+
+
+def is_short(node: Node) -> bool:
+    """Whether a node is the sum or difference of two sums of as many products each, of a few: a
+    gate of a quantum circuit on its state, rotated points."""
+    if not isinstance(node, Elementwise) or node.op not in (Op.ADD, Op.SUB):
+        return False
+    one, two = map(few_products, node.inputs)
+    return one is not None and one == two and node.dtype.is_float
+
+
+def few_products(node: Node) -> Shape | None:
+    """The extents along which a node sums products, where those are few, seen through views."""
+    *_, last = views_of(node)
+    match last:
+        case Reduce(op=Op.ADD, inputs=(Elementwise(op=Op.MUL) as product,), axes=axes):
+            extents = tuple(product.shape[axis] for axis in axes)
+            return extents if prod(extents) <= SHORT else None
+    return None
+
+
+def views_of(node: Node) -> Iterator[Node]:
+    """A node, what it views, and so on; the last is no view."""
+    yield node
+    while isinstance(node, (Expand, Permute, Reshape)):
+        node = node.inputs[0]
+        yield node
+
+
+def is_alone(node: Node, readers: Counter[Node]) -> bool:
+    """Whether nothing else reads what it adds."""
+    return all(readers[each] == 1 for child in node.inputs for each in views_of(child))
+
+
+def short_sum(node: Node) -> Node:
+    """Both as one sum, over the axes behind those of its result."""
+    assert isinstance(node, Elementwise)
+    terms = build.elementwise(node.op, *map(products_of, node.inputs))
+    return build.reduce(Op.ADD, terms, range(len(node.shape), len(terms.shape)))
+
+
+def products_of(node: Node) -> Node:
+    """What a sum, seen through views, adds for each of its elements: along the last axes."""
+    (source,) = node.inputs
+    if isinstance(node, Reduce):
+        kept = [axis for axis in range(len(source.shape)) if axis not in node.axes]
+        return build.permute(source, (*kept, *node.axes))
+    below = products_of(source)
+    rank = len(source.shape)
+    if isinstance(node, Permute):
+        return build.permute(below, (*node.order, *range(rank, len(below.shape))))
+    seen = build.expand if isinstance(node, Expand) else build.reshape
+    return seen(below, (*node.shape, *below.shape[rank:]))
+
+
+# --- planes --------------------------------------------------------------------------------------
 
 
 def is_pair(node: Node) -> bool:
@@ -78,6 +159,12 @@ def is_small(pair: Node) -> bool:
     return pair.inputs[0].inputs[0].type.size <= FEW_PRODUCTS
 
 
+def is_row(pair: Node) -> bool:
+    """Whether a matrix is multiplied with one row or column: reading it takes most of the time."""
+    found = find_contraction(pair.inputs[0])
+    return found is not None and not (found.m and found.n)
+
+
 def inner_axes(pair: Node) -> tuple[int, ...]:
     """The batch of its products where memory runs along it, else none."""
     found = find_contraction(pair.inputs[0])
@@ -105,14 +192,14 @@ def runs_along(factor: Node, batch: Sequence[int]) -> bool:
     return run >= LANES and matrix <= TILED
 
 
-def one_sum(op: Op, sums: Sequence[Node], inner: Sequence[int]) -> Node:
+def one_sum(pair: Node, inner: Sequence[int]) -> Node:
     """The products of a pair in one sum; `inner` axes are those of the innermost loops."""
-    left, right = sums
-    assert isinstance(left, Reduce)
+    left, right = pair.inputs
+    assert isinstance(pair, Elementwise) and isinstance(left, Reduce)
     rank = len(left.inputs[0].shape)
     kept = [axis for axis in range(rank) if axis not in left.axes]
     outer = [axis for axis in kept if axis not in inner]
-    terms = build.elementwise(op, left.inputs[0], right.inputs[0])
+    terms = build.elementwise(pair.op, left.inputs[0], right.inputs[0])
     terms = build.permute(terms, (*outer, *inner, *left.axes))
     total = build.reduce(Op.ADD, terms, range(len(kept), rank))
     order = (*outer, *inner)

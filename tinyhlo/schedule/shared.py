@@ -78,7 +78,7 @@ def piece(node: Slice) -> tuple[int, int] | None:
     """The param that a slice is a dense piece of, and its offset in bytes."""
     whole = node.inputs[0]
     cut = [k for k, (n, m) in enumerate(zip(node.shape, whole.shape, strict=True)) if n != m]
-    if node.type.nbytes <= SCALAR_BYTES or not cut:
+    if not cut:
         return None
     if set(node.shape[: cut[-1]]) - {1} or node.step[cut[-1]] != 1:
         return None
@@ -87,4 +87,6 @@ def piece(node: Slice) -> tuple[int, int] | None:
         offset = offset * extent + start
     while isinstance(whole, Reshape):
         whole = whole.inputs[0]
-    return (whole.position, offset * node.dtype.itemsize) if isinstance(whole, Param) else None
+    if not isinstance(whole, Param) or whole.type.nbytes <= SCALAR_BYTES:
+        return None
+    return whole.position, offset * node.dtype.itemsize

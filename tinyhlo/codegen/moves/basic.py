@@ -6,8 +6,9 @@ loops that must run in order are `Axis.ORDERED` and no move touches them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
 from tinyhlo.codegen.bodies import (
     all_indices,
@@ -26,7 +27,7 @@ from tinyhlo.codegen.loops import (
     Store,
     around,
 )
-from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, index, substitute
+from tinyhlo.ir.index import ZERO, Atom, Index, Quotient, Remainder, Var, index, substitute
 
 
 def join(body: Body) -> Body:
@@ -72,28 +73,80 @@ def collapse(body: Body) -> Body:
 
 
 def collapse_statement(statement: Statement) -> Statement:
-    statement = inside(statement, collapse)
-    if not isinstance(statement, Loop) or len(statement.body) != 1:
-        return statement
-    inner = statement.body[0]
-    if not isinstance(inner, Loop) or inner.axis is not statement.axis:
-        return statement
-    if statement.axis not in (Axis.SERIAL, Axis.REDUCE):
-        return statement
-    if statement.count is not None or inner.count is not None:  # part of a range is none of both
-        return statement
-    whole = Var(f"{statement.var.name}{inner.var.name}", statement.var.extent * inner.var.extent)
+    nest = whole_loops(statement)
+    if not nest:
+        return inside(statement, collapse)
+    body = collapse(nest[-1].body)
+    places = set(all_indices(body))
+    groups: list[list[Var]] = []  # the innermost first
+    for loop in reversed(nest):
+        if groups and is_one_range([loop.var, *groups[-1]], places):
+            groups[-1].insert(0, loop.var)
+        else:
+            groups.append([loop.var])
+    ranges = [Var("".join(var.name for var in g), prod(var.extent for var in g)) for g in groups]
+    values = {var: ZERO for group in groups for var in group}
+    values |= {group[-1]: index(one) for group, one in zip(groups, ranges, strict=True)}
+    if len(groups) < len(nest):
+        body = substituted(body, values)
+    for one in ranges:
+        body = (collapse_two(Loop(one, nest[0].axis, body)),)
+    return body[0]
+
+
+def whole_loops(statement: Statement) -> list[Loop]:
+    """Loops of one axis over whole ranges, each with nothing but the next one inside."""
+    nest: list[Loop] = []
+    while isinstance(statement, Loop) and statement.axis in (Axis.SERIAL, Axis.REDUCE):
+        if statement.count is not None or (nest and statement.axis is not nest[0].axis):
+            break  # part of a range is none of both
+        nest.append(statement)
+        if len(statement.body) != 1:
+            break
+        statement = statement.body[0]
+    return nest
+
+
+def is_one_range(variables: Sequence[Var], places: Iterable[Index]) -> bool:
+    """Whether every index walks the first variable and all others, which are one range for it, as
+    one range."""
+    outer, *others = variables
+    extent = prod(var.extent for var in others)
+    for where in places:
+        step, inner = where.coefficient(outer), where.coefficient(others[-1])
+        if step is None or inner is None or step != inner * extent:
+            return False
+    return True
+
+
+def collapse_two(loop: Loop) -> Loop:
+    """A loop and the one in it as one, where quotients of indices go away by that, too."""
+    inner = loop.body[0]
+    if len(loop.body) != 1 or not whole_loops(inner) or inner.axis is not loop.axis:
+        return loop
+    places = set(all_indices(inner.body))
+    if any(is_apart(where, loop.var, inner.var) for where in places):
+        return loop
+    whole = Var(f"{loop.var.name}{inner.var.name}", loop.var.extent * inner.var.extent)
     quotient, remainder = index(whole) // inner.var.extent, index(whole) % inner.var.extent
-    values = {statement.var: quotient, inner.var: remainder}
+    values = {loop.var: quotient, inner.var: remainder}
     atoms = {atom for place in (quotient, remainder) for atom, _ in place.terms}
-    places = {substitute(where, values) for where in set(all_indices(inner.body))}
-    left = [where for where in places if mentions(where, atoms)]
+    changed = {substitute(where, values) for where in places}
+    left = [where for where in changed if mentions(where, atoms)]
     if any(where.terms != quotient.terms for where in left):
-        return statement
+        return loop
     body = substituted(inner.body, values)  # a condition on a quotient is one on the whole
     if left and any(mentions(where, atoms) for where in set(all_indices(body))):
-        return statement
-    return Loop(whole, statement.axis, body)
+        return loop
+    return Loop(whole, loop.axis, body)
+
+
+def is_apart(where: Index, outer: Var, inner: Var) -> bool:
+    """Whether an index says at once that it does not walk two loops as one range."""
+    step, unit = where.coefficient(outer), where.coefficient(inner)
+    if step is None or unit is None or where.terms == index(outer).terms:
+        return False
+    return inner.extent > 1 and step != unit * inner.extent
 
 
 def mentions(where: Index, atoms: set[Atom]) -> bool:
