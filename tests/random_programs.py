@@ -130,6 +130,40 @@ def scattered(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return getattr(places, q.of("add", "max", "min", "mul"))(1)
 
 
+def scattered_rows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """Rows of one or more axes, or parts of them, to places along any axis."""
+    places = q.indices(x.shape[axis], q.of(1, 3, 12))
+    part = q.of(slice(None), slice(0, max(1, x.shape[-1] // 2)))
+    index = tuple(
+        places if k == axis else part if k == x.ndim - 1 else slice(None) for k in range(x.ndim)
+    )
+    rows = x[index]
+    if q.below(3) == 0 and x.ndim > 1:  # two axes at once
+        index = (q.indices(x.shape[0], 5), q.indices(x.shape[1], 5), *index[2:])
+        rows = x[index]
+    return getattr(x.at[index], q.of("add", "add", "max", "min"))(rows)
+
+
+def complex_numbers(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """Products, gates and sums of complex numbers, as their planes."""
+    real = jnp.clip(wide(x), -1e3, 1e3)
+    z = real + 1j * jnp.flip(real, axis)
+    few = jnp.asarray(q.random.normal(size=(q.of(1, 2, 3, 7), z.shape[axis]))).astype(z.dtype)
+    few = q.of(few, few * (1 + 0.5j))
+    z = q.of(
+        lambda: z * jnp.conj(z[:1]),
+        lambda: z @ z.swapaxes(-1, -2),
+        lambda: jnp.tensordot(few, z, ((1,), (axis,))),
+        lambda: jnp.moveaxis(jnp.tensordot(few, z, ((1,), (axis,))), 0, axis),
+        lambda: jnp.tensordot(z, few, ((axis,), (1,))),
+        lambda: jnp.tensordot(few[0], z, ((0,), (axis,))),
+        lambda: jnp.cumsum(z, axis),
+        lambda: jnp.fft.fft(z, axis=axis),
+        lambda: jnp.where(z.real > z.imag, z, z.T.reshape(z.shape)),
+    )()
+    return z.real, z.imag, jnp.abs(z)
+
+
 def looped(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     body = lambda k, v: (jnp.sin(v) if is_float(v) else v) + jnp.asarray(k).astype(v.dtype)  # noqa: E731
     return lax.fori_loop(0, q.of(1, 3, 5), body, x)
@@ -265,7 +299,8 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
     *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
-    *(scattered, looped, updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
+    *(scattered, scattered_rows, complex_numbers, complex_numbers, looped),
+    *(updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
     *(updated_rows, ranked, ranked, bits, scanned, scanned),
 )
 
