@@ -92,3 +92,19 @@ def test_results_are_those_of_whole_products(shapes: tuple[tuple[int, ...], ...]
 def in_a_loop(x: jax.Array, w: jax.Array) -> jax.Array:
     zero = jnp.zeros((*x.shape[:-1], w.shape[1]))
     return jax.lax.fori_loop(0, 2, lambda _, total: total + (x + 0 * total.sum()) @ w, zero)
+
+
+def test_what_a_loop_leaves_is_memory_to_a_product() -> None:
+    """Nothing asks where a loop reads its other state, which is of another shape."""
+
+    def function(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+        def body(k: jax.Array, y: jax.Array) -> jax.Array:
+            return y * scaled[k]
+
+        scaled = x * x[0]
+        return jax.lax.fori_loop(0, 2, body, y) @ w
+
+    shapes = ((7,), (2, 8209), (8209, 300))
+    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    graph = simplify(import_module(jax.jit(function).lower(*arguments).as_text()).graph)
+    assert depths(even_depths(graph, TARGET)) == [8192, 17]

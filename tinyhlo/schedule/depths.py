@@ -21,7 +21,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.walks import has_control_flow
 from tinyhlo.schedule.row_chain import find_row_chain, pays
-from tinyhlo.schedule.values import is_leaf
+from tinyhlo.schedule.values import is_in_memory
 from tinyhlo.target import Target
 
 STEP = 1 << 10  # of a long depth, at most
@@ -84,7 +84,7 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
         uneven = inner == 1 and extent > LONG and longest_step(extent) < LEAST_STEP
     if not uneven or extent <= unit:
         return None
-    chain = find_row_chain(node, is_leaf)  # of attention, keys are walked in another way
+    chain = find_row_chain(node, is_in_memory)  # of attention, keys are walked in another way
     return None if chain and pays(chain, target) else (axis, extent - extent % unit)
 
 

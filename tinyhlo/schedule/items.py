@@ -35,12 +35,12 @@ from tinyhlo.schedule.joined import (
 )
 from tinyhlo.schedule.planes import FEW_PRODUCTS
 from tinyhlo.schedule.values import (
-    IN_MEMORY,
     STRUCTURES,
     base,
     below_views,
     gathered,
     in_memory,
+    is_in_memory,
     is_leaf,
     is_position,
     is_reduced,
@@ -132,11 +132,6 @@ def find_items(graph: Graph, target: Target) -> Items:
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
     in_order = {node: why[node] for node in nodes if node in why}
     return Items(in_order, structures, walk.depth, frozenset(walk.apart))
-
-
-def is_in_memory(node: Node) -> bool:
-    """Whether a value is in memory without a kernel of loops that would write it."""
-    return is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY)
 
 
 def needed(

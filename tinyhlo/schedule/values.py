@@ -64,6 +64,11 @@ def is_structure_value(node: Node) -> bool:
     return isinstance(node, (ir.UpdateSlice, ir.Scan))
 
 
+def is_in_memory(node: Node) -> bool:
+    """Whether a value is in memory without a kernel of loops that would write it."""
+    return is_leaf(node) or is_structure_value(node) or isinstance(node, IN_MEMORY)
+
+
 def is_reduced(node: Node) -> bool:
     """A result of a reduce."""
     if isinstance(node, ir.Output):
