@@ -72,6 +72,20 @@ def test_extremes_of_floats(op: Op) -> None:
     assert has_copies(graph)
 
 
+@pytest.mark.parametrize(("places", "row", "pays"), [(9_000, 1, True), (5_000, 8, False)])
+def test_places_outweigh_their_elements(
+    places: int, row: int, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of eight is combined as fast as one number."""
+    monkeypatch.setattr(own_copies, "FEWEST", 1 << 16)
+    monkeypatch.setattr(own_copies, "SHARE", 8)
+    table, updates = (param(k, (n, row), F32) for k, n in enumerate((FEW, places)))
+    where = param(2, (places,), I32)
+    index = [broadcast(where, updates.shape, (0,)), iota(updates.shape, I32, 1)]
+    results = scatter([table], [updates], index, combining(Op.MAX, F32), False)
+    assert has_copies(Graph((table.type, updates.type, where.type), results), 2) == pays
+
+
 def test_sums_of_floats_keep_their_order() -> None:
     graph = elements(Op.ADD, F32)
     given = [values.astype(np.float32) / 3 for values in arguments(F32)[:2]]

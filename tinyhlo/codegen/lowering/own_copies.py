@@ -24,6 +24,8 @@ from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import LINE_BYTES, Target
 
 SHARE = 8  # times the elements of all copies: fewer updates do not pay for clearing and combining
+# The same of places, each of which takes as long as the vectors of some elements
+FEWEST_PLACES, SHARE_OF_PLACES = 1 << 13, 2
 APART = 2 * LINE_BYTES  # no thread writes to lines that another's core has fetched
 EXTREMES = {Op.MIN, Op.MAX}
 EXACT = {*EXTREMES, Op.ADD, Op.MUL, Op.AND, Op.OR, Op.XOR}  # of whole numbers
@@ -33,7 +35,7 @@ def by_copies(updates: Updates, loops: Callable[[Updates, Index], Body], target:
     """`loops` combine updates into memory from a place on. Nothing where copies do not pay, or the
     updates are not the iterations of one loop."""
     op, size, parts = any_order(updates.root.combiner), updates.root.results[0].size, target.threads
-    if op is None or parts == 1 or updates.size < max(FEWEST, SHARE * parts * size):
+    if op is None or parts == 1:
         return ()
     (result,) = updates.targets
     stride = round_up(size, APART // result.dtype.itemsize)
@@ -43,10 +45,14 @@ def by_copies(updates: Updates, loops: Callable[[Updates, Index], Body], target:
     body = loops(replace(updates, targets=(copies,)), own)
     match body:
         case (Loop(axis=Axis.ORDERED) as loop,):
-            length = ceil_div(loop.var.extent, parts)
+            places = loop.var.extent
         case _:
             return ()
-    if (parts - 1) * length >= loop.var.extent:  # a thread would have none
+    many_places = places >= max(FEWEST_PLACES, SHARE_OF_PLACES * parts * size)
+    if not many_places and updates.size < max(FEWEST, SHARE * parts * size):
+        return ()
+    length = ceil_div(places, parts)
+    if (parts - 1) * length >= places:  # a thread would have none
         return ()
     clear = Store(copies, own + index(element), identity(op, result.dtype))
     total: Expression = Load(result, index(element))
