@@ -46,7 +46,7 @@ codegen.contraction.reading: REUSE=1,1.5 FEW_ROWS=1,18,64 FETCHED_ROWS=8,128 FET
 codegen.contraction.reading: NEAR_ROWS=16,256
 codegen.llvm.guards: FAR=0,1024
 codegen.llvm.statements: STACK_BYTES=64,16384
-codegen.lowering.own_copies: SHARE=0,1,8
+codegen.lowering.own_copies: SHARE=0,1,8 FEWEST_PLACES=1,8192
 codegen.lowering.ranges: BLOCK=8,24,1024
 codegen.lowering.scan: LONG=600,32768 STRIPS=2,5,32 BLOCK=2,16,128
 codegen.lowering.strips: SHORTEST=64,1536
@@ -88,7 +88,7 @@ schedule.items: SHARED_WORK=1,8,100 MULTIPLIED_WORK=1,10,100 LARGE=1,4096 LARGE_
 schedule.items: OFTEN=1,32 MANY_ROWS=1,16384 MOST_COUNTING=1,32 LONGEST=3,1024
 schedule.joined: MANY_SLICES=2,16 MOST_PARTS=3,128 MANY_PARTS=2,8
 schedule.panels: LEAST_DEPTH=1,16 IN_PLACE_ROWS=1,18 FEW_ROWS=1,4
-schedule.planes: FEW_PRODUCTS=1,16384
+schedule.planes: FEW_PRODUCTS=1,16384 SHORT=1,6,12
 schedule.planner: SCALAR_BYTES=0,64
 schedule.row_chain: MIN_KEYS=1,16 MIN_WORK=1,16384 SHALLOW=1,512
 schedule.terms: LEAST=1,2048
