@@ -16,7 +16,8 @@ joined           values that are one of several by their position
 across           values that lie across others, turned once
 access           at which indices a value is read
 clusters         items that share a kernel, and merging two
-fusion           which clusters are merged; `apart` says why not
+fusion           which clusters are merged with what they read; `apart` says why not
+siblings         which are merged with others that read the same
 columns          reduces along an axis that is not the last
 chains           contractions with what leads to them: `row_chain`, `transform_chain`
 blocks           clusters in order, loops and branches around them

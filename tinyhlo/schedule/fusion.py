@@ -11,32 +11,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tinyhlo.ir.contraction import find_contraction
-from tinyhlo.ir.graph import Graph, Node, Output, Shape
+from tinyhlo.ir.graph import Graph, Node, Output
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices, access, reducer_of, reshaped
-from tinyhlo.schedule.apart import (
-    MAX_RESULTS,
-    SERIAL_LIMIT,
-    iteration_shape,
-    iteration_size,
-    name,
-    why_apart,
-)
+from tinyhlo.schedule.access import Indices, access, reshaped
+from tinyhlo.schedule.apart import name, why_apart
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
-from tinyhlo.schedule.clusters import (
-    MAX_READS,
-    Cluster,
-    Independence,
-    Reads,
-    Values,
-    merge,
-    readers_of,
-    run_before,
-)
+from tinyhlo.schedule.clusters import Cluster, Reads, Values, merge, readers_of, run_before
 from tinyhlo.schedule.columns import column_limit
 from tinyhlo.schedule.items import Items, find_items
+from tinyhlo.schedule.siblings import join_siblings
 from tinyhlo.schedule.values import base, in_memory, is_leaf, is_structure_value
 from tinyhlo.target import Target
 
@@ -166,37 +151,3 @@ def join_producers(consumer: Cluster, values: Values) -> None:
             values.refuse(consumer.reads.keys() & set(other.items), why)
         else:
             merge(consumer, other)
-
-
-def join_siblings(clusters: list[Cluster]) -> None:
-    """Merge independent clusters over the same iteration space that read a common value."""
-    groups: dict[tuple[Shape, ...], list[Cluster]] = {}
-    independence = Independence(clusters)
-    for cluster in clusters:
-        if cluster.structure is None and not cluster.contraction:
-            reducers = [item for item in cluster.items if reducer_of(item) is not None]
-            spaces = {iteration_shape(item) for item in reducers or cluster.items}
-            shapes = {item.shape for item in cluster.items}
-            if len(shapes) == len(spaces) == 1:
-                groups.setdefault((*shapes, *spaces), []).append(cluster)
-    for group in groups.values():
-        among = sum(1 << independence.number[cluster] for cluster in group)
-        for cluster in group:
-            if cluster.merged_into is not None:
-                continue
-            for other in independence.later(cluster, among):
-                root = cluster.root()
-                if other.merged_into is None and are_siblings(root, other):
-                    independence.merge(other, root)
-                if len(root.items) >= MAX_RESULTS:
-                    break
-
-
-def are_siblings(first: Cluster, second: Cluster) -> bool:
-    if len(first.items) + len(second.items) > MAX_RESULTS:
-        return False
-    if len(first.reads | second.reads) > MAX_READS:
-        return False
-    small = all(iteration_size(item) <= SERIAL_LIMIT for item in first.items)
-    shared = first.reads.keys() & second.reads.keys()
-    return small or any(value.type.size > SERIAL_LIMIT for value in shared)
