@@ -279,6 +279,17 @@ def pool(x: jax.Array, window: tuple[int, ...] = (1, 2, 2, 1)) -> jax.Array:
     return lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")
 
 
+def turned_qubits(state: jax.Array, angles: jax.Array) -> jax.Array:
+    """Each qubit of a state turned about an axis by its own angle, one gate after the other."""
+    qubits = len(angles)
+    state = state.reshape((2,) * qubits)
+    for qubit in range(qubits):
+        c, s = jnp.cos(angles[qubit]), 1j * jnp.sin(angles[qubit])
+        turned = jnp.tensordot(jnp.array([[c, -s], [-s, c]]), state, ((1,), (qubit,)))
+        state = jnp.moveaxis(turned, 0, qubit)
+    return state.reshape(-1)
+
+
 def attention_of_one(query: jax.Array, keys: jax.Array, values: jax.Array) -> jax.Array:
     """One query a head, and a cache of keys and values."""
     scores = jnp.einsum("bhd,bhtd->bht", query, keys, preferred_element_type=jnp.float32)
@@ -312,6 +323,8 @@ PRODUCTS: dict[str, Operation] = {
         lambda x, w: jnp.einsum("bixy,ioxy->boxy", x, w),
         "c64[16,32,12,12] c64[32,32,12,12]",
     ),
+    "complex matrix times vector": (jnp.matmul, "c64[1000,1000] c64[1000]"),
+    "gates on 16 qubits": (turned_qubits, "c64[65536] f32[16]"),
     "i32 matrix product": (jnp.matmul, "i32[256,256] i32[256,256]"),
     "outer": (jnp.outer, "f32[2000] f32[1000]"),
     "dot": (jnp.dot, "f32[1000000] f32[1000000]"),
