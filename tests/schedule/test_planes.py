@@ -125,6 +125,14 @@ def test_sums_of_few_products_are_added_as_one(depth: int, count: int) -> None:
     np.testing.assert_allclose(result, both(*arguments), rtol=1e-5, atol=1e-5)
 
 
+def test_a_sum_is_not_repeated_for_another() -> None:
+    def function(x: jax.Array, w: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        return (x @ w)[:, None] + y @ v
+
+    graph = planned(function, normal(200, 3), normal(3), normal(200, 3), normal(3, 90))
+    assert [node.shape for node in sums(graph)] == [(200,), (200, 90)]
+
+
 @pytest.mark.parametrize("equation", ["ij,j->i", "ij,i->j", "bij,bj->bi", "bji,bj->bi"])
 def test_a_matrix_times_a_row_is_one_sum_a_plane(equation: str) -> None:
     x, y = pairs(*((3,) if "b" in equation else ()), 150, 150), pairs(150)

@@ -84,12 +84,14 @@ def is_short(node: Node) -> bool:
 
 
 def few_products(node: Node) -> Shape | None:
-    """The extents along which a node sums products, where those are few, seen through views."""
+    """The extents along which a node sums products, where those are few, seen through views that
+    do not repeat a sum more often."""
     *_, last = views_of(node)
     match last:
         case Reduce(op=Op.ADD, inputs=(Elementwise(op=Op.MUL) as product,), axes=axes):
             extents = tuple(product.shape[axis] for axis in axes)
-            return extents if prod(extents) <= SHORT else None
+            few = prod(extents) <= SHORT and node.type.size <= SHORT * last.type.size
+            return extents if few else None
     return None
 
 

@@ -73,6 +73,7 @@ def collapse(body: Body) -> Body:
 
 
 def collapse_statement(statement: Statement) -> Statement:
+    """Of a nest, what walks as one range at once, with one rewriting of its body; then by twos."""
     nest = whole_loops(statement)
     if not nest:
         return inside(statement, collapse)
@@ -146,7 +147,7 @@ def is_apart(where: Index, outer: Var, inner: Var) -> bool:
     step, unit = where.coefficient(outer), where.coefficient(inner)
     if step is None or unit is None or where.terms == index(outer).terms:
         return False
-    return inner.extent > 1 and step != unit * inner.extent
+    return step != unit * inner.extent
 
 
 def mentions(where: Index, atoms: set[Atom]) -> bool:
