@@ -9,12 +9,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.codegen.test_ranges import combining
 from tests.random_graphs import random_program
 from tests.schedule.graphs import F32, add, layernorm, matmul, relu, softmax
 from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, reduce, scan
-from tinyhlo.ir.dtypes import I8, I32
+from tinyhlo.ir.build import broadcast, cast, elementwise, param, permute, reduce, scan, scatter
+from tinyhlo.ir.dtypes import F16, I8, I32
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
@@ -115,3 +116,13 @@ def test_what_a_tile_is_combined_with_is_fetched_ahead() -> None:
     text = jax.jit(program).lower(*(jax.ShapeDtypeStruct(s, np.float32) for s in shapes)).as_text()
     assembled = code(simplify(import_module(text).graph), AVX2)
     assert assembled.count("prefetcht0") == 12
+
+
+@pytest.mark.parametrize("target", [AVX2, AVX512], ids=["AVX2", "AVX512"])
+def test_a_half_is_loaded_into_a_register_of_its_own(target: Target) -> None:
+    """Into a part of one, each update of a scatter would wait for the one before it."""
+    table, updates = param(0, (40,), F16), param(1, (500,), F16)
+    where = param(2, (500,), I32)
+    results = scatter([table], [updates], [where], combining(Op.ADD, F16), False)
+    text = code(Graph((table.type, updates.type, where.type), results), target)
+    assert "vcvtph2ps" in text and not re.search(r"vpinsrw\s+\S+ [^%]*\(", text)

