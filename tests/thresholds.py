@@ -91,6 +91,7 @@ schedule.panels: LEAST_DEPTH=1,16 IN_PLACE_ROWS=1,18 FEW_ROWS=1,4
 schedule.planes: FEW_PRODUCTS=1,16384 SHORT=1,6,12
 schedule.planner: SCALAR_BYTES=0,64
 schedule.row_chain: MIN_KEYS=1,16 MIN_WORK=1,16384 SHALLOW=1,512
+schedule.siblings: FEW=1,1024 LONG_RUN=2,16
 schedule.terms: LEAST=1,2048
 schedule.winograd: LEAST_SAVED=1,16777216
 """

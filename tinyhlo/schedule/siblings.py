@@ -65,6 +65,7 @@ def join_siblings(clusters: list[Cluster]) -> None:
 
 
 def are_siblings(first: Cluster, second: Cluster) -> bool:
+    """Whether a kernel has room for both, and they are small or read a large array in common."""
     if len(first.items) + len(second.items) > MAX_RESULTS:
         return False
     if len(first.reads | second.reads) > MAX_READS:
@@ -75,7 +76,7 @@ def are_siblings(first: Cluster, second: Cluster) -> bool:
 
 
 def walk_of(cluster: Cluster) -> Walk:
-    """Nothing is said of a few iterations."""
+    """That of all its items but those of a few iterations."""
     run, orders = FEW, set[tuple[Var, ...]]()
     for item in cluster.items:
         if iteration_size(item) <= FEW:
