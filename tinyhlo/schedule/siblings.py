@@ -24,14 +24,14 @@ LONG_RUN = 16  # elements side by side that fill vectors, whatever the order of 
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class AccessOrder:
     """How a cluster reads memory: at least `run` neighbouring results read neighbours, or one
     element; `orders` of the loops, from the one with the shortest steps on."""
 
     run: int
     orders: frozenset[tuple[Var, ...]]
 
-    def goes_with(self, other: Walk) -> bool:
+    def agrees_with(self, other: AccessOrder) -> bool:
         """Whether loops over both are in the order of memory as much as their own are."""
         long = min(self.run, other.run) >= LONG_RUN
         return long or not (self.orders and other.orders and self.orders.isdisjoint(other.orders))
@@ -50,15 +50,16 @@ def join_siblings(clusters: list[Cluster]) -> None:
                 groups.setdefault((*shapes, *spaces), []).append(cluster)
     for group in groups.values():
         among = sum(1 << independence.number[cluster] for cluster in group)
-        walks = {cluster: walk_of(cluster) for cluster in group} if len(group) > 1 else {}
+        found = {cluster: access_order(cluster) for cluster in group} if len(group) > 1 else {}
         for cluster in group:
             if cluster.merged_into is not None:
                 continue
             for other in independence.later(cluster, among):
                 root = cluster.root()
-                one, two = walks[root], walks[other]
-                if other.merged_into is None and one.goes_with(two) and are_siblings(root, other):
-                    walks[other] = Walk(min(one.run, two.run), one.orders | two.orders)
+                one, two = found[root], found[other]
+                alike = other.merged_into is None and one.agrees_with(two)
+                if alike and are_siblings(root, other):
+                    found[other] = AccessOrder(min(one.run, two.run), one.orders | two.orders)
                     independence.merge(other, root)
                 if len(root.items) >= MAX_RESULTS:
                     break
@@ -75,7 +76,7 @@ def are_siblings(first: Cluster, second: Cluster) -> bool:
     return small or any(value.type.size > SERIAL_LIMIT for value in shared)
 
 
-def walk_of(cluster: Cluster) -> Walk:
+def access_order(cluster: Cluster) -> AccessOrder:
     """That of all its items but those of a few iterations."""
     run, orders = FEW, set[tuple[Var, ...]]()
     for item in cluster.items:
@@ -90,7 +91,7 @@ def walk_of(cluster: Cluster) -> Walk:
                 where = linear(at, value.shape)
                 run = min(run, run_along(where, inner))
                 orders.add(order_of(where, (*inner, *space.reduced)))
-    return Walk(run, frozenset(orders - {()}))
+    return AccessOrder(run, frozenset(orders - {()}))
 
 
 def run_along(where: Index, inner: Sequence[Var]) -> int:

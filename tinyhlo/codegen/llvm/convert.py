@@ -18,7 +18,7 @@ def plain_cast(b: Builder, text: str, source: DType, target: DType, lanes: int) 
         return int_to_int(b, text, source, target, lanes)
     if source.is_float and target.is_float:
         if text in b.loaded_halves:
-            text = alone(b, text)
+            text = in_own_register(b, text)
         name = "fpext" if source.bits < target.bits else "fptrunc"
     elif target.is_float:
         name = "sitofp" if source.kind == "signed" else "uitofp"
@@ -30,7 +30,7 @@ def plain_cast(b: Builder, text: str, source: DType, target: DType, lanes: int) 
     return b.value(f"{name} {source_type} {text} to {target_type}")
 
 
-def alone(b: Builder, half: str) -> str:
+def in_own_register(b: Builder, half: str) -> str:
     """A half from memory in a register of its own: x86 loads it into a part of one, and so waits
     for what was computed there last, in the turn of a loop before; LLVM does not break that chain.
     Sums of 300,000 halves in 5,000 places take 0.17 ms, not 0.94."""

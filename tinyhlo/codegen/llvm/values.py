@@ -50,11 +50,11 @@ from tinyhlo.codegen.scopes import Scopes, Value
 from tinyhlo.ir.dtypes import BOOL, F16, I64, U8, DType
 from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.schedule.planner import SCALAR_BYTES
 from tinyhlo.target import Target
 
 WIDEST = 8  # bytes of an element in what is rarely needed
 DIVISIONS = (Op.DIV, Op.REM)
-FEW_HALVES = 32  # so many may be registers of the function around (`SCALAR_BYTES` of the planner)
 MOST_COLLECTED = 32  # lanes of a kernel, at indices that are data: compiling 16 takes 3 ms
 
 
@@ -255,10 +255,15 @@ class Values(Scopes):
     def load_lanes(self, memory: Memory, address: str, lanes: int) -> str:
         type_ = lanes_type(stored_type(memory.dtype), lanes)
         text = self.b.value(f"load {type_}, ptr {address}, align {memory.dtype.itemsize}")
-        many = memory.size > FEW_HALVES and lanes == 1
-        if memory.dtype is F16 and many and self.target.triple.startswith("x86"):
+        if lanes == 1 and self.loads_parts(memory):
             self.b.loaded_halves.add(text)
         return self.from_stored(text, memory.dtype, lanes)
+
+    def loads_parts(self, memory: Memory) -> bool:
+        """Whether an element is loaded into a part of a register: halves on x86. What is as small
+        as `SCALAR_BYTES` may be registers of the function around, and stay there."""
+        small = memory.size * memory.dtype.itemsize <= SCALAR_BYTES
+        return memory.dtype is F16 and not small and self.target.triple.startswith("x86")
 
     def from_stored(self, text: str, dtype: DType, lanes: int) -> str:
         """Booleans are bytes in memory."""

@@ -35,7 +35,7 @@ def by_copies(updates: Updates, loops: Callable[[Updates, Index], Body], target:
     """`loops` combine updates into memory from a place on. Nothing where copies do not pay, or the
     updates are not the iterations of one loop."""
     op, size, parts = any_order(updates.root.combiner), updates.root.results[0].size, target.threads
-    if op is None or parts == 1:
+    if op is None or parts == 1 or updates.size < min(FEWEST, FEWEST_PLACES):
         return ()
     (result,) = updates.targets
     stride = round_up(size, APART // result.dtype.itemsize)
