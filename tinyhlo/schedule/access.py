@@ -15,6 +15,8 @@ from math import prod
 
 from tinyhlo.ir.graph import (
     VIEWS,
+    Barrier,
+    Elementwise,
     Gather,
     MultiReduce,
     Node,
@@ -105,8 +107,10 @@ def operands_at(node: Node, at: Indices, reduced: tuple[Var, ...]) -> list[tuple
     if isinstance(node, Gather):
         source, *indices = node.inputs
         return [(source, UNKNOWN * len(source.shape)), *((child, at) for child in indices)]
-    if not isinstance(node, VIEWS):
+    if isinstance(node, (Elementwise, Barrier)):
         return [(child, at) for child in node.inputs]
+    if not isinstance(node, VIEWS):
+        return [(child, UNKNOWN * len(child.shape)) for child in node.inputs]  # a loop, a sort
     source, *fill = node.inputs
     if isinstance(node, Reshape):
         inner = reshaped(node.shape, source.shape, at)
