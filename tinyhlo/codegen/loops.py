@@ -304,7 +304,7 @@ class WriteTexel:
 Statement = Union[
     *(Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep),
     *(TileProduct, Synchronize, Copy, EndCopies, FragmentProduct, Fetch, Put),
-    *(ReadTexel, WriteTexel),
+    *(WarpgroupProducts, ReadTexel, WriteTexel),
 ]
 Body = tuple[Statement, ...]
 

@@ -52,6 +52,11 @@ class Contraction:
         """Number of points along `axes`."""
         return prod(self.left.shape[axis] for axis in axes)
 
+    @property
+    def turned(self) -> Contraction:
+        """The same with its factors exchanged."""
+        return Contraction(self.right, self.left, self.batch, self.n, self.m, self.k)
+
 
 # found once a node
 _contractions: WeakKeyDictionary[Node, Contraction | None] = WeakKeyDictionary()

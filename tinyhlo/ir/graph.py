@@ -115,6 +115,11 @@ class Reduce(Node):
     op: Op
     axes: tuple[int, ...]
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The axes of the input that are not reduced, in order: those of the result."""
+        return tuple(k for k in range(len(self.inputs[0].shape)) if k not in self.axes)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MultiReduce(Node):

@@ -162,6 +162,16 @@ def index(atom: Atom) -> Index:
     return Index(0, ((atom, 1),))
 
 
+def axis_variables(shape: Sequence[int]) -> tuple[Var, ...]:
+    """A variable for each axis of a shape, o0, o1, ...: together they are any point of it."""
+    return tuple(Var(f"o{axis}", extent) for axis, extent in enumerate(shape))
+
+
+def point_of(shape: Sequence[int]) -> tuple[Index, ...]:
+    """Any point of a shape, by its `axis_variables`."""
+    return tuple(map(index, axis_variables(shape)))
+
+
 def normal(offset: int, terms: Mapping[Atom, int]) -> Index:
     """Drop zero terms, join c*n*(x//n) + c*(x%n) into c*x, sort."""
     if len(terms) < 2:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tinyhlo.ir.graph import Expand, Flip, Node, Pad, Permute, Reshape, Slice, Window
+from tinyhlo.ir.graph import VIEWS, Expand, Flip, Node, Pad, Permute, Reshape, Slice, Window
 from tinyhlo.ir.index import ZERO, Condition, Index, constant, linear, unravel
 
 Indices = tuple[Index, ...]
@@ -41,6 +41,16 @@ def through(node: Node, at: Indices) -> tuple[Indices, tuple[Condition, ...]]:
         case Pad():
             return pad_index(node, source, at)
     raise TypeError(f"{type(node).__name__} is not a view")
+
+
+def seen_through(
+    node: Node, at: Indices, kinds: tuple[type[Node], ...] = VIEWS
+) -> tuple[Node, Indices]:
+    """What views of these kinds show, and at which index; not whether pads show it there."""
+    while isinstance(node, kinds):
+        at, _ = through(node, at)
+        node = node.inputs[0]
+    return node, at
 
 
 def pad_index(

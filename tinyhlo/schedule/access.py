@@ -26,7 +26,7 @@ from tinyhlo.ir.graph import (
     UpdateSlice,
     maker,
 )
-from tinyhlo.ir.index import Index, Var, index, linear
+from tinyhlo.ir.index import Index, Var, axis_variables, index, linear
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import reshape_index, through
 from tinyhlo.records import dataclass
@@ -48,8 +48,7 @@ class Space:
 
 def space_of(node: Node) -> Space:
     """Kept axes are named o0, o1, ...; reduced axes r0, r1, ..."""
-    kept = tuple(Var(f"o{k}", n) for k, n in enumerate(node.shape))
-    return Space(kept, reduced_axes(node, "r"))
+    return Space(axis_variables(node.shape), reduced_axes(node, "r"))
 
 
 def reduced_axes(node: Node, prefix: str) -> tuple[Var, ...]:

@@ -144,11 +144,10 @@ def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
     if product is None or trips is None:
         return False
     count = lift.rows[node].inputs[0].shape[0]
-    sides = (product.left, product.m, product.n), (product.right, product.n, product.m)
-    still = [(own, other) for factor, own, other in sides if factor in lift.still]
+    still = [side for side in (product, product.turned) if side.right in lift.still]
     if len(still) != 1:
         return False
-    columns, rows = map(product.extent, still[0])
+    rows, columns = product.extent(still[0].m), product.extent(still[0].n)
     depth = product.extent(product.k)
     matrix = product.extent(product.batch) * columns * depth * node.dtype.itemsize
     return (

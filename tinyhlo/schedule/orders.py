@@ -22,14 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
-from tinyhlo.ir.index import Var, index, linear
+from tinyhlo.ir.index import axis_variables, linear, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.views import Indices, through
+from tinyhlo.ir.views import seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
 
-VIEWED = frozenset((Expand, Permute, Reshape))
+VIEWED = (Expand, Permute, Reshape)
 Orders = Mapping[Node, Sequence[int]]  # product, or cast of one -> its axes
 OrdersOf = Callable[[Sequence[Node], Users, set[Node]], Orders]
 
@@ -87,7 +87,7 @@ def as_factors(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
     for node in nodes:
         product = find_contraction(node)
         if product and isinstance(node, Reduce) and read_by_products(node, users, kept):
-            axes = [k for k in range(len(product.left.shape)) if k not in node.axes]
+            axes = [*node.kept]
             order = order_of_factor(product, axes)
             if order != axes:
                 found[node] = [axes.index(axis) for axis in order]
@@ -125,13 +125,9 @@ def read_by_products(node: Node, users: Users, kept: set[Node]) -> bool:
 def steps_of(factor: Node) -> list[int | None]:
     """How far apart neighbours along each axis of a factor lie in the memory behind its views; None
     where that differs."""
-    axes = [Var(f"a{k}", extent) for k, extent in enumerate(factor.shape)]
-    at: Indices = tuple(map(index, axes))
-    while type(factor) in VIEWED:
-        at, _ = through(factor, at)
-        factor = factor.inputs[0]
-    where = linear(at, factor.shape)
-    return [where.coefficient(axis) for axis in axes]
+    shown, at = seen_through(factor, point_of(factor.shape), VIEWED)
+    where = linear(at, shown.shape)
+    return [where.coefficient(axis) for axis in axis_variables(factor.shape)]
 
 
 def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
@@ -157,7 +153,6 @@ def with_axes(value: Node, order: Sequence[int]) -> Node:
     terms = value.inputs[0]
     assert isinstance(terms, Elementwise)
     rank = len(terms.shape)
-    own = [axis for axis in range(rank) if axis not in value.axes]
-    axes = (*(own[k] for k in order), *value.axes)
+    axes = (*(value.kept[k] for k in order), *value.axes)
     factors = (step(build.permute(factor, axes)) for factor in terms.inputs)
-    return build.reduce(Op.ADD, build.elementwise(terms.op, *factors), range(len(own), rank))
+    return build.reduce(Op.ADD, build.elementwise(terms.op, *factors), range(len(order), rank))

@@ -45,23 +45,23 @@ def find_panels(node: Node, lift: Lift, target: Target) -> Panels | None:
     product = find_contraction(node)
     if product is None or product.batch or len(product.k) != 1 or node.dtype not in (F32, F64):
         return None
-    sides = (product.left, product.m, product.n), (product.right, product.n, product.m)
-    still = [(factor, own, rows) for factor, own, rows in sides if factor in lift.still]
-    if len(still) != 1 or len(still[0][1]) != 1:
+    still = [side for side in (product, product.turned) if side.right in lift.still]
+    if len(still) != 1 or len(still[0].n) != 1:
         return None
-    factor, (own,), rows = still[0]
-    (depth,) = product.k
+    (product,) = still
+    (own,), (depth,), rows = product.n, product.k, product.extent(product.m)
     columns = product.extent((own,))
-    vectors = TILE_VECTORS if product.extent(rows) >= FEW_ROWS else ROW_VECTORS
+    vectors = TILE_VECTORS if rows >= FEW_ROWS else ROW_VECTORS
     width = vectors * target.vector_bytes // node.dtype.itemsize
     nbytes = columns * product.extent((depth,)) * node.dtype.itemsize
-    if product.extent(rows) <= IN_PLACE_ROWS and nbytes > 2 * target.l2_bytes:
+    if rows <= IN_PLACE_ROWS and nbytes > 2 * target.l2_bytes:
         return None
     large = 2 * nbytes >= target.l1_bytes
-    in_order = own == max(axis for axis in (*rows, own))
-    if not large or not in_order or columns % width or columns == width:
+    in_order = own == max((*product.m, own))
+    deep = product.extent((depth,)) >= LEAST_DEPTH
+    if not (large and in_order and deep) or columns % width or columns == width:
         return None
-    return Panels(factor, own, depth, width) if product.extent((depth,)) >= LEAST_DEPTH else None
+    return Panels(product.right, own, depth, width)
 
 
 def along(factor: Node, axes: Sequence[int]) -> Node:
@@ -85,9 +85,9 @@ def product_with(panels: Panels, matrix: Node, node: Node) -> Node:
     """What `node` computes, from the matrix in panels."""
     product = find_contraction(node)
     assert isinstance(product, Contraction)
-    turned = panels.own in product.m
-    rows = product.n if turned else product.m
-    other = along(product.right if turned else product.left, (*rows, panels.depth))
+    side = product.turned if panels.own in product.m else product
+    rows = side.m
+    other = along(side.left, (*rows, panels.depth))
     count, depth, width = matrix.shape
     shape = (*other.shape[:-1], count, depth, width)
     first = len(rows)

@@ -32,7 +32,7 @@ from tinyhlo.ir.graph import (
     Shape,
     Window,
 )
-from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.index import Index, axis_variables, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.views import through
@@ -119,8 +119,7 @@ def products_of(node: Node) -> Node:
     """What a sum, seen through views, adds for each of its elements: along the last axes."""
     (source,) = node.inputs
     if isinstance(node, Reduce):
-        kept = [axis for axis in range(len(source.shape)) if axis not in node.axes]
-        return build.permute(source, (*kept, *node.axes))
+        return build.permute(source, (*node.kept, *node.axes))
     below = products_of(source)
     rank = len(source.shape)
     if isinstance(node, Permute):
@@ -178,7 +177,7 @@ def inner_axes(pair: Node) -> tuple[int, ...]:
 def runs_along(factor: Node, batch: Sequence[int]) -> bool:
     """Whether memory runs along the batch far enough to fill vectors, and what each of its points
     multiplies is too small to be worth tiles."""
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(factor.shape)]
+    variables = axis_variables(factor.shape)
     at: tuple[Index, ...] = tuple(map(index, variables))
     node = factor
     while isinstance(node, (Elementwise, *VIEWS)) and not isinstance(node, (Pad, Window)):
@@ -199,10 +198,9 @@ def one_sum(pair: Node, inner: Sequence[int]) -> Node:
     left, right = pair.inputs
     assert isinstance(pair, Elementwise) and isinstance(left, Reduce)
     rank = len(left.inputs[0].shape)
-    kept = [axis for axis in range(rank) if axis not in left.axes]
-    outer = [axis for axis in kept if axis not in inner]
+    outer = [axis for axis in left.kept if axis not in inner]
     terms = build.elementwise(pair.op, left.inputs[0], right.inputs[0])
     terms = build.permute(terms, (*outer, *inner, *left.axes))
-    total = build.reduce(Op.ADD, terms, range(len(kept), rank))
+    total = build.reduce(Op.ADD, terms, range(len(left.kept), rank))
     order = (*outer, *inner)
-    return build.permute(total, [order.index(axis) for axis in kept])
+    return build.permute(total, [order.index(axis) for axis in left.kept])

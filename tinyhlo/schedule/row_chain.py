@@ -14,7 +14,6 @@ heads, what stands between the contractions and who wrote it do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 from tinyhlo.ir.contraction import Contraction, find_contraction
@@ -58,8 +57,7 @@ def find_row_chain(result: Node, stop: Callable[[Node], bool]) -> RowChain | Non
     second = find_contraction(result)
     if second is None or len(second.k) != 1 or not second.m or not second.n:
         return None
-    turned = replace(second, left=second.right, right=second.left, m=second.n, n=second.m)
-    for contraction in (second, turned):
+    for contraction in (second, second.turned):
         chain = chain_of(result, contraction, stop)
         if chain is not None:
             return chain
@@ -88,9 +86,9 @@ def chain_of(result: Reduce, second: Contraction, stop: Callable[[Node], bool]) 
     where = next(iter(reads[scores]))
     first = find_contraction(scores)
     assert first is not None
-    axes = [axis for axis in range(len(first.left.shape)) if axis not in scores.axes]
+    axes = scores.kept
     if axes[key] in first.m:
-        first = replace(first, left=first.right, right=first.left, m=first.n, n=first.m)
+        first = first.turned
     if first.n != (axes[key],):
         return None
     rows = {kept[axis] for axis in (*second.batch, *second.m)}

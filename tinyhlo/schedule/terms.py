@@ -70,7 +70,7 @@ def in_order_of_terms(graph: Graph) -> Graph:
             value = step(build.elementwise(node.op, *inputs, dtype=node.dtype))
             return build.permute(value, order)
         assert isinstance(node, Reduce)
-        own = [order[axis] for axis in range(len(order)) if axis not in node.axes]
+        own = [order[axis] for axis in node.kept]
         found = step(build.reduce(node.op, inputs[0], [order[axis] for axis in node.axes]))
         return build.permute(found, [sorted(own).index(axis) for axis in own])
 
@@ -135,7 +135,7 @@ def order_of(terms: Terms, small: set[Node]) -> Order | None:
     for reduce in terms.reduces:
         assert isinstance(reduce, Reduce)
         shape = reduce.inputs[0].shape
-        own = [order[k] for k in range(len(order)) if k not in reduce.axes and shape[k] > 1]
+        own = [order[k] for k in reduce.kept if shape[k] > 1]
         if own != sorted(own):
             return order
     return None

@@ -79,17 +79,15 @@ def find_chain(nodes: Sequence[Node], stop: Callable[[Node], bool], target: Targ
 
 def own_axes(node: Reduce, transform: Transform) -> tuple[int | None, ...]:
     """Axes of a sum that are no rows of its matrix, and have more than one point."""
-    kept = [k for k in range(len(transform.source.shape)) if k not in node.axes]
     return tuple(
         place if axis not in transform.row_axes and node.shape[place] > 1 else None
-        for place, axis in enumerate(kept)
+        for place, axis in enumerate(node.kept)
     )
 
 
 def row_places(node: Reduce, transform: Transform) -> tuple[int, ...]:
     """The axes of a sum that are rows of its matrix."""
-    kept = [k for k in range(len(transform.source.shape)) if k not in node.axes]
-    return tuple(kept.index(axis) for axis in transform.row_axes)
+    return tuple(node.kept.index(axis) for axis in transform.row_axes)
 
 
 def different_rows(rows: Iterable[Index], variables: Sequence[Var]) -> tuple[int, ...] | None:

@@ -37,10 +37,10 @@ from tinyhlo.ir.graph import (
     Window,
     added_locations,
 )
-from tinyhlo.ir.index import Var, index
+from tinyhlo.ir.index import Var, axis_variables, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, simplify
-from tinyhlo.ir.views import through
+from tinyhlo.ir.views import seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
@@ -127,10 +127,9 @@ def find_convolution(node: Node) -> Convolution | None:
         rank = len(window.size)
         slid = tuple(axis for k in spatial if (axis := axes[rank + k]) is not None)
         channels = tuple(axis for axis in node.axes if axis not in slid)
-        kept = tuple(axis for axis in range(len(factor.shape)) if axis not in node.axes)
         image = window.inputs[0]
-        found = Convolution(image, taps, axes[:rank], spatial, slid, channels, kept)
-        slides = len(found.places) == 2 and {*found.places} <= {*kept} - varies(taps)
+        found = Convolution(image, taps, axes[:rank], spatial, slid, channels, node.kept)
+        slides = len(found.places) == 2 and {*found.places} <= {*node.kept} - varies(taps)
         if slides and {*slid} < {*product.k} <= varies(taps) & varies(factor):
             return found
     return None
@@ -139,13 +138,9 @@ def find_convolution(node: Node) -> Convolution | None:
 def windows_below(factor: Node) -> tuple[Window, tuple[int | None, ...]] | None:
     """The windows of which a factor is another arrangement, and to which of its axes each of theirs
     goes (None: of extent one)."""
-    variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(factor.shape)]
-    at = tuple(map(index, variables))
-    node = factor
-    while isinstance(node, (Reshape, Permute, Expand)):
-        at, _ = through(node, at)
-        node = node.inputs[0]
-    numbers = {index(var): axis for axis, var in enumerate(variables) if var.extent > 1}
+    point = point_of(factor.shape)
+    node, at = seen_through(factor, point, (Reshape, Permute, Expand))
+    numbers = {i: axis for axis, i in enumerate(point) if factor.shape[axis] > 1}
     if not isinstance(node, Window) or not all(i in numbers or i.is_constant for i in at):
         return None
     return node, tuple(numbers.get(i) for i in at)
@@ -269,12 +264,8 @@ def over_stored(image: Node) -> Node:
 
 def in_memory_order(node: Node) -> list[int]:
     """The axes of a view, those outside first in the memory that it is a view of."""
-    variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(node.shape)]
-    numbers = {var: axis for axis, var in enumerate(variables)}
-    at = tuple(map(index, variables))
-    while isinstance(node, VIEWS):
-        at, _ = through(node, at)
-        node = node.inputs[0]
+    numbers = {var: axis for axis, var in enumerate(axis_variables(node.shape))}
+    _, at = seen_through(node, point_of(node.shape))
     found = dict.fromkeys(numbers[a] for i in at for a, _ in i.terms if isinstance(a, Var))
     return [*(axis for axis in numbers.values() if axis not in found), *found]
 

@@ -18,7 +18,7 @@ from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, MultiReduce, Node, Permute, Reduce, Shape
-from tinyhlo.ir.index import ZERO, Index, Var, index
+from tinyhlo.ir.index import ZERO, Index, axis_variables, index, point_of
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
@@ -94,48 +94,47 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     """None when the result is no permutation of the sum."""
     lowering = LoweringAround(kernel, node, lambda _: literal(0, node.dtype))
     result = kernel.graph.results[0]
-    outer = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
-    lowering.value(result, [index(var) for var in outer])
+    outer = point_of(result.shape)
+    lowering.value(result, list(outer))
     if len(lowering.seen) != 1:
         return None
     (seen,) = lowering.seen
     places: list[int | None] = []
     for position, extent in zip(seen, node.shape, strict=True):
-        found = [k for k, var in enumerate(outer) if extent > 1 and position == index(var)]
+        found = [k for k, place in enumerate(outer) if extent > 1 and position == place]
         if extent > 1 and not found:
             return None
         places.append(found[0] if found else None)
     if len({k for k in places if k is not None}) != sum(n > 1 for n in result.shape):
         return None
 
-    kept = [axis for axis in range(len(c.left.shape)) if axis not in node.axes]
-    rank = {axis: k for axis, k in zip(kept, places, strict=True) if k is not None}
-    m = tuple(sorted(c.m, key=rank.__getitem__))
-    n = tuple(sorted(c.n, key=rank.__getitem__))
-    if m and (not n or rank[m[-1]] > rank[n[-1]]):
-        c, m, n = replace(c, left=c.right, right=c.left), n, m
+    rank = {axis: k for axis, k in zip(node.kept, places, strict=True) if k is not None}
+    in_result = rank.__getitem__
+    c = replace(c, m=tuple(sorted(c.m, key=in_result)), n=tuple(sorted(c.n, key=in_result)))
+    if c.m and (not c.n or rank[c.m[-1]] > rank[c.n[-1]]):
+        c = c.turned
     strides = operand_strides(lowering, c.left)
-    if m and n and strides[m[-1]] == 1 and is_narrow(c, m, n, rank):
-        c, m, n = replace(c, left=c.right, right=c.left), n, m
+    if c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank):
+        c = c.turned
         strides = operand_strides(lowering, c.left)
     k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
-    last = m[-1] if m else -1
-    by_row = not m or strides[last] != 1 or strides[k[-1]] == 1
-    return Layout(replace(c, m=m, n=n, k=k), tuple(places), by_row, tuple(kept))
+    by_row = not c.m or strides[c.m[-1]] != 1 or strides[k[-1]] == 1
+    return Layout(replace(c, k=k), tuple(places), by_row, node.kept)
 
 
-def is_narrow(c: Contraction, m: Sequence[int], n: Sequence[int], rank: Mapping[int, int]) -> bool:
+def is_narrow(c: Contraction, rank: Mapping[int, int]) -> bool:
     """Whether the run of n that lies innermost in the result would leave most of a vector empty,
     and one along m would not. That strided stores cost more matters less."""
     shape = c.left.shape
-    alone = len(n) > 1 and rank[n[-2]] != rank[n[-1]] - 1
-    return alone and shape[n[-1]] <= NARROW and shape[m[-1]] >= WIDE and c.extent(tuple(n)) >= WIDE
+    *before, last = c.n
+    alone = bool(before) and rank[before[-1]] != rank[last] - 1
+    return alone and shape[last] <= NARROW and shape[c.m[-1]] >= WIDE and c.extent(c.n) >= WIDE
 
 
 def operand_strides(lowering: Lowering, node: Node) -> list[int]:
     """How far apart neighbours along each axis lie in the memory that an operand reads most."""
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(node.shape)]
-    value = lowering.value(node, [index(var) for var in variables])
+    variables = axis_variables(node.shape)
+    value = lowering.value(node, list(map(index, variables)))
     found = [0] * len(variables)
     for load in loads_of(value):
         for axis, var in enumerate(variables):

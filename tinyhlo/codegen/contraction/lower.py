@@ -64,7 +64,17 @@ from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Reduce
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, substitute, unravel
+from tinyhlo.ir.index import (
+    ZERO,
+    Condition,
+    Index,
+    Var,
+    index,
+    linear,
+    point_of,
+    substitute,
+    unravel,
+)
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
@@ -111,8 +121,7 @@ def is_along_rows(
     stored = right.argument is not None and right.argument.dtype is dtype
     if not (few and stored and operand_strides(lowering, c.left)[c.k[0]] == 1):
         return False
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(c.left.shape)]
-    return is_simple(lowering.value(c.left, list(map(index, variables))))
+    return is_simple(lowering.value(c.left, list(point_of(c.left.shape))))
 
 
 class Builder:

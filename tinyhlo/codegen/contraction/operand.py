@@ -28,7 +28,17 @@ from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType
 from tinyhlo.ir.graph import VIEWS, Node, Pad, Param, Reshape
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear
+from tinyhlo.ir.index import (
+    ZERO,
+    Condition,
+    Index,
+    Var,
+    axis_variables,
+    constant,
+    index,
+    linear,
+    point_of,
+)
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
 from tinyhlo.numbers import ceil_div
@@ -90,10 +100,8 @@ class Source:
 
 def find_source(operand: Node) -> Source | None:
     """The source of an operand, or None where a view is not affine in the product's axes."""
-    variables = [Var(f"p{axis}", extent) for axis, extent in enumerate(operand.shape)]
-    axes = {var: axis for axis, var in enumerate(variables)}
-    at: tuple[Index, ...] = tuple(map(index, variables))
-    node = operand
+    axes = {var: axis for axis, var in enumerate(axis_variables(operand.shape))}
+    node, at = operand, point_of(operand.shape)
 
     def is_affine(places: Sequence[Index]) -> bool:
         return all(atom in axes for place in places for atom, _ in place.terms)
@@ -125,8 +133,8 @@ def in_lanes(layout: Layout, lowering: Lowering) -> bool:
     """Whether the right operand at neighbouring columns is a few operations on whole vectors of
     memory and on what is the same for all of them."""
     operand, columns = layout.contraction.right, layout.contraction.n[-1]
-    variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(operand.shape)]
-    value = lowering.value(operand, [index(var) for var in variables])
+    variables = axis_variables(operand.shape)
+    value = lowering.value(operand, list(map(index, variables)))
     if cost(value) > MOST_OPERATIONS or not all(
         isinstance(e, (Apply, Load, Literal)) for e in walk([value])
     ):

@@ -29,6 +29,7 @@ from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.ir.graph import Graph
+from tinyhlo.schedule.memory import everything
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -97,7 +98,7 @@ class Gather:
     def fits(self, row: Block) -> bool:
         """Whether a kernel takes all arrays of a row, and its tables, which some devices take as
         arrays too."""
-        buffers = len(buffers_of(row))
+        buffers = len(set(everything(row)))
         kernels = {s.kernel for s in statements(row) if isinstance(s, Launch)}
         arrays = buffers + sum(self.tables[kernel] for kernel in kernels)
         return buffers <= MOST_BUFFERS and arrays <= (self.target.arguments or arrays)
@@ -113,7 +114,7 @@ class Gather:
 
     def together(self, row: Block) -> Block:
         """One launch for a row of statements, where that saves any."""
-        resident = Resident(row, buffers_of(row))
+        resident = Resident(row, tuple(dict.fromkeys(everything(row))))
         repeats = any(isinstance(s, (While, Switch)) for s in row)
         if not resident.kernels or (len(row) < 2 and not repeats):
             return row
@@ -151,22 +152,6 @@ class Gather:
         mapped = any(isinstance(s, Loop) and s.axis in (Axis.GRID, Axis.ITEM) for s in inner)
         steps = sum(map(iterations, program.body))
         return not mapped and steps <= SMALL and shared <= self.target.group_bytes // 8
-
-
-def buffers_of(block: Iterable[Statement]) -> tuple[Buffer, ...]:
-    """The buffers that statements name, each once."""
-    found: dict[Buffer, None] = {}
-    for statement in statements(tuple(block)):
-        match statement:
-            case Launch(reads=reads, writes=writes):
-                found |= dict.fromkeys((*reads, *writes))
-            case Copy(source=one, target=other) | Swap(first=one, second=other):
-                found |= dict.fromkeys((one, other))
-            case While(flag=flag):
-                found[flag] = None
-            case Switch(selector=selector):
-                found[selector] = None
-    return tuple(found)
 
 
 def changing_places(loop: While) -> list[list[Buffer]]:

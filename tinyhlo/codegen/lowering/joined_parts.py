@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from math import prod
 
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Reduce
-from tinyhlo.ir.index import ZERO, Index, Var, index
+from tinyhlo.ir.index import ZERO, Index, Var, axis_variables, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.views import through
@@ -55,7 +55,7 @@ def cut_alike(nodes: Sequence[Node], known: dict[Node, Parts]) -> None:
 
 def find_cuts(node: Node, known: dict[Node, Parts]) -> Parts | None:
     """The parts of a value that may be joined; None where they would be too much text."""
-    variables = [Var(f"o{k}", n) for k, n in enumerate(node.shape)]
+    variables = axis_variables(node.shape)
     at = list(map(index, variables))
     cuts: list[set[int]] = [{0, n} for n in node.shape]
     add_cuts(cuts, find_ends(node, tuple(at), known)[0], variables)

@@ -221,8 +221,8 @@ class Packing:
             self.scores_at[batch, row] = self.position_of_scores(batch, row)
         position = [*self.scores_at[batch, row]]
         position[self.chain.key] = key
-        kept = [axis for axis in range(rank) if axis not in scores.axes]
-        known = dict(zip(kept, position, strict=True)) | dict(zip(self.k_axes, k, strict=True))
+        known = dict(zip(scores.kept, position, strict=True))
+        known |= zip(self.k_axes, k, strict=True)
         return [known.get(axis, ZERO) for axis in range(rank)]
 
     def position_of_scores(self, batch: Index, row: Index) -> list[Index]:

@@ -22,7 +22,7 @@ from tinyhlo.codegen.lowering.fused import (
 )
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.ir.graph import Node, Reduce
-from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear
+from tinyhlo.ir.index import ZERO, Index, axis_variables, constant, index, linear
 from tinyhlo.ir.transform import Transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
@@ -137,7 +137,7 @@ class NetworkLowering(Lowering):
     def find_rows(self, result: Node, part: Part) -> Rows | None:
         """How to compute `result` from `part` of the sum; None where rows or tiles of the sum are
         not axes of the result, or neighbours along one."""
-        variables = [Var(f"o{axis}", extent) for axis, extent in enumerate(result.shape)]
+        variables = axis_variables(result.shape)
         around = LoweringAround(self.kernel, self.total, lambda _: literal(0, self.total.dtype))
         around.value(result, list(map(index, variables)))
         tiled = [p for p, n in enumerate(self.total.shape) if part.extents[p] != n]

@@ -20,7 +20,6 @@ sums of each part lie in scratch, and a second piece adds them, in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -51,8 +50,8 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.ir.dtypes import F32, F64
-from tinyhlo.ir.graph import Node, Reduce, Shape
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, point_of, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
@@ -107,7 +106,7 @@ class Product:
         self.lowering = LoweringAround(kernel, node)
         c = layout.contraction
         if target.is_processor and c.extent(c.n) < FEW <= c.extent(c.m):
-            c = replace(c, left=c.right, right=c.left, m=c.n, n=c.m)
+            c = c.turned
         self.c = c
         self.batch, self.rows = c.extent(c.batch), c.extent(c.m)
         self.columns, self.depth = c.extent(c.n), c.extent(c.k)
@@ -128,7 +127,7 @@ class Product:
         changed = {self.lowering.reads[param] for _, param in self.kernel.in_place}
         where, value = self.epilogue()
         operands = [
-            self.lowering.value(node, list(points(node.shape)), ())
+            self.lowering.value(node, list(point_of(node.shape)), ())
             for node in (self.c.left, self.c.right)
         ]
         return all(load.memory not in changed for load in all_loads(*operands)) and all(
@@ -312,13 +311,8 @@ class Product:
         """Where an element of the result lies, and its value."""
         total, result = Read("sum", self.node.dtype), self.kernel.graph.results[0]
         lowering = LoweringAround(self.kernel, self.node, lambda _: total)
-        place = points(result.shape)
+        place = point_of(result.shape)
         return linear(place, result.shape), lowering.value(result, list(place), ())
-
-
-def points(shape: Shape) -> tuple[Index, ...]:
-    """A point of a shape."""
-    return tuple(index(Var(f"o{axis}", extent)) for axis, extent in enumerate(shape))
 
 
 def pitch(count: int) -> int:

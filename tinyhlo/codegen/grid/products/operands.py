@@ -21,7 +21,7 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Positions, Product, points
+from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Positions, Product
 from tinyhlo.codegen.grid.products.fragments import Fragment
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import MatrixTile
@@ -38,7 +38,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.ir.dtypes import U16, U32, DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, constant, index, is_multiple
+from tinyhlo.ir.index import ZERO, Condition, Index, constant, index, is_multiple, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
@@ -173,7 +173,7 @@ class NarrowProduct(Product):
 
 def holds(product: Product, operand: Node, dtype: DType) -> bool:
     """Whether all values of an operand are computed in 16 bits and widened then."""
-    value = product.lowering.value(operand, list(points(operand.shape)), ())
+    value = product.lowering.value(operand, list(point_of(operand.shape)), ())
     return narrowed(value, dtype) is not None
 
 
