@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call, check
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.transform.lower import lower_transform
@@ -141,7 +142,7 @@ def test_one_product(columns: int) -> None:
     values = np.random.default_rng(columns).standard_normal((3, columns)).astype(np.float32)
     for result in (y, permute(y, (1, 0)), elementwise(Op.NEG, permute(y, (1, 0)))):
         graph = Graph((x.type,), (result,))
-        program = lower_transform(Kernel("kernel", graph), TARGET)
+        program = lower_transform(Kernel("kernel", graph), TARGET, Moves())
         assert program is not None and program.moves[0] == "unroll 4x3"
         check(result, inputs=(values,))
 

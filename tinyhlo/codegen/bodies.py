@@ -3,14 +3,15 @@
     names_in(for j in 9: sum += x[i*9 + j])  ->  {i, j}
     changed(the same)                        ->  {"sum"}
 
-Moves and renderers ask here and change statements by `rewritten`: a new kind of statement needs its
-lines here, in the printer and in the renderer.
+Moves and renderers ask here and change statements by `rewritten`: a new kind of statement needs a
+line of FIELDS, and its lines in the printer and in the renderer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from tinyhlo.codegen.expressions import (
     NOTHING,
@@ -31,6 +32,7 @@ from tinyhlo.codegen.loops import (
     Body,
     Copy,
     Declare,
+    EndCopies,
     Fetch,
     FragmentProduct,
     If,
@@ -40,13 +42,14 @@ from tinyhlo.codegen.loops import (
     ReadTexel,
     Statement,
     Store,
+    Synchronize,
     TileProduct,
     WarpgroupProducts,
     WriteTexel,
 )
 from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import Index, Var, substitute
+from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
 
@@ -72,40 +75,74 @@ def nested_loops(statement: Statement) -> list[Loop]:
     return nest
 
 
+class Fields(NamedTuple):
+    """Names of a statement's fields, by what is in them: one of these, or a tuple. Conditions have
+    indices, and so have pairs of memory and an index."""
+
+    values: tuple[str, ...] = ()  # that it computes
+    parts: tuple[str, ...] = ()  # of those values
+    indices: tuple[str, ...] = ()  # but those over variables of its own
+    registers: tuple[str, ...] = ()  # that it declares or changes
+    memory: tuple[str, ...] = ()
+
+
+FIELDS: dict[type, Fields] = {
+    Loop: Fields(indices=("start",)),
+    Bind: Fields(indices=("index",)),
+    Declare: Fields(values=("value",), registers=("name",)),
+    Accumulate: Fields(values=("value",), registers=("name",)),
+    Assign: Fields(values=("values",), parts=("elements",), registers=("names",)),
+    Store: Fields(values=("value",), indices=("index",), memory=("memory",)),
+    If: Fields(indices=("conditions",)),
+    Allocate: Fields(memory=("memory",)),
+    Keep: Fields(values=("values", "condition"), registers=("count",), memory=("memories",)),
+    TileProduct: Fields(
+        values=("values",),
+        indices=("left_rows", "right_vectors", "tile_start", "ahead"),
+        memory=("left", "right", "tile"),
+    ),
+    Synchronize: Fields(),
+    Copy: Fields(indices=("index", "origin", "conditions"), memory=("memory", "source")),
+    EndCopies: Fields(),
+    FragmentProduct: Fields(values=("words",), registers=("sums",)),
+    WarpgroupProducts: Fields(indices=("places",), registers=("sums",), memory=("left", "right")),
+    Fetch: Fields(indices=("index",), registers=("names",), memory=("memory",)),
+    Put: Fields(values=("values",), indices=("index",), memory=("memory",)),
+    ReadTexel: Fields(indices=("x", "y"), registers=("names",), memory=("image",)),
+    WriteTexel: Fields(values=("values",), indices=("x", "y"), memory=("image",)),
+}
+
+
+def held(statement: Statement, fields: tuple[str, ...]) -> tuple[Any, ...]:
+    """What is in some fields of a statement, tuples by their elements."""
+    found: tuple[Any, ...] = ()
+    for name in fields:
+        part = getattr(statement, name)
+        found += part if type(part) is tuple else (part,)
+    return found
+
+
 def values_in(statement: Statement) -> tuple[Expression, ...]:
     """The values that a statement itself computes."""
-    match statement:
-        case Declare(value=value) | Accumulate(value=value) | Store(value=value):
-            return (value,)
-        case Assign(values=values) | TileProduct(values=values) | FragmentProduct(words=values):
-            return values
-        case WriteTexel(values=values) | Put(values=values):
-            return values
-        case Keep(values=values, condition=condition):
-            return (*values, condition)
-        case _:
-            return ()
+    return held(statement, FIELDS[type(statement)].values)
 
 
 def indices_in(statement: Statement) -> tuple[Index, ...]:
     """The indices that a statement itself has, those of its values aside."""
-    match statement:
-        case Store(index=where) | Bind(index=where) | Loop(start=where) | Fetch(index=where):
-            return (where,)
-        case Put(index=where):
-            return (where,)
-        case ReadTexel(x=x, y=y) | WriteTexel(x=x, y=y):
-            return (x, y)
-        case Copy(index=where, origin=origin, conditions=conditions):
-            return (where, origin, *(c.index for c in conditions))
-        case If(conditions=conditions):
-            return tuple(c.index for c in conditions)
-        case TileProduct(indices=indices):
-            return indices
-        case WarpgroupProducts(places=pairs):
-            return tuple(where for pair in pairs for where in pair)
-        case _:
-            return ()
+    return indices_of(held(statement, FIELDS[type(statement)].indices))
+
+
+def indices_of(parts: tuple[Any, ...]) -> tuple[Index, ...]:
+    found: tuple[Index, ...] = ()
+    for part in parts:
+        match part:
+            case Index():
+                found += (part,)
+            case Condition():
+                found += (part.index,)
+            case _ if type(part) is tuple:
+                found += indices_of(part)
+    return found
 
 
 def all_indices(body: Iterable[Statement]) -> Iterator[Index]:
@@ -131,19 +168,8 @@ def memories_read(body: Iterable[Statement]) -> set[Memory]:
 
 def memories_in(body: Body) -> set[Memory]:
     """Memory that a body reads or writes."""
-    found = memories_read(body)
-    for statement in below(body):
-        if isinstance(statement, (Store, Fetch, Put)):
-            found.add(statement.memory)
-        elif isinstance(statement, Copy):
-            found.update((statement.memory, statement.source))
-        elif isinstance(statement, WarpgroupProducts):
-            found.update((statement.left, statement.right))
-        elif isinstance(statement, (ReadTexel, WriteTexel)):
-            found.add(statement.image)
-        elif isinstance(statement, Keep):
-            found.update(statement.memories)
-    return found
+    own = (m for s in below(body) for m in held(s, FIELDS[type(s)].memory) if m is not None)
+    return memories_read(body).union(own)
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -163,17 +189,7 @@ def names_set(body: Iterable[Statement]) -> frozenset[str]:
 
 def set_by(statement: Statement) -> frozenset[str]:
     """Registers that a statement itself declares or changes."""
-    match statement:
-        case Declare(name=name) | Accumulate(name=name):
-            return frozenset((name,))
-        case Assign(names=names) | FragmentProduct(sums=names) | Fetch(names=names):
-            return frozenset(names)
-        case ReadTexel(names=names) | WarpgroupProducts(sums=names):
-            return frozenset(names)
-        case Keep(count=count):
-            return frozenset((count,))
-        case _:
-            return frozenset()
+    return frozenset(held(statement, FIELDS[type(statement)].registers))
 
 
 def changed(body: Body) -> frozenset[str]:
@@ -353,48 +369,33 @@ def rewritten(
     name_of: Callable[[str], str] = str,
 ) -> Statement:
     """The statement, and those inside it, with other values, indices and registers."""
-    match statement:
-        case Declare(name=name, value=value):
-            return Declare(name_of(name), value_of(value))
-        case Accumulate(name=name, op=op, value=value):
-            return Accumulate(name_of(name), op, value_of(value))
-        case Assign(names=names, values=values, combiner=combiner, elements=elements):
-            changed = tuple(map(name_of, names)), tuple(map(value_of, values))
-            return Assign(*changed, combiner, tuple(map(value_of, elements)))
-        case Store(memory=memory, index=where, value=value):
-            return Store(memory, index_of(where), value_of(value))
-        case Loop(body=body, start=start):
-            inner = tuple(rewritten(s, value_of, index_of, name_of) for s in body)
-            return replace(statement, body=inner, start=index_of(start))
-        case If(conditions=conditions, body=body):
-            held = tuple(c.of(index_of(c.index)) for c in conditions)
-            return If(held, tuple(rewritten(s, value_of, index_of, name_of) for s in body))
-        case Bind(var=var, index=where):
-            return Bind(var, index_of(where))
-        case Keep(memories=memories, values=values, condition=condition, count=count):
-            kept = tuple(map(value_of, values))
-            return Keep(memories, kept, value_of(condition), name_of(count))
-        case TileProduct():
-            return statement.over(value_of, index_of)
-        case Fetch(names=names, index=where):
-            return replace(statement, names=tuple(map(name_of, names)), index=index_of(where))
-        case Copy(memory=memory, index=where, source=source, origin=origin, conditions=conditions):
-            held = tuple(c.of(index_of(c.index)) for c in conditions)
-            return Copy(memory, index_of(where), source, index_of(origin), held, statement.words)
-        case Put(memory=memory, index=where, values=values):
-            return Put(memory, index_of(where), tuple(map(value_of, values)))
-        case ReadTexel(names=names, image=image, x=x, y=y):
-            return ReadTexel(tuple(map(name_of, names)), image, index_of(x), index_of(y))
-        case WriteTexel(image=image, x=x, y=y, values=values):
-            return WriteTexel(image, index_of(x), index_of(y), tuple(map(value_of, values)))
-        case FragmentProduct(name=name, sums=sums, words=words):
-            changed = tuple(map(name_of, sums)), tuple(map(value_of, words))
-            return FragmentProduct(name, *changed, statement.adds)
-        case WarpgroupProducts(sums=sums, places=pairs):
-            moved = tuple((index_of(one), index_of(two)) for one, two in pairs)
-            return replace(statement, sums=tuple(map(name_of, sums)), places=moved)
+    fields, new = FIELDS[type(statement)], dict[str, Any]()
+    for name in fields.values + fields.parts:
+        new[name] = mapped(getattr(statement, name), value_of)
+    for name in fields.indices:
+        new[name] = with_indices(getattr(statement, name), index_of)
+    for name in fields.registers:
+        new[name] = mapped(getattr(statement, name), name_of)
+    if isinstance(statement, (Loop, If)):
+        new["body"] = tuple(rewritten(s, value_of, index_of, name_of) for s in statement.body)
+    return replace(statement, **new) if new else statement
+
+
+def mapped(part: Any, change: Callable[[Any], Any]) -> Any:
+    return tuple(map(change, part)) if type(part) is tuple else change(part)
+
+
+def with_indices(part: Any, change: Callable[[Index], Index]) -> Any:
+    """A field with its indices changed; memory beside them stays."""
+    match part:
+        case Index():
+            return change(part)
+        case Condition():
+            return part.of(change(part.index))
+        case _ if type(part) is tuple:
+            return tuple(with_indices(each, change) for each in part)
         case _:
-            return statement
+            return part
 
 
 def substituted(body: Body, values: Mapping[Var, Index]) -> Body:

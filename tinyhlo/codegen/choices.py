@@ -52,3 +52,8 @@ class Moves(list[str]):
         del self[done:]
         self.open = known | {decision: self.open[decision]}
         return body
+
+    def adopt(self, tried: Moves) -> None:
+        """What was tried with moves of its own is done: its decisions are open here, too."""
+        self.extend(tried)
+        self.open |= tried.open

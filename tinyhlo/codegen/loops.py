@@ -11,7 +11,7 @@ may use the same variable again: each loop binds it anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Union
@@ -181,25 +181,6 @@ class TileProduct:
     def vectors(self) -> int:
         return len(self.values) or len(self.right_vectors)
 
-    @property
-    def indices(self) -> tuple[Index, ...]:
-        """Every index but the steps: those that names around the statement occur in."""
-        ahead = (where for _, where in self.ahead)
-        return (*self.left_rows, *self.right_vectors, self.tile_start, *ahead)
-
-    def over(
-        self, value_of: Callable[[Expression], Expression], index_of: Callable[[Index], Index]
-    ) -> TileProduct:
-        """The same product with its values and indices mapped."""
-        return replace(
-            self,
-            left_rows=tuple(map(index_of, self.left_rows)),
-            right_vectors=tuple(map(index_of, self.right_vectors)),
-            tile_start=index_of(self.tile_start),
-            ahead=tuple((memory, index_of(where)) for memory, where in self.ahead),
-            values=tuple(map(value_of, self.values)),
-        )
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Synchronize:
@@ -325,7 +306,8 @@ class Turns:
 class LoopProgram:
     """The loops of one kernel. `arguments` are its reads, then its writes, as in `Launch`;
     `in_place` lists (write, read) positions that are the same memory; `tables` are small constant
-    arrays; `moves` is the schedule that was applied, for people to read."""
+    arrays; `moves` is the schedule that was applied, for people to read; of what is `planned` the
+    lowering has chosen it all."""
 
     name: str
     reads: tuple[Memory, ...]
@@ -334,6 +316,7 @@ class LoopProgram:
     in_place: tuple[tuple[int, int], ...] = ()
     tables: tuple[tuple[Memory, np.ndarray], ...] = ()
     moves: tuple[str, ...] = ()
+    planned: bool = False
     streamed: tuple[Memory, ...] = ()  # written around the cache
     views: tuple[tuple[Memory, Memory], ...] = ()  # of a read, as another type
     together: int = 0  # groups of a grid that share a multiprocessor's registers; 0: any number

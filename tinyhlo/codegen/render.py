@@ -104,7 +104,7 @@ def render(
 def loops_of(kernel: Kernel, target: Target, runs: float, moves: Moves) -> LoopProgram:
     """The loops of a kernel that runs so often, as the schedule of `moves` asks for."""
     loops = lower_kernel(kernel, target, moves)
-    return loops if loops.moves else choose_moves(loops, target, runs, moves)
+    return loops if loops.planned else choose_moves(loops, target, runs, moves)
 
 
 def is_inline(kernel: Kernel, loops: LoopProgram, runs: float, places: int, length: int) -> bool:

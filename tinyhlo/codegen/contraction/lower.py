@@ -99,12 +99,14 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     if near and is_along_rows(layout, node.dtype, target, right, lowering):
         return None
     computed = right is not None and in_lanes(layout, lowering)
-    plan = plan_contraction(layout, node.dtype, target, left, right, computed, near, moves)
+    tried = Moves(moves.asked)
+    plan = plan_contraction(layout, node.dtype, target, left, right, computed, near, tried)
     if plan is None:
         return None
     small = prod(layout.contraction.left.shape) <= SMALL_WORK
     if small and not moves.choose("product", {"tiles": True, "loops": False}):
         return None
+    moves.adopt(tried)
     return Builder(kernel, node, layout, plan, left, right).program()
 
 

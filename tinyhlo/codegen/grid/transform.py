@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.grid.mapping import ITEMS, SMALL, collapsed, iterations, recovered
 from tinyhlo.codegen.loops import (
     Axis,
@@ -48,7 +49,7 @@ def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
     if not sums or kernel.in_place or target.is_processor:
         return None
     chain = find_chain(sums, lambda node: isinstance(node, Param), target)
-    return TileBuilder(kernel, chain, target).program() if chain is not None else None
+    return None if chain is None else TileBuilder(kernel, chain, target, Moves()).program()
 
 
 class TileBuilder(ChainBuilder):

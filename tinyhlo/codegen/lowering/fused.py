@@ -148,11 +148,12 @@ class Lowering:
         self.names = 0
         self.pieces: dict[Node, Parts] = {}
 
-    def program(self, body: Body, moves: Sequence[str] = ()) -> LoopProgram:
-        """`body` as the loops of the whole kernel."""
+    def program(self, body: Body, moves: Sequence[str] | None = None) -> LoopProgram:
+        """`body` as the loops of the whole kernel, with its `moves` where they are chosen."""
         tables = tuple((memory, node.value) for node, memory in self.tables.items())
-        name, in_place = self.kernel.name, self.kernel.in_place
-        return LoopProgram(name, self.reads, self.writes, body, in_place, tables, tuple(moves))
+        name, in_place, done = self.kernel.name, self.kernel.in_place, tuple(moves or ())
+        planned = moves is not None
+        return LoopProgram(name, self.reads, self.writes, body, in_place, tables, done, planned)
 
     # --- scopes ------------------------------------------------------------------------------
 

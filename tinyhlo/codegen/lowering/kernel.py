@@ -56,8 +56,8 @@ def lower_kernel(kernel: Kernel, target: Target, moves: Moves | None = None) -> 
         return lowering(kernel, target)
     shaped = in_shape_of_sum(kernel)
     return (
-        lower_transform(shaped, target)
-        or lower_transform(kernel, target)
+        lower_transform(shaped, target, moves)
+        or (shaped is not kernel and lower_transform(kernel, target, moves))
         or lower_contraction(shaped, target, moves)
         or lower_row_chain(shaped, target, moves)
         or lower_fused(shaped)

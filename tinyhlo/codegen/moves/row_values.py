@@ -52,13 +52,13 @@ def taken_out(loop: Loop, target: Target, moves: Moves) -> Body:
     ]
     at = index(loop.var)
     stores = tuple(Store(m, at, value) for m, value in zip(memories, values, strict=True))
-    tried: Moves = Moves(moves.asked)
+    tried = Moves(moves.asked)
     first = vectorised(Loop(loop.var, Axis.SERIAL, stores), target, tried)
     size = sum(memory.nbytes for memory in memories)
     if not has_lanes((first,)) or size > target.l2_bytes // 2:
         return (loop,)
-    moves.extend((*tried, *(f"before {memory.name}" for memory in memories)))
-    moves.open |= tried.open
+    moves.adopt(tried)
+    moves.extend(f"before {memory.name}" for memory in memories)
     loads: dict[Expression, Expression] = {s.value: Load(s.memory, at) for s in stores}
     rows = tuple(rewritten(s, lambda e: exchanged(e, loads)) for s in loop.body)
     return (*map(Allocate, memories), first, replace(loop, body=rows))

@@ -39,7 +39,7 @@ SHORTEST = 16  # bytes of a vector: of four points of a transform, which lie at 
 Access = tuple[Memory, Index, bool]  # whether it is a store
 
 
-def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
+def lower_transform(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
     """The LoopProgram of such a kernel, its moves chosen; None for any other kernel."""
     sums = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
     if not sums or kernel.in_place:
@@ -47,14 +47,18 @@ def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
     chain = find_chain(sums, lambda node: isinstance(node, Param), target)
     if chain is None:
         return None
-    return ChainBuilder(kernel, chain, target).program()
+    tried = Moves(moves.asked)
+    program = ChainBuilder(kernel, chain, target, tried).program()
+    if program is not None:
+        moves.adopt(tried)
+    return program
 
 
 class ChainBuilder:
     """Builds the stages of one tile and the loop around them."""
 
-    def __init__(self, kernel: Kernel, chain: Chain, target: Target) -> None:
-        self.kernel, self.chain, self.target = kernel, chain, target
+    def __init__(self, kernel: Kernel, chain: Chain, target: Target, moves: Moves) -> None:
+        self.kernel, self.chain, self.target, self.moves = kernel, chain, target, moves
         counts = {axis: n // chain.blocks[axis] for axis, n in chain.extents.items()}
         self.tile = Var("tile", prod(counts.values()))
         numbers = unravel(index(self.tile), tuple(counts.values()))
@@ -63,7 +67,6 @@ class ChainBuilder:
         }
         self.scratch: dict[Node, tuple[Memory, Part]] = {}
         self.tables: Tables = {}
-        self.moves = Moves()
         self.work = 0
 
     def program(self) -> LoopProgram | None:
