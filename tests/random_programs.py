@@ -125,6 +125,22 @@ def taken(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return jnp.take(x, indices, axis, mode=q.of("clip", "wrap", "fill"))
 
 
+def best(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """The greatest along an axis and its place, by a function of one's own; at times at places."""
+
+    def greater(one: Any, other: Any) -> Any:
+        chosen = other[0] > one[0]
+        return tuple(jnp.where(chosen, b, a) for a, b in zip(one, other, strict=True))
+
+    values = jnp.nan_to_num(exact(x)) if is_float(x) else x.astype(jnp.int32)
+    least = np.array(-np.inf if is_float(x) else np.iinfo(np.int32).min, values.dtype)
+    places = lax.broadcasted_iota(jnp.int32, x.shape, axis)
+    found = lax.reduce((values, places), (least, np.int32(0)), greater, (axis,))
+    if found[0].ndim and q.below(2):
+        return [taken(q, each, y, q.below(each.ndim)) for each in found]
+    return found
+
+
 def scattered(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     places = x.at[q.indices(x.shape[0], 6)]
     return getattr(places, q.of("add", "max", "min", "mul"))(1)
@@ -301,7 +317,7 @@ STEPS: tuple[Step, ...] = (
     *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
     *(scattered, scattered_rows, complex_numbers, complex_numbers, looped),
     *(updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
-    *(updated_rows, ranked, ranked, bits, scanned, scanned),
+    *(updated_rows, ranked, ranked, bits, scanned, scanned, best),
 )
 
 

@@ -114,6 +114,17 @@ def test_zeros_count_without_a_mask() -> None:
     np.testing.assert_array_equal(found.matrix, MATRIX)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_matrix_that_is_not_finite_is_no_transform(number: float) -> None:
+    """Its columns are not exchanged for their sums: c*a + c*b is c*(a + b) for finite c alone."""
+    x = param(0, (3, 8), F32)
+    matrix = np.array([[1, number, number]] * 4, np.float32)
+    assert find_transform(apply(matrix, x, masked=False)) is None
+    values = np.outer([1, 2, -1], np.ones(8)).astype(np.float32)
+    (found,) = check(apply(matrix, x, masked=False), inputs=(values,))
+    assert np.isnan(found).all()
+
+
 def test_a_mask_of_columns_is_no_transform() -> None:
     """It hides other elements than the zeros of the matrix."""
     x = param(0, (3, 8), F32)

@@ -11,12 +11,15 @@ import pytest
 from jax import lax
 
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.accumulate import accumulate
+from tinyhlo.ir.accumulate import accumulate, terms_of
+from tinyhlo.ir.build import param
+from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph, Loop, Node, Param, Scatter, UpdateSlice
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import verify_graph
+from tinyhlo.ir.walks import users_of
 
 RANDOM = np.random.default_rng(0)
 TABLE = (40, 6)
@@ -174,6 +177,23 @@ def test_a_state_that_is_not_zeros_stays(start: float) -> None:
     assert sums(graph) == 1
     (got,) = run_graph(graph, arguments)
     np.testing.assert_array_equal(np.signbit(got[:5]), False)
+
+
+def test_long_sums_and_sums_of_themselves() -> None:
+    """Terms are found in time that is linear in the sum, however deep it is."""
+
+    def doubled(x: jax.Array, places: jax.Array) -> jax.Array:
+        for _ in range(60):
+            x = x + x
+        return jnp.zeros(TABLE).at[places].add(1) + x
+
+    assert sums(changed(doubled, numbers(*TABLE), PLACES)) == 61
+    x, y = param(0, TABLE, F32), param(1, TABLE, F32)
+    total: Node = x
+    for _ in range(3000):
+        total = total + y
+    users = users_of(Graph((x.type, y.type), (total,)).nodes())
+    assert list(terms_of(total, users)) == [(x, 1), *[(y, 1)] * 3000]
 
 
 def test_differences() -> None:

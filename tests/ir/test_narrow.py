@@ -12,8 +12,19 @@ from tests.random_graphs import Random, random_program, slice_
 from tests.schedule.graphs import I32, mul, normal
 from tinyhlo.ir import build, narrow
 from tinyhlo.ir.build import elementwise, param, reduce
-from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.graph import Graph, Loop, MultiReduce, Node, Reduce, Scan, Shape, Sort, UpdateSlice
+from tinyhlo.ir.dtypes import BOOL, F32
+from tinyhlo.ir.graph import (
+    Graph,
+    Loop,
+    MultiReduce,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    Sort,
+    TensorType,
+    UpdateSlice,
+)
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.parts import merged_part, split_part
@@ -309,6 +320,24 @@ def test_random_graphs(seed: int) -> None:
     for got, want in zip(run_graph(after, arguments), run_graph(graph, arguments), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+def test_rows_at_data_of_a_reduce_to_two_values() -> None:
+    """The greatest along an axis and its place, at columns that are made of another argument."""
+    x, k = param(0, (31, 16, 31), F32), param(1, (5,), I32)
+    types = [TensorType((), dtype) for dtype in (F32, I32, F32, I32)]
+    one, at, other, place = (build.param(n, (), t.dtype) for n, t in enumerate(types))
+    larger = elementwise(Op.LT, one, other, dtype=BOOL)
+    chosen = build.where(larger, other, one), build.where(larger, place, at)
+    numbers = build.iota(x.shape, I32, 1)
+    initial = build.scalar(-4.0, F32), build.scalar(0, I32)
+    best = build.multi_reduce((x, numbers), initial, (1,), Graph(tuple(types), chosen))
+    columns = build.broadcast(elementwise(Op.MAX, k, build.full(0, (5,), I32)), (31, 5), (1,))
+    rows = build.iota((31, 5), I32, 0)
+    read = [build.gather(value, [rows, columns]) for value in best]
+    arguments = normal(31, 16, 31), np.array([0, 0, 0, 2, 0], np.int32)
+    after = narrowed(Graph((x.type, k.type), tuple(read)), *arguments)
+    assert computed(after) == [(5, 31)]
 
 
 @pytest.mark.parametrize("seed", range(60))

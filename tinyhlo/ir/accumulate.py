@@ -117,23 +117,28 @@ def is_sum(node: Node) -> bool:
 
 
 def is_term(node: Node, users: Users) -> bool:
-    """Whether a sum is part of one other alone: of a sum, or the first of a difference."""
+    """Whether a sum is part of one other alone, once: of a sum, or the first of a difference."""
     if not isinstance(node, Elementwise) or len(users[node]) != 1:
         return False
     (user,) = users[node]
     if not isinstance(user, Elementwise) or user.op is not node.op:
+        return False
+    if user.inputs.count(node) > 1:
         return False
     return node.op is Op.ADD or (node.op is Op.SUB and user.inputs[1] is not node)
 
 
 def terms_of(node: Node, users: Users) -> Iterator[tuple[Node, int]]:
     """What a sum is of, and with which sign, through those that are part of it alone."""
-    second = -1 if isinstance(node, Elementwise) and node.op is Op.SUB else 1
-    for child, sign in zip(node.inputs, (1, second), strict=True):
-        if is_sum(child) and is_term(child, users):
-            yield from terms_of(child, users)
-        else:
-            yield child, sign
+    pending = [(node, 1)]
+    while pending:
+        each, sign = pending.pop()
+        if each is not node and not (is_sum(each) and is_term(each, users)):
+            yield each, sign
+            continue
+        assert isinstance(each, Elementwise)
+        first, second = each.inputs
+        pending += (second, -1 if each.op is Op.SUB else 1), (first, 1)
 
 
 def added_to(terms: Sequence[Term], position: int, begins_as_zeros: bool) -> Node | None:

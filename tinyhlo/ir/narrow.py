@@ -34,6 +34,7 @@ from tinyhlo.ir.graph import (
     Sort,
     UpdateSlice,
     intern,
+    maker,
     topological,
 )
 from tinyhlo.ir.parts import PARTS
@@ -158,7 +159,7 @@ def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set
             region = need.asked[k] if need is not None else None
             ask(child, None if region == whole(child.shape) else region)
     for node, need in list(needs.items()):
-        rows, source = rows_read(need), needs.get(node.inputs[0])
+        rows, source = rows_read(need), needs.get(maker(node.inputs[0]))
         if rows is not None and (source is None or source.own != rows):
             del needs[node]  # the source is computed whole
     return needs, updates

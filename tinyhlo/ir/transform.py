@@ -68,7 +68,7 @@ def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Trans
             return None
         matrix = values(factor, rows, node.axes).reshape(sides)
         kept = np.True_ if mask is None else values(mask, rows, node.axes).reshape(sides)
-        if not np.all((matrix != 0) == kept):
+        if not np.isfinite(matrix).all() or not np.all((matrix != 0) == kept):
             return None
         if len(np.unique(np.abs(matrix))) > MAX_COEFFICIENTS:
             return None

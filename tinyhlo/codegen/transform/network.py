@@ -10,8 +10,10 @@ matrices is treated one by one. In the matrix of a discrete Fourier transform th
 the butterflies of a fast one: 16 complex points cost 156 operations, where the dense product
 needs 768 and the textbook counts 320.
 
-Each result remains a sum of its own terms, so infinities and NaN go where the dense product
-sends them; only terms whose coefficient is zero are left out.
+The matrix is finite. Each result remains a sum of its own terms, so infinities and NaN go where
+the dense product sends them; only terms whose coefficient is zero are left out. Numbers are added
+before they are multiplied, so that sums of numbers beyond half of a type's range may overflow where
+their products by factors below one would not.
 """
 
 from __future__ import annotations
