@@ -33,6 +33,7 @@ from tinyhlo.records import dataclass
 
 Indices = tuple[Index, ...]
 UNKNOWN: Indices = (Index(-1, ()),)  # an index that is data
+INNER = "q"  # begins the names of variables of reduces inside, each of which has its own
 # Every value that stops at a reshape asks how it regroups the same indices; none of them is data,
 # whose bounds are not part of an index.
 regrouped = lru_cache(maxsize=4096)(reshape_index)
@@ -92,8 +93,13 @@ def access(root: Node, stop: Callable[[Node], bool]) -> dict[Node, set[Indices]]
         if stop(node):
             found.setdefault(node, set()).add(at)
         else:
-            pending += operands_at(node, at, reduced_axes(node, f"q{id(node)}_"))
+            pending += operands_at(node, at, reduced_axes(node, f"{INNER}{id(node)}_"))
     return found
+
+
+def is_inner(var: Var) -> bool:
+    """Whether a reduce inside runs over a variable that `access` found."""
+    return var.name.startswith(INNER)
 
 
 def operands_at(node: Node, at: Indices, reduced: tuple[Var, ...]) -> list[tuple[Node, Indices]]:

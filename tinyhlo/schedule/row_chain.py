@@ -22,7 +22,7 @@ from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices, access, reducer_of, space_of
+from tinyhlo.schedule.access import INNER, Indices, access, is_inner, reducer_of, space_of
 from tinyhlo.target import Target
 
 MIN_KEYS = 16  # shorter rows leave nothing to gain
@@ -135,11 +135,6 @@ def walks(position: Index, key: Var) -> bool:
             return False
 
 
-def is_inner(var: Var) -> bool:
-    """A variable of a reduce inside the row, as `access` names them."""
-    return var.name.startswith("q")
-
-
 def variables(position: Index) -> set[Var]:
     found: set[Var] = set()
     for atom, _ in position.terms:
@@ -149,7 +144,7 @@ def variables(position: Index) -> set[Var]:
             case Quotient(dividend=inner) | Remainder(dividend=inner):
                 found |= variables(inner)
             case Data():
-                found.add(Var("q", 1))  # data: nothing is known
+                found.add(Var(INNER, 1))  # of data as little is known as of a sum inside
     return found
 
 
