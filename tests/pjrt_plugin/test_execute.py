@@ -6,6 +6,7 @@ import threading
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -209,6 +210,36 @@ def test_donation_behind_a_queued_reader() -> None:
     gate.set()
     np.testing.assert_array_equal(y, X[::-1] + 1)
     np.testing.assert_array_equal(seen[0], X[::-1])
+
+
+def test_donation_while_a_reader_waits_for_its_place(tiny: jax.Device) -> None:
+    """Another thread's call came first, and is not in the queue yet."""
+    gate, lines = threading.Event(), 1 << 23  # results that large wait until the queue is empty
+
+    def blocked(inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        assert gate.wait(60)
+
+    def read(inputs: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        outputs[0][0] = inputs[0]
+
+    first = jit(stand_in(blocked, [f32(8)], [f32(8)], seconds=SLOW))
+    spread = jax.jit(lambda x: [jnp.broadcast_to(x, (lines, 8))], backend="tiny")
+    with compiled(stand_in(read, [f32(8)], [f32(lines, 8)], seconds=SLOW)):
+        reader = spread.lower(X).compile()
+    slow = stand_in(plus_one, [f32(8)], [f32(8)], aliases=((0, 0),), seconds=SLOW)
+    writer = jit(slow, donate_argnums=0)
+    x, before, seen = on_tiny(X[::-1]), tiny.memory_stats()["bytes_in_use"], []
+    running = [first(X), first(X)]
+    thread = threading.Thread(target=lambda: seen.append(np.array(reader(x)[0][0])))
+    thread.start()
+    while tiny.memory_stats()["bytes_in_use"] < before + 32 * lines:
+        time.sleep(0.01)
+    (y,) = writer(x)
+    gate.set()
+    thread.join()
+    np.testing.assert_array_equal(seen[0], X[::-1])
+    np.testing.assert_array_equal(y, X[::-1] + 1)
+    del running
 
 
 @pytest.mark.parametrize("seconds", [QUICK, SLOW])

@@ -16,6 +16,7 @@ typedef struct {
   Event* done;            /* set when run on the stream */
   Error* error;           /* what `done` is set to */
   bool queued;
+  bool placed;       /* it is in the stream's queue, or was */
   bool failed;       /* an input is the result of a program that failed */
   bool dropped;      /* it uses no storage any more */
   void** inputs;     /* pointers for the entry */
@@ -45,7 +46,7 @@ static Run* run_new(Executable* executable) {
 }
 
 static int32_t* use_count(const Run* run, Storage* storage) {
-  return run->queued ? &storage->queued : &storage->running;
+  return run->placed ? &storage->queued : &storage->running;
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -100,19 +101,11 @@ static bool may_donate(const Executable* executable, const PJRT_ExecuteOptions* 
   return true;
 }
 
-static bool is_used_twice(const Run* run, const Storage* storage) {
-  int uses = 0;
-  for (int64_t k = 0; k < run->executable->input_count; k++)
-    uses += run->input_storage[k] == storage;
-  return uses > 1;
-}
-
-/* May this execution write into the input's memory? Earlier executions on the stream do not mind,
-   when this one runs there too. */
+/* May this execution write into the input's memory? Those in the stream's queue do not mind, when
+   this one comes behind them. One on its way there may come later still. */
 static bool is_ours_alone(const Run* run, const Storage* storage) {
   if (!storage->writable || storage->owners != 1 || storage->external) return false;
-  if (storage->running + storage->queued == 1) return true;
-  return run->queued && !storage->running && !is_used_twice(run, storage);
+  return storage->running == 1 && (run->queued || !storage->queued);
 }
 
 static int64_t donated_input(const Executable* executable, int64_t k) {
@@ -356,6 +349,18 @@ static bool may_overtake(const Job* job) {
   return alone;
 }
 
+/* Whoever writes in place from now on does so behind it. */
+static void place_job(Job* job) {
+  Run* run = (Run*)job;
+  pthread_mutex_lock(&buffers_lock);
+  for (int64_t k = 0; k < run->executable->input_count; k++) {
+    run->input_storage[k]->running--;
+    run->input_storage[k]->queued++;
+  }
+  run->placed = true;
+  pthread_mutex_unlock(&buffers_lock);
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 static Error* make_buffers(const Run* run, Event* ready, Buffer*** lists) {
@@ -453,7 +458,8 @@ static Error* run_on_stream(Run* run, Buffer*** lists, void** done) {
   pthread_mutex_unlock(&buffers_lock);
   set_done(done, run->executable->device_count, run->done);
   if (run->executable->effects) set_last_effect(run->done);
-  run->job = (Job){.run = run_job, .lost = lose_job, .may_overtake = may_overtake};
+  run->job = (Job){.run = run_job, .lost = lose_job, .placed = place_job,
+                    .may_overtake = may_overtake};
   for (int64_t k = 0; k < run->executable->output_count; k++)
     run->job.bytes += run->executable->outputs[k].bytes;
   stream_push(&run->job);

@@ -147,7 +147,7 @@ typedef struct {
   int64_t bytes;
   int32_t owners;   /* buffers that have not been deleted */
   int32_t external; /* views outside, through IncreaseExternalReferenceCount */
-  int32_t running;  /* executions in client threads that use it now */
+  int32_t running;  /* executions in client threads that use it now, or take it to the stream */
   int32_t queued;   /* executions on the stream that will use it */
   bool writable;    /* false: host memory that the client promised not to change */
   void (*release)(void* data, void* argument); /* foreign memory: who is told, or NULL */
@@ -317,6 +317,7 @@ void executable_took(Executable* executable, int64_t nanoseconds);
 typedef struct Job {
   void (*run)(struct Job*);  /* in the worker; settles and then frees the job */
   void (*lost)(struct Job*); /* instead, in a forked child whose parent had not settled it */
+  void (*placed)(struct Job*); /* it is the last in the queue now; not where it has run elsewhere */
   bool (*may_overtake)(const struct Job*); /* would it do the same now as behind all others? */
   int64_t bytes; /* of its results */
   struct Job* next;

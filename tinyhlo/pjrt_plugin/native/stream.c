@@ -111,6 +111,7 @@ void stream_push(Job* job) {
     return;
   }
   while (!has_place(job)) pthread_cond_wait(&changed, &lock);
+  job->placed(job);
   *last = job;
   last = &job->next;
   queued++;
