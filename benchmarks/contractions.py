@@ -31,7 +31,7 @@ from tinyhlo.ir.graph import Reduce, graph_key
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, pointers
 from tinyhlo.runtime.compile import compile_program
-from tinyhlo.runtime.host import ENTRY
+from tinyhlo.runtime.executable import ENTRY
 from tinyhlo.runtime.jit import compile_text, link
 from tinyhlo.runtime.processors import host_target
 from tinyhlo.schedule.program import Buffer, Kernel, Launch, Place, Program

@@ -22,7 +22,7 @@ import numpy as np
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
-from tinyhlo.runtime.host import ENTRY
+from tinyhlo.runtime.executable import ENTRY
 from tinyhlo.runtime.jit import link
 
 

@@ -1,9 +1,9 @@
-"""The compile callback: the one place where the C plugin enters Python.
+"""Compiling for the C plugin, which enters Python here alone.
 
 In: a program and its options as bytes, from C. Out: the address of a C executable that runs without
 Python, or an error left with `tiny_set_error`.
 
-`install()` hands the callback over, once; `api()` gives the address of the PJRT_Api table.
+`install()` hands the function over, once; `api()` gives the address of the PJRT_Api table.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tinyhlo.pjrt_plugin import abi, options
 from tinyhlo.placement import HERE, Placement, placement_of
 from tinyhlo.runtime import core
 from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.functions import pointer_of
 from tinyhlo.signature import Signature
 from tinyhlo.version import VERSION
 
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
-# (client, program, its bytes, options, their bytes) -> executable
-COMPILE = ctypes.CFUNCTYPE(
-    ctypes.c_void_p, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
-)
 COUNTS = ("device", "partition", "input", "output", "alias", "donor", "constant")
 ARRAYS = [
     "devices",
@@ -93,14 +90,14 @@ _alive_lock = threading.Lock()
 
 @functools.cache
 def install() -> None:
-    """Give the callback to the C library; from then on the plugin can compile."""
+    """Give `compile_to` to the C library; from then on the plugin can compile."""
     from jaxlib.mlir.dialects import stablehlo
 
     versions = [
         (ctypes.c_int64 * 3)(*map(int, text.split(".")))
         for text in (stablehlo.get_current_version(), stablehlo.get_minimum_version())
     ]
-    core.library().tiny_plugin_install(_callback, *map(ctypes.addressof, versions))
+    core.library().tiny_plugin_install(pointer_of(compile_to), *map(ctypes.addressof, versions))
     # Programs still on the stream use code that the interpreter is about to free.
     atexit.register(core.library().tiny_stream_close)
 
@@ -333,14 +330,18 @@ def _defect(error: BaseException) -> str:
     return f"{summary}{where}\nThis is a defect of tinyhlo; please report it."
 
 
-@COMPILE
-def _callback(
-    client: int, program: int, program_bytes: int, option_pointer: int, option_bytes: int
-) -> int | None:
+def compile_to(
+    client: int, program: int, program_bytes: int, given: int, given_bytes: int, place: int
+) -> int:
+    """What C calls (python_compile in native/python.c): the program and its options are bytes at
+    addresses, and the address of the C executable is put at `place`."""
     try:
         code = ctypes.string_at(program, program_bytes)
-        given = ctypes.string_at(option_pointer, option_bytes) if option_bytes else b""
-        return hand_over(compile_program(code, given), client, code, given)
-    except BaseException as error:  # nothing may cross the C boundary
-        core.set_error(*status_of(error))
-        return None
+        option_bytes = ctypes.string_at(given, given_bytes) if given_bytes else b""
+        made = hand_over(compile_program(code, option_bytes), client, code, option_bytes)
+    except BaseException as error:
+        status, text = status_of(error)
+        core.set_error(status, text)
+        return status
+    ctypes.c_void_p.from_address(place).value = made
+    return 0

@@ -1,7 +1,7 @@
 """NumPy arrays over native memory, native pointers to NumPy arrays, C structures as words.
 
 view(address, f32[2,3])  ->  the array that lies there, not copied
-pointers([x, y])         ->  void*[2]
+pointers([x, y])         ->  void*[2], and arrays_at(its address, types) the arrays
 got(put(x))              ->  x, by way of where programs find arrays
 mismatch(x, f32[2,3])    ->  "must be f32[2,3], got f64[2,3]: convert it to float32"
 """
@@ -33,6 +33,12 @@ def view(address: int | None, type_: TensorType) -> np.ndarray:
         return np.empty(type_.shape, type_.dtype.numpy)
     raw: Any = (ctypes.c_uint8 * type_.nbytes).from_address(address)
     return np.ndarray(type_.shape, type_.dtype.numpy, raw)
+
+
+def arrays_at(table: int, types: Sequence[TensorType]) -> list[np.ndarray]:
+    """The arrays at the addresses of a table, not copied."""
+    addresses = (ctypes.c_void_p * len(types)).from_address(table)
+    return [*map(view, addresses, types)]
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:

@@ -24,9 +24,10 @@ from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport, Timing
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_empty, buffer, checked, copied, got, pointers, put
-from tinyhlo.runtime.library import Pointers, causes
+from tinyhlo.runtime.functions import causes
 from tinyhlo.signature import Signature
 
+Pointers = ctypes.POINTER(ctypes.c_void_p)
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, Pointers, Pointers, ctypes.c_void_p, Pointers)
 Arrays = tuple[np.ndarray, ...]
 

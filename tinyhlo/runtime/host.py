@@ -5,6 +5,7 @@ In: what the compiler's stages produced. Out: `Executable`.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +24,8 @@ from tinyhlo.report import Timing, kernel_line
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_copy, put
 from tinyhlo.runtime.compile import Compiled
-from tinyhlo.runtime.executable import ENTRY, Executable
+from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.functions import pointer_of
 from tinyhlo.runtime.jit import link
 from tinyhlo.runtime.library import Function, Library, host_call, python_call
 from tinyhlo.runtime.trace import trace_to
@@ -44,9 +46,11 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
     )
     constants += tuple(library.descriptor for library in compiled.libraries)
     linked = link(compiled.pieces, program.name)
-    entry = ENTRY(linked.entry)
+    entry, run = linked.entry, None
     if config.debug >= 2 and compiled.counters is not None:
-        entry = ENTRY(reporting(entry, compiled, config))
+        run = reporting(entry, compiled, config)
+        entry = core.address("tiny_python_entry")
+        constants = (np.array([0, pointer_of(run)], np.int64), *constants)
 
     trace = trace_to(config.profile)
     if trace:
@@ -56,14 +60,14 @@ def native(module: Module, program: Program, compiled: Compiled, config: Config)
         name=module.name,
         signature=module.signature,
         aliases=program.aliases,
-        entry=core.address_of(entry),
+        entry=entry,
         arena_bytes=compiled.arena_bytes,
         scratch_bytes=compiled.scratch_bytes,
         constants=constants,
         estimated_seconds=compiled.estimated_seconds,
         kernels=compiled.kernels,
         code_bytes=sum(map(len, compiled.pieces)),
-        keepalive=(compiled, linked, constants, entry),
+        keepalive=(compiled, linked, constants, run),
         effects=bool(module.graph.effects),
         synchronous=any(library.synchronous for library in compiled.libraries),
         on_host=on_host,
@@ -86,16 +90,17 @@ def following(plan: Plan, module: Module, compiled: Compiled, config: Config) ->
     )
 
 
-def reporting(entry: Callable[..., int], compiled: Compiled, config: Config) -> Callable[..., int]:
+def reporting(entry: int, compiled: Compiled, config: Config) -> Callable[..., int]:
     """The entry, followed by a line per kernel that ran (TINYHLO_DEBUG=2), and by one that says why
     they may have been slow."""
+    native = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(entry)
 
-    def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
+    def run(*tables: int) -> int:
         counters = compiled.counters
         assert counters is not None
         before = counters.copy()
         core.library().tiny_met_denormals()
-        status = entry(arguments, results, arena, constants)
+        status = native(*tables)
         slow = core.library().tiny_met_denormals()
         for report, (calls, nanoseconds) in zip(compiled.kernels, counters - before, strict=True):
             if calls:
@@ -103,7 +108,7 @@ def reporting(entry: Callable[..., int], compiled: Compiled, config: Config) -> 
         if slow and not config.flush:
             hint = f"{variable('flush')}=1 makes them zeros"
             print(f"denormal numbers: slow on some processors; {hint}", file=sys.stderr)
-        return int(status)
+        return status
 
     return run
 
@@ -158,21 +163,15 @@ def called(function: Function, signature: Signature) -> Library:
 
 def calling(name: str, signature: Signature, library: Library) -> Executable:
     """An Executable that calls a function of the whole program."""
-
-    def run(arguments, results, arena, constants) -> int:  # type: ignore[no-untyped-def]
-        address = library.descriptor.ctypes.data
-        return core.library().tiny_library_call(address, arguments, results)
-
-    entry = ENTRY(run)
     return Executable(
         name=name,
         signature=signature,
         aliases=(),
-        entry=core.address_of(entry),
+        entry=core.address("tiny_library_entry"),
         arena_bytes=0,
-        constants=(),
+        constants=(library.descriptor,),
         estimated_seconds=1.0,  # never worth blocking the caller for
         kernels=(),
         code_bytes=0,
-        keepalive=(entry, library),
+        keepalive=library,
     )

@@ -13,29 +13,22 @@ them. What it raises ends the program with its traceback as the text of the erro
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import threading
-import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tinyhlo.errors import ExecutionError, TinyhloError, UnsupportedItem, UnsupportedOp
+from tinyhlo.errors import ExecutionError, UnsupportedItem, UnsupportedOp
 from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
-from tinyhlo.runtime.arrays import aligned_empty, checked, pointers, view
+from tinyhlo.runtime.arrays import aligned_empty, arrays_at, checked, pointers
+from tinyhlo.runtime.functions import causes, pointer_of
 
 Function = Callable[[list[np.ndarray]], Sequence[Any]]
-Pointers = ctypes.POINTER(ctypes.c_void_p)
-RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, Pointers, Pointers)
-PACKAGE = str(Path(__file__).parents[1])
 PYTHON_SECONDS = 100e-6  # what a Python function is taken to need: it runs on the stream
 
 
@@ -130,30 +123,6 @@ def host_call(
 
 # --- Python functions --------------------------------------------------------------------------
 
-_raised = threading.local()
-
-
-@contextmanager
-def causes() -> Generator[list[BaseException]]:
-    """What Python functions raise in calls that this thread makes meanwhile. What JAX calls is not
-    asked for: an exception that is kept keeps alive whatever stands on its frames."""
-    before, raised = getattr(_raised, "list", None), list[BaseException]()
-    _raised.list = raised
-    try:
-        yield raised
-    finally:
-        _raised.list = before
-        raised.clear()
-
-
-def told(error: BaseException) -> str:
-    """An exception with its traceback, from the first frame that is not the compiler's own."""
-    frames = error.__traceback__
-    while frames and frames.tb_frame.f_code.co_filename.startswith(PACKAGE):
-        frames = frames.tb_next
-    frames = frames or error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, frames)).strip()
-
 
 def python_call(
     function: Function, operands: Sequence[TensorType], results: Sequence[TensorType]
@@ -177,35 +146,14 @@ def call_in_place(
 ) -> Library:
     """A call of a Python function that reads the operands where they lie, and writes the results
     where they are to lie; it keeps none of them."""
-    operands, results = tuple(operands), tuple(results)
-    stream_function = core.library().tiny_stream_function  # what it waits for may run meanwhile
+    given_types, made_types = tuple(operands), tuple(results)
 
-    def called(inputs: Any, outputs: Any) -> int:
-        stream_function(1)
-        try:
-            given = [view(inputs[k], type_) for k, type_ in enumerate(operands)]
-            function(given, [view(outputs[k], type_) for k, type_ in enumerate(results)])
-        except BaseException as error:
-            if (raised := getattr(_raised, "list", None)) is not None:
-                raised.append(error)
-            code = core.INVALID_ARGUMENT if isinstance(error, ExecutionError) else core.INTERNAL
-            ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
-            core.set_error(code, str(error) if ours else told(error))
-            return code
-        finally:
-            stream_function(-1)
+    def run(inputs: int, outputs: int) -> int:
+        function(arrays_at(inputs, given_types), arrays_at(outputs, made_types))
         return 0
 
-    @RUN
-    def trampoline(_: int, inputs: Any, outputs: Any) -> int:
-        try:
-            return called(inputs, outputs)
-        except BaseException:  # nothing may cross the C boundary, where it would be a success
-            core.set_error(core.INTERNAL, "a Python function failed, and its report too")
-            return core.INTERNAL
-
-    head = np.array([core.address_of(trampoline)], np.int64)
-    return Library(head, trampoline, PYTHON_SECONDS)
+    head = np.array([core.address("tiny_python_run"), pointer_of(run)], np.int64)
+    return Library(head, run, PYTHON_SECONDS)
 
 
 def random_state(call: Call) -> Library:

@@ -331,21 +331,18 @@ void stream_settled(const Job* job);
 bool stream_is_current_thread(void);
 /* Wait until everything queued so far has run; afterwards executions run in their callers. */
 TINY_API void tiny_stream_close(void);
-/* Called by Python: this thread's program enters a Python function (1) or leaves it (-1). */
-TINY_API void tiny_stream_function(int32_t change);
 
 void event_before_fork(void);
 void event_after_fork(bool child);
 void stream_before_fork(void);
 void stream_after_fork(bool child);
 
-/* ---- Python: the one callback ---------------------------------------------------------------- */
+/* ---- Python: the one function ---------------------------------------------------------------- */
 
-typedef void* (*CompileCallback)(Client* client, const void* program, int64_t program_bytes,
-                                 const void* options, int64_t options_bytes);
-
-/* Called by Python once. The versions are those of StableHLO: three numbers each. */
-TINY_API void tiny_plugin_install(CompileCallback compile, const int64_t* current_version,
+/* Called by Python once. `compile` is a Python function (library.h) of what python_compile is given,
+   and of where the executable is to be put. The versions are those of StableHLO: three numbers
+   each. */
+TINY_API void tiny_plugin_install(void* compile, const int64_t* current_version,
                                   const int64_t* minimum_version);
 TINY_API const PJRT_Api* GetPjrtApi(void);
 /* The table for the JAX of the interpreter that has just called install. */

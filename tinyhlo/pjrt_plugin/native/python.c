@@ -1,6 +1,7 @@
-/* The compiler's border to Python: one callback, entered only while the interpreter is alive. What
+/* The compiler's border to Python: one function, entered only while the interpreter is alive. What
    programs call back into is called by their own code. */
 #define _GNU_SOURCE
+#include "../../runtime/native/library.h"
 #include "plugin.h"
 
 #include <dlfcn.h>
@@ -11,7 +12,7 @@
 
 enum { COMPILE_STACK_BYTES = 64 << 20 };
 
-static _Atomic(CompileCallback) compile;
+static _Atomic(void*) compile;
 static int64_t current_version[3], minimum_version[3];
 static const int64_t XLA_VERSION = 2; /* what jaxlib's own C API plugins announce */
 
@@ -24,8 +25,7 @@ static PJRT_NamedValue attribute(const char* name, uint32_t type, int64_t value,
                            .value_size = count};
 }
 
-void tiny_plugin_install(CompileCallback callback, const int64_t* current,
-                         const int64_t* minimum) {
+void tiny_plugin_install(void* function, const int64_t* current, const int64_t* minimum) {
   for (int k = 0; k < 3; k++) current_version[k] = current[k], minimum_version[k] = minimum[k];
   plugin_attributes[0] = attribute("xla_version", PJRT_NamedValue_kInt64, XLA_VERSION, 1);
   plugin_attributes[1] = attribute("stablehlo_current_version", PJRT_NamedValue_kInt64List,
@@ -33,7 +33,7 @@ void tiny_plugin_install(CompileCallback callback, const int64_t* current,
   plugin_attributes[2] = attribute("stablehlo_minimum_version", PJRT_NamedValue_kInt64List,
                                    (int64_t)(intptr_t)minimum_version, 3);
   plugin_attribute_count = PLUGIN_ATTRIBUTES;
-  atomic_store(&compile, callback);
+  atomic_store(&compile, function);
 }
 
 bool python_attached(void) { return atomic_load(&compile) != NULL; }
@@ -68,10 +68,10 @@ static void* serve(void* argument) {
   fenv_t callers;
   fegetenv(&callers);
   fesetenv(FE_DFL_ENV);
-  CompileCallback callback = atomic_load(&compile);
   tiny_clear_error();
-  request->executable = callback(request->client, request->program, request->program_bytes,
-                                 request->options, request->options_bytes);
+  tiny_python_call(atomic_load(&compile), "(nnnnnn)", request->client, request->program,
+                   request->program_bytes, request->options, request->options_bytes,
+                   &request->executable);
   if (!request->executable) request->error = error_from_thread("the compiler");
   fesetenv(&callers);
   return NULL;

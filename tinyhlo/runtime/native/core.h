@@ -105,6 +105,11 @@ int64_t tiny_machine_bytes(void);
    (cores) or "memory" (bytes); INT64_MAX: no limit. */
 TINY_API int64_t tiny_group_limit(const char* groups, const char* mount, const char* controller);
 
+/* ---- the stream that may run this thread's program (pjrt_plugin/native/stream.c) ------------- */
+
+/* The program enters a Python function (1) or leaves it (-1). */
+void tiny_stream_function(int32_t change);
+
 /* ---- what other files of the library use ----------------------------------------------------- */
 
 /* At most so many bytes of a text that has more, cut before a character: who reads half of one as

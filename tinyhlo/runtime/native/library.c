@@ -10,6 +10,11 @@ int32_t tiny_library_call(TinyLibrary* library, void** inputs, void** outputs) {
   return status;
 }
 
+int32_t tiny_library_entry(void** inputs, void** outputs, void* arena, void** constants) {
+  (void)arena;
+  return tiny_library_call(constants[0], inputs, outputs);
+}
+
 typedef struct {
   TinyLibrary head;
   void (*function)(void* output, const void** inputs);

@@ -16,8 +16,22 @@ struct TinyLibrary {
 };
 
 TINY_API int32_t tiny_library_call(TinyLibrary* library, void** inputs, void** outputs);
+/* The entry of a program that is one call; its only constant is the descriptor. */
+TINY_API int32_t tiny_library_entry(void** inputs, void** outputs, void* arena, void** constants);
 
 /* The `run` of plain C functions, which cannot fail. */
 TINY_API int32_t tiny_plain_run(TinyLibrary* self, void** inputs, void** outputs);
+
+/* Call a Python function of numbers. `format` is that of Py_BuildValue, with an "n" for each: they
+   are pointers, or int64_t. The function returns 0, or a code after tiny_set_error; what it raises,
+   before its first statement too, ends in a code and its text. */
+TINY_API int32_t tiny_python_call(void* function, const char* format, ...);
+/* Called by Python once, before all other functions of these: those of its own that are needed. */
+TINY_API void tiny_python_open(const void* functions);
+/* The `run` of Python functions, each of which is the word behind the head. */
+TINY_API int32_t tiny_python_run(TinyLibrary* self, void** inputs, void** outputs);
+/* The entry of a program that is a Python function: the descriptor of that is the first constant,
+   and the others are handed on. */
+TINY_API int32_t tiny_python_entry(void** inputs, void** outputs, void* arena, void** constants);
 
 #endif
