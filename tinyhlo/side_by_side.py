@@ -9,15 +9,16 @@ runs what a process of several would (`import_stablehlo/shared.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.errors import ExecutionError
 from tinyhlo.placement import Placement
 from tinyhlo.runtime.executable import Executable
+from tinyhlo.runtime.functions import together
 from tinyhlo.runtime.host import as_stored, called, calling
 from tinyhlo.runtime.rendezvous import Rendezvous
 from tinyhlo.signature import Signature
@@ -34,15 +35,17 @@ def side_by_side(source: bytes, config: Config, devices: int) -> Executable:
     def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
         rendezvous = Rendezvous(devices)
 
-        def run_one(here: int) -> Sequence[np.ndarray]:
-            with rendezvous.participant(here):
-                return functions[here](arrays[here * count : (here + 1) * count])
+        results: dict[int, Sequence[np.ndarray]] = {}
 
-        with ThreadPoolExecutor(devices) as threads:
-            running = [threads.submit(run_one, here) for here in everyone]
-        if rendezvous.failed is not None:
-            raise rendezvous.failed
-        return [array for each in running for array in each.result()]
+        def run_one(here: int) -> None:
+            with rendezvous.participant(here):
+                results[here] = functions[here](arrays[here * count : (here + 1) * count])
+
+        try:
+            together(run_one, devices)
+        except ExecutionError as error:
+            raise rendezvous.failed or error from None
+        return [array for here in everyone for array in results[here]]
 
     return replace(
         calling(parts[0].name, signature, called(run, signature)),

@@ -161,6 +161,34 @@ def test_exit_of_fresh_interpreters(python: Python) -> None:
         python(program)
 
 
+def test_functions_of_devices_that_run_when_the_interpreter_ends(
+    python: Callable[..., str],
+) -> None:
+    """Python starts no thread any more then, and has ended those of its pools."""
+    program = """
+        import atexit, threading, jax, jax.numpy as jnp, numpy as np
+        from jax.experimental import io_callback
+        from jax.sharding import Mesh, PartitionSpec as P
+
+        ending = threading.Event()
+        atexit.register(ending.set)  # before JAX waits for what still runs
+
+        def of_devices(function):
+            def step(x):
+                return io_callback(lambda x: (function(), x)[1], x, x)
+            return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+
+        mesh = Mesh(np.array(jax.devices()), "x")
+        wait = of_devices(lambda: print("waited", ending.wait(5)))
+        tell = of_devices(lambda: print("called"))
+        x = jax.block_until_ready(tell(jnp.arange(4.0)))
+        y = tell(wait(x))
+        print("left")
+    """
+    told = ["called"] * 2 + ["left"] + ["waited True"] * 2 + ["called"] * 2
+    assert python(program, TINYHLO_DEVICES="2").splitlines() == told
+
+
 def test_threads_that_outlive_the_main_one_compile(python: Python) -> None:
     """The first program of the process is one: of several modules, but no pool can be had."""
     program = """

@@ -67,6 +67,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_met_denormals": (ctypes.c_bool, ()),
     "tiny_library_call": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_library_entry": (ctypes.c_int32, (ctypes.c_void_p,) * 4),
+    "tiny_python_together": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_int64)),
     "tiny_python_run": (ctypes.c_int32, (ctypes.c_void_p,) * 3),
     "tiny_python_entry": (ctypes.c_int32, (ctypes.c_void_p,) * 4),
     "tiny_plain_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),

@@ -56,6 +56,24 @@ def opened() -> None:
     core.library().tiny_python_open(words)
 
 
+def together(function: Callable[[int], None], count: int) -> None:
+    """Call it with 0, 1, ..., each in a thread of its own. They are C's: Python gives none, nor any
+    of a pool, to what still runs when the interpreter is about to end.
+
+    Raises ExecutionError when one of them fails.
+    """
+
+    def call(number: int) -> int:
+        function(number)
+        return 0
+
+    code = core.library().tiny_python_together(pointer_of(call), count)
+    if code == core.RESOURCE_EXHAUSTED:
+        raise ExecutionError(f"the system has no {count} threads left")
+    if code:
+        raise ExecutionError(f"one of {count} threads has failed")
+
+
 def report(error: BaseException) -> int:
     """Leave an exception as this thread's error; its code."""
     if (raised := getattr(_raised, "list", None)) is not None:

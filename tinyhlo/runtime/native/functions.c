@@ -5,11 +5,13 @@
    A callback of ctypes loses that, and returns whatever lies where its result belongs. */
 #include "library.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 typedef struct Object Object; /* Python's */
 
-/* Mirrored in runtime/functions.py. By address: where Python was loaded, its names may be hidden. */
+/* Mirrored in runtime/functions.py. By address: names of Python may be hidden where it was loaded. */
 typedef struct {
   int (*ensure)(void);
   void (*release)(int state);
@@ -89,4 +91,55 @@ int32_t tiny_python_run(TinyLibrary* self, void** inputs, void** outputs) {
 int32_t tiny_python_entry(void** inputs, void** outputs, void* arena, void** constants) {
   const PythonLibrary* library = constants[0];
   return tiny_python_call(library->function, "(nnnn)", inputs, outputs, arena, constants + 1);
+}
+
+/* ---- several at the same time ---------------------------------------------------------------- */
+
+typedef struct {
+  void* function;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int64_t begun; /* threads that have a number */
+  enum { WAIT, CALL, LEAVE } now;
+  int32_t code; /* of the first call that failed */
+} Together;
+
+static void* take_part(void* argument) {
+  Together* together = argument;
+  pthread_mutex_lock(&together->lock);
+  int64_t number = together->begun++;
+  while (together->now == WAIT) pthread_cond_wait(&together->changed, &together->lock);
+  bool leaves = together->now == LEAVE;
+  pthread_mutex_unlock(&together->lock);
+  if (leaves) return NULL;
+  int32_t code = tiny_python_call(together->function, "(n)", number);
+  pthread_mutex_lock(&together->lock);
+  if (!together->code) together->code = code;
+  pthread_mutex_unlock(&together->lock);
+  return NULL;
+}
+
+static int32_t run_together(Together* together, pthread_t* threads, int64_t count) {
+  int64_t started = 0;
+  for (; started < count; started++)
+    if (pthread_create(&threads[started], NULL, take_part, together)) break;
+  pthread_mutex_lock(&together->lock);
+  together->now = started == count ? CALL : LEAVE;
+  pthread_cond_broadcast(&together->changed);
+  pthread_mutex_unlock(&together->lock);
+  for (int64_t k = 0; k < started; k++) pthread_join(threads[k], NULL);
+  return started == count ? together->code : TINY_RESOURCE_EXHAUSTED;
+}
+
+int32_t tiny_python_together(void* function, int64_t count) {
+  Together together = {.function = function, .now = WAIT};
+  pthread_t* threads = malloc((size_t)count * sizeof *threads);
+  if (!threads) return TINY_RESOURCE_EXHAUSTED;
+  pthread_mutex_init(&together.lock, NULL);
+  pthread_cond_init(&together.changed, NULL);
+  int32_t code = run_together(&together, threads, count);
+  pthread_cond_destroy(&together.changed);
+  pthread_mutex_destroy(&together.lock);
+  free(threads);
+  return code;
 }
