@@ -16,20 +16,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+from tinyhlo.settings import COLLECTOR
 
 
-@contextmanager
-def collector_paused() -> Generator[None]:
+def collector_paused() -> AbstractContextManager[None]:
     """Also inside itself."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    return COLLECTOR.changed(lambda _: False)
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from the same text for the same target, or compiled now, on as many threads as t
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import Future
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tinyhlo.config import Config
 from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.jit import compile_text, llvm_version
+from tinyhlo.settings import INTERVAL
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
@@ -36,15 +37,14 @@ class ObjectCode:
         self.target = target
         self.cache = cache_of("objects", config)
         self.threads: ThreadPoolExecutor | None = None
-        self.interval = 0.0  # of Python's, before
+        self.changed = ExitStack()  # settings, while there are threads
         self.futures: list[Future[bytes]] = []
 
     def close(self) -> None:
         if self.threads is None:
             return
         self.threads.shutdown(cancel_futures=True)
-        if self.interval > HANDOVER:  # else another program is compiled, and will restore it
-            sys.setswitchinterval(self.interval)
+        self.changed.close()
 
     def add(self, text: str) -> None:
         """Begin to compile a module."""
@@ -61,8 +61,7 @@ class ObjectCode:
             from concurrent.futures import ThreadPoolExecutor
 
             self.threads = ThreadPoolExecutor(self.target.threads, "tinyhlo-compile")
-            self.interval = sys.getswitchinterval()
-            sys.setswitchinterval(min(self.interval, HANDOVER))
+            self.changed.enter_context(INTERVAL.changed(lambda usual: min(usual, HANDOVER)))
         return self.threads
 
     def pieces(self, last: str) -> tuple[bytes, ...]:

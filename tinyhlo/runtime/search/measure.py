@@ -18,6 +18,7 @@ import numpy as np
 from tinyhlo.codegen.choices import Moves, Schedule
 from tinyhlo.codegen.render import loops_of, render_program
 from tinyhlo.ir.graph import Gather, Scatter, TensorType, UpdateSlice
+from tinyhlo.recursion import deep_recursion
 from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
 from tinyhlo.runtime.executable import ENTRY, Arrays
 from tinyhlo.runtime.jit import Linked, compile_text, link
@@ -59,6 +60,7 @@ class Bench:
         moves = Moves(schedule)
         return str(loops_of(self.kernel, self.target, self.runs, moves)), moves.open
 
+    @deep_recursion()
     def code(self, schedule: Schedule) -> Linked:
         """Several threads may compile at once."""
         texts: list[str] = []
