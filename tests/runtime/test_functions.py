@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import run_native
-from tinyhlo.errors import ExecutionError
+from tinyhlo.errors import ExecutionError, TinyhloError
 from tinyhlo.ir.build import library_call, param
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph, TensorType
@@ -50,6 +50,43 @@ def test_exceptions(function: Callable[..., int], raised: type, text: str) -> No
         assert code_of(function) == core.INTERNAL
         assert text in core.last_error()
         assert [type(error) for error in found] == [raised]
+
+
+def deep(depth: int) -> None:
+    if not depth:
+        raise ValueError("the reason")
+    alternate(depth - 1)
+
+
+def alternate(depth: int) -> None:  # Python tells the same frame three times only
+    deep(depth)
+
+
+def long_chain(inputs: int, outputs: int) -> int:
+    try:
+        deep(200)
+    except ValueError as error:
+        raise RuntimeError("what came of it") from error
+    return 0
+
+
+def long_text(inputs: int, outputs: int) -> int:
+    raise TinyhloError("begins " + 10_000 * "äöü" + " ends")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda inputs, outputs: deep(200), ["ValueError: the reason"]),
+        (long_chain, ["ValueError: the reason", "in long_chain", "RuntimeError: what came of it"]),
+        (long_text, ["begins ", "äöü ends"]),
+    ],
+)
+def test_reasons_of_long_errors(function: Callable[..., int], told: list[str]) -> None:
+    assert code_of(function) == core.INTERNAL
+    text = core.last_error()
+    assert all(each in text for each in told)
+    assert "\ufffd" not in text
 
 
 class Late(Exception):

@@ -24,6 +24,7 @@ LIBRARY = NATIVE / f"libtinyhlo{SUFFIX}"
 # absl::Status codes, as native/core.h has them
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 3, 8, 12, 13
 
+MOST_TEXT = 16_000  # bytes of an error's text, a few less than native/error.c keeps
 MOST_BYTES = 1 << 50  # that the allocator looks for at once: more than machines have
 
 # void body(void* context, int64_t begin, int64_t end)
@@ -127,8 +128,13 @@ def last_error() -> str:
 
 
 def set_error(code: int, text: str) -> None:
-    """Leave an error in this thread. Its text may hold what UTF-8 has not: bytes of a path."""
-    library().tiny_set_error(code, text.encode(errors="backslashreplace"))
+    """Leave an error in this thread. Its text may hold what UTF-8 has not: bytes of a path. Of one
+    that is too long the end is kept too, where Python says what has happened."""
+    kept = text.encode(errors="backslashreplace")
+    if len(kept) > MOST_TEXT:
+        head, tail = kept[: MOST_TEXT // 4], kept[-(MOST_TEXT // 2) :]
+        kept = b"\n[...]\n".join(part.decode(errors="ignore").encode() for part in (head, tail))
+    library().tiny_set_error(code, kept)
 
 
 def set_threads(count: int) -> None:

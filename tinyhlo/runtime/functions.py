@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from tinyhlo.errors import ExecutionError, TinyhloError
 from tinyhlo.runtime import core
@@ -38,6 +39,7 @@ NEEDED = (
     "PyErr_Clear",
     "Py_DecRef",
 )
+INNERMOST = 20  # frames that are told of a traceback which is too long
 
 _raised = threading.local()
 
@@ -98,9 +100,15 @@ def causes() -> Generator[list[BaseException]]:
 
 
 def told(error: BaseException) -> str:
-    """An exception with its traceback, from the first frame that is not the compiler's own."""
+    """An exception with its traceback, from the first frame that is not the compiler's own; when
+    that is too long for C, the innermost frames of it and of each exception that led to it."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename.startswith(PACKAGE):
         frames = frames.tb_next
     frames = frames or error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, frames)).strip()
+    text = written(error, frames, None)
+    return text if len(text) < core.MOST_TEXT else written(error, frames, -INNERMOST)
+
+
+def written(error: BaseException, frames: TracebackType | None, limit: int | None) -> str:
+    return "".join(traceback.format_exception(type(error), error, frames, limit)).strip()
