@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import jax
+import ml_dtypes
 import numpy as np
 
 from benchmarks.operations import OPERATIONS
@@ -49,3 +50,11 @@ def test_section_is_written(tmp_path: Path) -> None:
 def test_errors_of_complex_numbers() -> None:
     ours = np.array([1 + 1j, 2 - 4j], np.complex64)
     assert scaled_error(ours, ours + np.complex64(1j)) == 1 / 3
+
+
+def test_errors_of_numbers_that_must_be_equal() -> None:
+    ours = np.array([1, np.nan, 3], ml_dtypes.float8_e4m3fn)
+    assert scaled_error(ours, ours.copy()) == 0
+    assert scaled_error(ours, np.nan_to_num(ours.astype(np.float32)).astype(ours.dtype)) > 0
+    assert scaled_error(np.arange(3), np.arange(3)) == 0
+    assert scaled_error(np.arange(3), np.arange(1, 4)) > 0
