@@ -39,9 +39,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
+    with (folder / "huge.npy").open("wb") as file:
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (1 << 52,)}
+        np.lib.format.write_array_header_1_0(file, shape)
     np.save(folder / "x.npy", X)
     np.save(folder / "w.npy", W)
-    return {name: folder / name for name in [*contents, "x.npy", "w.npy"]}
+    return {name: folder / name for name in [*contents, "huge.npy", "x.npy", "w.npy"]}
 
 
 @pytest.mark.parametrize("form", ["text", "portable", "exported"])
@@ -124,6 +127,7 @@ MISTAKES = {
     "arrays and seed": (["run", "{text}", "{x.npy}", "--random", "1"], "not both"),
     "wrong shape": (["run", "{text}", "{w.npy}", "{x.npy}"], "argument 0 must be f32[4,3]"),
     "not an array": (["run", "{text}", "{text}", "{text}"], "is not a .npy file"),
+    "more than fits": (["run", "{text}", "{huge.npy}", "{w.npy}"], "no memory for the array that"),
     "not a program": (["run", "{x.npy}", "--random", "0"], "x.npy: neither StableHLO text"),
     "a page of no program": (["build", "nowhere.mlir", "--web"], "tinyhlo: cannot read nowhere"),
     "no name for a library": (["build", "{text}", "--out", "."], "cannot write .: it is a folder"),
@@ -141,6 +145,20 @@ def test_mistakes(mistake: str, files: dict[str, Path], capsys: pytest.CaptureFi
     captured = capsys.readouterr()
     assert expected in captured.err
     assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize("command", [["options"], ["show", "{text}", "--stage", "llvm"]])
+def test_a_full_disk(
+    command: list[str],
+    files: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = open("/dev/full", "w")  # noqa: SIM115
+    monkeypatch.setattr("sys.stdout", full)
+    assert main([argument.format(**files) for argument in command]) == 1
+    assert capsys.readouterr().err == "tinyhlo: standard output: No space left on device\n"
+    assert full.closed
 
 
 def test_a_seed_is_a_whole_number(

@@ -7,7 +7,8 @@
     tinyhlo bench --only matmul_512
     tinyhlo devices
 
-A mistake of the user ends in one sentence and exit code 2, a failed comparison in exit code 1.
+A mistake of the user ends in one sentence and exit code 2; a failed comparison, or an output that
+cannot be written, in exit code 1.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from tinyhlo.import_stablehlo.refine import ArgumentType
 
 USER_ERROR = 2
-DIFFERENT = 1
+FAILED = 1
 
 FORMATS = "StableHLO text, MLIR bytecode, a portable artifact, or a jax.export file"
 RUN_HELP = f"""Compile a program and run it once. MODEL is {FORMATS}; which one is seen from its
@@ -51,19 +53,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         with deep_recursion():
-            return options.command(options)
+            code = options.command(options)
+        sys.stdout.flush()
+        return code
     except UnsupportedOp as error:
         return fail(f"{options.model}: {error}")
     except TinyhloError as error:
         return fail(str(error))
     except BrokenPipeError:  # `tinyhlo show ... | head`
-        sys.stderr.close()
+        close_output()
         return 0
+    except OSError as error:  # a full disk
+        close_output()
+        return fail(f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED)
 
 
-def fail(text: str) -> int:
+def close_output() -> None:
+    """What it still holds is lost; Python would try again when it ends, and complain."""
+    with suppress(OSError):
+        sys.stdout.close()
+
+
+def fail(text: str, code: int = USER_ERROR) -> int:
     print(f"tinyhlo: {text}", file=sys.stderr)
-    return USER_ERROR
+    return code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -183,7 +196,7 @@ def run_command(options: argparse.Namespace) -> int:
     comparisons = compare(outputs, run_on_xla(source, arguments))
     for comparison in comparisons:
         print(comparison)
-    return 0 if all(comparison.equal for comparison in comparisons) else DIFFERENT
+    return 0 if all(comparison.equal for comparison in comparisons) else FAILED
 
 
 def given_arguments(
@@ -228,6 +241,8 @@ def read_array(path: str, type_: TensorType | ArgumentType) -> np.ndarray:
         raise TinyhloError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
         raise TinyhloError(f"{path} is not a .npy file of numbers") from error
+    except MemoryError as error:
+        raise TinyhloError(f"no memory for the array that {path} says it holds: {error}") from error
     if not isinstance(array, np.ndarray):
         raise TinyhloError(f"{path} holds several arrays; save each with numpy.save")
     raw = array.dtype.kind == "V" and array.dtype.itemsize == type_.dtype.numpy.itemsize
