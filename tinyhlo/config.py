@@ -131,6 +131,8 @@ def with_options(
             if not (str(text).isascii() and str(text).isdigit()):
                 raise TinyhloError(f"{spelled(name)} must be a number from 0 up, got {text!r}")
             changes[name] = int(text)
+        elif "\0" in str(text):
+            raise TinyhloError(f"{spelled(name)} must be a text without a zero byte, got {text!r}")
         else:
             changes[name] = str(text)
     return replace(config, **changes)  # type: ignore[arg-type]

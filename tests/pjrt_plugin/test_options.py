@@ -51,6 +51,7 @@ def test_options_of_xla_have_no_effect() -> None:
         ("tinyhlo_nonsense", "1", "unknown option 'tinyhlo_nonsense'; known: tinyhlo_device"),
         ("tinyhlo_beam", "many", "tinyhlo_beam must be a number from 0 up, got 'many'"),
         ("tinyhlo_threads", "-3", "tinyhlo_threads must be a number from 0 up"),
+        ("tinyhlo_cache_dir", "a\0b", "tinyhlo_cache_dir must be a text without a zero byte"),
     ],
 )
 def test_wrong_options(name: str, text: str, message: str) -> None:
