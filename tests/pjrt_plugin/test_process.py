@@ -161,9 +161,7 @@ def test_exit_of_fresh_interpreters(python: Python) -> None:
         python(program)
 
 
-def test_functions_of_devices_that_run_when_the_interpreter_ends(
-    python: Callable[..., str],
-) -> None:
+def test_functions_of_devices_that_run_when_the_interpreter_ends(python: Python) -> None:
     """Python starts no thread any more then, and has ended those of its pools."""
     program = """
         import atexit, threading, jax, jax.numpy as jnp, numpy as np
@@ -173,14 +171,17 @@ def test_functions_of_devices_that_run_when_the_interpreter_ends(
         ending = threading.Event()
         atexit.register(ending.set)  # before JAX waits for what still runs
 
+        def say(text):
+            print(text + "\\n", end="")  # at once, where others print
+
         def of_devices(function):
             def step(x):
                 return io_callback(lambda x: (function(), x)[1], x, x)
             return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
 
         mesh = Mesh(np.array(jax.devices()), "x")
-        wait = of_devices(lambda: print("waited", ending.wait(5)))
-        tell = of_devices(lambda: print("called"))
+        wait = of_devices(lambda: say(f"waited {ending.wait(30)}"))
+        tell = of_devices(lambda: say("called"))
         x = jax.block_until_ready(tell(jnp.arange(4.0)))
         y = tell(wait(x))
         print("left")

@@ -25,7 +25,7 @@ TINY_API int32_t tiny_plain_run(TinyLibrary* self, void** inputs, void** outputs
 /* Call a Python function of numbers. `format` is that of Py_BuildValue, with an "n" for each: they
    are pointers, or int64_t. The function returns 0, or a code after tiny_set_error; what it raises,
    before its first statement too, ends in a code and its text. */
-TINY_API int32_t tiny_python_call(void* function, const char* format, ...);
+int32_t tiny_python_call(void* function, const char* format, ...);
 /* Call one with 0, 1, ..., each in a thread of its own: they may wait for each other. Python's own
    threads are not to be had once the interpreter is about to end. The code of one that failed, or
    RESOURCE_EXHAUSTED when there are not as many threads; then none is called. */
