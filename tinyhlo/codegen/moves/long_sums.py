@@ -52,10 +52,14 @@ def cut(loop: Loop, moves: list[str], pieces: int) -> Loop:
     moves.append(f"blocks {loop.var.name}/{each}")
     types = {s.name: s.value.dtype for s in below(loop.body) if isinstance(s, Accumulate)}
     own = {name: f"{name}_{loop.var.name}" for name in additions((loop,))}
+
+    def renamed(name: str) -> str:
+        return own.get(name, name)
+
     block = Var(f"{loop.var.name}_block", ceil_div(loop.var.extent, each))
     part = replace(
         loop,
-        body=tuple(rewritten(s, lambda e: e, name_of=lambda n: own.get(n, n)) for s in loop.body),
+        body=tuple(rewritten(s, lambda e: e, name_of=renamed) for s in loop.body),
         start=index(block) * each,
         count=each,
     )
