@@ -35,11 +35,15 @@ class Thread(ctypes.Structure):
 
 
 state = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_Get", ctypes.pythonapi))
+KNOWN = (
+    sys.version_info[:2] == (3, 11)
+    and Thread.from_address(state()).limit == sys.getrecursionlimit()
+)
 
 
 def this_thread() -> Thread | None:
     """Where a limit of its own can be had."""
-    return Thread.from_address(state()) if sys.version_info[:2] == (3, 11) else None
+    return Thread.from_address(state()) if KNOWN else None
 
 
 @contextmanager
