@@ -10,11 +10,14 @@ from collections.abc import Sequence
 
 from tinyhlo.codegen.expressions import Expression, Read, apply, literal
 from tinyhlo.codegen.loops import Assign
+from tinyhlo.errors import VerificationError
 from tinyhlo.ir.graph import Constant, Elementwise, Graph, Node, Param
+from tinyhlo.ir.scalars import is_same_element
 
 
 def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, ...]:
-    """The results of a Graph of scalars, with expressions for its params."""
+    """The results of an elementwise Graph of scalars (`ir/scalars.py`), with expressions for its
+    params."""
     values: dict[Node, Expression] = {}
     for node in graph.nodes():
         match node:
@@ -24,8 +27,10 @@ def inline(graph: Graph, arguments: Sequence[Expression]) -> tuple[Expression, .
                 values[node] = literal(value, node.dtype)
             case Elementwise(op=op, inputs=inputs):
                 values[node] = apply(op, tuple(values[source] for source in inputs), node.dtype)
-            case _:  # views of scalars
+            case _ if is_same_element(node):
                 values[node] = values[node.inputs[0]]
+            case _:
+                raise VerificationError(f"a region of scalars holds a {type(node).__name__}")
     return tuple(values[node] for node in graph.results)
 
 

@@ -9,6 +9,7 @@ walker        each op by its rule, `rules` finds it; `operands` help rules
 families      elementwise, conversions, movement, indexing, scattering, reductions, windows,
               pooling, contraction (`precision`), ragged, convolution (`phases`), sorting, linalg,
               normalization, random_bits, special_functions (`special_tables`), broadcasting
+in_turn       regions that cannot be made elementwise: one element after another
 control       loops and branches, with their `state`; `calls`, `custom_calls`
 lifting       complex and small types by the rules of plain ones: `complex_arithmetic` of
               `complex_numbers`, `complex_functions`, `small_rules` of `small_types`, `planes`,

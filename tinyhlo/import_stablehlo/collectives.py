@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
+from tinyhlo.import_stablehlo.in_turn import mapped
 from tinyhlo.import_stablehlo.lifting import as_params, flatten, unflatten
 from tinyhlo.import_stablehlo.pieces import Holders
 from tinyhlo.import_stablehlo.records import Operation, ValueType
@@ -29,12 +30,11 @@ from tinyhlo.import_stablehlo.walker import (
     Walker,
     placeholder,
 )
-from tinyhlo.ir.build import cast, elementwise, full, map_region
+from tinyhlo.ir.build import cast, elementwise, full
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.joining import join, part
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"
-NOT_ELEMENTWISE = "its reduction is not elementwise"
 
 MESH_OF_GROUPS = re.compile(r"mesh = (@[\w.$-]+)")
 NAMES = re.compile(r'name = "([^"]*)"')
@@ -222,10 +222,7 @@ def reduced(operation: Operation, values: list[Value], team: Team) -> Value:
         return by_plane(lambda own: cast(next(totals), own.dtype), values[0])
     result, *others = planes
     for other in others:
-        combined = map_region(region, (*result, *other), result[0].shape)
-        if combined is None:
-            raise UnsupportedError(NOT_ELEMENTWISE)
-        result = combined
+        result = tuple(mapped(region, (*result, *other), result[0].shape))
     return rebuilt(values[0], iter(result))
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from tinyhlo.import_stablehlo.in_turn import mapped
 from tinyhlo.import_stablehlo.operands import (
     arithmetic,
     is_half,
@@ -30,7 +31,6 @@ from tinyhlo.ir.build import (
     elementwise,
     exp,
     log,
-    map_region,
     sqrt,
     where,
 )
@@ -204,10 +204,7 @@ def absolute(x: Node) -> Node:
 
 
 def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    mapped = map_region(scope.graph(operation.regions[0]), inputs, operation.type.shape)
-    if mapped is None:
-        raise UnsupportedError("its region is not elementwise")
-    return mapped[0]
+    return mapped(scope.graph(operation.regions[0]), inputs, operation.type.shape)[0]
 
 
 def reduce_precision(x: Node, exponent_bits: int, mantissa_bits: int) -> Node:

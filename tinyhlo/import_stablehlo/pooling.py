@@ -9,27 +9,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyhlo.import_stablehlo.in_turn import fold, scatter
 from tinyhlo.import_stablehlo.lifting import as_params
 from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen, with_initial
-from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
+from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.import_stablehlo.windows import Windows, windows_of
 from tinyhlo.ir.build import (
     broadcast,
     cast,
-    map_region,
-    multi_reduce,
     param,
     reduce,
     reshape,
     scalar,
-    scatter,
     where,
 )
 from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import inline
 
 NOWHERE = -1  # linear index of padding
 
@@ -58,16 +57,14 @@ def selected_index(operand: Node, windows: Windows, select: Graph) -> Node:
     values, axes = windows.slide(operand, nothing)
     places, _ = windows.slide(index, nowhere)
     combiner = selection(select, operand.dtype, index.dtype)
-    return multi_reduce([values, places], [nothing, nowhere], axes, combiner)[1]
+    return fold([values, places], [nothing, nowhere], axes, combiner)[1]
 
 
 def selection(select: Graph, dtype: DType, index: DType) -> Graph:
     """(value, place) of two elements -> the pair that `select` keeps; padding never wins."""
     left, left_place = param(0, (), dtype), param(1, (), index)
     right, right_place = param(2, (), dtype), param(3, (), index)
-    selected = map_region(select, (left, right), ())
-    if selected is None:
-        raise UnsupportedError("its select region is not elementwise")
+    selected = inline(select.results, (left, right))
     right_empty = right_place.equals(NOWHERE)
     left_exists = left_place.differs(NOWHERE)
     keep = right_empty | (left_exists & selected[0])

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.in_turn import fold
 from tinyhlo.import_stablehlo.lifting import as_params
 from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, multi_reduce, reduce, where
+from tinyhlo.ir.build import broadcast, cast, elementwise, full, reduce, where
 from tinyhlo.ir.dtypes import BOOL, F32
 from tinyhlo.ir.graph import Elementwise, Graph, Iota, Node, Param
 from tinyhlo.ir.interpreter import run_graph
@@ -45,7 +46,7 @@ def reduce_arrays(
         extreme = first_extreme(sources, initials, axes, combiner)
         if extreme is not None:
             return extreme
-        return multi_reduce(sources, initials, axes, combiner)
+        return fold(sources, initials, axes, combiner)
     return [
         cast(with_initial(op, reduce(op, widen(op, source), axes), initial), source.dtype)
         for op, source, initial in zip(monoids, sources, initials, strict=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tinyhlo.import_stablehlo.in_turn import scatter
 from tinyhlo.import_stablehlo.indexing import (
     Placement,
     Run,
@@ -32,7 +33,6 @@ from tinyhlo.ir.build import (
     permute,
     reshape,
     scalar,
-    scatter,
     where,
 )
 from tinyhlo.ir.graph import Graph, Node

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tinyhlo.import_stablehlo.in_turn import sort
 from tinyhlo.import_stablehlo.lifting import flat_types
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import map_region, param, sort
+from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.joining import part
+from tinyhlo.ir.simplify import inline
 
 
 def sort_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -42,10 +44,7 @@ def by_pairs(comparator: Graph, region: Block) -> Graph:
         return comparator
     types = tuple(comparator.params[place] for place in order)
     params = [param(order.index(k), t.shape, t.dtype) for k, t in enumerate(comparator.params)]
-    results = map_region(comparator, params, ())
-    if results is None:
-        raise UnsupportedError("its comparator is not elementwise")
-    return Graph(types, results, (), comparator.locations)
+    return Graph(types, inline(comparator.results, params), (), comparator.locations)
 
 
 def approx_top_k(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Node]:

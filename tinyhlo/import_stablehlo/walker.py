@@ -38,6 +38,7 @@ from tinyhlo.ir.graph import (
     TensorType,
     maker,
 )
+from tinyhlo.ir.scalars import scalarised
 from tinyhlo.placement import HERE, Placement
 
 # None: a token, or of a type that is not compiled. Pieces: of programs that several processes run
@@ -259,7 +260,8 @@ class Scope:
         self.values = values
 
     def graph(self, block: Block) -> Graph:
-        """A region as a Graph whose params are its arguments; a complex one is two params.
+        """A region of scalars as a Graph whose params are its arguments; a complex one is two
+        params. It is elementwise where it can be so written (`in_turn.py` is for the others).
 
         Raises UnsupportedError when it has effects, or reads outer values that are no constants.
         """
@@ -275,7 +277,8 @@ class Scope:
         )
         if effects:
             raise UnsupportedError(INNER_EFFECT)
-        return Graph(tuple(types), tuple(flatten(results)), (), self.walker.lines)
+        graph = Graph(tuple(types), tuple(flatten(results)), (), self.walker.lines)
+        return scalarised(graph) or graph
 
 
 def is_closed(value: Value) -> bool:

@@ -12,6 +12,7 @@ contraction   products recognised by their axes, `transform`: those with a small
 narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places;
               `updates`: arrays with a block replaced, as choices
 accumulate    arrays of few elements, added up in place
+scalars       regions of scalars made elementwise
 order         what a sort's comparator means
 walks         what can be reached from somewhere
 """

@@ -97,7 +97,7 @@ def map_region(graph: Graph, inputs: Sequence[Node], shape: Shape) -> tuple[Node
         match node:
             case ir.Param(position=position):
                 mapped[node] = inputs[position]
-            case ir.Constant():
+            case ir.Constant() if not node.shape:
                 mapped[node] = broadcast(node, shape)
             case ir.Elementwise(op=op):
                 operands = (mapped[child] for child in node.inputs)

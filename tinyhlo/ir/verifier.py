@@ -18,6 +18,7 @@ from tinyhlo.ir import build, dtypes
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.graph import VOID, Elementwise, Graph, Node, TensorType
 from tinyhlo.ir.ops import CODEGEN, COMPARISONS, MONOIDS, Op
+from tinyhlo.ir.scalars import is_scalar
 
 
 def verify_graph(graph: Graph) -> None:
@@ -205,6 +206,11 @@ def combines(node: Any) -> bool:
     return scalars(others) == types and takes(node.combiner, types * 2, types)
 
 
+def is_of_scalars(node: Any) -> bool:
+    """Whether what combines or compares is elementwise, as code generation takes it to be."""
+    return all(map(is_scalar, regions_of(node)))
+
+
 def compares(node: ir.Sort) -> bool:
     pairs = [type_ for type_ in scalars(node.inputs) for _ in range(2)]
     return takes(node.comparator, pairs, [TRUTH])
@@ -223,6 +229,7 @@ TRUTH = TensorType((), dtypes.BOOL)
 SELECTOR = TensorType((), dtypes.I32)
 MONOID = ("its op is no monoid", lambda n: n.op in MONOIDS)
 AXIS = ("its axis is none", lambda n: 0 <= n.axis < len(n.shape))
+SCALARS = ("its region is not elementwise on scalars", is_of_scalars)
 AXES = ("its axes are none, or not ascending", axes_ascend)
 CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
     ir.Iota: (AXIS,),
@@ -239,6 +246,7 @@ CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
         ("its initial values are no scalars", lambda n: all(x.shape == () for x in parts(n)[1])),
         ("has another number of inputs", lambda n: len(n.inputs) == 2 * len(n.results)),
         ("its combiner takes or gives other values", combines),
+        SCALARS,
     ),
     ir.Reshape: (("has another size", lambda n: n.type.size == n.inputs[0].type.size),),
     ir.Permute: (
@@ -261,6 +269,7 @@ CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
             lambda n: are_indices(parts(n)[2], n.inputs[0], parts(n)[1][0].shape),
         ),
         ("its combiner takes or gives other values", combines),
+        SCALARS,
     ),
     ir.UpdateSlice: (("its update or its starts do not fit", update_fits),),
     ir.Scan: (AXIS, MONOID),
@@ -269,6 +278,7 @@ CONDITIONS: dict[type[Node], Sequence[tuple[str, Callable[[Any], bool]]]] = {
         ("its inputs are not of one shape", lambda n: len({x.shape for x in n.inputs}) == 1),
         ("gives more than it sorts", is_part_of_row),
         ("its comparator takes or gives other values", compares),
+        SCALARS,
     ),
     ir.Loop: (
         ("its body or condition takes or gives other values", one_state),
