@@ -33,6 +33,9 @@ Array = np.ndarray  # of scalar nodes
 Values = Sequence[Array]
 
 
+PLAIN = frozenset({ir.Param, ir.Constant, ir.Elementwise})
+
+
 class NotScalar(Exception):
     """A region has no normal form: it runs for as long as data say, or is large."""
 
@@ -43,14 +46,12 @@ def is_scalar(graph: Graph) -> bool:
 
 
 def is_elementwise(node: Node) -> bool:
-    return isinstance(node, (ir.Param, ir.Constant, ir.Elementwise)) or is_same_element(node)
+    return (type(node) in PLAIN and node.type.size == 1) or is_same_element(node)
 
 
 def is_same_element(node: Node) -> bool:
     """Whether a node is a view of one element, or a barrier."""
-    if isinstance(node, ir.Barrier):
-        return True
-    view = isinstance(node, VIEWS) and not isinstance(node, ir.Pad)
+    view = isinstance(node, (ir.Barrier, *VIEWS)) and not isinstance(node, ir.Pad)
     return view and node.type.size == node.inputs[0].type.size == 1
 
 
@@ -64,10 +65,7 @@ def scalarised(graph: Graph) -> Graph | None:
     except NotScalar:
         return None
     made = Graph(graph.params, tuple(result.item() for result in results), (), graph.locations)
-    return made if len(made.nodes()) <= LONGEST else None
-
-
-PLAIN = frozenset({ir.Param, ir.Constant, ir.Elementwise})
+    return made if len(made.nodes()) <= max(LONGEST, len(graph.nodes())) else None
 
 
 class Unrolled:
