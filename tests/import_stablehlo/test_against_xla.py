@@ -269,3 +269,16 @@ def test_padding_of_windows_is_the_initial_value() -> None:
     (found,) = run_imported(lambda x: lax.reduce_window(x, 2.0, lax.add, (5,), (1,), [(4, 0)]), x)
     padded = np.concatenate([np.full(4, 2, np.float32), x])
     np.testing.assert_array_equal(found, [2 + padded[k : k + 5].sum() for k in range(5)])
+
+
+@pytest.mark.parametrize("length", [8, 32])
+@pytest.mark.parametrize("first", [0, 3])
+def test_padding_of_windows_counts_whatever_combines(length: int, first: float) -> None:
+    def combine(a: Any, b: Any) -> Any:
+        return jnp.where(a + b > 1e30, 1e30, a + b)
+
+    window = (length,), (1,), [(length - 1, 0)]
+    x = np.ones(length, np.float32)
+    (found,) = run_imported(lambda x: lax.reduce_window(x, np.float32(first), combine, *window), x)
+    places = np.arange(length)
+    np.testing.assert_array_equal(found, first * (length - places) + places + 1)

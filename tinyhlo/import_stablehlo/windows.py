@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tinyhlo.import_stablehlo.lifting import as_params
+from tinyhlo.import_stablehlo.operands import known_scalar
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.reductions import (
     is_idle,
@@ -33,7 +36,9 @@ from tinyhlo.ir.build import (
 )
 from tinyhlo.ir.dtypes import index_dtype
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import padded
+from tinyhlo.ir.scalars import is_scalar
 from tinyhlo.records import dataclass
 
 
@@ -143,11 +148,21 @@ def scan_arrays(
             for op, wide, initial, source in zip(monoids, scans, initials, sources, strict=True)
         ]
     shape = sources[0].shape
-    if shape[along.axis] <= SHORT_SCAN:
+    if shape[along.axis] <= SHORT_SCAN or not stays(initials, combiner):
         return None
     starts = [broadcast(initial, shape) for initial in initials]
     results = shifted_scan(sources, along, combiner)
     return None if results is None else map_region(combiner, (*starts, *results), shape)
+
+
+def stays(initials: Sequence[Node], combiner: Graph) -> bool:
+    """Whether initial values are known to be no other when combined with themselves."""
+    known = [known_scalar(initial) for initial in initials]
+    if not is_scalar(combiner) or any(value is None for value in known):
+        return False
+    arrays = [np.asarray(value) for value in known]
+    pairs = zip(run_graph(combiner, [*arrays, *arrays]), arrays, strict=True)
+    return all(twice.tobytes() == once.tobytes() for twice, once in pairs)
 
 
 def shifted_scan(
