@@ -196,6 +196,26 @@ def test_constants_of_every_form() -> None:
     assert c.shape == (0,)
 
 
+def test_a_constant_beside_other_arrays() -> None:
+    text = """func.func @main() -> tensor<2xcomplex<f32>> {
+      %a = stablehlo.constant {a = dense<[5.0, 6.0, 7.0, 8.0]> : tensor<4xf32>, z = dense<1> : vector<2xi8>}
+        dense<[(1.0,2.0),(0.0,-1.0)]> : tensor<2xcomplex<f32>>
+      return %a : tensor<2xcomplex<f32>> }"""  # noqa: E501
+    np.testing.assert_array_equal(interpret(text, [])[0], [1 + 2j, -1j])
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_angles_between_arrays_are_at_most_half_a_turn(dtype: type) -> None:
+    y, x = np.random.default_rng(0).standard_normal((2, 500)).view(np.complex128).astype(dtype)
+    y[:4], x[:4] = [0, 0, 3, -3], [-2, 2, 0, 0]
+    with jax.enable_x64(True):
+        text = jax.jit(jax.lax.atan2).trace(y, x).lower(lowering_platforms=("cpu",)).as_text()
+    wide, other = y.astype(np.complex128), x.astype(np.complex128)
+    wanted = -1j * np.log((other + 1j * wide) / np.sqrt(other**2 + wide**2))
+    for (found,) in (interpret(text, [y, x]), compile_module(text, Config())(y, x)):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e3 * np.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_a_number_times_its_conjugate_is_real(dtype: type) -> None:
     """No product is fused with the other's difference, which would leave its rounding error."""

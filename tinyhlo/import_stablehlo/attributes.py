@@ -127,11 +127,15 @@ WORDS = {"true": "1", "false": "0"}
 
 
 def decode_complex_constant(operation: ir.Operation) -> Dense:
-    """The elements of a complex constant, from the op's text: `(re, im)` pairs or a hex string."""
+    """The elements of a complex constant, from the text of the op with its `value` only: `(re, im)`
+    pairs or a hex string."""
     type_ = ir.RankedTensorType(operation.results[0].type)
     plane = NUMPY[str(ir.ComplexType(type_.element_type).element_type)]
     shape = tuple(type_.shape)
-    text = str(operation.clone(ip=False))  # by itself: else all values of its function are numbered
+    alone = operation.clone(ip=False)  # else all values of its function are numbered
+    for name in [name for name in alone.attributes if name != "value"]:
+        del alone.attributes[name]
+    text = str(alone)
     text = text[text.index("dense<") :]
     pairs = decode_text(text, plane, (-1, 2)) if int(np.prod(shape)) else np.empty((0, 2), plane)
     array = np.ascontiguousarray(pairs).view(f"c{2 * plane.itemsize}").reshape(-1)

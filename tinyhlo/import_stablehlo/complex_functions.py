@@ -154,7 +154,11 @@ def arc_tangent(y: Complex, x: Complex) -> Complex:
     """atan2(y, x) = -i log((x + i y) / sqrt(x**2 + y**2)), by real parts when both are real."""
     squares, top = x * x + y * y, Complex(x.re - y.im, x.im + y.re)
     angle, size = atan2(squares.im, squares.re), log(abs(squares))
-    return Complex(atan2(top.im, top.re) - 0.5 * angle, 0.5 * size - log(abs(top)))
+    turned = atan2(top.im, top.re) - 0.5 * angle
+    half = float(turned.dtype.numpy.type(np.pi))  # of real operands the angle is at most this
+    turned = where(turned > half, turned - 2 * half, turned)
+    turned = where(turned < -half, turned + 2 * half, turned)
+    return Complex(turned, 0.5 * size - log(abs(top)))
 
 
 RULES: dict[str, Rule] = {
