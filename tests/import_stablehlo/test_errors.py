@@ -145,6 +145,18 @@ def test_attributes_may_be_vectors() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", ["", "4x", "2x1x"])
+def test_random_bits_of_other_states(shape: str) -> None:
+    state = f"tensor<{shape}ui64>"
+    with pytest.raises((UnsupportedOp, InvalidProgram), match="state"):
+        import_module(
+            f"""func.func @main(%x: {state}) -> tensor<3xui32> {{
+              %y, %z = stablehlo.rng_bit_generator %x, algorithm = DEFAULT
+                  : ({state}) -> ({state}, tensor<3xui32>)
+              return %z : tensor<3xui32> }}"""
+        )
+
+
 def test_approximate_top_k_without_its_attributes() -> None:
     with pytest.raises(UnsupportedOp, match="reduction_dim"):
         import_module(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import TARGET, call
+from tests.plugs import interpret
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo.complex_numbers import Complex
@@ -105,6 +106,16 @@ def test_no_elements(kind: str) -> None:
     graph, inputs, _ = case((0, 6), kind, 1, np.float32)
     found = run_graph(graph, inputs)
     assert found[0].shape == (0, {"RFFT": 4, "IRFFT": 6}.get(kind, 6))
+
+
+@pytest.mark.parametrize(("kind", "given"), [("RFFT", "f32"), ("FFT", "complex<f32>")])
+def test_of_no_length(kind: str, given: str) -> None:
+    text = f"""func.func @main(%a: tensor<2x0x{given}>) -> tensor<2x0xcomplex<f32>> {{
+      %0 = stablehlo.fft %a, type = {kind}, length = [0]
+        : (tensor<2x0x{given}>) -> tensor<2x0xcomplex<f32>>
+      return %0 : tensor<2x0xcomplex<f32>> }}"""
+    (result,) = interpret(text, [np.zeros((2, 0))])
+    assert result.shape == (2, 0)
 
 
 def test_irfft_ignores_imaginary_parts_of_real_terms() -> None:

@@ -82,6 +82,20 @@ def test_composite_calls_its_decomposition() -> None:
     np.testing.assert_array_equal(result, [2, 4, 6])
 
 
+@pytest.mark.parametrize("attributes", ["", 'composite_attributes = {direction = "GT"},'])
+def test_composites_with_the_name_of_an_op_that_has_attributes(attributes: str) -> None:
+    text = f"""module {{
+      func.func @main(%a: tensor<3xf32>, %b: tensor<3xf32>) -> tensor<3xi1> {{
+        %0 = stablehlo.composite "chlo.broadcast_compare" %a, %b {{{attributes}
+          decomposition = @less}} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+        return %0 : tensor<3xi1> }}
+      func.func private @less(%a: tensor<3xf32>, %b: tensor<3xf32>) -> tensor<3xi1> {{
+        %0 = stablehlo.compare LT, %a, %b : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+        return %0 : tensor<3xi1> }} }}"""
+    a, b = np.array([1, 2, 3], np.float32), np.full(3, 2, np.float32)
+    np.testing.assert_array_equal(interpret(text, [a, b])[0], [True, False, False])
+
+
 def test_tuples_barriers_and_if() -> None:
     text = """func.func @main(%a: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
       %t = stablehlo.tuple %a, %p : tuple<tensor<2xf32>, tensor<i1>>

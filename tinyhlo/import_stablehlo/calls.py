@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value, apply_rule, on_values
 from tinyhlo.ir.build import barrier
 from tinyhlo.ir.graph import Node
@@ -17,9 +17,12 @@ def call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequenc
 
 
 def composite(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
-    """A named op with its decomposition: by the rule of that op where there is one."""
+    """A named op with its decomposition: by the rule of that op where there is one, and where what
+    it does is in its name, not in attributes that the composite may not have."""
     name = operation.attributes["name"]
-    rule = scope.walker.rule_of(replace(operation, name=name)) if name.startswith("chlo.") else None
+    own = name.startswith("chlo.") and not name.startswith("chlo.broadcast_")
+    own = own and name not in CONSTANTS
+    rule = scope.walker.rule_of(replace(operation, name=name)) if own else None
     if rule is not None:
         return apply_rule(rule, operation, inputs, scope)
     return scope.walker.call(operation.attributes["decomposition"], inputs, operation.location)

@@ -113,7 +113,7 @@ def odd_signal(spectrum: Complex, n: int) -> Node:
 
 def empty(signal: Node | Complex, kind: str, n: int) -> Node | Complex:
     """Of an array without elements."""
-    shape = (*signal.shape[:-1], n // 2 + 1 if kind == "RFFT" else n)
+    shape = (*signal.shape[:-1], n // 2 + 1 if kind == "RFFT" and n else n)
     plane = full(0, shape, signal.dtype)
     return plane if kind == "IRFFT" else Complex(plane, plane)
 

@@ -54,7 +54,7 @@ def rng_bit_generator(
     (state,) = inputs
     algorithm = operation.attributes["rng_algorithm"]
     lengths = STATE_LENGTHS.get(algorithm, ())
-    if state.dtype is not U64 or state.shape[0] not in lengths:
+    if state.dtype is not U64 or state.shape not in [(length,) for length in lengths]:
         raise UnsupportedError("its state must be 2 (Philox: 2 or 3) ui64 numbers")
     result = operation.types[1]
     shape, dtype = result.shape, result.dtype  # type: ignore[union-attr]
