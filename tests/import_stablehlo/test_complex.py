@@ -50,6 +50,8 @@ BINARY: list[Callable[..., Any]] = [
     lambda x, y: x.real @ y.T,
     lambda x, y: jax.lax.dot(x.real, y.imag.T, preferred_element_type=x.dtype),
     lambda x, y: jnp.stack([x, y]),
+    lambda x, y: jax.lax.clamp(x - 1, y, x + 1),
+    lambda x, y: jax.lax.clamp(x[0, 0] - 1, y, x[0, 0] + 1),
     lambda x, y: jax.lax.complex(x.real, y.imag),
 ]  # fmt: skip
 
@@ -202,6 +204,23 @@ def test_a_constant_beside_other_arrays() -> None:
         dense<[(1.0,2.0),(0.0,-1.0)]> : tensor<2xcomplex<f32>>
       return %a : tensor<2xcomplex<f32>> }"""  # noqa: E501
     np.testing.assert_array_equal(interpret(text, [])[0], [1 + 2j, -1j])
+
+
+def test_ops_that_jax_does_not_write() -> None:
+    text = """func.func @main(%a: tensor<3x4xcomplex<f32>>, %b: tensor<4xcomplex<f32>>, %s: tensor<1xi32>)
+        -> (tensor<3xcomplex<f32>>, tensor<4xcomplex<f32>>, tensor<4xi4>, tensor<4xf8E5M2>) {
+      %0 = stablehlo.dot %a, %b : (tensor<3x4xcomplex<f32>>, tensor<4xcomplex<f32>>) -> tensor<3xcomplex<f32>>
+      %1 = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<4xcomplex<f32>>
+      %2 = stablehlo.convert %b : (tensor<4xcomplex<f32>>) -> tensor<4xi4>
+      %3 = stablehlo.convert %b : (tensor<4xcomplex<f32>>) -> tensor<4xf8E5M2>
+      return %0, %1, %2, %3 : tensor<3xcomplex<f32>>, tensor<4xcomplex<f32>>, tensor<4xi4>, tensor<4xf8E5M2> }"""  # noqa: E501
+    a = np.arange(12, dtype=np.complex64).reshape(3, 4) * (1 + 2j)
+    b = np.array([1.5 + 1j, -2.25, 99j, 300], np.complex64)
+    product, count, integers, floats = interpret(text, [a, b, np.array([4], np.int32)])
+    np.testing.assert_allclose(product, a @ b, rtol=1e-6)
+    assert count.tolist() == [0, 1, 2, 3] and count.dtype == np.complex64
+    assert integers.astype(int).tolist() == [1, -2, 0, 7]
+    assert floats.astype(float).tolist() == [1.5, -2.0, 0, 320]
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])

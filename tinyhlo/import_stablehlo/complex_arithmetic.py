@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo import contraction, conversions, convolution, elementwise
+from tinyhlo.import_stablehlo import (
+    contraction,
+    conversions,
+    convolution,
+    elementwise,
+    small_rules,
+)
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane, choose
 from tinyhlo.import_stablehlo.elementwise import is_mask
 from tinyhlo.import_stablehlo.lifting import plane_type, with_types
@@ -26,7 +32,7 @@ from tinyhlo.import_stablehlo.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.small_types import compute_type, decode
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, UnsupportedError, on_values
-from tinyhlo.ir.build import cast, full, iota, reshape
+from tinyhlo.ir.build import broadcast, cast, full, iota, reshape
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.elements import PLANES, SMALL
 from tinyhlo.ir.graph import Node, Shape, TensorType
@@ -48,10 +54,9 @@ def convert(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node
     given: TensorType = operation.operand_types[0]  # type: ignore[assignment]
     target = operation.type.dtype
     if target not in PLANES:
-        if target in SMALL:
-            raise UnsupportedError("convert the real part instead")
         plain = with_types(operation, plane_type)
-        return conversions.convert(plain, (x.re,), scope)  # type: ignore[return-value]
+        rule: Any = small_rules.convert_op if target in SMALL else conversions.convert
+        return rule(plain, (x.re,), scope)
     plane = PLANES[target]
     if isinstance(x, Complex):
         return by_plane(lambda part: cast(part, plane), x)
@@ -69,6 +74,16 @@ def compare(x: Complex, y: Complex, direction: str) -> Node:
 def extreme(x: Complex, y: Complex, first: Node) -> Complex:
     """x where `first` holds, else y; a NaN wins."""
     return choose(first | x.is_nan() | x.equals(y), x, y)
+
+
+def clamp(low: Complex, x: Complex, high: Complex) -> Complex:
+    """Ordered by real parts, equal ones by imaginary parts."""
+    low, high = (
+        by_plane(lambda part: broadcast(part, x.shape), bound) if not bound.shape else bound
+        for bound in (low, high)
+    )
+    raised = extreme(x, low, low < x)
+    return extreme(raised, high, raised < high)
 
 
 def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
@@ -143,6 +158,9 @@ def multiply(x: Complex, y: Complex) -> Complex:
 RULES: dict[str, Rule] = {
     **dict.fromkeys(CONSTANTS, on_values(dense_constant, "value", SHAPE)),
     "stablehlo.iota": on_values(iota_along, SHAPE, DTYPE, "iota_dimension"),
+    "stablehlo.dynamic_iota": on_values(
+        lambda _, *rest: iota_along(*rest), SHAPE, DTYPE, "iota_dimension"
+    ),
     "stablehlo.complex": on_values(Complex),
     "stablehlo.real": on_values(lambda x: x.re),
     "stablehlo.imag": on_values(lambda x: x.im),
@@ -152,8 +170,10 @@ RULES: dict[str, Rule] = {
     "stablehlo.compare": on_values(compare, "comparison_direction"),
     "stablehlo.maximum": on_values(lambda x, y: extreme(x, y, y < x)),
     "stablehlo.minimum": on_values(lambda x, y: extreme(x, y, x < y)),
+    "stablehlo.clamp": on_values(clamp),
     "stablehlo.convert": convert,
     "stablehlo.bitcast_convert": bitcast_convert,
     "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),
+    "stablehlo.dot": partial(bilinear, contraction.RULES["stablehlo.dot"]),
     "stablehlo.convolution": partial(bilinear, convolution.convolution),
 }
