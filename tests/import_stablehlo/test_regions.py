@@ -185,6 +185,17 @@ def test_a_map(name: str) -> None:
     np.testing.assert_array_equal(checked(source, a, b, loops=name == "while"), np.maximum(a, b))
 
 
+def test_a_map_of_complex_numbers() -> None:
+    source = """func.func @main(%a: tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+      %0 = "stablehlo.map"(%a) ({ ^bb0(%p: tensor<complex<f32>>):
+        %z = stablehlo.multiply %p, %p : tensor<complex<f32>>
+        "stablehlo.return"(%z) : (tensor<complex<f32>>) -> () }) {dimensions = array<i64: 0>}
+        : (tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>>
+      return %0 : tensor<2xcomplex<f32>> }"""
+    a = np.array([1 + 2j, 3 - 1j], np.complex64)
+    np.testing.assert_array_equal(checked(source, a), a * a)
+
+
 @pytest.mark.parametrize("name", LARGER)
 @pytest.mark.parametrize("length", [2, 7, 40])
 def test_a_sort(name: str, length: int) -> None:

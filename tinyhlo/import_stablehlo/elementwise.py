@@ -203,8 +203,9 @@ def absolute(x: Node) -> Node:
     return x if x.dtype.kind in ("unsigned", "bool") else abs(x)
 
 
-def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
-    return mapped(scope.graph(operation.regions[0]), inputs, operation.type.shape)[0]
+def map_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Node]:
+    """One array, or both planes of one."""
+    return mapped(scope.graph(operation.regions[0]), inputs, operation.type.shape)
 
 
 def reduce_precision(x: Node, exponent_bits: int, mantissa_bits: int) -> Node:
