@@ -21,6 +21,7 @@ from tinyhlo.import_stablehlo import (
     conversions,
     convolution,
     elementwise,
+    ragged,
     small_rules,
 )
 from tinyhlo.import_stablehlo.complex_numbers import Complex, by_plane, choose
@@ -87,11 +88,12 @@ def clamp(low: Complex, x: Complex, high: Complex) -> Complex:
 
 
 def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
-    """A sum of products: four real ones, two where an operand is real, one where both are."""
+    """A sum of products: four real ones, two where an operand is real, one where both are. What
+    there is besides two factors is the same for all."""
     plain = with_types(operation, plane_type)
-    plane = plain.type.dtype
+    plane, others = plain.type.dtype, inputs[2:]
     operands: list[Sequence[Node]] = []
-    for value, type_ in zip(inputs, operation.operand_types, strict=True):
+    for value, type_ in zip(inputs[:2], operation.operand_types[:2], strict=True):
         if isinstance(value, Complex):
             operands.append(tuple(cast(part, plane) for part in value.planes))
         else:
@@ -99,10 +101,11 @@ def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Sc
             node = decode(value, dtype) if dtype in SMALL else value
             operands.append((cast(node, plane),))
     shapes = [TensorType(parts[0].shape, plane) for parts in operands]
-    plain = replace(with_types(plain, compute_type), operand_types=tuple(shapes))
+    types = (*shapes, *operation.operand_types[2:])
+    plain = replace(with_types(plain, compute_type), operand_types=types)
 
     def real(a: Node, b: Node) -> Node:
-        return rule(plain, (a, b), scope)
+        return rule(plain, (a, b, *others), scope)
 
     match operands:
         case [[a], [c]]:
@@ -176,4 +179,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),
     "stablehlo.dot": partial(bilinear, contraction.RULES["stablehlo.dot"]),
     "stablehlo.convolution": partial(bilinear, convolution.convolution),
+    "chlo.ragged_dot": partial(bilinear, ragged.ragged_dot),
 }

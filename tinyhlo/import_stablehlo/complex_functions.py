@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tinyhlo.import_stablehlo.complex_numbers import Complex, choose
-from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, like
+from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, known_scalar, like
 from tinyhlo.import_stablehlo.special_functions import hyperbolic
 from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import atan2, cos, elementwise, exp, expm1, log, sin, sqrt, tan, where
@@ -141,10 +141,17 @@ def reciprocal_root(x: Complex) -> Complex:
 def power(x: Complex, y: Complex) -> Complex:
     """|x|**c e**(-d arg x) at the angle c arg x + d log |x|, for y = c + i d."""
     zero, one = x.constant(0), x.constant(1)
+    match [known_scalar(part) for part in y.planes]:
+        case [1, 0]:
+            return x
+        case [2, 0]:
+            return x * x
+        case [-1, 0]:
+            return one / x
     size, angle = abs(x), atan2(x.im, x.re)
     grown = elementwise(Op.POW, size, y.re) * exp(-(y.im * angle))
-    turned = y.re * angle + y.im * log(size)
-    found = Complex(grown * cos(turned), grown * sin(turned))
+    turned = y.re * angle + where(is_zero(y.im), 0, y.im * log(size))
+    found = Complex(grown * cos(turned), times(sin(turned), grown))
     positive = (zero.re < y.re) & is_zero(y.im)
     found = choose(x.equals(zero) & positive, zero, found)
     return choose(x.equals(one) | y.equals(zero), one, found)

@@ -17,7 +17,7 @@ from typing import Any
 from tinyhlo.import_stablehlo.contraction import accumulating_type, free_axes, sum_of_products
 from tinyhlo.import_stablehlo.indexing import slice_at, store_at
 from tinyhlo.import_stablehlo.records import Operation, RaggedDotDimensions
-from tinyhlo.import_stablehlo.walker import Rule, Scope
+from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError
 from tinyhlo.ir.build import (
     broadcast,
     cast,
@@ -101,8 +101,12 @@ def is_batched(operation: Operation) -> bool:
 
 
 def ragged_dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
+    if is_batched(operation):
+        raise UnsupportedError("it has batch axes: write it as one without them under vmap")
     numbers = numbers_of(operation)
     lhs, rhs, sizes = inputs
+    if not sizes.shape[0]:
+        return full(0, operation.type.shape, operation.type.dtype)
     summed = numbers.lhs_ragged_dimensions[0] in numbers.lhs_contracting_dimensions
     wide = accumulating_type(lhs.dtype, rhs.dtype, operation.type.dtype)
     by_group = sums_by_group if summed else products_by_group

@@ -48,9 +48,21 @@ def as_one_op(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     return functools.partial(theirs, stablehlo.logistic)
 
 
-def for_platform(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """ragged_dot as one op, where the default multiplies every row with every group's matrix."""
-    return functools.partial(theirs, platform=platform)
+def as_groups(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """ragged_dot as one op, where the default multiplies every row with every group's matrix. The
+    client's pass for that op refuses none at all, and complex numbers end the process in it."""
+    from jax._src.interpreters import mlir
+    from jax._src.lax import lax
+
+    usual = mlir.lower_fun(lax._ragged_dot_general_impl, multiple_results=False)
+
+    def lower(ctx: Any, *given: Any, **named: Any) -> Any:
+        left, _, sizes = ctx.avals_in[:3]
+        if left.dtype.kind == "c" or not sizes.size:
+            return usual(ctx, *given, **named)
+        return theirs(ctx, *given, **named, platform=platform)
+
+    return lower
 
 
 def as_on_cpu(parameter: str, platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,7 +105,7 @@ def exported_for_cpu(platform: str, theirs: Callable[..., Any]) -> Callable[...,
 # (module, primitive, JAX's rule for it, what makes ours of that and the platform)
 ADAPTED: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
     ("jax._src.lax.lax", "logistic_p", "_nary_lower_hlo", as_one_op),
-    ("jax._src.lax.lax", "ragged_dot_general_p", "_ragged_dot_general_lower", for_platform),
+    ("jax._src.lax.lax", "ragged_dot_general_p", "_ragged_dot_general_lower", as_groups),
     (
         "jax._src.lax.control_flow.conditionals",
         "platform_index_p",
