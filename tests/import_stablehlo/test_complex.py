@@ -99,6 +99,21 @@ def test_infinities_and_nans(name: str) -> None:
     np.testing.assert_allclose(found[ordinary], expected[ordinary], rtol=2**-52)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_powers_of_infinity_and_known_powers() -> None:
+    """A real exponent of a real base gives a real number; powers of 1, 2 and -1 are as written."""
+    x = np.array([INF, INF, INF, 4], np.complex64)
+    y = np.array([0.5, -2, 3, 0.5], np.complex64)
+    (found,) = compile_module(jax.jit(jax.lax.pow).lower(x, y).as_text(), Config())(x, y)
+    np.testing.assert_allclose(found, np.array([INF, 0, INF, 2], np.complex64), rtol=1e-6)
+    z = np.array([INF, 1e30 + 1e30j, complex(NAN, 1), 0.1 + 0.2j], np.complex64)
+    for power, same in ((1.0, z), (2.0, z * z), (-1.0, 1 / z)):
+        text = jax.jit(lambda z, power=power: jnp.power(z, power)).lower(z).as_text()
+        (found,) = compile_module(text, Config())(z)
+        last = slice(3, None) if power != 1 else slice(None)
+        np.testing.assert_allclose(found[last], same[last], rtol=1e-6)
+
+
 def test_tanh_of_nan_on_the_real_line() -> None:
     """C99, Annex G.6.2.6: the imaginary part is still zero."""
     text = """func.func @main(%x: tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>> {

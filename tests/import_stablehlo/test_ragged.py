@@ -84,6 +84,22 @@ def test_sizes_may_reach_beyond_the_last_row(sizes: list[int]) -> None:
     np.testing.assert_allclose(found, reference(x, w, sizes), rtol=1e-5, atol=1e-5)
 
 
+def test_complex_numbers_and_no_groups() -> None:
+    """As text, which jaxlib's pass for this op never sees."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal((*shape, 2)).astype(np.float32) for shape in ((9, 4), (3, 4, 5)))
+    x, w = (array.view(np.complex64)[..., 0] for array in (x, w))
+    text = module(9, 4, 5, 3, gradient=False).replace("xf32>", "xcomplex<f32>>")
+    sizes = np.array([4, 0, 3], np.int32)
+    (found,) = compile_module(text, Config())(x, w, sizes)
+    real = reference(x.real, w.real, [*sizes]) - reference(x.imag, w.imag, [*sizes])
+    imaginary = reference(x.real, w.imag, [*sizes]) + reference(x.imag, w.real, [*sizes])
+    np.testing.assert_allclose(found, real + 1j * imaginary, rtol=1e-5, atol=1e-5)
+    none = np.zeros((0, 4, 5), np.float32), np.zeros(0, np.int32)
+    (found,) = compile_module(module(9, 4, 5, 0, gradient=False), Config())(x.real, *none)
+    assert found.shape == (9, 5) and not found.any()
+
+
 def test_work_does_not_grow_with_the_groups() -> None:
     """One loop whose blocks are of one group each; no product with every group's matrix."""
     graph = import_module(module(256, 16, 16, 8, gradient=False)).graph

@@ -182,6 +182,16 @@ def test_ragged_dot_arrives_as_a_composite() -> None:
     np.testing.assert_array_equal(found, [[3] * 4] * 5 + [[0] * 4])
 
 
+@pytest.mark.parametrize("groups", [2, 0])
+def test_ragged_dots_that_jaxlib_cannot_expand(groups: int) -> None:
+    """Its pass for them ends the process for complex numbers, and refuses no group."""
+    x, w = np.ones((6, 3), np.float32), np.ones((groups, 3, 4), np.float32)
+    x, w = (x, w) if not groups else (x * np.complex64(1j), w * np.complex64(1 + 2j))
+    sizes = np.arange(2, 2 + groups, dtype=np.int32)
+    (ours,), (theirs,) = (on(b, lax.ragged_dot, (x, w, sizes)) for b in ("tiny", "cpu"))
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_ragged_batches_are_as_jax_writes_them() -> None:
     """The ragged axis is a batch: only the rows of the sizes' sum count."""
     numbers = lax.RaggedDotDimensionNumbers(
