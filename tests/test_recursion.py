@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Thread
 
 import jax
 import jax.numpy as jnp
@@ -25,28 +25,27 @@ def test_a_function_that_calls_itself_for_ever_still_ends_in_an_error() -> None:
         again(0)
 
 
-def depth() -> int:
-    """How deep a function can call itself here."""
-    try:
-        return 1 + depth()
-    except RecursionError:
-        return 1
+def test_the_last_of_several_compilations_restores_the_limit() -> None:
+    before, both = sys.getrecursionlimit(), Barrier(2)
 
-
-def test_only_what_compiles_goes_deeper() -> None:
-    before = sys.getrecursionlimit()
-    with deep_recursion(), deep_recursion(), ThreadPoolExecutor(1) as other:
-        assert depth() > DEEPEST // 2
-        if sys.version_info < (3, 12):  # in which every call takes of the thread's stack
-            assert other.submit(depth).result() < before
-    assert depth() < before == sys.getrecursionlimit()
-
-
-def test_a_limit_that_is_set_meanwhile_stays() -> None:
-    before = sys.getrecursionlimit()
-    try:
+    def compile_slowly() -> None:
         with deep_recursion():
-            sys.setrecursionlimit(before + 500)
-        assert sys.version_info >= (3, 12) or before < depth() < before + 500
-    finally:
-        sys.setrecursionlimit(before)
+            both.wait()
+            assert sys.getrecursionlimit() == DEEPEST
+
+    threads = [Thread(target=compile_slowly) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.getrecursionlimit() == before
+
+
+def test_python_compiles_far_down() -> None:
+    """As it does for classes whose first object is made there, and for imports."""
+
+    def down(n: int) -> int:
+        return down(n - 1) if n else eval("1 + 1")
+
+    with deep_recursion():
+        assert down(20_000) == 2
