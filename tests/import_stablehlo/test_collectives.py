@@ -8,7 +8,7 @@ import pytest
 
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
-from tinyhlo.errors import UnsupportedOp
+from tinyhlo.errors import InvalidProgram, UnsupportedOp
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.elements import BY_NAME
 
@@ -65,4 +65,24 @@ def test_a_type_that_is_not_compiled() -> None:
       %r = stablehlo.slice %h [0:8] : (tensor<{huge}>) -> tensor<8xf32>"""
     text = PER_DEVICE.format(body=body, given="f32", made="f32", count=32, part=8)
     with pytest.raises(UnsupportedOp, match=r"stablehlo.all_reduce .*\n.* no machine holds it"):
+        import_module(text)
+
+
+GATHER = """%r = "stablehlo.all_gather"(%p) {all_gather_dim = 0 : i64,
+        replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>,
+        channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+        use_global_device_ids} : (tensor<8xf32>) -> tensor<32xf32>"""
+SCATTER = REDUCE.format(
+    op="reduce_scatter", combiner="add", given="f32", made="f32", n=8, part=2,
+    rest=", scatter_dimension = 0 : i64",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "part"), [(GATHER, 32), (SCATTER, 2)])
+def test_results_are_of_the_size_of_a_group(body: str, part: int) -> None:
+    """Whoever reads more would read what is no part of them."""
+    text = PER_DEVICE.format(body=body, given="f32", made="f32", count=4 * part, part=part)
+    import_module(text)
+    text = text.replace("[[0, 1, 2, 3]]", "[[0], [1], [2], [3]]").replace("1x4xi64", "4x1xi64")
+    with pytest.raises(InvalidProgram, match="in groups of 1 its result has another shape"):
         import_module(text)

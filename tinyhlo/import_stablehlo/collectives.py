@@ -14,6 +14,7 @@ from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
+from tinyhlo.errors import InvalidProgram
 from tinyhlo.import_stablehlo.complex_numbers import by_plane, rebuilt
 from tinyhlo.import_stablehlo.in_turn import mapped
 from tinyhlo.import_stablehlo.lifting import as_params, flatten, unflatten
@@ -32,6 +33,7 @@ from tinyhlo.import_stablehlo.walker import (
 )
 from tinyhlo.ir.build import cast, elementwise, full
 from tinyhlo.ir.dtypes import U32
+from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.joining import join, part
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"
@@ -140,6 +142,8 @@ def by_groups(
     that the result of one, by its number in the group and their count. Who is in no group gets
     zeros."""
     groups = groups_of(operation, team)
+    for count in {len(group) for group in groups if group}:
+        check_sizes(operation, count, team.walker)
     common = {
         group: [
             of_group(operation, list(column), team)
@@ -154,6 +158,37 @@ def by_groups(
         else nothing
         for copy, group in enumerate(groups)
     ]
+
+
+# what becomes larger by the size of a group, and what smaller: attributes that name the axis
+GROWS = {
+    "stablehlo.all_gather": "all_gather_dim",
+    "stablehlo.all_to_all": "concat_dimension",
+}
+SHRINKS = {
+    "stablehlo.all_to_all": "split_dimension",
+    "stablehlo.reduce_scatter": "scatter_dimension",
+}
+
+
+def check_sizes(operation: Operation, count: int, walker: Walker) -> None:
+    """Raises InvalidProgram for results that are not what groups of `count` devices give."""
+    shrinks, grows = (
+        operation.attributes.get(table.get(operation.name, "")) for table in (SHRINKS, GROWS)
+    )
+    for given, made in zip(operation.operand_types, operation.types, strict=True):
+        if not isinstance(given, TensorType) or not isinstance(made, TensorType):
+            continue
+        sizes, rest = list(given.shape), 0
+        if shrinks is not None:
+            sizes[shrinks], rest = divmod(sizes[shrinks], count)
+        if grows is not None:
+            sizes[grows] *= count
+        if rest or tuple(sizes) != made.shape:
+            raise InvalidProgram(
+                f"{operation.name} on {operation.signature} ({walker.line(operation)}): in groups "
+                f"of {count} its result has another shape: correct its type or its replica_groups"
+            )
 
 
 def by_reductions(
@@ -187,11 +222,8 @@ def same(operation: Operation, value: Value, number: int, count: int) -> Value:
 
 def exchanged(operation: Operation, values: list[Value], number: int, count: int) -> Value:
     """Each member sends every other one a piece, and joins what it gets."""
-    given = operation.attributes
-    axis, pieces = given["split_dimension"], given["split_count"]
-    return side_by_side(
-        [nth_of(value, axis, number, pieces) for value in values], given["concat_dimension"]
-    )
+    axis, joined = (operation.attributes[table[operation.name]] for table in (SHRINKS, GROWS))
+    return side_by_side([nth_of(value, axis, number, count) for value in values], joined)
 
 
 def scattered(operation: Operation, value: Value, number: int, count: int) -> Value:

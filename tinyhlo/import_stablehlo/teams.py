@@ -17,7 +17,14 @@ from tinyhlo.import_stablehlo.pieces import Holders
 from tinyhlo.import_stablehlo.records import Block, Operation, ValueType, names
 from tinyhlo.import_stablehlo.sharding import Coordinates
 from tinyhlo.import_stablehlo.spread import Item, fetched, whole
-from tinyhlo.import_stablehlo.walker import Scope, UnsupportedError, Value, Walker, placeholder
+from tinyhlo.import_stablehlo.walker import (
+    Scope,
+    UnsupportedError,
+    Value,
+    Walker,
+    checked,
+    placeholder,
+)
 from tinyhlo.ir.graph import Node
 from tinyhlo.records import dataclass
 
@@ -168,5 +175,5 @@ def step_together(operation: Operation, inputs: Sequence[Values], team: Team) ->
         walker.refuse(operation, str(reason))
         return [tuple(map(placeholder, operation.types))] * len(team.copies)
     for found in results:
-        walker.note(operation, found)
+        walker.note(operation, checked(operation, found))
     return results

@@ -195,6 +195,10 @@ class Walker:
         """A mesh by its symbol, or by its text."""
         return self.decoder.meshes[name] if name.startswith("@") else parse_mesh(name)
 
+    def line(self, operation: Operation) -> str:
+        """The user's source line of an op that is being walked."""
+        return Place(operation.location, self._caller).line
+
     def refuse(self, operation: Operation, hint: str) -> None:
         """Note an unsupported op, and every one inside its regions."""
         key = (operation.name, operation.signature)
@@ -202,8 +206,7 @@ class Walker:
             name, signature = operation.name, operation.signature
             if "call_target_name" in operation.attributes:
                 name = f"{name} @{operation.attributes['call_target_name']}"
-            place = Place(operation.location, self._caller).line
-            self._items[key] = UnsupportedItem(name, signature, place, hint)
+            self._items[key] = UnsupportedItem(name, signature, self.line(operation), hint)
         for region in operation.regions:
             self._survey(region)
 
@@ -224,7 +227,7 @@ class Walker:
 def apply_rule(
     rule: Rule | None, operation: Operation, inputs: tuple[Value, ...], scope: Scope
 ) -> Sequence[Value]:
-    """Results of one op, checked against the types that the module states."""
+    """Results of one op."""
     if operation.refusal and operation.name != "func.call":
         raise UnsupportedError(operation.refusal)
     if rule is None:
@@ -232,6 +235,11 @@ def apply_rule(
     results = rule(operation, inputs, scope)
     if isinstance(results, (Node, Complex)):
         results = (results,)
+    return checked(operation, results)
+
+
+def checked(operation: Operation, results: Sequence[Value]) -> Sequence[Value]:
+    """The results of an op, held against the types that the module states."""
     for value, stated in zip(results, operation.types, strict=True):
         if isinstance(value, Pieces):  # of a function's result
             continue
