@@ -1,8 +1,9 @@
-"""Programs whose devices wait for each other: a program for each of them, in a thread of its own.
+"""Programs whose devices wait for each other, or part ways: a program for each of them, in a thread
+of its own.
 
     shard_map(kernel)     # whose functions end when another device has called its own
 
-In: a program in which `waits` finds such functions. Out: one Executable of all devices. Each thread
+In: such a program (`import_stablehlo/waiting.py`). Out: one Executable of all devices. Each thread
 runs what a process of several would (`import_stablehlo/shared.py`).
 """
 

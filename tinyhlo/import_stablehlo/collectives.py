@@ -22,7 +22,14 @@ from tinyhlo.import_stablehlo.pieces import Holders
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.reductions import monoids_of, widen
 from tinyhlo.import_stablehlo.sharding import Mesh
-from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, of_everyone
+from tinyhlo.import_stablehlo.teams import (
+    DEVICE_NUMBER,
+    Team,
+    TogetherRule,
+    Values,
+    alone,
+    of_everyone,
+)
 from tinyhlo.import_stablehlo.walker import (
     Rule,
     Scope,
@@ -33,7 +40,7 @@ from tinyhlo.import_stablehlo.walker import (
 )
 from tinyhlo.ir.build import cast, elementwise, full
 from tinyhlo.ir.dtypes import U32
-from tinyhlo.ir.graph import TensorType
+from tinyhlo.ir.graph import Node, TensorType
 from tinyhlo.ir.joining import join, part
 
 OTHER_DEVICES = "it reaches devices on which this program does not run"
@@ -282,12 +289,12 @@ def senders_of(operation: Operation, team: Team) -> list[int | None]:
     return [copies.get(sources.get(copy.device, -1)) for copy in team.copies]
 
 
-def device_number(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
-    return [(full(copy.device, (), U32),) for copy in team.copies]
+def device_number(operation: Operation, inputs: Values, scope: Scope) -> Node:
+    return full(scope.walker.device, (), U32)
 
 
-def replica_number(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
-    return [(full(0, (), U32),)] * len(inputs)
+def replica_number(operation: Operation, inputs: Values, scope: Scope) -> Node:
+    return full(0, (), U32)
 
 
 MESSAGES: dict[str, TogetherRule] = {
@@ -298,9 +305,9 @@ MESSAGES: dict[str, TogetherRule] = {
     "stablehlo.collective_permute": collective_permute,
     "stablehlo.reduce_scatter": partial(by_reductions, scattered),
 }
-TOGETHER: dict[str, TogetherRule] = {
-    **{name: among_all(rule) for name, rule in MESSAGES.items()},
-    "stablehlo.partition_id": device_number,
+TOGETHER: dict[str, TogetherRule] = {name: among_all(rule) for name, rule in MESSAGES.items()}
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(TOGETHER, alone),
+    DEVICE_NUMBER: device_number,
     "stablehlo.replica_id": replica_number,
 }
-RULES: dict[str, Rule] = dict.fromkeys(TOGETHER, alone)  # type: ignore[arg-type]

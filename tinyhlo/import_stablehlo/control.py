@@ -5,8 +5,10 @@
 
 Outside of such bodies there is one copy. Outer values that a region reads become extra
 loop-invariant state, or extra operands of a Branch; constants and iotas are simply repeated inside.
-Where copies go different ways, all ways are run, and each copy picks. Tokens are no state: effects
-are in the order of the Graph's `effects`, where a loop or branch around an effect is one itself.
+Where copies go different ways around a collective, all ways are run, and each copy picks. On them
+there are no effects, and no loops that might not end for the values of a copy that does not come
+by: such a program is one for each device (`side_by_side.py`). Tokens are no state: effects are in
+the order of the Graph's `effects`, where a loop or branch around an effect is one itself.
 """
 
 from __future__ import annotations
@@ -17,20 +19,41 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
 
+from tinyhlo.errors import UnsupportedOp
 from tinyhlo.import_stablehlo.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.operands import known_scalar
 from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import Block, Operation
 from tinyhlo.import_stablehlo.spread import formed, whole
 from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
-from tinyhlo.import_stablehlo.teams import Team, TogetherRule, Values, alone, blocks_of
+from tinyhlo.import_stablehlo.teams import (
+    Team,
+    TogetherRule,
+    Values,
+    alone,
+    blocks_of,
+    communicates,
+    step_each,
+)
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, broadcast, full, loop, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
 
-EFFECT_ON_THE_WAY = "devices go different ways here, and a callback or other effect is on the way"
+# what one program for all devices cannot do; JAX gets one for each (`side_by_side.py`)
+BY_JAX = "run it by JAX, in one process"
+EFFECT_ON_THE_WAY = (
+    f"devices go different ways here, and a callback or other effect is on the way: {BY_JAX}"
+)
+LOOP_ON_THE_WAY = (
+    f"some devices do not come by here, and for their values the loop may have no end: {BY_JAX}"
+)
+
+
+def part_ways(error: UnsupportedOp) -> bool:
+    """Whether a program was refused only because its devices go different ways."""
+    return all(item.hint in (EFFECT_ON_THE_WAY, LOOP_ON_THE_WAY) for item in error.items)
 
 
 def call(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
@@ -47,7 +70,8 @@ def async_start(operation: Operation, inputs: Sequence[Values], team: Team) -> l
 
 
 def case(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
-    """A branch for all copies that take the same way; else all ways, and each copy picks."""
+    """A branch for all copies that take the same way. Else one for each copy where they can do
+    without each other, or all ways, and each copy picks."""
     blocks = operation.regions
     selectors: list[Any] = [whole(given[0], team.walker) for given in inputs]
     if operation.name == "stablehlo.if":
@@ -55,12 +79,17 @@ def case(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Val
     known = [taken_branch(selector, len(blocks)) for selector in selectors]
     if len(set(selectors)) == 1 and known[0] is None:
         return branch_on(selectors[0], blocks, team)
+    if len(set(selectors)) > 1 and not communicates(operation, team.walker):
+        return step_each(operation, inputs, team)
     taken = {number for number in known if number is not None}
     needed = range(len(blocks)) if None in known else sorted(taken)
     if len(needed) > 1 and any(blocks[number].effect for number in needed):
         raise UnsupportedError(EFFECT_ON_THE_WAY)
     nothing: list[Values] = [()] * len(inputs)
-    runs = {number: team.run(blocks[number], nothing) for number in needed}
+    runs = team.walker.within_ways(
+        lambda: {number: team.run(blocks[number], nothing) for number in needed},
+        parted=len(needed) > 1,
+    )
     return [
         runs[number][copy] if number is not None else chosen(selector, copy, list(runs.values()))
         for copy, (selector, number) in enumerate(zip(selectors, known, strict=True))
@@ -138,9 +167,10 @@ def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Value
 def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """A Loop over the state of all copies. Copies that start with the same value share it, unless
     the body turns out to give them different ones: then it is walked again. Where the copies'
-    conditions differ, the loop runs as long as any holds, and a copy whose own does not keeps its
-    values. State that the body returns unchanged is read from before the loop; where it is a
-    constant, the loop does not carry it at all."""
+    conditions differ, each has a loop of its own, or, where they cannot do without each other, the
+    loop runs as long as any holds, and a copy whose own does not keeps its values. State that the
+    body returns unchanged is read from before the loop; where it is a constant, the loop does not
+    carry it at all."""
     body = operation.regions[1]
     pairs = enumerate(zip(body.arguments, body.returned, strict=True))
     invariant = {k for k, (given, back) in pairs if given == back}
@@ -155,6 +185,8 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
     while True:
         state = State(initial, classes)
         turn = turn_of(operation, inputs, carried, slots, state.params(), team)
+        if turn is None:
+            return step_each(operation, inputs, team)
         if turn.divided:
             cut = {k: formed(initial[0][k], like, team.walker) for k, like in turn.divided.items()}
             initial = [placed(initial[0], list(cut), list(cut.values()))]
@@ -169,6 +201,8 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
     condition_graph = state.graph([test], turn.test_effects, team)
     body_graph = state.graph(state.flat(turn.after), turn.effects, team)
     trips = trip_count(state.initial, condition_graph, body_graph)
+    if trips is None and team.walker.parted:
+        raise UnsupportedError(LOOP_ON_THE_WAY)
     final = loop(state.initial, condition_graph, body_graph, trips)
     if turn.test_effects or turn.effects:
         team.walker.add_effect(final)
@@ -198,9 +232,9 @@ def turn_of(
     slots: Sequence[int],
     params: Sequence[Values],
     team: Team,
-) -> Turn:
+) -> Turn | None:
     """One turn from the state `params` of each copy: what is `carried` of the operands, then what
-    lies in outer `slots`."""
+    lies in outer `slots`. None where copies are to have loops of their own."""
     condition, body = operation.regions
     count = len(carried)
     arguments = [
@@ -220,9 +254,14 @@ def turn_of(
             found[k] = formed(values[k], like, team.walker)
         return tuple(found)
 
-    results, effects = within.region(body, arguments, finish)
     goes_on: list[Any] = [test for (test,) in tests]
-    if len(set(goes_on)) > 1:
+    parted = len(set(goes_on)) > 1
+    if parted and not communicates(operation, team.walker):
+        return None
+    results, effects = team.walker.within_ways(
+        lambda: within.region(body, arguments, finish), parted
+    )
+    if parted:
         if test_effects or effects:
             raise UnsupportedError(EFFECT_ON_THE_WAY)
         results = list(map(picked, goes_on, results, arguments))

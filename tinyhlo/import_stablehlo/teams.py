@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tinyhlo.import_stablehlo.pieces import Holders
 from tinyhlo.import_stablehlo.records import Block, Operation, ValueType, names
@@ -71,7 +72,7 @@ class Team:
         inner = replace(self, around=values)
         for operation in block.operations:
             inputs = [tuple([own[slot] for slot in operation.operands]) for own in values]
-            step = step_together if communicates(operation, self.walker) else step_each
+            step = step_together if is_together(operation, self.walker) else step_each
             results = step(operation, inputs, inner)
             for own, found in zip(values, results, strict=True):
                 own.update(zip(operation.results, found, strict=True))
@@ -115,7 +116,9 @@ def of_everyone(
 # (op, operands of each copy, the copies and what is around the op) -> results of each copy
 TogetherRule = Callable[[Operation, Sequence[Values], Team], Sequence[Values]]
 
-# ops that see all copies only when there are collectives in their blocks
+DEVICE_NUMBER = "stablehlo.partition_id"
+
+# ops that see all copies only where those may have to do with each other in their blocks
 CONTROL = names("async_start case composite if while") | {"func.call"}
 
 
@@ -130,11 +133,26 @@ def alone(operation: Operation, inputs: Values, scope: Scope) -> Values:
     return rule(operation, [inputs], Team(scope.walker, ALONE, [scope.values]))[0]
 
 
+def is_together(operation: Operation, walker: Walker) -> bool:
+    """Whether the rule of this op sees all copies: where it must, and where a region gives each its
+    own results, though what they have in common is to be done once."""
+    asked = operation.name in CONTROL and asks(operation, walker)
+    return asked or communicates(operation, walker)
+
+
 def communicates(operation: Operation, walker: Walker) -> bool:
     """Whether copies must run this op together."""
     if operation.name not in CONTROL:
         return rule_name(operation) in walker.together
-    return any(has_collectives(block, walker) for block in blocks_of(operation, walker))
+    return any(holds(communicates, block, walker) for block in blocks_of(operation, walker))
+
+
+def asks(operation: Operation, walker: Walker) -> bool:
+    """Whether this op gives each copy its own result, whatever it reads."""
+    if operation.name == DEVICE_NUMBER:
+        return True
+    blocks = blocks_of(operation, walker) if operation.name in CONTROL else operation.regions
+    return any(holds(asks, block, walker) for block in blocks)
 
 
 def blocks_of(operation: Operation, walker: Walker) -> list[Block]:
@@ -143,24 +161,29 @@ def blocks_of(operation: Operation, walker: Walker) -> list[Block]:
     return [walker.decoder.function(callee).body] if callee else list(operation.regions)
 
 
-def has_collectives(block: Block, walker: Walker) -> bool:
-    """Whether an op of this block communicates."""
-    known = walker.known_collectives
-    if id(block) not in known:
-        known[id(block)] = any(communicates(each, walker) for each in block.operations)
-    return known[id(block)]
+def holds(test: Callable[[Operation, Walker], bool], block: Block, walker: Walker) -> bool:
+    """Whether `test` is true of an op of this block."""
+    known, key = walker.known_contents, (id(block), test.__name__)
+    if key not in known:
+        known[key] = any(test(each, walker) for each in block.operations)
+    return known[key]
 
 
 def step_each(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
-    """Results of an op for each copy by itself; once for copies that read the same."""
+    """Results of an op for each copy by itself; once for copies that read the same, unless it asks
+    for their number."""
+    walker = team.walker
+    asked = asks(operation, walker)
     captures = sorted({slot for block in operation.regions for slot in block.captures})
-    known: dict[Values, Values] = {}
+    known: dict[tuple[Any, ...], Values] = {}
     results: list[Values] = []
-    for given, around in zip(inputs, team.around, strict=True):
-        read = (*given, *(around[slot] for slot in captures))
+    for copy, given, around in zip(team.copies, inputs, team.around, strict=True):
+        read = (asked and copy.device, *given, *(around[slot] for slot in captures))
         if operation.effect or read not in known:
-            known[read] = team.walker.step(operation, given, Scope(team.walker, around))
+            walker.device = copy.device
+            known[read] = walker.step(operation, given, Scope(walker, around))
         results.append(known[read])
+    walker.device = 0
     return results
 
 

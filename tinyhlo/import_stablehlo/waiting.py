@@ -1,8 +1,11 @@
-"""Whether functions of the user, called by one device, may wait for those of another.
+"""What has to be a program for each device, not one for all (`side_by_side.py`).
 
-In: a StableHLO module for several devices. Out: a bool. What prints gives no results: nobody waits
-for it, and one program for all devices may call it as often as there are devices. The interpreters
-of Pallas kernels call functions that end when another device has called its own.
+In: a StableHLO module for several devices. Out: whether functions of the user, called by one
+device, may wait for those of another. What prints gives no results: nobody waits for it, and one
+program for all devices may call it as often as there are devices. The interpreters of Pallas
+kernels call functions that end when another device has called its own.
+
+That devices part ways for which one program will not do turns out on import: `control.part_ways`.
 """
 
 from __future__ import annotations

@@ -80,11 +80,15 @@ class UnsupportedError(Exception):
 
 class Walker:
     """The state of one import: what was found unsupported, where nodes come from, call results.
-    `per_device`: whether a per-device body is being walked."""
+    `per_device`: whether a per-device body is being walked; `device`: the one whose copy of such a
+    body is, where copies are walked one by one; `parted`: whether what is being walked runs for
+    copies too that do not come by, whose values may then be any."""
 
     placement: Placement = HERE
     name: str = ""
     per_device = False
+    device = 0
+    parted = False
 
     def __init__(
         self,
@@ -97,12 +101,12 @@ class Walker:
         self.rule_of = rule_of
         self.together = together  # rules of ops that see all devices, see `teams.py`
         self.tf32 = tf32
-        self.known_collectives: dict[int, bool] = {}  # by the id of a block
+        self.known_contents: dict[tuple[int, str], bool] = {}  # see `teams.py`
         self.divided = Divided()
         self._places: dict[Node, tuple[Any, Place | None]] = {}
         self.lines = Locations(self._places, lambda place: Place(*place).line, self._places)
         self._items: dict[tuple[str, str], UnsupportedItem] = {}
-        self._calls: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = {}
+        self._calls: dict[tuple[Any, ...], tuple[Value, ...]] = {}
         self._surveyed: set[int] = set()
         self._caller: Place | None = None  # the call being walked
         self._effects: list[Node] = []  # of the region being walked
@@ -116,7 +120,7 @@ class Walker:
 
     def call(self, callee: str, inputs: tuple[Value, ...], location: Any) -> tuple[Value, ...]:
         """Results of a function for these arguments, called at `location`."""
-        key = (callee, inputs)
+        key = (callee, inputs, self.device, self.parted)
         found = self._calls.get(key)
         if found is None:
             body = self.decoder.function(callee).body
@@ -143,6 +147,14 @@ class Walker:
             return walk()
         finally:
             self.per_device = around
+
+    def within_ways(self, walk: Callable[[], Walked], parted: bool) -> Walked:
+        """What `walk` returns, which runs for copies too that do not come by if `parted`."""
+        around, self.parted = self.parted, self.parted or parted
+        try:
+            return walk()
+        finally:
+            self.parted = around
 
     def add_effect(self, outputs: Sequence[Node]) -> None:
         """The node with these outputs runs for its effect, after the effects before it."""

@@ -133,18 +133,31 @@ def compile_program(program: bytes, option_bytes: bytes) -> Executable:
 
 
 def compiled(program: bytes, asked: config.Config, devices: Sequence[int]) -> Executable:
-    """As one program for all devices of this process; as one for each where they may wait for each
-    other's callbacks, unless that is unsupported."""
+    """As one program for all devices of this process. As one for each where they may wait for each
+    other's callbacks, unless that is unsupported, and where they part ways for which one program
+    will not do."""
     compile_module, where = compiler(), placement(devices)
-    if len(devices) > 1 and where is HERE:
-        from tinyhlo.import_stablehlo.waiting import waits
+    if len(devices) == 1 or where is not HERE:
+        return compile_module(program, asked, where)
+    from tinyhlo.import_stablehlo.waiting import waits
 
-        if waits(program):
-            from tinyhlo.side_by_side import side_by_side
+    if waits(program):
+        with contextlib.suppress(UnsupportedOp):
+            return one_for_each(program, asked, devices)
+    try:
+        return compile_module(program, asked, where)
+    except UnsupportedOp as error:
+        from tinyhlo.import_stablehlo.control import part_ways
 
-            with contextlib.suppress(UnsupportedOp):
-                return side_by_side(program, asked, len(devices))
-    return compile_module(program, asked, where)
+        if not part_ways(error):
+            raise
+    return one_for_each(program, asked, devices)
+
+
+def one_for_each(program: bytes, asked: config.Config, devices: Sequence[int]) -> Executable:
+    from tinyhlo.side_by_side import side_by_side
+
+    return side_by_side(program, asked, len(devices))
 
 
 def placement(devices: Sequence[int]) -> Placement:

@@ -19,7 +19,7 @@ import numpy as np
 from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.exchange import exchanging
 
-LEFT = "the program of another device of this call has failed"
+LEFT = "another device of this call has ended, or failed, without its part in a collective"
 
 
 class Rendezvous:
@@ -33,17 +33,18 @@ class Rendezvous:
 
     @contextmanager
     def participant(self, here: int) -> Generator[None]:
-        """Programs that this thread runs meanwhile are those of one device. When it leaves by an
-        error, nobody waits for it."""
+        """Programs that this thread runs meanwhile are those of one device. When it has left,
+        nobody waits for it."""
         try:
             with exchanging(partial(self.exchange, here)):
                 yield
         except BaseException as error:
             self.failed = self.failed or error
+            raise
+        finally:
             for (sender, _), queue in self.sent.items():
                 if sender == here:
                     queue.put(None)
-            raise
 
     def exchange(
         self,
