@@ -141,12 +141,12 @@ def reciprocal_root(x: Complex) -> Complex:
 def power(x: Complex, y: Complex) -> Complex:
     """|x|**c e**(-d arg x) at the angle c arg x + d log |x|, for y = c + i d."""
     zero, one = x.constant(0), x.constant(1)
-    match [known_scalar(part) for part in y.planes]:
-        case [1, 0]:
+    match [None if known is None else float(known) for known in map(known_scalar, y.planes)]:
+        case [1.0, 0.0]:
             return x
-        case [2, 0]:
+        case [2.0, 0.0]:
             return x * x
-        case [-1, 0]:
+        case [-1.0, 0.0]:
             return one / x
     size, angle = abs(x), atan2(x.im, x.re)
     grown = elementwise(Op.POW, size, y.re) * exp(-(y.im * angle))
