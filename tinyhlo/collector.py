@@ -18,7 +18,7 @@ import gc
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 
-from tinyhlo.settings import COLLECTOR
+from tinyhlo.python_settings import COLLECTOR
 
 
 def collector_paused() -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tinyhlo.settings import RECURSION
+from tinyhlo.python_settings import RECURSION
 
 DEEPEST = 100_000
 

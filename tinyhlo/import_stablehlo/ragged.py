@@ -102,7 +102,7 @@ def is_batched(operation: Operation) -> bool:
 
 def ragged_dot(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     if is_batched(operation):
-        raise UnsupportedError("it has batch axes: write it as one without them under vmap")
+        raise UnsupportedError("of complex numbers and with batch axes: write one for each batch")
     numbers = numbers_of(operation)
     lhs, rhs, sizes = inputs
     if not sizes.shape[0]:

@@ -172,7 +172,7 @@ def holds(test: Callable[[Operation, Walker], bool], block: Block, walker: Walke
 def step_each(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
     """Results of an op for each copy by itself; once for copies that read the same, unless it asks
     for their number."""
-    walker = team.walker
+    walker, around_device = team.walker, team.walker.device
     asked = asks(operation, walker)
     captures = sorted({slot for block in operation.regions for slot in block.captures})
     known: dict[tuple[Any, ...], Values] = {}
@@ -183,7 +183,7 @@ def step_each(operation: Operation, inputs: Sequence[Values], team: Team) -> lis
             walker.device = copy.device
             known[read] = walker.step(operation, given, Scope(walker, around))
         results.append(known[read])
-    walker.device = 0
+    walker.device = around_device
     return results
 
 

@@ -50,15 +50,15 @@ def as_one_op(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_groups(platform: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
     """ragged_dot as one op, where the default multiplies every row with every group's matrix. The
-    client's pass for that op refuses none at all, and complex numbers end the process in it."""
+    client's pass for that op refuses one without groups, and complex numbers end the process in it:
+    these are left to the default."""
     from jax._src.interpreters import mlir
     from jax._src.lax import lax
 
-    usual = mlir.lower_fun(lax._ragged_dot_general_impl, multiple_results=False)
-
     def lower(ctx: Any, *given: Any, **named: Any) -> Any:
-        left, _, sizes = ctx.avals_in[:3]
-        if left.dtype.kind == "c" or not sizes.size:
+        left, right, sizes = ctx.avals_in[:3]
+        if "c" in (left.dtype.kind, right.dtype.kind) or not sizes.size:
+            usual = mlir.lower_fun(lax._ragged_dot_general_impl, multiple_results=False)
             return usual(ctx, *given, **named)
         return theirs(ctx, *given, **named, platform=platform)
 

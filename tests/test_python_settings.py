@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from tinyhlo.settings import COLLECTOR, INTERVAL, RECURSION, Setting
+from tinyhlo.python_settings import COLLECTOR, INTERVAL, RECURSION, Setting
 
 
 def test_the_last_of_several_restores_what_the_first_one_found() -> None:
