@@ -16,9 +16,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tinyhlo.config import Config
+from tinyhlo.python_settings import INTERVAL
 from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.jit import compile_text, llvm_version
-from tinyhlo.python_settings import INTERVAL
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
