@@ -8,6 +8,8 @@ SHORT = 32  # bytes of a vector: loops that do not fill one run in halves of it,
 LINE_BYTES = 64  # of a line of any cache
 WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the first cache
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
+MATRIX_ROWS = 16  # of a register that holds a matrix
+MATRIX_GROUPS = 16  # that a row of it holds, of 32 bits each
 WARP = 32  # work-items that exchange registers on a device with the feature of that name
 WARPS = "warps"
 MMA = "mma"  # NVIDIA's instruction for matrices of bf16, f16 and TF32
@@ -38,6 +40,7 @@ class Target:
     fmas: int = 1  # of whole vectors that start in a cycle
     packs: bool = False  # lanes of 32 bits in an order that is data (vpermd)
     dots: tuple[str, ...] = ()  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
+    matrices: tuple[str, ...] = ()  # the same of whole matrices, in registers that hold them (AMX)
     scales: bool = False  # floats times powers of two (vscalefps)
     flush: bool = False  # denormal numbers are zero
     group_items: int = 0  # work-items of a group at most, a power of 2; 0: of a processor

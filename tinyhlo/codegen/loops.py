@@ -156,7 +156,9 @@ class TileProduct:
     number on the left is too large by. What lies `ahead` is fetched into the cache meanwhile, for
     whoever takes the tile; so is, with each vector on the right, the one `fetched` elements further
     on. With `values` the lanes of each vector are computed as they are read,
-    over `lane` and the variables in `depth`; `right` then is no memory of its own."""
+    over `lane` and the variables in `depth`; `right` then is no memory of its own. More than one
+    group `deep`, it is made of products of matrices: rows on the left lie at even distances, and
+    the last loop of the depth runs over a multiple of so many groups."""
 
     left: Memory
     left_rows: tuple[Index, ...]
@@ -172,6 +174,7 @@ class TileProduct:
     accumulate: bool
     group: int = 1
     bias: int = 0
+    deep: int = 1
     ahead: tuple[Place, ...] = ()
     fetched: int = 0
     values: tuple[Expression, ...] = ()
@@ -180,6 +183,15 @@ class TileProduct:
     @property
     def vectors(self) -> int:
         return len(self.values) or len(self.right_vectors)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HoldMatrices:
+    """From here on the processor's registers for matrices serve TileProducts of so many rows and
+    vectors of columns; of none, it has no use for them any more."""
+
+    rows: int
+    vectors: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -284,7 +296,7 @@ class WriteTexel:
 
 Statement = Union[
     *(Loop, Bind, Declare, Accumulate, Assign, Store, If, Allocate, Keep),
-    *(TileProduct, Synchronize, Copy, EndCopies, FragmentProduct, Fetch, Put),
+    *(TileProduct, HoldMatrices, Synchronize, Copy, EndCopies, FragmentProduct, Fetch, Put),
     *(WarpgroupProducts, ReadTexel, WriteTexel),
 ]
 Body = tuple[Statement, ...]

@@ -38,6 +38,7 @@ from tinyhlo.codegen.loops import (
     EndCopies,
     Fetch,
     FragmentProduct,
+    HoldMatrices,
     If,
     Keep,
     Loop,
@@ -149,6 +150,8 @@ class _Printer:
                 self.line(f"if {texts[0]}: {lists} = {', '.join(texts[1:])}")
             case TileProduct():
                 self.line(self.tile_product(statement))
+            case HoldMatrices(rows=rows, vectors=vectors):
+                self.line(f"hold matrices of {rows} rows, {vectors} vectors" if rows else "hold none")
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
             case Synchronize(behind=behind, shown=shown):

@@ -78,6 +78,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_set_threads": (None, (ctypes.c_int32,)),
     "tiny_thread_count": (ctypes.c_int32, ()),
     "tiny_core_count": (ctypes.c_int32, ()),
+    "tiny_ask_matrices": (ctypes.c_bool, ()),
     "tiny_group_limit": (ctypes.c_int64, (ctypes.c_char_p,) * 3),
     "tiny_stream_close": (None, ()),
     "tiny_python_open": (None, (ctypes.c_void_p,)),

@@ -32,13 +32,15 @@ class Processor:
     needs: tuple[str, ...]
 
 
+AMX = {"amx-tile", "amx-int8", "amx-bf16"}
 APPLE = ("neon", "fullfp16", "dotprod")  # of every Apple M1 and later
 
 V2 = ("sse4.2", "ssse3", "popcnt")
 V3 = (*V2, "avx", "avx2", "fma", "f16c", "bmi2")
 V4 = (*V3, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
-# those that start two multiply-adds of 512 bits in a cycle, as LLVM calls them
+# those that start two multiply-adds of 512 bits in a cycle, as LLVM calls them; so do all that
+# have AMX, whatever a virtual machine makes of their names
 TWO_OF_512 = (
     *("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids"),
     *("emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver5"),
@@ -66,6 +68,7 @@ def target_of(
     """The Target of a processor that has the features `has`, of which LLVM must be told
     `features` beside its name."""
     x86, wide = triple.startswith("x86"), "avx512f" in has and "avx512vl" in has
+    one = wide and cpu not in TWO_OF_512 and "amx-tile" not in has
     return Target(
         device="CPU",
         triple=triple,
@@ -74,10 +77,11 @@ def target_of(
         vector_bytes=64 if wide else 32 if "avx" in has else 16,
         vector_registers=32 if wide or not x86 else 16,
         fma="fma" in has or "neon" in has,
-        fmas=1 if wide and cpu not in TWO_OF_512 else 2,
+        fmas=1 if one else 2,
         half="f16c" in has or "fullfp16" in has,
         packs=x86 and "avx2" in has,
         dots=dots_of(x86, wide, has),
+        matrices=matrices_of(has),
         scales=x86 and wide,
         l1_bytes=caches[0],
         l2_bytes=caches[1],
@@ -99,6 +103,12 @@ def dots_of(x86: bool, wide: bool, has: Collection[str]) -> tuple[str, ...]:
     return tuple(operands for operands, there in found.items() if there)
 
 
+def matrices_of(has: Collection[str]) -> tuple[str, ...]:
+    """The operands of its products of matrices: tdpbf16ps, tdpbssd and its like."""
+    bytes_ = ("i8 i8", "ui8 i8", "i8 ui8", "ui8 ui8") if "amx-int8" in has else ()
+    return (*bytes_, *(("bf16 bf16",) if "amx-bf16" in has else ()))
+
+
 @cache
 def host_target(threads: int) -> Target:
     """The Target of this machine's CPU."""
@@ -106,6 +116,8 @@ def host_target(threads: int) -> Target:
     has = {name for name, present in features.items() if present}
     caches = (cache_bytes(1, 32 << 10), cache_bytes(2, 512 << 10), cache_bytes(3, 8 << 20))
     triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
+    if AMX <= has and not core.library().tiny_ask_matrices():
+        has -= AMX
     if triple.startswith(("arm64-apple", "aarch64-apple")):  # whose features LLVM may not list
         has |= set(APPLE)
     return target_of(triple, cpu, features.flatten(), has, caches, threads)

@@ -8,6 +8,9 @@ In: a Contraction, the type of its sum, the Target. Out: a Form, or None where n
     i8   x i8   -> i32   Form(ui8, i8, i32, 4, 128)     the same of x + 128, less 128 of each column
     i16  x i16  -> i32   Form(i16, i16, i32, 2)         pairs (vpmaddwd)
 
+    bf16 x bf16 -> f32   Form(bf16, bf16, f32, 2, deep=16)  rows of 16 pairs (AMX: tdpbf16ps)
+    i8   x ui8  -> i32   Form(i8, ui8, i32, 4, deep=16)     rows of 16 groups (tdpbsud)
+
 Groups of integers are exact: they wrap around, so only the low bits of operands and products
 matter. A product of two values of 16 bits fits 32, and the sum of two wraps as the sum of the whole
 does; so does the sum of four products of 8 bits.
@@ -15,15 +18,18 @@ does; so does the sum of four products of 8 bits.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyhlo.ir.contraction import Contraction, is_exact_cast
 from tinyhlo.ir.dtypes import BF16, BOOL, F32, F64, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Node, Pad
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
-from tinyhlo.target import Target
+from tinyhlo.target import MATRIX_GROUPS, Target
 
 Bounds = tuple[float, float]
 
+FEWEST_ROWS = 8  # that are worth packing both operands for products of matrices
 SIGN = 128  # added to a number of 8 bits: it is not negative then
 
 
@@ -31,13 +37,24 @@ SIGN = 128  # added to a number of 8 bits: it is not negative then
 class Form:
     """A tile multiplies `group` neighbours along the depth, of type `left`, by as many of type
     `right` and adds the products to a sum of type `sums`, in every lane. `bias` is added to what
-    the left operand holds."""
+    the left operand holds. More than one group `deep`, the processor multiplies matrices: rows of
+    so many groups on the left, so many rows of groups on the right."""
 
     left: DType
     right: DType
     sums: DType
     group: int = 1
     bias: int = 0
+    deep: int = 1
+
+    @property
+    def unit(self) -> int:
+        """Neighbours along the depth that an instruction takes."""
+        return self.group * self.deep
+
+    @property
+    def of_matrices(self) -> bool:
+        return self.deep > 1
 
     @property
     def held(self) -> DType:
@@ -51,7 +68,7 @@ class Form:
 
     def __str__(self) -> str:
         kinds = self.left.name if self.left is self.right else f"{self.left} by {self.right}"
-        return f"{self.group} {kinds} at once"
+        return f"{self.unit} {kinds} at once"
 
 
 GROUPS = (
@@ -67,9 +84,12 @@ GROUPS = (
 def find_form(c: Contraction, dtype: DType, target: Target, few: bool) -> Form | None:
     """`few` rows read each element of the right operand too seldom for it to be packed, which
     groups along the depth need."""
+    matrices = bool(target.matrices) and c.extent(c.m) >= FEWEST_ROWS
     if dtype.is_float:
-        pairs = dtype is F32 and has_dot(target, BF16, BF16) and not few
-        if pairs and holds_bf16(c.left) and holds_bf16(c.right):
+        pairs = dtype is F32 and holds_bf16(c.left) and holds_bf16(c.right)
+        if pairs and matrices and f"{BF16} {BF16}" in target.matrices:
+            return Form(BF16, BF16, F32, 2, deep=MATRIX_GROUPS)
+        if pairs and not few and has_dot(target, BF16, BF16):
             return Form(BF16, BF16, F32, 2)
         return Form(dtype, dtype, dtype) if dtype in (F32, F64) else None
     if not dtype.is_integer or dtype is BOOL:
@@ -77,8 +97,11 @@ def find_form(c: Contraction, dtype: DType, target: Target, few: bool) -> Form |
     left, right = bounds(c.left), bounds(c.right)
     for form in GROUPS:
         held = within(left, form.held) and within(right, form.right) and dtype.bits <= 32
-        low_bits = dtype.bits <= form.left.bits
-        if (held or low_bits) and has_dot(target, form.left, form.right):
+        if not held and dtype.bits > form.left.bits:  # of more bits than that the low ones do
+            continue
+        if matrices and not form.bias and f"{form.left} {form.right}" in target.matrices:
+            return replace(form, deep=MATRIX_GROUPS)
+        if has_dot(target, form.left, form.right):
             return form
     return Form(dtype, dtype, dtype)
 

@@ -50,6 +50,7 @@ from tinyhlo.codegen.loops import (
     Axis,
     Bind,
     Body,
+    HoldMatrices,
     If,
     Loop,
     LoopProgram,
@@ -76,7 +77,7 @@ from tinyhlo.ir.index import (
     unravel,
 )
 from tinyhlo.ir.ops import Op
-from tinyhlo.numbers import ceil_div
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import NEAR, Target
 
@@ -148,7 +149,7 @@ class Builder:
             m_block, n_block, self.step, self.block, self.piece,
             Var("group", ceil_div(plan.panels, plan.together)),
         )  # fmt: skip
-        self.depth = depth_of(plan)
+        self.depth = depth_of(plan, plan.form.group)
         self.right_source = right
         self.left, self.right = self.operand_left(left), self.operand_right(right)
         tiles = self.held_tiles * plan.panels if plan.steps > 1 else 1
@@ -198,7 +199,7 @@ class Builder:
             memories = [m for m in (self.left, self.right) if isinstance(m, Memory)]
             memories += [s.memory for s in (self.left, self.right) if isinstance(s, Staged)]
             body = (*map(Allocate, memories), *self.clear(), *self.steps())
-            body = self.with_tile(body) if plan.parts == 1 else body
+            body = self.with_matrices(self.with_tile(body) if plan.parts == 1 else body)
             if plan.chunks > 1:
                 body = (Loop(self.chunk, Axis.PARALLEL, body),)
             if plan.parts > 1:
@@ -217,7 +218,7 @@ class Builder:
         product: Body = (
             Bind(self.piece, piece),
             Bind(self.block, block),
-            *self.with_tile((*self.clear(), *loop_over(self.step, self.rows()))),
+            *self.with_matrices(self.with_tile((*self.clear(), *loop_over(self.step, self.rows())))),
         )
         return (*body, Loop(self.chunk, Axis.PARALLEL, product))
 
@@ -226,6 +227,13 @@ class Builder:
         products = (s for s in below(body) if isinstance(s, TileProduct))
         held = any(product.tile == self.tile for product in products)
         return (Allocate(self.tile), *body) if held else body
+
+    def with_matrices(self, body: Body) -> Body:
+        """With the registers that hold matrices, if tiles are products of those."""
+        plan = self.plan
+        if not plan.form.of_matrices:
+            return body
+        return (HoldMatrices(plan.rows, plan.vectors), *body, HoldMatrices(0, 0))
 
     def clear(self) -> Body:
         if self.plan.steps == 1:
@@ -258,7 +266,7 @@ class Builder:
         if isinstance(self.right, Staged):
             origin = self.frame.origin(plan.n.origin(self.frame.n_block))
             body += self.right.copy(self.lowering, origin, plan.lanes)
-        if plan.right is Use.PACKED and plan.row_blocks > 1:
+        if plan.right is Use.PACKED and (plan.row_blocks > 1 or plan.by_rows):
             body += self.pack_right(Var("panel", plan.panels))
         rows = self.rows()
         if plan.left is Use.PACKED:
@@ -284,6 +292,8 @@ class Builder:
         elif store:
             last = Condition(index(self.step), plan.steps - 1, plan.steps)
             store = (If((last,), store),)
+        if plan.by_rows:
+            return self.frame.tiles(tile, (Loop(panel, Axis.SERIAL, (multiply, *store)),))
         body = self.frame.tiles(tile, (multiply, *store))
         if plan.shared or plan.right is not Use.PACKED or plan.row_blocks > 1:
             return (Loop(panel, Axis.SERIAL, body),)
@@ -295,7 +305,7 @@ class Builder:
         lane = Var("lane", plan.lanes)
         values: tuple[Expression, ...] = ()
         ahead: tuple[Place, ...] = ()
-        depth, left_step = self.depth.loops, self.step_of(self.left, plan.rows)
+        depth, left_step = self.depth.loops, self.step_of(self.left, plan.left_step)
         right, right_step, early = None, ZERO, 0
         if self.right is None:
             values = tuple(self.computed(panel, v, lane) for v in range(plan.vectors))
@@ -303,6 +313,10 @@ class Builder:
                 ahead = next_step(values, lane, self.step, depth)
         else:
             right, right_step = memory_of(self.right), self.step_of(self.right, plan.columns)
+            if plan.depth > round_up(plan.k.positions, plan.form.group):  # zeros follow
+                whole = Var("group", plan.depth // plan.form.group)
+                depth, number = (whole,), index(whole) * plan.form.group
+                left_step, right_step = number * plan.left_step, number * plan.columns
             depth, left_step, right_step = merged(depth, left_step, right_step)
             step = right_step.coefficient(depth[-1]) if depth else 0  # one group is all of a depth
             early = plan.fetched * (plan.columns if plan.streamed else step or 0)
@@ -310,8 +324,8 @@ class Builder:
             memory_of(self.left), self.row_starts(tile), left_step,
             right, self.vector_starts(panel), right_step,
             depth, self.tile, first,
-            plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias, ahead,
-            fetched=early, values=values, lane=lane if values else None,
+            plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias,
+            plan.form.deep, ahead, fetched=early, values=values, lane=lane if values else None,
         )  # fmt: skip
 
     def row_starts(self, tile: Var) -> tuple[Index, ...]:
@@ -319,7 +333,7 @@ class Builder:
         plan, frame = self.plan, self.frame
         if isinstance(self.left, Memory):
             start = frame.tile_start(tile)
-            return tuple(start + r * plan.form.group for r in range(plan.rows))
+            return tuple(start + r * plan.left_row for r in range(plan.rows))
         inside = [plan.m.unravel(frame.row(tile) + r) for r in range(plan.rows)]
         return self.addresses(self.left, plan.m, frame.m_block, inside)
 
@@ -360,7 +374,7 @@ class Builder:
         return operand.address(self.depth.points[0]) - operand.address({})
 
     def pack_left(self) -> Body:
-        return pack_left(self.frame, self.depth, memory_of(self.left))
+        return pack_left(self.frame, memory_of(self.left))
 
     def pack_right(self, panel: Var) -> Body:
         assert self.right is not None

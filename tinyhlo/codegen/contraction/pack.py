@@ -4,7 +4,8 @@ In: a Frame (where the current chunk and step lie in the product) and the memory
 loops that fill it. Elementwise work on an operand is done on the way, once an element:
 
     right[panel][k][column]    a row of `columns` for each point of the depth
-    left[row][k]               a row of the depth for each row of the block
+    left[k][row]               a point of the depth of every row of a tile
+    left[row][k]               a row of the depth, where the processor multiplies matrices
 
 Where the tile multiplies several neighbours along the depth at once, those of a column lie next to
 each other in `right`; the last group of an odd depth is filled up with zeros.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
 from tinyhlo.codegen.contraction.layout import Layout
@@ -26,7 +27,7 @@ from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
-from tinyhlo.numbers import power_of_two
+from tinyhlo.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 
@@ -120,8 +121,9 @@ class Depth:
     inside: tuple[Condition, ...]
 
 
-def depth_of(plan: Plan) -> Depth:
-    group, extents = plan.form.group, plan.k.inside
+def depth_of(plan: Plan, group: int) -> Depth:
+    """The depth of a step by groups of so many: without the rows of matrices' rest."""
+    extents = plan.k.inside
     if extents[-1] % group == 0:
         names = [run[0] for run in plan.k.runs[plan.k.number :]]
         counts = (*extents[:-1], extents[-1] // group)
@@ -129,7 +131,7 @@ def depth_of(plan: Plan) -> Depth:
         *outer, last = map(index, loops)
         points = [plan.k.within([*outer, last * group + j]) for j in range(group)]
         return Depth(loops, linear([*outer, last], counts), tuple(points), ())
-    pair = Var("group", plan.depth // group)
+    pair = Var("group", ceil_div(plan.k.positions, group))
     flat = [index(pair) * group + j for j in range(group)]
     points = [plan.k.within(plan.k.unravel(at_most(at, plan.k.positions - 1))) for at in flat]
     inside = tuple(Condition(at, 0, plan.k.positions) for at in flat)
@@ -137,6 +139,28 @@ def depth_of(plan: Plan) -> Depth:
 
 
 def pack_right(
+    frame: Frame, depth: Depth, memory: Memory, source: Source | None, panel: Var
+) -> Body:
+    """All points of the depth, and zeros for the rest of a last matrix."""
+    body = pack_columns(frame, depth, memory, source, panel)
+    plan = frame.plan
+    filled = round_up(plan.k.positions, plan.form.group)
+    if filled == plan.depth:
+        return body
+    pieces = [frame.piece] if plan.shared else []
+    start = frame.panel_start(panel)
+    rest = zeros(memory, start, filled * plan.columns, plan.depth * plan.columns)
+    return (*body, *by_all(frame, nested(pieces, frame.panels(panel, rest))))
+
+
+def zeros(memory: Memory, start: Index, first: int, end: int) -> Body:
+    """In so many places, counted from `start`."""
+    at = Var("rest", end - first)
+    store = Store(memory, start + index(at) + first, literal(0, memory.dtype))
+    return (vector_loop(at, (store,), LINE_BYTES // memory.dtype.itemsize),)
+
+
+def pack_columns(
     frame: Frame, depth: Depth, memory: Memory, source: Source | None, panel: Var
 ) -> Body:
     """By vectors along the columns; where neighbours lie along the depth, by vectors along that, as
@@ -233,29 +257,41 @@ def existing(depth: Depth, member: int, value: Expression) -> Expression:
     return Guard((depth.inside[member],), value, literal(0, value.dtype))
 
 
-def pack_left(frame: Frame, depth: Depth, memory: Memory) -> Body:
-    """By vectors along the depth, all rows of a tile side by side, or along the rows where
-    neighbours lie there."""
-    plan = frame.plan
-    tile = Var("tile", plan.row_tiles)
-    base = frame.tile_start(tile) + depth.number * (plan.rows * plan.form.group)
-    members = range(plan.form.group)
+def pack_left(frame: Frame, memory: Memory) -> Body:
+    """By vectors along the depth, or along the rows where neighbours lie there."""
+    plan, form = frame.plan, frame.plan.form
+    tile, r = Var("tile", plan.row_tiles), Var("r", plan.rows)
+    base = frame.tile_start(tile)
 
-    def store(r: Index, member: int) -> Store:
-        here = plan.m.at(frame.m_block, plan.m.unravel(frame.row(tile) + r))
-        at = joined(frame.origin(here), depth.points[member])
-        left = frame.layout.contraction.left
-        value = frame.value(left, at, memory.dtype, plan.form.bias)
-        return Store(memory, base + r * plan.form.group + member, existing(depth, member, value))
+    def stores(depth: Depth, row: Index) -> tuple[Store, ...]:
+        """Members of a group of a row."""
+        here = plan.m.at(frame.m_block, plan.m.unravel(frame.row(tile) + row))
+        start = base + depth.number * (len(depth.points) * plan.left_step) + row * plan.left_row
+        found: list[Store] = []
+        for member, point in enumerate(depth.points):
+            at = joined(frame.origin(here), point)
+            value = frame.value(frame.layout.contraction.left, at, memory.dtype, form.bias)
+            found.append(Store(memory, start + member, existing(depth, member, value)))
+        return tuple(found)
 
     def tiles(body: Body) -> Body:
         return (Loop(tile, Axis.SERIAL, body),) if plan.shared else frame.tiles(tile, body)
 
-    if frame.layout.by_row:
-        *outer, along = depth.loops
-        stores = tuple(store(constant(r), j) for r in range(plan.rows) for j in members)
-        return by_all(frame, tiles(nested(outer, (vector_loop(along, stores, plan.lanes),))))
-    r = Var("r", plan.rows)
-    lanes = power_of_two(min(plan.rows, plan.lanes))
-    body = (vector_loop(r, tuple(store(index(r), j) for j in members), lanes),)
-    return by_all(frame, nested(walk(frame, depth), tiles(body)))
+    if not frame.layout.by_row:
+        members = gcd(form.unit, plan.k.inside[-1]) if form.of_matrices else form.group
+        depth = depth_of(plan, members)
+        lanes = power_of_two(min(plan.rows, plan.lanes))
+        body: Body = (vector_loop(r, stores(depth, index(r)), lanes),)
+        body = by_all(frame, nested(walk(frame, depth), tiles(body)))
+    elif form.of_matrices:  # a row after the other, by whole lines
+        *outer, along = (depth := depth_of(plan, 1)).loops
+        row = vector_loop(along, stores(depth, index(r)), LINE_BYTES // form.itemsize)
+        body = by_all(frame, tiles(nested([r, *outer], (row,))))
+    else:
+        *outer, along = (depth := depth_of(plan, form.group)).loops
+        columns = tuple(s for row in range(plan.rows) for s in stores(depth, constant(row)))
+        body = by_all(frame, tiles(nested(outer, (vector_loop(along, columns, plan.lanes),))))
+    if not form.of_matrices or plan.depth == plan.k.positions:
+        return body
+    rest = zeros(memory, base + index(r) * plan.left_row, plan.k.positions, plan.depth)
+    return (*body, *by_all(frame, tiles(nested([r], rest))))

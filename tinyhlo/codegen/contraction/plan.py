@@ -44,7 +44,8 @@ class Plan:
     `shared`: operands are packed once, for all threads, and a chunk is a block of rows times
     `n.positions` columns. `parts`: threads share the depth, in so many parts with sums of their
     own, which are added at the end. Right vectors are asked for `fetched` points of the depth
-    early, or as many panels if their matrix is `streamed`: read once, few rows of it at a time."""
+    early, or as many panels if their matrix is `streamed`: read once, few rows of it at a time.
+    `by_rows`: all panels of a chunk are walked for each tile of rows, not the other way round."""
 
     form: Form
     rows: int
@@ -61,6 +62,7 @@ class Plan:
     parts: int = 1
     streamed: bool = False
     fetched: int = 0
+    by_rows: bool = False
 
     @property
     def chunks(self) -> int:
@@ -89,7 +91,7 @@ class Plan:
     def together(self) -> int:
         """Panels that are packed together: all, where several blocks of rows need them; otherwise
         as many as stay near until they are used, for neighbours of a row are read together."""
-        if self.shared or self.row_blocks > 1:
+        if self.shared or self.row_blocks > 1 or self.by_rows:
             return self.panels
         panel = self.depth * self.columns * self.form.itemsize
         near = PANELS_BYTES // panel or min(DEEP_BYTES // panel, DEEP_PANELS)
@@ -101,8 +103,20 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        """Of a packed panel: whole groups."""
-        return round_up(self.k.positions, self.form.group)
+        """Of a packed panel: whole groups, or whole rows of matrices."""
+        return round_up(self.k.positions, self.form.unit)
+
+    @property
+    def left_row(self) -> int:
+        """Elements from one packed row on the left to the next at the same point of the depth. In
+        matrices a row lies along the depth; elsewhere groups of all rows of a tile lie side by
+        side."""
+        return self.depth if self.form.of_matrices else self.form.group
+
+    @property
+    def left_step(self) -> int:
+        """Elements from one packed group on the left to the next, for each of its members."""
+        return 1 if self.form.of_matrices else self.rows
 
     @property
     def left_tile(self) -> int:
@@ -135,6 +149,6 @@ class Plan:
             f"block {self.block_rows} rows, {deep}, {self.steps} steps",
             f"left {self.left.value}{' once' if self.shared else ''}",
             f"right {self.right.value}{' once' if self.shared else ''}",
-            f"tile {self.rows}x{self.columns}",
+            f"tile {self.rows}x{self.columns}{' by rows' if self.by_rows else ''}",
             *((str(self.form),) if self.form.group > 1 else ()),
         )

@@ -24,6 +24,7 @@ from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
     issue_slots,
+    matrix_tiles,
     stays_near,
     tiles,
 )
@@ -107,8 +108,21 @@ class Planner:
         """With the tile that takes the fewest issue slots."""
         plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
         best = min(plans, key=lambda name: issue_slots(plans[name], self.target))
-        plan = self.moves.choose("tile", {best: plans[best], **plans})
+        plan = self.in_order(self.moves.choose("tile", {best: plans[best], **plans}))
         return replace(plan, fetched=self.fetched(plan))
+
+    def in_order(self, plan: Plan) -> Plan:
+        """Matrices are multiplied faster than L2 brings them: what is walked outermost stays in L1.
+        Where that is a tile of rows, results are written along whole rows of memory, and rows that
+        are packed are so a tile at a time. L2 has to hold all columns of a chunk then."""
+        if not plan.form.of_matrices or plan.shared or plan.parts > 1:
+            return plan
+        high = plan.rows if plan.left is Use.PACKED else plan.block_rows
+        by_rows = replace(plan, by_rows=True, block_rows=high)
+        held = by_rows.right_size * plan.form.itemsize <= self.target.l2_bytes // 2
+        ways = {"rows": by_rows, "panels": plan}
+        first = "rows" if held else "panels"
+        return self.moves.choose("order", {first: ways[first], **ways})
 
     def fetched(self, plan: Plan) -> int:
         """How early the right operand is asked for: panels of a matrix that is read once, otherwise
@@ -128,6 +142,8 @@ class Planner:
         if last < lanes:  # results are written by vectors along the rows
             return {(min(round_up(MIN_SUMS, lanes), m), 1): None}
         most = self.c.extent(self.c.n) // last * ceil_div(last, lanes)
+        if self.form.of_matrices:
+            return dict.fromkeys(matrix_tiles(m, most))
         found = [(r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias)]
         if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found

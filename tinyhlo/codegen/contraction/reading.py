@@ -48,6 +48,8 @@ class Reading:
             return Use.PACKED
         if self.form.group > 1 and not self.groups_in(source):
             return Use.PACKED
+        if self.form.of_matrices:
+            return Use.IN_PLACE if self.holds_matrices(source) else Use.PACKED
         step = abs(source.flat().coefficient(self.c.k[-1]))
         stored = self.is_stored(source, self.form.left) and not self.form.bias
         usable = stored and (step == 1 or self.form.group == 1)
@@ -65,6 +67,17 @@ class Reading:
         """Whether L2 holds a box of what a single row reads, which may be dilated widely."""
         box = box_size(source, self.step.inner_extents())
         return box * self.form.itemsize <= self.target.l2_bytes // 2
+
+    def holds_matrices(self, source: Source) -> bool:
+        """Whether whole rows of matrices lie in memory at even distances."""
+        flat, last = source.flat(), self.c.k[-1]
+        rows = [axis for axis in self.c.m if self.shape[axis] > 1]
+        return (
+            self.is_stored(source, self.form.left)
+            and len(rows) == 1
+            and flat.coefficient(last) == 1
+            and self.step.inside[-1] % self.form.unit == 0
+        )
 
     def groups_in(self, source: Source) -> bool:
         """Whether members of a group can be neighbours in a box of the source."""

@@ -14,13 +14,15 @@ from collections.abc import Iterator
 
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.numbers import ceil_div, round_up
-from tinyhlo.target import Target
+from tinyhlo.target import MATRIX_ROWS, Target
 
 # registers -> tiles: accumulators, right vectors and one broadcast fill them
 TILES = {
     16: ((6, 2), (4, 3), (13, 1)),
     32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
 }
+MATRIX_TILES = ((2, 2), (3, 1), (1, 3))  # matrices of rows, of columns
+MATRIX_SLOTS = 64  # that such a tile takes besides
 FAST_TILES = ((4, 4), (6, 4), (9, 3), (14, 2), (10, 2))  # of processors that outrun their caches
 LATE = {Use.PACKED: 1, Use.IN_PLACE: 5}  # half slots of a vector that is beyond L1, there
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
@@ -42,6 +44,22 @@ def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
         yield ceil_div(m, ceil_div(m, most)), vectors
 
 
+def matrix_tiles(m: int, vectors: int) -> Iterator[tuple[int, int]]:
+    """(rows, vectors) of tiles that are made of matrices, for no more than so many of either. Their
+    registers are eight: for sums, for a row of matrices on the right and for one or two on the
+    left."""
+    for rows, columns in MATRIX_TILES:
+        high = min(rows * MATRIX_ROWS, m)
+        yield ceil_div(m, ceil_div(m, high)), min(columns, vectors)
+
+
+def matrix_slots(rows: int, vectors: int, depth: int) -> int:
+    """Of a tile made of matrices, in cycles: of a product 16, of loading one eight."""
+    high = ceil_div(rows, MATRIX_ROWS)
+    point = max(16 * high * vectors, 8 * (high + vectors))
+    return point * depth + MATRIX_SLOTS
+
+
 def tile_slots(rows: int, vectors: int, depth: int, target: Target, late: int = 0) -> int:
     """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by side.
     A processor that outruns its caches waits half as long for each number that it broadcasts, and
@@ -56,9 +74,12 @@ def tile_slots(rows: int, vectors: int, depth: int, target: Target, late: int = 
 def issue_slots(plan: Plan, target: Target) -> int:
     """Of all chunks, as if each thread had as many."""
     threads, rows = target.threads, plan.rows + (1 if plan.form.bias else 0)
-    depth = plan.steps * ceil_div(plan.depth, plan.form.group)
+    depth = plan.steps * ceil_div(plan.depth, plan.form.unit)
     late = 0 if stays_near(plan, target) else LATE.get(plan.right, 0)
-    tile = tile_slots(rows, plan.vectors, depth, target, late)
+    if plan.form.of_matrices:
+        tile = matrix_slots(rows, plan.vectors, depth)
+    else:
+        tile = tile_slots(rows, plan.vectors, depth, target, late)
     count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     few = plan.chunks < CHUNKS_A_THREAD * threads
     return (round_up(plan.chunks, threads) if few else plan.chunks) * count * tile

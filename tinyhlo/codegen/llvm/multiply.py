@@ -15,15 +15,16 @@ computed (a weight of 8 bits times its scale) are so in registers, once for all 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Memory, substitute_expression
 from tinyhlo.codegen.llvm import indices
+from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, splat, stored_type, value_type
-from tinyhlo.codegen.loops import TileProduct
+from tinyhlo.codegen.loops import Place as MemoryPlace, TileProduct
 from tinyhlo.ir.dtypes import BF16, I8, I16, U8, DType
 from tinyhlo.ir.index import Index, Var, constant, index, substitute
 from tinyhlo.records import dataclass
@@ -84,7 +85,7 @@ class TileRenderer:
     def render(self) -> None:
         s, m = self.s, self.m
         tile = s.address(m.tile, m.tile_start)
-        self.fetch()
+        fetch(s, m.ahead)
         self.free_registers()
         totals = dict.fromkeys(self.places, "zeroinitializer")
         before = None
@@ -120,15 +121,6 @@ class TileRenderer:
         if name is not None:
             used = ",".join(f"~{{{name}{k}}}" for k in range(target.vector_registers))
             self.b.line(f'call void asm sideeffect "", "{used}"()')
-
-    def fetch(self) -> None:
-        """Ask for what lies ahead: reading it, keep it in every cache."""
-        for memory, where in self.m.ahead:
-            self.fetch_line(self.s.address(memory, where))
-
-    def fetch_line(self, place: str) -> None:
-        self.b.declarations["prefetch"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        self.b.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
     def pointers(self, memory: Memory, starts: tuple[Index, ...]) -> list[tuple[str, int]]:
         """(pointer, constant offset) of every start: those that differ by constants share one."""
@@ -204,7 +196,7 @@ class TileRenderer:
         ] or self.computed(at)
         if m.fetched:
             for base, apart in self.vectors:
-                self.fetch_line(self.offset(moved[base], apart + m.fetched))
+                fetch_line(self.b, self.offset(moved[base], apart + m.fetched))
         moved = {base: self.moved(base, left_step) for base, _ in self.rows}
         results: dict[Place, str] = {}
         for r, (base, apart) in enumerate(self.rows):
@@ -251,6 +243,17 @@ class TileRenderer:
         if dot.adds:
             return b.intrinsic(dot.name, self.type, [(self.type, total), *factors])
         return b.value(f"add {self.type} {total}, {b.intrinsic(dot.name, self.type, factors)}")
+
+
+def fetch(s: Statements, ahead: Sequence[MemoryPlace]) -> None:
+    """Ask for what lies ahead: reading it, keep it in every cache."""
+    for memory, where in ahead:
+        fetch_line(s.b, s.address(memory, where))
+
+
+def fetch_line(b: Builder, place: str) -> None:
+    b.declarations["prefetch"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+    b.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
 
 def multiply_add(s: Statements, dtype: DType, lanes: int, x: str, y: str, total: str) -> str:

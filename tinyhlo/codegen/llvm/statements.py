@@ -25,6 +25,7 @@ from tinyhlo.codegen.llvm import (
     arithmetic,
     guards,
     keep,
+    matrices,
     multiply,
     pair_sums,
     prefix,
@@ -49,6 +50,7 @@ from tinyhlo.codegen.loops import (
     Keep,
     Loop,
     Statement,
+    HoldMatrices,
     TileProduct,
 )
 from tinyhlo.errors import VerificationError
@@ -134,8 +136,10 @@ class Statements(Values):
                 self.bind(var)
             case Keep():
                 keep.render(self, statement)
-            case TileProduct():
-                multiply.render(self, statement)
+            case TileProduct(deep=deep):
+                (multiply if deep == 1 else matrices).render(self, statement)
+            case HoldMatrices():
+                matrices.hold(self, statement)
             case Allocate(memory=memory):
                 self.pointers[memory] = self.scratch(memory)
                 self.placed[memory] = self.current

@@ -99,6 +99,8 @@ TINY_API bool tiny_met_denormals(void);
 
 /* Cores of its affinity mask, as far as its control group grants their time; at least 1. */
 TINY_API int32_t tiny_core_count(void);
+/* Ask for the registers of AMX, which Linux gives to processes that ask; whether there are any. */
+TINY_API bool tiny_ask_matrices(void);
 /* Physical memory, or what the control group grants of it. */
 int64_t tiny_machine_bytes(void);
 /* The same of the control groups in a file like /proc/self/cgroup, mounted at `mount`, for "cpu"

@@ -14,6 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#endif
+
 enum { LONGEST_PATH = 4096 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -110,6 +114,15 @@ int32_t tiny_core_count(void) {
 #endif
   cores = smaller(cores, granted("cpu"));
   return cores > 0 ? (int32_t)cores : 1;
+}
+
+bool tiny_ask_matrices(void) {
+#if defined(__linux__) && defined(__x86_64__)
+  enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, of the state TILEDATA */
+  return !syscall(SYS_arch_prctl, ASK, TILES);
+#else
+  return false;
+#endif
 }
 
 int64_t tiny_machine_bytes(void) {
