@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import export
@@ -17,6 +18,7 @@ from jax import export
 import tinyhlo
 from tinyhlo.cli import main
 from tinyhlo.runtime import c_compiler, core
+from tinyhlo.runtime.processors import host_target
 
 pytestmark = pytest.mark.skipif(c_compiler.found() is None, reason="no C compiler")
 
@@ -192,6 +194,34 @@ def test_arrays_without_elements_may_be_missing(tmp_path: Path) -> None:
         assert library.some(given[0], None, None, given[1], None) == core.INVALID_ARGUMENT
         assert library.some_error().decode() == f"{missing} is NULL: it has to be f32[300,96]"
 
+
+def test_matrices_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """Linux gives the registers of AMX to processes that ask: the library does."""
+    if not host_target(1).matrices:
+        pytest.skip("no AMX")
+    x = np.ones((40, 64), ml_dtypes.bfloat16)
+    path = saved(tmp_path, lambda x: jax.lax.dot(x, x.T, preferred_element_type=jnp.float32), x)
+    assert main(["build", path, "--out", str(tmp_path / "libgram.so")]) == 0
+    (tmp_path / "main.c").write_text(GRAM)
+    command = ["cc", "-o", "main", "main.c", "libgram.so", "-Wl,-rpath,."]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    ended = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout == "64 64 "
+
+
+GRAM = """
+#include <stdio.h>
+#include "libgram.h"
+
+int main(void) {
+  static uint16_t x[40 * 64];
+  static float y[40 * 40];
+  for (int k = 0; k < 40 * 64; k++) x[k] = 0x3f80;
+  if (gram(x, y)) return puts(gram_error());
+  printf("%g %g ", y[0], y[40 * 40 - 1]);
+  return 0;
+}
+"""
 
 CROSS, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 

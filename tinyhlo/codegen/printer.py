@@ -151,7 +151,9 @@ class _Printer:
             case TileProduct():
                 self.line(self.tile_product(statement))
             case HoldMatrices(rows=rows, vectors=vectors):
-                self.line(f"hold matrices of {rows} rows, {vectors} vectors" if rows else "hold none")
+                self.line(
+                    f"hold matrices of {rows} rows, {vectors} vectors" if rows else "hold none"
+                )
             case Allocate(memory=memory):
                 self.line(f"local {format_memory(memory)}")
             case Synchronize(behind=behind, shown=shown):

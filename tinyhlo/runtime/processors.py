@@ -32,7 +32,7 @@ class Processor:
     needs: tuple[str, ...]
 
 
-AMX = {"amx-tile", "amx-int8", "amx-bf16"}
+AMX = ("amx-tile", "amx-int8", "amx-bf16")
 APPLE = ("neon", "fullfp16", "dotprod")  # of every Apple M1 and later
 
 V2 = ("sse4.2", "ssse3", "popcnt")
@@ -53,6 +53,7 @@ PROCESSORS: dict[str, Processor] = {
     "x86-64-v3": Processor(X86, V3),
     "x86-64-v4": Processor(X86, V4),
     "cooperlake": Processor(X86, (*V4, "avx512vnni", "avx512bf16")),
+    "sapphirerapids": Processor(X86, (*V4, "avx512vnni", "avx512bf16", *AMX)),
     "neoverse-n1": Processor(ARM, ("neon", "fullfp16", "dotprod")),
 }
 
@@ -110,17 +111,23 @@ def matrices_of(has: Collection[str]) -> tuple[str, ...]:
 
 
 @cache
+def host_features() -> frozenset[str]:
+    """What this machine has, as LLVM calls it."""
+    has = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    if has.issuperset(AMX) and not core.library().tiny_ask_matrices():
+        has.difference_update(AMX)
+    if llvm.get_process_triple().startswith(("arm64-apple", "aarch64-apple")):
+        has.update(APPLE)  # whose features LLVM may not list
+    return frozenset(has)
+
+
+@cache
 def host_target(threads: int) -> Target:
     """The Target of this machine's CPU."""
-    features = llvm.get_host_cpu_features()
-    has = {name for name, present in features.items() if present}
+    features = llvm.get_host_cpu_features().flatten()
     caches = (cache_bytes(1, 32 << 10), cache_bytes(2, 512 << 10), cache_bytes(3, 8 << 20))
     triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
-    if AMX <= has and not core.library().tiny_ask_matrices():
-        has -= AMX
-    if triple.startswith(("arm64-apple", "aarch64-apple")):  # whose features LLVM may not list
-        has |= set(APPLE)
-    return target_of(triple, cpu, features.flatten(), has, caches, threads)
+    return target_of(triple, cpu, features, host_features(), caches, threads)
 
 
 def thread_count(config: Config) -> int:
@@ -147,7 +154,8 @@ def cache_bytes(level: int, default: int) -> int:
 def named_target(name: str, threads: int) -> Target:
     """The Target of a processor of the table, with caches of usual sizes."""
     found = PROCESSORS[name]
-    caches = (32 << 10, 1 << 20 if "avx512f" in found.needs else 512 << 10, 32 << 20)
+    l2 = 2 << 20 if "amx-tile" in found.needs else 1 << 20
+    caches = (32 << 10, l2 if "avx512f" in found.needs else 512 << 10, 32 << 20)
     return target_of(found.triple, name, "", found.needs, caches, threads)
 
 
@@ -174,8 +182,7 @@ def cpu_target(name: str, threads: int, flush: bool = False) -> Target:
     architecture = processor.triple.partition("-")[0]
     if not llvm.get_process_triple().startswith(architecture):
         raise TinyhloError(f"TINYHLO_CPU={name}: its {architecture} code does not run here")
-    features = llvm.get_host_cpu_features()
-    missing = [need for need in processor.needs if not features.get(need)]
+    missing = [need for need in processor.needs if need not in host_features()]
     if missing:
         raise TinyhloError(f"TINYHLO_CPU={name}: this machine lacks {', '.join(missing)}")
     return target

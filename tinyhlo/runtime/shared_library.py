@@ -77,17 +77,17 @@ enum {{ RESULTS = {results}, ARENA = {arena} }};
 
 #define EXPORTED __attribute__((visibility("default")))
 
-static int32_t missing_array(const char* what) {{
-  tiny_set_error(TINY_INVALID_ARGUMENT, what);
-  return TINY_INVALID_ARGUMENT;
+static int32_t failed(int32_t code, const char* why) {{
+  tiny_set_error(code, why);
+  return code;
 }}
-
+{ask}
 EXPORTED {prototype} {{
   void* inputs[] = {{{inputs}, NULL}};
   void* given[] = {{{outputs}, NULL}};
   void* outputs[RESULTS + 1];
   int32_t status = 0;
-{missing}  void* arena = tiny_allocate(ARENA);
+{asked}{missing}  void* arena = tiny_allocate(ARENA);
   for (int k = 0; k < RESULTS; k++) {{
     outputs[k] = (uintptr_t)given[k] % TINY_ALIGNMENT ? tiny_allocate(sizes[k]) : given[k];
     if (sizes[k] && !outputs[k]) status = TINY_RESOURCE_EXHAUSTED;
@@ -111,6 +111,13 @@ EXPORTED const char* {name}_error(void) {{ return tiny_last_error(); }}
 
 EXPORTED void {name}_threads(int32_t count) {{ tiny_set_threads(count); }}
 """
+
+ASK = """
+static bool matrices;
+
+__attribute__((constructor)) static void ask(void) { matrices = tiny_ask_matrices(); }
+"""
+ASKED = '  if (!matrices) return failed(TINY_UNIMPLEMENTED, "compiled for AMX: there is none");\n'
 
 CONSTANT = """__asm__(".section .rodata\\n.balign {alignment}\\n"
         "constant{k}: .incbin \\"constant{k}\\"\\n.byte 0\\n.text");
@@ -167,7 +174,7 @@ def write_library(
         for number, constant in enumerate(program.constants):
             (folder / f"constant{number}").write_bytes(constant.value.tobytes())
         (folder / "glue.c").write_text(
-            glue(name, prototype, header.name, module, program, compiled)
+            glue(name, prototype, header.name, module, program, compiled, target)
         )
         (folder / header.name).write_text(header_of(name, prototype, target.cpu, module))
         exported = f"{{global: {name}; {name}_error; {name}_threads; local: *;}};"
@@ -253,8 +260,9 @@ def header_of(name: str, prototype: str, processor: str, module: Module) -> str:
 
 
 def glue(
-    name: str, prototype: str, header: str, module: Module, program: Program, compiled: Compiled
-) -> str:
+    name: str, prototype: str, header: str, module: Module, program: Program, compiled: Compiled,
+    target: Target,
+) -> str:  # fmt: skip
     """The C file. An output in the memory of an input begins as a copy of it; only arrays without
     elements may be missing."""
     seen = module.signature
@@ -265,7 +273,8 @@ def glue(
         for k, j in program.aliases
     ]
     missing = [
-        f'  if (!{what}) return missing_array("{what} is NULL: it has to be {type_}");\n'
+        f"  if (!{what}) return failed(TINY_INVALID_ARGUMENT, "
+        f'"{what} is NULL: it has to be {type_}");\n'
         for what, type_ in arrays_of(module).items()
         if type_.nbytes
     ]
@@ -282,6 +291,8 @@ def glue(
         outputs=", ".join(f"out{k}" for k in range(len(sizes))) or "NULL",
         aliases="".join(aliases),
         missing="".join(missing),
+        ask=ASK if target.matrices else "",
+        asked=ASKED if target.matrices else "",
     )
 
 

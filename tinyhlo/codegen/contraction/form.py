@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.ir.contraction import Contraction, is_exact_cast
-from tinyhlo.ir.dtypes import BF16, BOOL, F32, F64, I8, I16, I32, U8, DType
+from tinyhlo.ir.dtypes import BF16, BOOL, F32, F64, I8, I16, I32, U8, DType, is_lossless
 from tinyhlo.ir.graph import VIEWS, Constant, Elementwise, Node, Pad
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -146,4 +146,4 @@ def holds_bf16(node: Node) -> bool:
         case _ if isinstance(node, VIEWS):
             return holds_bf16(node.inputs[0])
         case _:
-            return node.dtype is BF16
+            return node.dtype is not BOOL and is_lossless(node.dtype, BF16)

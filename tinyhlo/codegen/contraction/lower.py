@@ -218,7 +218,9 @@ class Builder:
         product: Body = (
             Bind(self.piece, piece),
             Bind(self.block, block),
-            *self.with_matrices(self.with_tile((*self.clear(), *loop_over(self.step, self.rows())))),
+            *self.with_matrices(
+                self.with_tile((*self.clear(), *loop_over(self.step, self.rows())))
+            ),
         )
         return (*body, Loop(self.chunk, Axis.PARALLEL, product))
 

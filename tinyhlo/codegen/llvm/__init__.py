@@ -13,7 +13,7 @@ stores               where and how vectors are stored
 statements           loops, registers and choices
 reduce_lanes         accumulators in lanes: `row_sums`, as many rows at once; `pair_sums` of bf16
 prefix               running values in lanes; `keep`: what a filter keeps of a vector
-multiply             register tiles of products
+multiply             register tiles of products; `matrices`: of products of matrices
 kernel               the functions of a kernel, one for each parallel loop
 entry                the function that runs a whole Program
 """

@@ -80,7 +80,7 @@ class MatrixRenderer:
 
     def __init__(self, s: Statements, m: TileProduct) -> None:
         assert m.right is not None
-        self.s, self.m = s, m
+        self.s, self.m, self.right = s, m, m.right
         self.scope = s.current
         self.product = PRODUCTS[m.left.dtype, m.right.dtype]
         firsts = range(0, len(m.left_rows), MATRIX_ROWS)
@@ -148,7 +148,7 @@ class MatrixRenderer:
         m = self.m
         left_step, right_step = (substitute(step, at) for step in (m.left_step, m.right_step))
         for v, place in enumerate(self.vectors):
-            self.load(self.first_right + v, place, m.right.dtype, right_step, self.right_bytes)
+            self.load(self.first_right + v, place, self.right.dtype, right_step, self.right_bytes)
         for i, place in enumerate(self.rows):
             left = self.first_left + i % self.lefts
             self.load(left, place, m.left.dtype, left_step, self.left_bytes)

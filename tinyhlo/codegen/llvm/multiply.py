@@ -24,7 +24,8 @@ from tinyhlo.codegen.expressions import Memory, substitute_expression
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, splat, stored_type, value_type
-from tinyhlo.codegen.loops import Place as MemoryPlace, TileProduct
+from tinyhlo.codegen.loops import Place as MemoryPlace
+from tinyhlo.codegen.loops import TileProduct
 from tinyhlo.ir.dtypes import BF16, I8, I16, U8, DType
 from tinyhlo.ir.index import Index, Var, constant, index, substitute
 from tinyhlo.records import dataclass

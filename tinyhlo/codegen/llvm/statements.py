@@ -46,11 +46,11 @@ from tinyhlo.codegen.loops import (
     Bind,
     Body,
     Declare,
+    HoldMatrices,
     If,
     Keep,
     Loop,
     Statement,
-    HoldMatrices,
     TileProduct,
 )
 from tinyhlo.errors import VerificationError
