@@ -299,3 +299,12 @@ def biased(value: Expression, dtype: DType, bias: int) -> Expression:
 def vector_loop(var: Var, body: Body, lanes: int) -> Loop:
     width = lanes if var.extent >= lanes else 1
     return Loop(var, Axis.VECTOR if width > 1 else Axis.SERIAL, body, width=width)
+
+
+def zeros(memory: Memory, start: Index, first: int, end: int) -> Body:
+    """From `first` to `end`, counted from `start`; nothing where that is none."""
+    if first == end:
+        return ()
+    at = Var("rest", end - first)
+    store = Store(memory, start + index(at) + first, literal(0, memory.dtype))
+    return (vector_loop(at, (store,), LINE_BYTES // memory.dtype.itemsize),)

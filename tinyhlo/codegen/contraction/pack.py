@@ -19,7 +19,7 @@ from math import gcd, prod
 
 from tinyhlo.codegen.contraction.cut import Positions, at_most, joined
 from tinyhlo.codegen.contraction.layout import Layout
-from tinyhlo.codegen.contraction.operand import Source, biased, vector_loop
+from tinyhlo.codegen.contraction.operand import Source, biased, vector_loop, zeros
 from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
@@ -151,13 +151,6 @@ def pack_right(
     start = frame.panel_start(panel)
     rest = zeros(memory, start, filled * plan.columns, plan.depth * plan.columns)
     return (*body, *by_all(frame, nested(pieces, frame.panels(panel, rest))))
-
-
-def zeros(memory: Memory, start: Index, first: int, end: int) -> Body:
-    """In so many places, counted from `start`."""
-    at = Var("rest", end - first)
-    store = Store(memory, start + index(at) + first, literal(0, memory.dtype))
-    return (vector_loop(at, (store,), LINE_BYTES // memory.dtype.itemsize),)
 
 
 def pack_columns(

@@ -29,11 +29,13 @@ from functools import partial
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead
 from tinyhlo.codegen.contraction.layout import Layout, find_layout
+from tinyhlo.codegen.contraction.operand import cast, zeros
 from tinyhlo.codegen.expressions import Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
     Body,
+    HoldMatrices,
     If,
     Loop,
     LoopProgram,
@@ -96,7 +98,7 @@ class Builder:
         sizes, dtype = self.sizes, chain.result.dtype
         rows = sizes.block_rows * sizes.stride
         self.scores = Memory("scores", dtype, rows, local=True)
-        self.weights = Memory("weights", dtype, rows, local=True)
+        self.weights = Memory("weights", sizes.form.left, rows, local=True)
         self.tile = Memory("tile", dtype, sizes.block_rows * sizes.columns, local=True)
 
     # --- the nest ----------------------------------------------------------------------------
@@ -122,6 +124,9 @@ class Builder:
             *self.packing.pack_values(batch),
             Loop(block, Axis.SERIAL, work),
         )
+        if sizes.form.of_matrices:
+            vectors = sizes.columns // sizes.lanes
+            body = (HoldMatrices(sizes.rows, vectors), *body, HoldMatrices(0, 0))
         if self.chunk.extent > 1:
             body = (Loop(self.chunk, Axis.PARALLEL, body),)
         moves = (
@@ -129,6 +134,7 @@ class Builder:
             f"block {sizes.block_rows} rows of scores",
             "stage queries, keys, values, scores, weights",
             f"tile {sizes.rows}x{sizes.columns}",
+            *((str(sizes.form),) if sizes.form.group > 1 else ()),
             *self.moves,
         )
         return self.epilogue.program(body, moves)
@@ -158,7 +164,7 @@ class Builder:
         values stays in L1 for all tiles of the block."""
         sizes = self.sizes
         panel, tile = Var("panel", self.packing.value_panels), Var("rows", self.tiles)
-        step = Var("step", self.chain.keys // sizes.step_keys)
+        step = Var("step", self.packing.key_depth // sizes.step_keys)
         first = index(tile) * sizes.rows
         over_tiles = partial(self.over_tiles, tile, row)
         product = self.product(
@@ -199,25 +205,28 @@ class Builder:
     ) -> TileProduct:
         """tile[start..] = rows of `left` from `row` on, times a packed panel of `right`; one step
         from `begin` on of the second product."""
-        sizes, packing = self.sizes, self.packing
+        sizes, packing, group = self.sizes, self.packing, self.sizes.form.group
         first = left is packing.queries
-        depth = Var("depth", packing.depth if first else sizes.step_keys)
-        whole = packing.depth if first else self.chain.keys
+        whole = packing.depth if first else packing.key_depth
+        taken = whole if first else sizes.step_keys
+        depth = Var("depth", taken // group)
         left_row = packing.depth if first else sizes.stride
         right_start = (panel * whole + begin) * sizes.columns
         return TileProduct(
             left,
             tuple((row + r) * left_row + begin for r in range(sizes.rows)),
-            index(depth),
+            index(depth) * group,
             right,
-            tuple(right_start + lane for lane in range(0, sizes.columns, sizes.lanes)),
-            index(depth) * sizes.columns,
+            tuple(right_start + lane * group for lane in range(0, sizes.columns, sizes.lanes)),
+            index(depth) * (sizes.columns * group),
             (depth,),
             tile,
             start,
             sizes.stride if first else sizes.columns,
             sizes.lanes,
-            accumulate=depth.extent != whole,
+            accumulate=taken != whole,
+            group=group,
+            deep=sizes.form.deep,
         )
 
     # --- rows --------------------------------------------------------------------------------
@@ -237,9 +246,11 @@ class Builder:
         lowering.root.children[key] = scope
         at = self.packing.second_at(batch, row + index(r), ZERO, index(key))
         value = lowering.emit(chain.second.left, lowering.position(tuple(at)), scope, ())
+        value = cast(value, self.weights.dtype)
         scope.stores.append(Store(self.weights, start + index(key), value))
 
         body = join(lowering.root.body())
+        body += zeros(self.weights, start, chain.keys, self.packing.key_depth)
         body = tuple(vectorised(s, self.target, self.moves) for s in body)
         (whole,) = stage_rows((Loop(r, Axis.SERIAL, body),), self.target, self.moves)
         assert isinstance(whole, Loop)
